@@ -1,0 +1,5 @@
+"""``python -m levelbench``."""
+
+from levelbench.cli import main
+
+main()

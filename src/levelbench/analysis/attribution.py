@@ -1,0 +1,89 @@
+"""Why one side is faster: the difference in time to accuracy, taken apart exactly.
+
+The one idea: time to accuracy = samples to target x time per sample, run by run, so in geometric means the two ratios
+multiply to the ratio of times without a rest; and the phases of a run sum to its time, so in arithmetic means their
+differences sum to the difference. Nothing is profiled for it, so nothing of it touches the score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from levelbench.measure.statistics import geometric_mean
+from levelbench.records import RunGroup, RunSummary
+
+__all__ = ["Attribution", "PhaseShare", "attribute"]
+
+
+@dataclass(frozen=True)
+class PhaseShare:
+    """Mean seconds of one phase on each side, up to the target and on the clock."""
+
+    phase: str
+    a_s: float
+    b_s: float
+
+    @property
+    def difference_s(self) -> float:
+        """Seconds that b spends more."""
+        return self.b_s - self.a_s
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """b against a, over the runs that reached. ``ratio == samples_ratio * time_per_sample_ratio``."""
+
+    ratio: float
+    samples_ratio: float
+    time_per_sample_ratio: float
+    mean_a_s: float
+    mean_b_s: float
+    phases: tuple[PhaseShare, ...]
+
+    def lines(self) -> list[str]:
+        """In words, for a terminal: the factors, then the phases by the size of their difference."""
+        factors = (
+            f"times {self.ratio:.3g} = samples to target x{self.samples_ratio:.3g} "
+            f"· time per sample x{self.time_per_sample_ratio:.3g}"
+        )
+        scale, unit = (1e3, "ms") if max(self.mean_a_s, self.mean_b_s) < 1 else (1.0, "s")
+        parts = [f"{each.phase} {each.difference_s * scale:+.3g}" for each in self._by_size() if each.difference_s]
+        means = f"means {self.mean_a_s * scale:.4g} -> {self.mean_b_s * scale:.4g} {unit}"
+        return [factors, f"{means}: {' · '.join(parts) or 'no phase differs'}"]
+
+    def _by_size(self) -> list[PhaseShare]:
+        return sorted(self.phases, key=lambda each: -abs(each.difference_s))
+
+
+def attribute(a: RunGroup, b: RunGroup) -> Attribution | None:
+    """Take the difference of two groups apart; ``None`` if one of them has no run that reached the target."""
+    runs_a, runs_b = _reached(a), _reached(b)
+    if not runs_a or not runs_b:
+        return None
+    samples_a = geometric_mean([float(run.samples_to_target or 0) for run in runs_a])
+    samples_b = geometric_mean([float(run.samples_to_target or 0) for run in runs_b])
+    times_a = geometric_mean([run.time_to_accuracy_s or 0.0 for run in runs_a])
+    times_b = geometric_mean([run.time_to_accuracy_s or 0.0 for run in runs_b])
+    means_a, means_b = _phase_means(runs_a), _phase_means(runs_b)
+    names = [*means_a, *(name for name in means_b if name not in means_a)]
+    return Attribution(
+        ratio=times_b / times_a,
+        samples_ratio=samples_b / samples_a,
+        time_per_sample_ratio=(times_b / samples_b) / (times_a / samples_a),
+        mean_a_s=sum(means_a.values()),
+        mean_b_s=sum(means_b.values()),
+        phases=tuple(PhaseShare(name, means_a.get(name, 0.0), means_b.get(name, 0.0)) for name in names),
+    )
+
+
+def _reached(group: RunGroup) -> list[RunSummary]:
+    return [run for run in group.runs if run.reached and run.time_to_accuracy_s and run.samples_to_target]
+
+
+def _phase_means(runs: list[RunSummary]) -> dict[str, float]:
+    """Mean seconds by phase, without what the clock policy leaves out."""
+    totals: dict[str, float] = {}
+    for run in runs:
+        for name, seconds in run.phases_s.items():
+            totals[name] = totals.get(name, 0.0) + seconds - run.excluded_s.get(name, 0.0)
+    return {name: seconds / len(runs) for name, seconds in totals.items()}

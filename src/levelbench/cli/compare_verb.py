@@ -1,0 +1,60 @@
+"""``levelbench compare``: verdict, attribution and difference of environments of two sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from levelbench.cli import options as shared
+
+__all__ = ["command"]
+
+
+@click.command("compare")
+@click.argument("a")
+@click.argument("b")
+@click.option("--across-machines", is_flag=True, help="Give a verdict on time though the machines differ.")
+@shared.view_options
+@shared.statistics_options
+@shared.fail_on("slower,unclear")
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(
+    a: str,
+    b: str,
+    across_machines: bool,
+    clock: str | None,
+    crossing: str | None,
+    target: float | None,
+    margin: float,
+    level: float,
+    fail_on: str,
+    store_path: Path,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Compare the runs that B selects with those of A, the baseline. A ratio below 1 means that B is faster.
+
+    \b
+      levelbench compare 'digits[framework=numpy]' 'digits[framework=torch]'
+      levelbench compare before/ after/ --clock dawnbench
+    """
+    from levelbench.analysis.comparison import compare
+    from levelbench.cli.reporting import comparison_json, comparison_lines, label_apart, verdict_code
+    from levelbench.report import groups_table
+
+    shared.check_statistics(margin, level)
+    wrong = shared.read_fail_on(fail_on)
+    store = shared.open_store(store_path)
+    view = {"clock": clock, "crossing": crossing, "threshold": target}
+    sides = label_apart(shared.select_group(store, a, view), shared.select_group(store, b, view), a, b)
+    comparison = compare(*sides, margin=margin, level=level, across_machines=across_machines)
+    if as_json:
+        shared.emit_json(comparison_json(comparison))
+    else:
+        lines = comparison_lines(comparison)
+        shared.print_tables(groups_table(list(sides)))
+        click.echo("\n" + "\n".join(lines))
+    return verdict_code(comparison, wrong)

@@ -1,0 +1,42 @@
+"""``levelbench doctor``: this machine: clocks, noise, ceilings, an A/A self-test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+__all__ = ["command"]
+
+
+@click.command("doctor")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to measure, about.")
+@shared.json_option
+@shared.debug_option
+def command(seconds: float, as_json: bool, debug: bool) -> int:
+    """Measure this machine, and test levelbench on it: does it see a difference where there is none?"""
+    from levelbench.measure.selftest import run_doctor
+
+    if not seconds > 0:
+        raise UsageError(f"--seconds {seconds:g}", "it is not positive", "give a number of seconds, as in 10")
+    diagnosis = run_doctor(seconds, gemms=_gemms())
+    if as_json:
+        shared.emit_json(diagnosis.to_dict())
+        return 0
+    from levelbench.report.doctor import doctor_lines
+
+    for line in doctor_lines(diagnosis.to_dict()):
+        click.echo(line)
+    return 0
+
+
+def _gemms() -> list[Any]:
+    """The matrix products of the frameworks that can run here, beside NumPy's own."""
+    from levelbench import plugins
+    from levelbench.runner.request import load_framework
+
+    frameworks = [load_framework(name) for name in sorted(plugins.names("framework"))]
+    return [maker for framework in frameworks if framework.lacks() is None for maker in framework.gemms()]

@@ -1,0 +1,124 @@
+"""``levelbench list``: what can run here and what each item lacks; or the runs there are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UnknownNameError
+
+__all__ = ["command"]
+
+KINDS = ("tasks", "frameworks", "clocks", "runs")
+
+
+@click.command("list")
+@click.argument("kind", required=False, metavar=f"[{'|'.join(KINDS)}]")
+@click.argument("selection", required=False)
+@click.option("--runnable", is_flag=True, help="Only what can run here.")
+@click.option("--sort", default="-started", show_default=True, help="Sort runs by a column; a minus sign reverses.")
+@click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Show so many runs at most.")
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(
+    kind: str | None,
+    selection: str | None,
+    runnable: bool,
+    sort: str,
+    limit: int,
+    store_path: Path,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """List tasks with their recipes, frameworks, clock policies, or the runs of the store.
+
+    \b
+      levelbench list
+      levelbench list runs 'digits[framework=torch]' --sort time_to_accuracy_s --limit 10
+    """
+    if kind is not None and kind not in KINDS:
+        raise UnknownNameError("kind of thing to list", kind, KINDS)
+    if kind == "runs":
+        return _runs(store_path, selection, sort, limit, as_json)
+    makers = {"tasks": _tasks, "frameworks": _frameworks, "clocks": _clocks}
+    chosen = {name: make() for name, make in makers.items() if kind in (None, name)}
+    if runnable:
+        chosen = {name: [row for row in rows if not row.get("lacks")] for name, rows in chosen.items()}
+    if as_json:
+        shared.emit_json(chosen)
+        return 0
+    from levelbench.report.summaries import listing
+
+    shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
+    return 0
+
+
+def _table(listing: Any, name: str, rows: list[dict[str, Any]]) -> Any:
+    headers = list(rows[0]) if rows else ["name"]
+    shown = [[_words(row[header], header) for header in headers] for row in rows]
+    return listing(name, name, headers, shown)
+
+
+def _words(value: Any, header: str) -> str:
+    if value is None:
+        return "nothing: it runs here" if header == "lacks" else ""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _tasks() -> list[dict[str, Any]]:
+    from levelbench import plugins
+    from levelbench.report.summaries import target_text
+    from levelbench.runner.request import load_task
+
+    folder = Path(os.environ["LEVELBENCH_DATA"]) if os.environ.get("LEVELBENCH_DATA") else None
+    rows = []
+    for name in sorted(plugins.names("task")):
+        task = load_task(name)
+        rows.append(
+            {
+                "task": name,
+                "what": task.description,
+                "target": target_text(task.quality.as_target()),
+                "recipes": list(task.recipes),
+                "licence of the data": task.data.licence,
+                "lacks": task.data.lacks(folder),
+            }
+        )
+    return rows
+
+
+def _frameworks() -> list[dict[str, Any]]:
+    from levelbench import plugins
+    from levelbench.runner.request import load_framework
+
+    return [{"framework": name, "lacks": load_framework(name).lacks()} for name in sorted(plugins.names("framework"))]
+
+
+def _clocks() -> list[dict[str, Any]]:
+    from levelbench.measure.policies import POLICIES
+
+    return [{"clock": each.name, "what counts": each.source} for each in POLICIES.values()]
+
+
+def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
+    import msgspec
+
+    from levelbench.report.single import rows_table
+
+    store = shared.open_store(store_path)
+    rows = store.rows(selection, order_by=sort.removeprefix("-"), descending=sort.startswith("-"), limit=limit)
+    for problem in store.problems:
+        click.echo(f"unreadable: {problem}", err=True)
+    if as_json:
+        shared.emit_json([msgspec.to_builtins(row) for row in rows])
+        return 0
+    if not rows:
+        click.echo(f"no runs{f' of {selection}' if selection else ''} in {store.path}: levelbench run digits makes some")
+        return 0
+    shared.print_tables(rows_table(rows))
+    return 0

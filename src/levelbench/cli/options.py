@@ -1,0 +1,134 @@
+"""Options and small helpers that several verbs share."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from levelbench.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from levelbench.records import RunGroup, RunSummary, Store
+    from levelbench.report.tables import Table
+
+__all__ = ["apply_view", "debug_option", "emit_json", "fail_on", "json_option", "open_store", "print_tables"]
+__all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on standard output.")
+debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+store_option = click.option(
+    "--store",
+    "store_path",
+    type=click.Path(path_type=Path),
+    default=lambda: Path(os.environ.get("LEVELBENCH_STORE", "levelbench-results")),
+    show_default="$LEVELBENCH_STORE or levelbench-results",
+    help="Folder of the records.",
+)
+_VERDICTS = ("slower", "unclear", "missed", "never")
+
+
+def view_options(command: Command) -> Command:
+    """Another reading of the same records: clock, crossing rule, target."""
+    for option in (
+        click.option("--target", type=float, help="Judge by this target instead of the runs' own."),
+        click.option("--crossing", help="Rule by which a target counts as reached: confirmed, first, sustained, ..."),
+        click.option("--clock", help="Clock policy: wall, dawnbench, mlperf, algoperf."),
+    ):
+        command = option(command)
+    return command
+
+
+def statistics_options(command: Command) -> Command:
+    """The margin of SAME and the level of intervals."""
+    level = click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
+    margin = click.option(
+        "--margin", type=float, default=0.02, show_default=True, help="SAME means the whole interval within this."
+    )
+    return margin(level(command))
+
+
+def fail_on(default: str) -> Callable[[Command], Command]:
+    """Which outcomes end in a code other than 0."""
+    return click.option(
+        "--fail-on",
+        default=default,
+        show_default=True,
+        help=f"Outcomes that end in a code other than 0, of {', '.join(_VERDICTS)}.",
+    )
+
+
+def read_fail_on(text: str) -> frozenset[str]:
+    """The outcomes of a comma-separated list."""
+    words = frozenset(word.strip().lower() for word in text.split(",") if word.strip())
+    for word in sorted(words - set(_VERDICTS)):
+        raise UnknownNameError("outcome of --fail-on", word, _VERDICTS)
+    return words - {"never"}
+
+
+def check_statistics(margin: float, level: float) -> None:
+    """Refuse a margin or level that is no share."""
+    if not 0 <= margin < 1:
+        raise UsageError(f"--margin {margin:g}", "it is no share", "give one from 0 to below 1: 0.02 is 2 per cent")
+    if not 0.5 <= level < 1:
+        raise UsageError(f"--level {level:g}", "it is no confidence level", "give one from 0.5 to below 1, as in 0.95")
+
+
+def open_store(path: Path) -> Store:
+    """The store at ``path``; it need not exist yet."""
+    from levelbench.records import Store
+
+    return Store(path)
+
+
+def apply_view(runs: list[RunSummary], store: Store, **view: Any) -> list[RunSummary]:
+    """The same runs under another clock, crossing rule or threshold; as they are if none is given."""
+    wanted = {name: value for name, value in view.items() if value is not None}
+    if not wanted:
+        return runs
+    from levelbench.records import read_record, summarise
+
+    return [summarise(read_record(Path(run.path)), **wanted) for run in runs]
+
+
+def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
+    """The runs that the words select, each once, oldest first; an error if a word selects none."""
+    from levelbench.records import summarise
+
+    found = {str(record.path): summarise(record) for word in words for record in store.find(word)}
+    return sorted(found.values(), key=lambda run: run.started)
+
+
+def select_group(store: Store, word: str, view: dict[str, Any]) -> RunGroup:
+    """The runs that one word selects, which must be of one specification, labelled by the word."""
+    from levelbench.records import group_runs
+
+    groups = group_runs(apply_view(select_runs(store, [word]), store, **view))
+    if len(groups) > 1:
+        labels = ", ".join(group.label for group in groups)
+        raise UsageError(f"one side {word!r}", f"it selects runs of {len(groups)} kinds: {labels}", "name one of them")
+    return groups[0]
+
+
+def emit_json(value: Any) -> None:
+    """Print JSON; not-a-number becomes null, since JSON has none."""
+    import msgspec
+
+    click.echo(json.dumps(json.loads(msgspec.json.encode(value)), indent=2, ensure_ascii=False))
+
+
+def print_tables(*tables: Table) -> None:
+    """Print tables, fitted to the terminal; plain lines where there is none."""
+    from rich.console import Console
+
+    from levelbench.report import print_table
+
+    console = Console(highlight=False)
+    for table in tables:
+        print_table(table, console)

@@ -1,0 +1,171 @@
+"""``levelbench run``: run or resume; several are interleaved and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.analysis.comparison import Comparison
+    from levelbench.records import Record, RunGroup, Store
+    from levelbench.runner.plan import Plan
+    from levelbench.runner.request import Arm
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.option("-n", "--runs", type=int, default=5, show_default=True, help="Runs of each, with seeds that all share.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The first seed; the others follow.")
+@click.option("--recipe", help="Recipe, or several with commas between them, to be compared.")
+@click.option("--framework", help="Framework, or several with commas between them, to be compared.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
+@click.option("--target", type=float, help="Another target than the task's, on the metric's scale.")
+@click.option("--crossing", help="When a target counts as reached: confirmed, final, first, sustained.")
+@click.option("--clock", help="Clock policy of the score: wall, dawnbench, mlperf, algoperf.")
+@click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
+@click.option("--epochs", type=float, help="Give up after this many epochs.")
+@click.option("--budget", type=float, help="Give up after this many seconds.")
+@click.option("--data", type=click.Path(path_type=Path), envvar="LEVELBENCH_DATA", help="Folder of the dataset.")
+@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@click.option("--report", "report_path", type=click.Path(path_type=Path), help="Where the HTML report goes.")
+@click.option("--no-report", is_flag=True, help="Write no report.")
+@shared.statistics_options
+@shared.fail_on("missed")
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
+    """Train each TASK to its target, in processes of their own, and say which is faster.
+
+    TASK is a task's name or a Python file that defines one, with settings in brackets:
+
+    \b
+      levelbench run digits
+      levelbench run 'digits[framework=numpy]' 'digits[framework=torch]' -n 5
+      levelbench run 'digits[recipe=onecycle,lr=0.2]' --framework numpy,torch
+      levelbench run my_task.py --target 0.9 --budget 60
+
+    Runs that the store already holds are not run again: the same command resumes.
+    """
+    from levelbench.cli.reporting import compare_with_first
+    from levelbench.measure.environment import capture
+    from levelbench.records import group_runs, summarise
+    from levelbench.runner.campaign import carry_out
+    from levelbench.runner.plan import make_plan
+
+    if given["runs"] < 1:
+        raise UsageError(f"-n {given['runs']}", "that is no run at all", "ask for at least one; five give an interval")
+    if given["seed"] < 0:
+        raise UsageError(f"--seed {given['seed']}", "it is negative", "give a seed from 0 on")
+    shared.check_statistics(given["margin"], given["level"])
+    wrong = shared.read_fail_on(given["fail_on"])
+    arms = _arms(tasks, given)
+    store = shared.open_store(store_path)
+    seeds = range(given["seed"], given["seed"] + given["runs"])
+    plan = make_plan(arms, seeds, store, capture()["machine"]["id"], fresh=given["fresh"])
+    _say(plan, store, as_json)
+    records = carry_out(plan, store, given["data"], _watcher(plan, as_json))
+    kept = [records[place] for place in sorted(records)]
+    groups = group_runs([summarise(record) for record in kept])
+    comparisons = compare_with_first(groups, given["margin"], given["level"])
+    path = None if given["no_report"] else _report(groups, kept, comparisons, given, store)
+    if as_json:
+        shared.emit_json(_as_json(plan, groups, comparisons, path))
+    else:
+        _print(groups, comparisons, path)
+    return _exit_code(groups, comparisons, wrong)
+
+
+def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
+    """Each task, once for each recipe and framework that was listed."""
+    from levelbench.records.selection import parse_item
+    from levelbench.runner.request import Options, resolve
+
+    arms = []
+    for text in tasks:
+        reference, settings = parse_item(text)
+        for recipe in _listed(given["recipe"]):
+            for framework in _listed(given["framework"]):
+                wanted = Options(
+                    recipe=recipe,
+                    framework=framework,
+                    device=given["device"],
+                    target=given["target"],
+                    crossing=given["crossing"],
+                    clock=given["clock"],
+                    evaluate_every=given["every"],
+                    budget_epochs=given["epochs"],
+                    budget_s=given["budget"],
+                    data=given["data"],
+                )
+                arms.append(resolve(reference, settings, wanted))
+    return arms
+
+
+def _listed(text: str | None) -> list[str | None]:
+    return [word.strip() for word in text.split(",") if word.strip()] if text else [None]
+
+
+def _say(plan: Plan, store: Store, as_json: bool) -> None:
+    for line in plan.lines():
+        click.echo(line, err=as_json)
+    if plan.steps:
+        click.echo(f"records: {store.path}", err=as_json)
+
+
+def _watcher(plan: Plan, as_json: bool) -> Any:
+    from levelbench.cli.watching import LiveWatcher
+
+    return LiveWatcher(plan, on_stderr=as_json)
+
+
+def _report(
+    groups: list[RunGroup], records: list[Record], comparisons: list[Comparison], given: dict[str, Any], store: Store
+) -> Path:
+    from levelbench.cli.reporting import write
+
+    tasks = "-".join(dict.fromkeys(group.specification.task for group in groups))
+    return write(groups, records, comparisons, given["report_path"] or store.path / f"report-{tasks}.html")
+
+
+def _print(groups: list[RunGroup], comparisons: list[Comparison], path: Path | None) -> None:
+    from levelbench.cli.reporting import comparison_lines
+    from levelbench.report import groups_table
+
+    click.echo()
+    shared.print_tables(groups_table(groups))
+    for comparison in comparisons:
+        click.echo()
+        for line in comparison_lines(comparison):
+            click.echo(line)
+    if path is not None:
+        click.echo(f"\nreport: {path}")
+
+
+def _as_json(
+    plan: Plan, groups: list[RunGroup], comparisons: list[Comparison], path: Path | None
+) -> dict[str, Any]:
+    from levelbench.cli.reporting import comparison_json, group_json
+
+    return {
+        "plan": {"wanted": plan.wanted, "done_before": len(plan.done), "run": len(plan.steps)},
+        "runs": [run for group in groups for run in group.runs],
+        "groups": [group_json(group) for group in groups],
+        "comparisons": [comparison_json(comparison) for comparison in comparisons],
+        "report": str(path) if path else None,
+    }
+
+
+def _exit_code(groups: list[RunGroup], comparisons: list[Comparison], wrong: frozenset[str]) -> int:
+    from levelbench.cli.reporting import verdict_code
+
+    if "missed" in wrong and any(group.reached < group.n for group in groups):
+        return 1
+    return max((verdict_code(comparison, wrong) for comparison in comparisons), default=0)

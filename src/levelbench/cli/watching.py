@@ -1,0 +1,120 @@
+"""Joins a campaign to the live line: what is shown while runs are made."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from levelbench.records import Evaluation, Event, Record, summarise
+from levelbench.report import live_line
+
+if TYPE_CHECKING:
+    from levelbench.runner.launch import Finished
+    from levelbench.runner.plan import Plan, Step
+    from levelbench.runner.request import Arm
+
+__all__ = ["LiveWatcher"]
+
+
+class LiveWatcher:
+    """A watcher that keeps the line up to date, with the estimate over the arm's finished runs."""
+
+    def __init__(self, plan: Plan, on_stderr: bool) -> None:
+        self._total = len(plan.steps)
+        self._line = live_line(sys.stderr if on_stderr else sys.stdout)
+        self._labels = [_label(arm, plan.arms) for arm in plan.arms]
+        self._times: list[list[float]] = [[] for _ in plan.arms]
+        for (arm, _), record in plan.done.items():
+            self._note(arm, record)
+        self._position = 0
+        self._quality: float | None = None
+        self._phase = "start"
+        self._at: tuple[Step, Arm] | None = None
+        self._line.start(self._total)
+
+    def started(self, step: Step, arm: Arm) -> None:
+        """A run begins."""
+        self._position += 1
+        self._quality, self._phase, self._at = None, "start", (step, arm)
+        self._show(0.0)
+
+    def progress(self, events: list[Event], elapsed_s: float) -> None:
+        """Evaluations move the phase and the quality."""
+        for event in events:
+            if isinstance(event, Evaluation):
+                self._quality = event.quality.get("validation")
+                self._phase = f"epoch {event.epoch:.3g}"
+        self._show(elapsed_s)
+
+    def finished(self, step: Step, arm: Arm, finished: Finished, record: Record | None) -> None:
+        """One line that stays, for each run."""
+        label = self._labels[step.arm]
+        if record is not None and finished.error is None:
+            self._note(step.arm, record)
+            run = summarise(record)
+            outcome = (
+                f"reached in {run.time_to_accuracy_s:.3g} s, {run.epochs_to_target:.3g} epochs"
+                if run.time_to_accuracy_s is not None
+                else f"missed after {run.given_up_s or 0:.3g} s"
+            )
+            test = run.quality.get("test")
+            outcome += f", test {test:.4f}" if test is not None else ""
+            if run.error:
+                outcome += f" ({run.error})"
+        else:
+            outcome = "failed"
+        self._line.finish_run(label, step.seed, outcome)
+        if self._position == self._total or finished.error is not None:
+            self._line.close()
+
+    def _note(self, arm: int, record: Record) -> None:
+        time_s = summarise(record).time_to_accuracy_s
+        if time_s is not None:
+            self._times[arm].append(time_s)
+
+    def _show(self, elapsed_s: float) -> None:
+        if self._at is None:
+            return
+        step, arm = self._at
+        self._line.update(
+            self._position,
+            self._labels[step.arm],
+            step.seed,
+            self._phase,
+            elapsed_s,
+            self._quality,
+            arm.specification.target.threshold,
+            self._estimate(step.arm),
+        )
+
+    def _estimate(self, arm: int) -> str:
+        from levelbench.measure.statistics import estimate
+        from levelbench.report.numbers import estimate_text
+
+        times = self._times[arm]
+        if not times:
+            return ""
+        found = estimate(times)
+        low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
+        return f"{estimate_text(found.value, low, high)} n={found.n}"
+
+
+def _label(arm: Arm, arms: tuple[Arm, ...]) -> str:
+    """The arm's task with what tells it from the others."""
+    mine = _facts(arm)
+    others = [_facts(other) for other in arms]
+    differing = [name for name, value in mine.items() if any(other.get(name) != value for other in others)]
+    inside = ",".join(f"{name}={mine[name]}" for name in differing if name != "task")
+    return f"{arm.specification.task}[{inside}]" if inside else arm.specification.task
+
+
+def _facts(arm: Arm) -> dict[str, object]:
+    specification = arm.specification
+    return {
+        "task": specification.task,
+        "recipe": specification.recipe,
+        "framework": specification.framework,
+        "device": specification.device,
+        "target": specification.target.threshold,
+        **specification.settings,
+    }

@@ -1,0 +1,1 @@
+"""Framework adapters: one folder a framework, found through the entry points ``levelbench.frameworks``."""

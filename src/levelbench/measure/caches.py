@@ -1,0 +1,204 @@
+"""Hot and cold caches as two different measurements, and the proof that cold is cold.
+
+The one idea: a flush that is not checked may flush nothing (a buffer of zeros that was never written is one physical
+page, read over and over). So a small buffer is read hot, then read after a flush, and cold is claimed only if that took
+clearly longer. The proof holds for the caches of the calling thread's core and for the shared last level.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+
+from levelbench.errors import MissingError
+from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.loops import Calibration, Work, calibrate, time_ns
+
+__all__ = [
+    "CacheState",
+    "Cold",
+    "FlushProof",
+    "Flusher",
+    "Hot",
+    "LastLevel",
+    "StreamFlusher",
+    "last_level_cache",
+    "prove_flush",
+    "prove_flush_with",
+]
+
+SYSTEM_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+FALLBACK_BYTES: Final = 64 << 20
+_SUFFIXES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_LINE_BYTES: Final = 64
+_PROBE_BYTES: Final = 256 << 10
+_PROBE_ROUNDS: Final = 9
+LEAST_RATIO: Final = 1.5
+
+
+@dataclass(frozen=True)
+class LastLevel:
+    """The size of the last-level cache in bytes, and where it was read or that it was assumed."""
+
+    size_bytes: int
+    source: str
+
+
+class Flusher(Protocol):
+    """Puts data that is in a cache out of it."""
+
+    def flush(self) -> None:
+        """Return when what was cached no longer is."""
+
+
+@dataclass(frozen=True)
+class FlushProof:
+    """Median nanoseconds of reading the same buffer hot, and after a flush; proved if cold takes 1.5 times as long."""
+
+    hot_ns: float
+    cold_ns: float
+
+    @property
+    def ratio(self) -> float:
+        """Cold over hot; 1 where the clock saw neither."""
+        return self.cold_ns / self.hot_ns if self.hot_ns > 0 else 1.0
+
+    @property
+    def proved(self) -> bool:
+        """Whether the flush shows."""
+        return self.ratio >= LEAST_RATIO
+
+
+def last_level_cache(folder: Path = SYSTEM_CACHES) -> LastLevel:
+    """The largest cache that the system describes in ``folder``, or 64 MiB assumed where it describes none."""
+    sizes = [_bytes(path.read_text().strip()) for path in sorted(folder.glob("index*/size"))]
+    if not any(sizes):
+        return LastLevel(FALLBACK_BYTES, f"assumed: {folder} describes no cache")
+    return LastLevel(max(sizes), f"read from {folder}")
+
+
+class StreamFlusher:
+    """Reads a buffer of twice the last-level cache from end to end.
+
+    The buffer is filled with ones: pages that were never written share one page of zeros, and reading them flushes
+    nothing.
+    """
+
+    def __init__(self, cache: LastLevel | None = None) -> None:
+        self.cache = last_level_cache() if cache is None else cache
+        self._buffer = np.ones(2 * self.cache.size_bytes // 8, dtype=np.int64)
+
+    def flush(self) -> None:
+        """Read the whole buffer."""
+        self._buffer.sum()
+
+
+class CacheProbe:
+    """A buffer small enough to stay cached, read one line at a time in an order no prefetcher follows."""
+
+    def __init__(self, clock: Clock = HOST) -> None:
+        doubles = _LINE_BYTES // 8
+        lines = _PROBE_BYTES // _LINE_BYTES
+        self._clock = clock
+        self._data = np.ones(lines * doubles)
+        self._order = np.random.default_rng(0).permutation(lines) * doubles
+        self._out = np.empty(lines)
+
+    def read_ns(self) -> int:
+        """Nanoseconds to read one double of each line."""
+        return time_ns(self._read, self._clock)
+
+    def _read(self) -> None:
+        np.take(self._data, self._order, out=self._out, mode="clip")
+
+
+class ProbeReader(Protocol):
+    """Reads the same data each time and says how long that took."""
+
+    def read_ns(self) -> int:
+        """Nanoseconds of one reading."""
+
+
+def prove_flush(flusher: Flusher, clock: Clock = HOST) -> FlushProof:
+    """Whether ``flusher`` really flushes on this machine, from nine rounds on a probe of 256 KiB."""
+    return prove_flush_with(CacheProbe(clock), flusher)
+
+
+def prove_flush_with(probe: ProbeReader, flusher: Flusher) -> FlushProof:
+    """The proof on a probe of the caller's: read twice and keep the second (hot), flush, read (cold), nine times."""
+    hot: list[int] = []
+    cold: list[int] = []
+    for _ in range(_PROBE_ROUNDS):
+        probe.read_ns()
+        hot.append(probe.read_ns())
+        flusher.flush()
+        cold.append(probe.read_ns())
+    return FlushProof(float(np.median(hot)), float(np.median(cold)))
+
+
+class CacheState(ABC):
+    """What happens to the caches between two values."""
+
+    name: str
+    proof: FlushProof | None
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Bring the caches into this state, off the clock."""
+
+    @abstractmethod
+    def calibrate(self, work: Work, clock: Clock) -> Calibration:
+        """How many calls make a value in this state."""
+
+
+class Hot(CacheState):
+    """Caches as the call before left them."""
+
+    name = "hot"
+    proof = None
+
+    def prepare(self) -> None:
+        """Leave the caches alone."""
+
+    def calibrate(self, work: Work, clock: Clock) -> Calibration:
+        """As many calls as the clock needs."""
+        return calibrate(work, clock)
+
+
+class Cold(CacheState):
+    """Caches flushed before each value; ``MissingError`` where the flush cannot be proved."""
+
+    name = "cold"
+
+    def __init__(self, flusher: Flusher, proof: FlushProof) -> None:
+        if not proof.proved:
+            raise MissingError(
+                "a sample with cold caches",
+                f"after the flush a cached buffer reads {proof.ratio:.2f} times as slowly, at least {LEAST_RATIO:g} is "
+                "needed to call it cold",
+                "measure hot, or give a flusher that works on this machine",
+            )
+        self.proof = proof
+        self._flush = flusher.flush
+
+    def prepare(self) -> None:
+        """Flush."""
+        self._flush()
+
+    def calibrate(self, work: Work, clock: Clock) -> Calibration:
+        """One call a value, as the second would be hot: the timer's share of a value is then what it is.
+
+        The calls that find this out are not made cold, so they count as first attempts and never as values.
+        """
+        found = calibrate(work, clock, most_inner=1)
+        return found._replace(first_ns=found.first_ns + found.values_ns, values_ns=[])
+
+
+def _bytes(text: str) -> int:
+    """``32768K`` in bytes."""
+    number, suffix = (text[:-1], text[-1]) if text[-1:] in _SUFFIXES else (text, "")
+    return int(number) * _SUFFIXES.get(suffix, 1) if number.isdigit() else 0

@@ -1,0 +1,54 @@
+"""The environment of a run: what the machine and its software were, how two differ, and when to doubt a time.
+
+The one idea: it is captured once, before the run, and the few facts that move once more after it; all of it is plain
+data that travels with the record. No host name, no user name, no folder of a home and no variable off a fixed list.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from levelbench.measure.environment.accelerators import accelerators
+from levelbench.measure.environment.compare import Difference, difference, same_machine
+from levelbench.measure.environment.doubts import doubts
+from levelbench.measure.environment.machine import machine
+from levelbench.measure.environment.software import libraries, malloc, threads
+from levelbench.measure.environment.source import git
+from levelbench.measure.environment.state import frequency, load, others_cores, throttling
+
+__all__ = ["Difference", "capture", "capture_after", "difference", "doubts", "same_machine"]
+
+
+def capture(folder: Path | None = None) -> dict[str, Any]:
+    """The environment now, as JSON-serialisable data; ``folder`` is where the source is (else the current folder).
+
+    Takes some tens of milliseconds: call it off the clock, in the process that will be measured.
+    """
+    first = load()
+    facts = {
+        "machine": machine(),
+        "accelerators": accelerators(),
+        "libraries": libraries(),
+        "threads": threads(),
+        "malloc": malloc(),
+        "git": git(folder or Path.cwd()),
+    }
+    now = load()
+    # What others did while this looked: the only view of the present that needs no waiting.
+    now["others_cores"] = others_cores(first["counters"], now["counters"])
+    return {**facts, "load": now, **_moving()}
+
+
+def capture_after() -> dict[str, Any]:
+    """The facts that move, again: give it to ``doubts`` beside what ``capture`` gave before."""
+    return {"load": load(), **_moving()}
+
+
+def _moving() -> dict[str, Any]:
+    return {
+        "frequency": frequency(),
+        "throttling": throttling(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

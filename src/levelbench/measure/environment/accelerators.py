@@ -1,0 +1,28 @@
+"""Which accelerators the driver shows, without loading a framework or starting a device.
+
+The one idea: the NVIDIA driver lists its boards and its version as text under ``/proc``; reading that touches no
+device, so it changes no clock and holds no memory. What a framework sees of them is the framework's to say.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from levelbench.measure.environment.files import HERE, Roots, fields, text
+
+__all__ = ["accelerators"]
+
+
+def accelerators(roots: Roots = HERE) -> dict[str, Any]:
+    """``nvidia_driver`` (a version or ``None``) and ``names`` (one a board, in PCI order)."""
+    nvidia = roots.proc / "driver" / "nvidia"
+    boards = [fields(each).get("Model", "unknown") for each in sorted(nvidia.glob("gpus/*/information"))]
+    return {"nvidia_driver": _driver(text(nvidia / "version")), "names": boards}
+
+
+def _driver(version: str | None) -> str | None:
+    """The version number in a line such as ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  ...``."""
+    for word in (version or "").split():
+        if word[0].isdigit() and word.replace(".", "").isdigit() and "." in word:
+            return word
+    return None

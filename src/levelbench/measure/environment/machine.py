@@ -1,0 +1,166 @@
+"""What machine this is: processor, caches, memory, limits, and the settings that decide its speed.
+
+The one idea: ``id`` is a digest of the hardware alone (model, cores, caches, memory to two digits), never of a host
+name, so two machines of one kind compare as one machine and nothing in a record says whose it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from levelbench.measure.environment.files import HERE, Roots, count_cpus, fields, integer, text
+
+__all__ = ["cache_bytes", "machine"]
+
+# Instruction sets that decide which kernels a numeric library picks.
+_INSTRUCTIONS = (
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+    "amx_tile",
+    "sve",
+    "asimd",
+)
+_UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+def machine(roots: Roots = HERE) -> dict[str, Any]:
+    """The facts about the machine, JSON-serialisable; what it does not give is ``None``."""
+    cpu = roots.sys / "devices" / "system" / "cpu"
+    hardware = {**_processor(roots), **_topology(cpu), "caches": _caches(cpu), "memory_bytes": _memory_bytes(roots)}
+    return {
+        "id": _digest(hardware),
+        **hardware,
+        "cores_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        **_cgroup_limits(roots.sys),
+        "virtualisation": _virtualisation(roots),
+        "numa_nodes": _numa_nodes(roots.sys),
+        **_speed_settings(cpu),
+        "transparent_hugepages": _chosen(text(roots.sys / "kernel" / "mm" / "transparent_hugepage" / "enabled")),
+        "clocksource": text(roots.sys / "devices/system/clocksource/clocksource0/current_clocksource"),
+        "os": _distribution(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "libc": " ".join(platform.libc_ver()).strip() or None,
+    }
+
+
+def _digest(hardware: dict[str, Any]) -> str:
+    memory = hardware["memory_bytes"]
+    stable = {**hardware, "memory_bytes": f"{memory / 2**30:.2g} GiB" if memory else None}
+    return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _processor(roots: Roots) -> dict[str, Any]:
+    info = fields(roots.proc / "cpuinfo")
+    flags = set((info.get("flags") or info.get("Features") or "").split())
+    return {
+        "architecture": platform.machine(),
+        "cpu": info.get("model name") or info.get("Model") or platform.processor() or None,
+        "cpu_family": info.get("cpu family"),
+        "cpu_model": info.get("model"),
+        "instructions": [each for each in _INSTRUCTIONS if each in flags],
+    }
+
+
+def _topology(cpu: Path) -> dict[str, Any]:
+    cores, sockets = set(), set()
+    for folder in cpu.glob("cpu[0-9]*/topology"):
+        socket = text(folder / "physical_package_id")
+        sockets.add(socket)
+        cores.add((socket, text(folder / "core_id")))
+    logical = count_cpus(text(cpu / "online") or "") or os.cpu_count()
+    return {"cores_logical": logical, "cores_physical": len(cores) or None, "sockets": len(sockets) or None}
+
+
+def _caches(cpu: Path) -> list[dict[str, Any]]:
+    """One entry a level and kind: the size of one instance, and how many instances the machine has."""
+    instances: dict[tuple[int, str, int], set[str]] = {}
+    for folder in cpu.glob("cpu[0-9]*/cache/index[0-9]*"):
+        size, level = text(folder / "size"), integer(folder / "level")
+        if not size or level is None:
+            continue
+        digits, unit = size.rstrip("KMG"), size[-1]
+        if digits.isdigit():
+            key = (level, text(folder / "type") or "", int(digits) * _UNITS.get(unit, 1))
+            instances.setdefault(key, set()).add(text(folder / "shared_cpu_list") or folder.parent.parent.name)
+    return [
+        {"level": level, "kind": kind, "bytes": size, "instances": len(shared)}
+        for (level, kind, size), shared in sorted(instances.items())
+    ]
+
+
+def _memory_bytes(roots: Roots) -> int | None:
+    total = fields(roots.proc / "meminfo").get("MemTotal", "").split()
+    return int(total[0]) * 1024 if total and total[0].isdigit() else None
+
+
+def _cgroup_limits(sys: Path) -> dict[str, Any]:
+    """Processors and bytes that a container grants (cgroup v2, then v1); ``None`` is no limit."""
+    root = sys / "fs" / "cgroup"
+    quota, _, period = (text(root / "cpu.max") or "").partition(" ")
+    if not quota:
+        quota, period = text(root / "cpu/cpu.cfs_quota_us") or "", text(root / "cpu/cpu.cfs_period_us") or ""
+    cores = int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
+    memory = integer(root / "memory.max")
+    if memory is None:
+        memory = integer(root / "memory" / "memory.limit_in_bytes")
+    # Version 1 says "no limit" by a number near 2**63.
+    return {"cgroup_cores": cores, "cgroup_memory_bytes": memory if memory and memory < 2**60 else None}
+
+
+def _virtualisation(roots: Roots) -> str | None:
+    flags = fields(roots.proc / "cpuinfo").get("flags", "").split()
+    product = text(roots.sys / "class" / "dmi" / "id" / "product_name")
+    if "hypervisor" in flags:
+        return f"virtual machine ({product})" if product else "virtual machine"
+    return "none seen" if flags else None
+
+
+def _numa_nodes(sys: Path) -> int | None:
+    return len(list((sys / "devices" / "system" / "node").glob("node[0-9]*"))) or None
+
+
+def _speed_settings(cpu: Path) -> dict[str, Any]:
+    governors = {text(each) for each in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
+    limits = cpu / "cpu0" / "cpufreq"
+    no_turbo, boost = integer(cpu / "intel_pstate" / "no_turbo"), integer(cpu / "cpufreq" / "boost")
+    turbo = (no_turbo == 0) if no_turbo is not None else (boost == 1) if boost is not None else None
+    return {
+        "governor": ",".join(sorted(each for each in governors if each)) or None,
+        "frequency_min_mhz": _mhz(integer(limits / "cpuinfo_min_freq")),
+        "frequency_max_mhz": _mhz(integer(limits / "cpuinfo_max_freq")),
+        "turbo": turbo,
+        "smt": text(cpu / "smt" / "control"),
+    }
+
+
+def _mhz(khz: int | None) -> float | None:
+    return None if khz is None else khz / 1000
+
+
+def _chosen(options: str | None) -> str | None:
+    """The bracketed one of ``always [madvise] never``."""
+    return options.partition("[")[2].partition("]")[0] or None if options else None
+
+
+def _distribution() -> str | None:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return platform.platform(terse=True) or None
+
+
+def cache_bytes(roots: Roots = HERE) -> int:
+    """Bytes of all last-level caches of the machine together; 0 if they are not listed."""
+    caches = _caches(roots.sys / "devices" / "system" / "cpu")
+    last = max((each["level"] for each in caches), default=0)
+    return sum(each["bytes"] * each["instances"] for each in caches if each["level"] == last)

@@ -1,0 +1,134 @@
+"""The state that changes while a machine runs: load, memory, frequency, throttling.
+
+The one idea: the kernel's counters are recorded as they stand, so that two snapshots (before and after a run) say what
+everything else on the machine did in between, exactly and without anything watching.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from typing import Any
+
+from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.environment.files import HERE, Roots, fields, integer, text
+from levelbench.measure.meters.base import NoReading
+from levelbench.measure.meters.utilisation import cpu_ticks, own_cpu_s
+
+__all__ = ["frequency", "load", "others_cores", "steal_share", "throttling"]
+
+Counters = dict[str, float] | None
+
+_NS = 1e-9
+# Below this many ticks a share between two snapshots is mostly rounding.
+_LEAST_TICKS = 8
+
+
+def load(roots: Roots = HERE, clock: Clock = HOST) -> dict[str, Any]:
+    """Averages, what runs now, memory and swap (bytes), and the cumulative counters for a difference."""
+    one, five, fifteen, running, *_ = [*(text(roots.proc / "loadavg") or "").split(), *[""] * 4]
+    memory = fields(roots.proc / "meminfo")
+    paging = fields(roots.proc / "vmstat", None)
+    return {
+        "one_minute": _number(one),
+        "five_minutes": _number(five),
+        "fifteen_minutes": _number(fifteen),
+        # This process is running, or it could not have looked.
+        "others_running": max(0, int(running.split("/")[0]) - 1) if running.split("/")[0].isdigit() else None,
+        "pressure_10_s_percent": _pressure(text(roots.proc / "pressure" / "cpu")),
+        "memory_available_bytes": _bytes(memory.get("MemAvailable")),
+        "swap_used_bytes": _difference(_bytes(memory.get("SwapTotal")), _bytes(memory.get("SwapFree"))),
+        "swapped_pages": _sum(paging.get("pswpin"), paging.get("pswpout")),
+        "counters": _counters(roots, clock),
+    }
+
+
+def frequency(roots: Roots = HERE) -> dict[str, Any]:
+    """The processors' frequency now, in MHz: median, lowest and highest; ``None`` where it is not given."""
+    cpu = roots.sys / "devices" / "system" / "cpu"
+    mhz = [khz / 1000 for each in cpu.glob("cpu[0-9]*/cpufreq/scaling_cur_freq") if (khz := integer(each)) is not None]
+    if not mhz:
+        return {"median_mhz": None, "lowest_mhz": None, "highest_mhz": None}
+    return {"median_mhz": statistics.median(mhz), "lowest_mhz": min(mhz), "highest_mhz": max(mhz)}
+
+
+def throttling(roots: Roots = HERE) -> dict[str, Any]:
+    """How often the processors were slowed by heat, and this container by its quota, so far."""
+    cpu = roots.sys / "devices" / "system" / "cpu"
+    heat = [integer(each) for each in cpu.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
+    group = roots.sys / "fs" / "cgroup"
+    quota = fields(group / "cpu.stat", None).get("nr_throttled") or fields(group / "cpu/cpu.stat", None).get(
+        "nr_throttled"
+    )
+    return {
+        "heat_events": sum(each for each in heat if each is not None) if heat else None,
+        "quota_events": int(quota) if quota and quota.isdigit() else None,
+    }
+
+
+def others_cores(before: Counters, after: Counters) -> float | None:
+    """Cores that everything but this process kept busy, on average, between two ``counters``; ``None`` if too short.
+
+    A child that has not been waited for counts among the others.
+    """
+    passed_s = _passed(before, after)
+    if not before or not after or passed_s is None:
+        return None
+    own_s = after["own_s"] - before["own_s"]
+    return max(0.0, after["busy_s"] - before["busy_s"] - own_s) / passed_s
+
+
+def steal_share(before: Counters, after: Counters) -> float | None:
+    """The share of processor time that the hypervisor took between two ``counters``; ``None`` if too short."""
+    if not before or not after or _passed(before, after) is None:
+        return None
+    spent = {key: after[key] - before[key] for key in ("busy_s", "idle_s", "steal_s")}
+    return spent["steal_s"] / sum(spent.values())
+
+
+def _counters(roots: Roots, clock: Clock) -> Counters:
+    try:
+        ticks = cpu_ticks(roots.proc)
+    except NoReading:
+        return None
+    a_second = os.sysconf("SC_CLK_TCK")
+    return {
+        "at_s": clock.now_ns() * _NS,
+        "own_s": own_cpu_s(),
+        "busy_s": ticks.busy / a_second,
+        "idle_s": ticks.idle / a_second,
+        "steal_s": ticks.steal / a_second,
+    }
+
+
+def _passed(before: Counters, after: Counters) -> float | None:
+    if not before or not after:
+        return None
+    seconds = sum(after[key] - before[key] for key in ("busy_s", "idle_s", "steal_s"))
+    passed = after["at_s"] - before["at_s"]
+    return passed if passed > 0 and seconds * os.sysconf("SC_CLK_TCK") >= _LEAST_TICKS else None
+
+
+def _pressure(found: str | None) -> float | None:
+    return _number(found.partition("avg10=")[2].split(" ")[0]) if found else None
+
+
+def _number(found: str) -> float | None:
+    try:
+        return float(found)
+    except ValueError:
+        return None
+
+
+def _bytes(kilobytes: str | None) -> int | None:
+    digits = (kilobytes or "").split(" ")[0]
+    return int(digits) * 1024 if digits.isdigit() else None
+
+
+def _difference(whole: int | None, part: int | None) -> int | None:
+    return None if whole is None or part is None else whole - part
+
+
+def _sum(*counts: str | None) -> int | None:
+    known = [int(each) for each in counts if each is not None and each.isdigit()]
+    return sum(known) if known else None

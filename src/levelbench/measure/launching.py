@@ -1,0 +1,207 @@
+"""Starts the processes of ``processes`` and speaks with them: a worker on a workload, or any command.
+
+The one idea: a replicate is started, waited for until it is ready, and measured, in three separate steps, so that
+starting several at once and measuring them alone is the caller's choice. Leaving the context ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final
+
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UsageError
+from levelbench.measure.clocks import Clock
+from levelbench.measure.loops import time_ns
+from levelbench.measure.worker import READY
+
+__all__ = ["Answer", "CommandReplicate", "Replicate", "Running", "WorkerReplicate"]
+
+_PACKAGES: Final = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a process measured, in nanoseconds a call: calibration attempts, then values of ``inner`` calls each."""
+
+    values_ns: tuple[float, ...]
+    first_ns: tuple[float, ...] = ()
+    inner: int = 1
+
+
+class Running(AbstractContextManager["Running"]):
+    """A process that was started."""
+
+    @abstractmethod
+    def wait_ready(self) -> None:
+        """Return when it can be measured."""
+
+    @abstractmethod
+    def measure(self) -> Answer:
+        """Let it measure, alone, and return what it found."""
+
+
+class Replicate(ABC):
+    """Starts processes of one kind."""
+
+    @abstractmethod
+    def start(self) -> Running:
+        """A fresh process."""
+
+
+@dataclass(frozen=True)
+class WorkerReplicate(Replicate):
+    """Fresh Python processes that measure the workload ``module:function`` or ``path.py:function``."""
+
+    workload: str
+    slice_s: float
+    least: int
+    timeout_s: float
+    python: str
+
+    def __post_init__(self) -> None:
+        place, colon, name = self.workload.rpartition(":")
+        if not (colon and place and name.isidentifier()):
+            raise UsageError(
+                f"the workload {self.workload!r}",
+                "it does not say which function sets it up",
+                "write module:function or path.py:function; a command is given as a list of words",
+            )
+
+    def start(self) -> Running:
+        """A worker that begins to set up."""
+        inherited = os.environ.get("PYTHONPATH")
+        paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
+        words = [self.python, "-m", "levelbench.measure.worker"]
+        words += [self.workload, str(int(self.slice_s * 1e9)), str(self.least)]
+        errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+        return _RunningWorker(process, errors, self.workload, self.timeout_s)
+
+
+class _RunningWorker(Running):
+    """A worker process, from its start to its answer."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: IO[str], workload: str, timeout_s: float) -> None:
+        self._process = process
+        self._errors = errors
+        self._workload = workload
+        self._timeout_s = timeout_s
+
+    def wait_ready(self) -> None:
+        """Return when the setup is done."""
+        stdout = self._process.stdout
+        if stdout is None or not select.select([stdout], [], [], self._timeout_s)[0]:
+            raise self._failure("set up", f"it was not ready after {self._timeout_s:g} s")
+        if stdout.readline().strip() != READY:
+            self._process.wait(self._timeout_s)
+            raise self._failure("set up", self._last_error())
+
+    def measure(self) -> Answer:
+        """Send the word and read the answer."""
+        try:
+            text, _ = self._process.communicate("measure\n", timeout=self._timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self._failure("measured", f"no answer came within {self._timeout_s:g} s") from None
+        if self._process.returncode != 0 or not text:
+            raise self._failure("measured", self._last_error())
+        answer = json.loads(text)
+        return Answer(tuple(answer["values_ns"]), tuple(answer["first_ns"]), answer["inner"])
+
+    def _last_error(self) -> str:
+        self._errors.seek(0)
+        lines = [line.strip() for line in self._errors if line.strip()]
+        return lines[-1] if lines else f"its process ended with status {self._process.returncode} and said nothing"
+
+    def _failure(self, what: str, found: str) -> LevelbenchError:
+        return DefinitionError(
+            f"the workload {self._workload!r}",
+            f"it could not be {what}: {found}",
+            "call the function that sets it up, and what that returns, in a Python shell",
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
+
+
+@dataclass(frozen=True)
+class CommandReplicate(Replicate):
+    """Runs of a command; the value of each is its wall time from start to exit."""
+
+    words: tuple[str, ...]
+    timeout_s: float
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        if not self.words:
+            raise UsageError("a command to measure", "it has no words", "give a program and its arguments")
+
+    def start(self) -> Running:
+        """A run that begins when it is measured: its start-up is part of it."""
+        return _RunningCommand(self.words, self.timeout_s, self.clock)
+
+
+class _RunningCommand(Running):
+    """One run of a command."""
+
+    def __init__(self, words: tuple[str, ...], timeout_s: float, clock: Clock) -> None:
+        self._words = words
+        self._timeout_s = timeout_s
+        self._clock = clock
+
+    def wait_ready(self) -> None:
+        """Nothing to wait for."""
+
+    def measure(self) -> Answer:
+        """Run it; output is discarded, a failure is an error and never a time."""
+        spent_ns = time_ns(self._run, self._clock)
+        return Answer((float(spent_ns),))
+
+    def _run(self) -> None:
+        asked = f"the command {' '.join(self._words)!r}"
+        try:
+            done = subprocess.run(
+                self._words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=self._timeout_s,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise MissingError(
+                asked, f"no program is called {self._words[0]!r}", "install it, or correct its name"
+            ) from None
+        except subprocess.TimeoutExpired:
+            found = f"it was not done after {self._timeout_s:g} s"
+            raise UsageError(asked, found, "give a larger timeout_s or a shorter command") from None
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines()
+            found = f"it ended with status {done.returncode}: {said[-1] if said else 'it said nothing'}"
+            raise DefinitionError(asked, found, "run it by hand until it succeeds")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left running."""

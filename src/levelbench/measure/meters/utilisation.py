@@ -1,0 +1,187 @@
+"""How busy the processors were: with this process, with everything, with other guests, and with somebody else's work.
+
+The one idea: a low share says that the processor waited, and a neighbour's load says why two runs differ; both are
+differences of kernel counters over the same stretch, so they explain a time and never change it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter
+
+__all__ = [
+    "CpuTicks",
+    "MachineShareMeter",
+    "OtherLoadMeter",
+    "ProcessUtilisationMeter",
+    "available_cores",
+    "busy_meter",
+    "cpu_ticks",
+    "other_load_meter",
+    "own_cpu_s",
+    "steal_meter",
+    "utilisation_meter",
+]
+
+PROC = Path("/proc")
+
+# Below this many ticks one tick of rounding at an end is more than a tenth of the value.
+_LEAST_TICKS = 10
+_NS = 1e-9
+
+
+@dataclass(frozen=True)
+class CpuTicks:
+    """Cumulative ticks of all processors since boot: at work here, idle, and taken by the hypervisor."""
+
+    busy: int
+    idle: int
+    steal: int
+
+    @property
+    def total(self) -> int:
+        """All ticks: cores times time."""
+        return self.busy + self.idle + self.steal
+
+
+def cpu_ticks(proc: Path = PROC) -> CpuTicks:
+    """The first line of ``/proc/stat`` (proc(5)); guest time is already inside user time. Raises ``NoReading``."""
+    try:
+        with (proc / "stat").open() as lines:
+            name, *numbers = lines.readline().split()
+        user, nice, system, idle, iowait, irq, softirq, steal = (int(each) for each in numbers[:8])
+    except OSError as error:
+        raise NoReading(f"/proc/stat cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise NoReading("/proc/stat is not in a form that is known") from error
+    if name != "cpu":
+        raise NoReading("/proc/stat does not begin with the sum of all processors")
+    return CpuTicks(user + nice + system + irq + softirq, idle + iowait, steal)
+
+
+def own_cpu_s() -> float:
+    """CPU seconds of this process and of the children that it has waited for."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+def available_cores() -> int:
+    """The processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _ticks_between(before: CpuTicks, after: CpuTicks) -> CpuTicks:
+    passed = CpuTicks(after.busy - before.busy, after.idle - before.idle, after.steal - before.steal)
+    if passed.total < _LEAST_TICKS:
+        raise NoReading(f"{max(passed.total, 0)} ticks of /proc/stat passed; a share needs {_LEAST_TICKS}")
+    return passed
+
+
+@final
+class ProcessUtilisationMeter(CounterMeter[tuple[int, float]]):
+    """CPU seconds of this process and its finished children over wall seconds times the cores it may use."""
+
+    name = "cpu_utilisation"
+    unit = "share"
+    method = "getrusage"
+
+    def __init__(self, clock: Clock = HOST, cores: int | None = None) -> None:
+        super().__init__()
+        self._now_ns = clock.now_ns
+        self._cores = cores or available_cores()
+
+    def _read(self) -> tuple[int, float]:
+        return self._now_ns(), own_cpu_s()
+
+    def _between(self, before: tuple[int, float], after: tuple[int, float]) -> float:
+        wall_s = (after[0] - before[0]) * _NS
+        if wall_s <= 0:
+            raise NoReading("no time passed between start and stop")
+        return (after[1] - before[1]) / (wall_s * self._cores)
+
+
+@final
+class MachineShareMeter(CounterMeter[CpuTicks]):
+    """The share of all processors' time that one kind of tick had: ``busy`` (steal apart) or ``steal``."""
+
+    unit = "share"
+    method = "proc-stat"
+
+    def __init__(self, kind: str, proc: Path = PROC) -> None:
+        super().__init__()
+        self.name = f"machine_{kind}"
+        self._kind = kind
+        self._proc = proc
+
+    def _read(self) -> CpuTicks:
+        return cpu_ticks(self._proc)
+
+    def _between(self, before: CpuTicks, after: CpuTicks) -> float:
+        passed = _ticks_between(before, after)
+        return float(getattr(passed, self._kind)) / passed.total
+
+
+@final
+class OtherLoadMeter(CounterMeter[tuple[int, CpuTicks, float]]):
+    """Cores kept busy, on average, by everything but this process and its finished children.
+
+    Steal time does not show a neighbour inside the same machine; this does.
+    """
+
+    name = "other_load"
+    unit = "cores"
+    method = "proc-stat minus getrusage"
+
+    def __init__(self, clock: Clock = HOST, proc: Path = PROC) -> None:
+        super().__init__()
+        self._now_ns = clock.now_ns
+        self._proc = proc
+
+    def _read(self) -> tuple[int, CpuTicks, float]:
+        return self._now_ns(), cpu_ticks(self._proc), own_cpu_s()
+
+    def _between(self, before: tuple[int, CpuTicks, float], after: tuple[int, CpuTicks, float]) -> float:
+        wall_s = (after[0] - before[0]) * _NS
+        busy = _ticks_between(before[1], after[1]).busy
+        if wall_s <= 0:
+            raise NoReading("no time passed between start and stop")
+        busy_s = busy / os.sysconf("SC_CLK_TCK")
+        return max(0.0, busy_s - (after[2] - before[2])) / wall_s
+
+
+def utilisation_meter(clock: Clock = HOST) -> Meter:
+    """The share of its cores' time that this process used."""
+    return ProcessUtilisationMeter(clock)
+
+
+def _if_ticks(meter: CounterMeter[CpuTicks] | OtherLoadMeter, proc: Path) -> Meter:
+    try:
+        cpu_ticks(proc)
+    except NoReading as reason:
+        return NullMeter(meter.name, meter.unit, str(reason))
+    return meter
+
+
+def busy_meter(proc: Path = PROC) -> Meter:
+    """The share of the whole machine's processor time that anything used."""
+    return _if_ticks(MachineShareMeter("busy", proc), proc)
+
+
+def steal_meter(proc: Path = PROC) -> Meter:
+    """The share of the virtual machine's processor time that the hypervisor gave to others."""
+    return _if_ticks(MachineShareMeter("steal", proc), proc)
+
+
+def other_load_meter(clock: Clock = HOST, proc: Path = PROC) -> Meter:
+    """The cores that somebody else's work kept busy."""
+    return _if_ticks(OtherLoadMeter(clock, proc), proc)

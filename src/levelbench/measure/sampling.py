@@ -1,0 +1,201 @@
+"""Samples a call until a stopping rule is met, alone or interleaved with another, and keeps every raw value.
+
+The one idea: the loop here only takes values and asks. Where warm-up ends (``warmup``), when it is enough
+(``stopping``), what the caches hold (``caches``) and how many calls make a value (``loops``) are parts of their own,
+and each leaves in the sample what it decided. The replicate for a comparison is the process or the run, not a value
+inside one: see ``processes``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UnknownNameError
+from levelbench.measure.caches import CacheState, Cold, Flusher, FlushProof, Hot, StreamFlusher, prove_flush
+from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.loops import Timer, Work, time_ns
+from levelbench.measure.statistics import Estimate, estimate
+from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, StoppingRule, bounded
+from levelbench.measure.warmup import Warmup, WarmupRule, warmup_rule
+
+__all__ = ["DEFAULT_RULE", "Sample", "sample", "sample_interleaved"]
+
+DEFAULT_RULE: StoppingRule = Precision(0.02) | Plateau() | Budget(10.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample(Sequence[float]):
+    """Values measured inside one process, in order, as seconds a call.
+
+    ``values`` has shape (n,), after warm-up; ``warmup`` holds what came before: calibration attempts, the very first
+    call among them, then the values that were cut, for the reason in ``warmup_reason``. ``inner`` is the number of
+    calls in one value, ``timer`` what the clock and an empty call cost (in the values, not subtracted), ``flush`` the
+    proof of cold caches (``None`` for hot ones), ``wall_s`` the whole time spent. As a sequence it is its values.
+    """
+
+    values: NDArray[np.float64]
+    warmup: NDArray[np.float64]
+    warmup_reason: str
+    stopped_by: str
+    inner: int
+    cache: str
+    timer: Timer
+    wall_s: float
+    name: str = ""
+    unit: str = "s"
+    flush: FlushProof | None = field(default=None, repr=False)
+
+    def estimate(self, level: float = 0.95) -> Estimate:
+        """The median with its exact interval (n >= 6), or what fewer values allow."""
+        return estimate(self.values.tolist(), level)
+
+    @property
+    def timer_share(self) -> float:
+        """The share of a value that is reading the clock."""
+        return self.timer.overhead_ns * 1e-9 / (self.inner * float(np.median(self.values)) or math.inf)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, index: int) -> float: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[float]: ...
+    def __getitem__(self, index: int | slice) -> float | Sequence[float]:
+        found: float | Sequence[float] = self.values[index].tolist()
+        return found
+
+
+def sample(
+    work: Work,
+    until: StoppingRule = DEFAULT_RULE,
+    *,
+    clock: Clock = HOST,
+    warmup: str | int = "auto",
+    cache: Literal["hot", "cold"] = "hot",
+    flusher: Flusher | None = None,
+    name: str = "",
+) -> Sample:
+    """Call ``work`` until ``until`` is met.
+
+    A rule that may never be met gets a budget of ten seconds beside it. ``warmup`` is ``"auto"`` (found from the
+    values) or the number of values to cut. ``cache="cold"`` flushes before each value with ``flusher`` (default: a
+    stream through twice the last-level cache). For an accelerator, ``clock`` is a ``DeviceClock``.
+
+    Raises ``MissingError`` where cold caches cannot be proved, ``UsageError`` for an unusable argument.
+
+    >>> sample(lambda: sum(range(100)), FixedCount(8)).stopped_by
+    '8 of 8 values'
+    """
+    started_ns = clock.now_ns()
+    lane = _Lane(name, work, clock, _cache_state(cache, flusher, clock))
+    return _run([lane], [lane], bounded(until), clock, started_ns, warmup_rule(warmup))[0]
+
+
+def sample_interleaved(
+    a: Work,
+    b: Work,
+    until: StoppingRule = DEFAULT_RULE,
+    *,
+    clock: Clock = HOST,
+    warmup: str | int = "auto",
+    cache: Literal["hot", "cold"] = "hot",
+    flusher: Flusher | None = None,
+    names: tuple[str, str] = ("a", "b"),
+) -> tuple[Sample, Sample]:
+    """Sample ``a`` and ``b`` in turns A B B A, so that linear drift hits both alike, until both meet ``until``.
+
+    Values come in twos, so a count is rounded up to whole turns. The longer of the two warm-ups is cut from both: the
+    values of equal index were measured side by side. Errors as for :func:`sample`.
+    """
+    started_ns = clock.now_ns()
+    state = _cache_state(cache, flusher, clock)
+    first, second = (_Lane(name, work, clock, state) for name, work in zip(names, (a, b), strict=True))
+    turn = [first, second, second, first]
+    samples = _run([first, second], turn, bounded(until), clock, started_ns, warmup_rule(warmup))
+    return samples[0], samples[1]
+
+
+class _Lane:
+    """One work with its calibration and the values taken so far."""
+
+    def __init__(self, name: str, work: Work, clock: Clock, cache: CacheState) -> None:
+        self.name = name
+        self._work = work
+        self._clock = clock
+        self.cache = cache
+        self.calibration = cache.calibrate(work, clock)
+        self.values_ns = list(self.calibration.values_ns)
+
+    def take(self) -> None:
+        """Take one value."""
+        self.cache.prepare()
+        inner = self.calibration.inner
+        self.values_ns.append(time_ns(self._work, self._clock, inner) / inner)
+
+    def values_s(self) -> NDArray[np.float64]:
+        """The values so far, shape (n,), seconds a call."""
+        return np.asarray(self.values_ns, dtype=np.float64) * 1e-9
+
+    def finish(self, found: Warmup, stopped_by: str, wall_s: float) -> Sample:
+        """The sample: what was cut, what stays, and why it ended."""
+        values = self.values_s()
+        first = np.asarray(self.calibration.first_ns, dtype=np.float64) * 1e-9
+        return Sample(
+            values=_read_only(values[found.cut :]),
+            warmup=_read_only(np.concatenate([first, values[: found.cut]])),
+            warmup_reason=found.reason,
+            stopped_by=stopped_by,
+            inner=self.calibration.inner,
+            cache=self.cache.name,
+            timer=self.calibration.timer,
+            wall_s=wall_s,
+            name=self.name,
+            flush=self.cache.proof,
+        )
+
+
+def _run(
+    lanes: list[_Lane], turn: list[_Lane], until: StoppingRule, clock: Clock, started_ns: int, warmup: WarmupRule
+) -> list[Sample]:
+    """Take turns until every lane meets ``until``.
+
+    The rule is asked after 25 % more values at the latest and no more often than it says is worth it: asking after
+    each value would cost time, and would stop too early, at the first lucky look.
+    """
+    shares = len(turn) // len(lanes)
+    while True:
+        raw = [lane.values_s() for lane in lanes]
+        found = max((warmup.find(values) for values in raw), key=lambda each: each.cut)
+        elapsed_s = (clock.now_ns() - started_ns) * 1e-9
+        looks = [Progress(values[found.cut :], elapsed_s) for values in raw]
+        checks = [until.check(look) for look in looks]
+        if all(check.met for check in checks):
+            stopped_by = max((check.text for check in checks), key=len)
+            return [lane.finish(found, stopped_by, elapsed_s) for lane in lanes]
+        wanted = max(until.more(look) for look, check in zip(looks, checks, strict=True) if not check.met)
+        block = min(wanted, max(1, len(raw[0]) // 4))
+        for _ in range(math.ceil(block / shares)):
+            for lane in turn:
+                lane.take()
+
+
+def _cache_state(cache: str, flusher: Flusher | None, clock: Clock) -> CacheState:
+    if cache == "hot":
+        return Hot()
+    if cache == "cold":
+        used = StreamFlusher() if flusher is None else flusher
+        return Cold(used, prove_flush(used, clock))
+    raise UnknownNameError("cache state", cache, ("hot", "cold"))
+
+
+def _read_only(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    copy = values.copy()
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,84 @@
+"""Statistics of few, noisy, sometimes censored measurements: estimates, intervals, tests, planning.
+
+The one idea: every function states its assumptions and the smallest sample it works for, and its claims (coverage,
+error rates) are held by simulation in the tests.
+"""
+
+from __future__ import annotations
+
+from levelbench.measure.statistics.accelerated import Arm, TimeRatio, log_rank_p, time_ratio
+from levelbench.measure.statistics.compare import LogRatio, MeanTest, reaches_on_average, welch_log_ratio
+from levelbench.measure.statistics.distributions import (
+    beta_cdf,
+    binomial_cdf,
+    normal_cdf,
+    normal_quantile,
+    t_cdf,
+    t_quantile,
+    t_survival,
+)
+from levelbench.measure.statistics.intervals import (
+    estimate,
+    estimate_signed,
+    log_mean_interval,
+    mean_interval,
+    median_interval,
+    median_interval_ranks,
+    median_interval_ranks_normal,
+)
+from levelbench.measure.statistics.means import (
+    amdahl_bound,
+    arithmetic_mean,
+    coefficient_of_variation,
+    geometric_mean,
+    harmonic_mean,
+    olympic_mean,
+)
+from levelbench.measure.statistics.multiplicity import holm
+from levelbench.measure.statistics.planning import more_runs, runs_needed, runs_needed_t, settling_error
+from levelbench.measure.statistics.proportions import fisher_exact, wilson
+from levelbench.measure.statistics.survival import KaplanMeier, expected_time_with_restarts, kaplan_meier
+from levelbench.measure.statistics.values import Estimate, Interval
+
+__all__ = [
+    "Arm",
+    "Estimate",
+    "Interval",
+    "KaplanMeier",
+    "LogRatio",
+    "MeanTest",
+    "TimeRatio",
+    "amdahl_bound",
+    "arithmetic_mean",
+    "beta_cdf",
+    "binomial_cdf",
+    "coefficient_of_variation",
+    "estimate",
+    "estimate_signed",
+    "expected_time_with_restarts",
+    "fisher_exact",
+    "geometric_mean",
+    "harmonic_mean",
+    "holm",
+    "kaplan_meier",
+    "log_mean_interval",
+    "log_rank_p",
+    "mean_interval",
+    "median_interval",
+    "median_interval_ranks",
+    "median_interval_ranks_normal",
+    "more_runs",
+    "normal_cdf",
+    "normal_quantile",
+    "olympic_mean",
+    "reaches_on_average",
+    "runs_needed",
+    "runs_needed_t",
+    "settling_error",
+    "t_cdf",
+    "t_quantile",
+    "t_survival",
+    "time_ratio",
+    "welch_log_ratio",
+    "wilson",
+]

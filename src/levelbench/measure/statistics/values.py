@@ -1,0 +1,69 @@
+"""What a statistic returns: an interval, and an estimate that carries one.
+
+The one idea: a number without its spread, its level and the name of the method is not a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Estimate", "Interval", "Vector"]
+
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval. An open end is infinite; ``level`` is nominal (0.95), ``method`` says how it was made."""
+
+    low: float
+    high: float
+    level: float
+    method: str
+
+    @property
+    def width(self) -> float:
+        """``high - low``, in the unit of the values."""
+        return self.high - self.low
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, its interval (``None`` where the sample allows none), the sample size and the statistic's name."""
+
+    value: float
+    interval: Interval | None
+    n: int
+    statistic: str
+
+
+def finite(values: Sequence[float], least: int = 1) -> Vector:
+    """``values`` as a vector of float64; ``ValueError`` below ``least`` of them or if one is not finite."""
+    vector = np.asarray(values, dtype=np.float64).reshape(-1)
+    if len(vector) < least:
+        raise ValueError(f"{len(vector)} values, {least} or more are needed")
+    if not np.isfinite(vector).all():
+        raise ValueError("the values must be finite")
+    return vector
+
+
+def positive(values: Sequence[float], least: int = 1) -> Vector:
+    """Like :func:`finite`, and ``ValueError`` if a value is not above zero."""
+    vector = finite(values, least)
+    if not (vector > 0).all():
+        raise ValueError("the values must be above zero")
+    return vector
+
+
+def check_share(name: str, value: float) -> float:
+    """``value`` if it lies strictly between 0 and 1, else ``ValueError``."""
+    if not (math.isfinite(value) and 0.0 < value < 1.0):
+        raise ValueError(f"{name} must lie between 0 and 1, not {value}")
+    return value

@@ -1,0 +1,206 @@
+"""When to stop sampling: small rules that say why they are met or not.
+
+The one idea: stop when the answer is good enough, or no longer gets better, and never without a limit.
+``Precision(0.02) | Plateau() | Budget(10)`` reads: until the interval of the median is within +-2 %, or no longer
+narrows, but no longer than ten seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from levelbench.errors import UsageError
+from levelbench.measure.conditions import AllOf, AnyOf, Check, Progress, StoppingRule, Values
+from levelbench.measure.statistics import median_interval
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Budget",
+    "Check",
+    "FixedCount",
+    "Plateau",
+    "Precision",
+    "Progress",
+    "StoppingRule",
+    "bounded",
+]
+
+DEFAULT_BUDGET_S: Final = 10.0
+INTERVAL_NEEDS: Final = 6
+
+
+@dataclass(frozen=True)
+class FixedCount(StoppingRule):
+    """``n`` values."""
+
+    n: int
+    ends_surely: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise UsageError(
+                f"FixedCount({self.n})", "a sample has at least one value", "give a positive number of values"
+            )
+
+    def check(self, progress: Progress) -> Check:
+        """Met from ``n`` values on."""
+        n = len(progress.values)
+        return Check(n >= self.n, f"{n} of {self.n} values")
+
+    def more(self, progress: Progress) -> int:
+        """The values that are missing."""
+        return max(1, self.n - len(progress.values))
+
+
+@dataclass(frozen=True)
+class Precision(StoppingRule):
+    """The interval of the median lies within +- ``relative`` of the median (Hoefler & Belli, SC15, 4.2.2).
+
+    ``least_s`` seconds must have passed as well: values from within one scheduler tick see one state of the machine,
+    and agree better than they should.
+    """
+
+    relative: float = 0.02
+    level: float = 0.95
+    least_s: float = 0.05
+
+    def __post_init__(self) -> None:
+        _require_positive("Precision", "relative", self.relative)
+        _require_level("Precision", self.level)
+        if not self.least_s >= 0:
+            raise UsageError(f"Precision(least_s={self.least_s})", "a time is never negative", "give 0 or more seconds")
+
+    def check(self, progress: Progress) -> Check:
+        """Met if the interval exists and is narrow enough."""
+        width = half_width(progress.values, self.level)
+        if width is None:
+            return Check(False, f"no interval yet from {len(progress.values)} values")
+        met = width <= self.relative and progress.elapsed_s >= self.least_s
+        return Check(met, f"interval of the median +-{width:.2%}, wanted +-{self.relative:.2%}")
+
+    def more(self, progress: Progress) -> int:
+        """The interval narrows with the root of n: what that predicts."""
+        n = len(progress.values)
+        width = half_width(progress.values, self.level)
+        if width is None:
+            return max(1, INTERVAL_NEEDS - n)
+        by_width = n * ((width / self.relative) ** 2 - 1.0)
+        by_time = n * (self.least_s / progress.elapsed_s - 1.0) if progress.elapsed_s > 0 else 1.0
+        return max(1, math.ceil(min(max(by_width, by_time), 1e9)))
+
+
+@dataclass(frozen=True)
+class Plateau(StoppingRule):
+    """The interval of the median has stopped narrowing: more values of this kind would not help.
+
+    Four times the values should halve the interval. Met if it is still ``stays`` or more of what a quarter of the
+    values gave and of what half of them gave, from ``least`` values and ``least_s`` seconds on (noise of the width
+    itself hides it before). The usual causes are drift and neighbours. After nvbench's rule (``stdrel_criterion``), on
+    the interval of the median.
+    """
+
+    stays: float = 0.85
+    least: int = 200
+    level: float = 0.95
+    least_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0.5 < self.stays <= 1.0:
+            found = f"{self.stays} is not in (0.5, 1]: four times the values halve the interval by chance alone"
+            raise UsageError(f"Plateau({self.stays})", found, "give a share such as 0.85")
+        if self.least < 4 * INTERVAL_NEEDS:
+            found = f"a quarter of {self.least} values has no interval"
+            raise UsageError(f"Plateau(least={self.least})", found, f"give at least {4 * INTERVAL_NEEDS}")
+        _require_level("Plateau", self.level)
+
+    def check(self, progress: Progress) -> Check:
+        """Met if the interval has not narrowed as it should."""
+        n = len(progress.values)
+        if n < self.least:
+            return Check(False, f"{n} values, a plateau is judged from {self.least} on")
+        whole, half, quarter = (_width(progress.values[: n // part], self.level) for part in (1, 2, 4))
+        stays = whole >= self.stays * quarter and whole >= self.stays * half
+        met = stays and progress.elapsed_s >= self.least_s
+        said = "stays" if stays else "narrows"
+        return Check(met, f"the interval {said}: +-{quarter:.2%} from {n // 4} values, +-{whole:.2%} from {n}")
+
+    def more(self, progress: Progress) -> int:
+        """Up to ``least``, then half as many again."""
+        n = len(progress.values)
+        return max(1, self.least - n, n // 2)
+
+
+@dataclass(frozen=True)
+class Budget(StoppingRule):
+    """At most ``seconds``, but never without an interval where one is affordable.
+
+    Goes on until there are ``floor`` values (what an exact interval of a median needs), for up to ``overrun`` times the
+    budget: 0.5 s for a call of 200 ms would end with two values and say nothing.
+    """
+
+    seconds: float = DEFAULT_BUDGET_S
+    floor: int = INTERVAL_NEEDS
+    overrun: float = 10.0
+    ends_surely: ClassVar[bool] = True
+    gives_up: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _require_positive("Budget", "seconds", self.seconds)
+        if self.floor < 1:
+            raise UsageError(f"Budget(floor={self.floor})", "a sample has at least one value", "give 1 or more")
+        if not self.overrun >= 1:
+            raise UsageError(
+                f"Budget(overrun={self.overrun})", "it multiplies the budget", "give a factor of 1 or more"
+            )
+
+    def check(self, progress: Progress) -> Check:
+        """Met when the time is spent and the floor is reached, or is not affordable."""
+        spent = progress.elapsed_s >= self.seconds
+        enough = len(progress.values) >= self.floor or progress.elapsed_s >= self.overrun * self.seconds
+        text = (
+            f"budget of {self.seconds:g} s spent" if spent else f"{progress.elapsed_s:.3g} of {self.seconds:g} s spent"
+        )
+        return Check(spent and enough and len(progress.values) > 0, text)
+
+    def more(self, progress: Progress) -> int:
+        """What the rest of the budget pays for at the pace so far."""
+        n = len(progress.values)
+        if progress.elapsed_s <= 0 or n < self.floor:
+            return 1
+        return max(1, int(n * (self.seconds / progress.elapsed_s - 1.0)))
+
+
+def bounded(rule: StoppingRule, seconds: float = DEFAULT_BUDGET_S) -> StoppingRule:
+    """``rule`` itself if it is sure to end, else ``rule | Budget(seconds)``: no sampling runs for ever."""
+    return rule if rule.bounded else rule | Budget(seconds)
+
+
+def half_width(values: Values, level: float = 0.95) -> float | None:
+    """Half the width of the median's exact interval as a share of the median; ``None`` where there is no interval."""
+    if len(values) == 0:
+        return None
+    interval = median_interval(values.tolist(), level)
+    centre = float(np.median(values))
+    if interval is None or centre <= 0:
+        return None
+    return max(interval.high - centre, centre - interval.low) / centre
+
+
+def _width(values: Values, level: float) -> float:
+    width = half_width(values, level)
+    return math.inf if width is None else width
+
+
+def _require_positive(what: str, name: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise UsageError(f"{what}({name}={value})", f"{name} must be positive and finite", f"give a positive {name}")
+
+
+def _require_level(what: str, level: float) -> None:
+    if not 0 < level < 1:
+        raise UsageError(f"{what}(level={level})", "a level is a probability", "give a level such as 0.95")

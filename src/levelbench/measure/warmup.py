@@ -1,0 +1,143 @@
+"""Finds where warm-up ends, from the values themselves.
+
+The one idea: a longer cut removes bias and a shorter one keeps data; the marginal standard error rule (MSER-5) takes
+the cut after which the mean of what is left is known best. We apply it to values clipped to a robust range, so that
+one interruption late in a sample is not mistaken for a change, and accept the cut only if the head really differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UsageError
+
+__all__ = ["Auto", "Fixed", "Warmup", "WarmupRule", "find_warmup", "warmup_rule"]
+
+Values = NDArray[np.float64]
+
+_BATCH: Final = 5
+_BATCHED_FROM: Final = 50
+_CLIP: Final = 6.0
+_STANDARD_ERRORS: Final = 4.0
+_LEAST_SHARE: Final = 0.005
+_MAD_TO_SD: Final = 1.4826
+_MEDIAN_ERROR: Final = 1.2533
+_DRIFT_ERRORS: Final = 2.0
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """How many values to cut from the front, and why in words. ``settled`` is false where no steady state was found."""
+
+    cut: int
+    reason: str
+    settled: bool = True
+
+
+class WarmupRule(Protocol):
+    """Says how many of the first values are warm-up."""
+
+    def find(self, values: Values) -> Warmup:
+        """The cut for ``values``, shape (n,), seconds in order of measurement."""
+
+
+class Auto:
+    """The cut that :func:`find_warmup` finds."""
+
+    def find(self, values: Values) -> Warmup:
+        """The cut for ``values``, shape (n,), seconds in order of measurement."""
+        return find_warmup(values)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A cut that the caller chose; one value always stays."""
+
+    cut: int
+
+    def find(self, values: Values) -> Warmup:
+        """The cut for ``values``, shape (n,), seconds in order of measurement."""
+        return Warmup(min(self.cut, max(len(values) - 1, 0)), f"{self.cut} values cut as asked")
+
+
+def warmup_rule(wanted: str | int) -> WarmupRule:
+    """The rule for ``"auto"`` or for a number of values; ``UsageError`` for anything else."""
+    if wanted == "auto":
+        return Auto()
+    if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0:
+        return Fixed(wanted)
+    raise UsageError("a warm-up", f"{wanted!r} is neither 'auto' nor a number of values", "give 'auto' or 0, 1, 2, ...")
+
+
+def find_warmup(values: Values) -> Warmup:
+    """How many of the first ``values``, shape (n,), are warm-up: at most half of them, never all.
+
+    Rule: MSER-5 (White 1997, Simulation 69(6); White, Cobb & Spratt 2000, WSC) on batch means of five from fifty values
+    on, of one below, over values clipped to median +- 6 robust standard deviations of the second half. Its cut is
+    accepted if the head's mean differs from the rest's median by four standard errors and by 0.5 %. Batches hide a
+    single slow first call, so an unbroken run of first values beyond the clipping limits is cut in any case. A minimum
+    at the last possible cut, with the second half still moving, is drift, which no cut cures: nothing is cut and
+    ``settled`` is false.
+    """
+    n = len(values)
+    if n < 4:
+        return Warmup(0, "too few values to tell warm-up from noise")
+    later = values[n // 2 :]
+    centre = float(np.median(later))
+    spread = max(_MAD_TO_SD * float(np.median(np.abs(later - centre))), _LEAST_SHARE * abs(centre) / _CLIP)
+    clipped = np.clip(values, centre - _CLIP * spread, centre + _CLIP * spread)
+    batch = _BATCH if n >= _BATCHED_FROM else 1
+    batches = clipped[: n - n % batch].reshape(-1, batch).mean(axis=1)
+    last = len(batches) // 2
+    best = int(np.argmin(_marginal_standard_error(batches)[: last + 1]))
+    run = _leading_run(np.abs(values - centre) > _CLIP * spread)
+    if (best == last or run >= n // 2) and _still_moving(clipped[n // 2 :], spread):
+        change = float(np.median(values[: n // 2])) / centre - 1.0
+        return Warmup(
+            0, f"nothing cut: the values drift, the first half is {change:+.1%} off the second", settled=False
+        )
+    head = best * batch
+    if head and not _differs(values[:head], values[head:], centre, spread):
+        head = 0
+    rule = f"MSER-{batch}" if head >= run else f"beyond {_CLIP:g} robust standard deviations"
+    head = min(max(head, run), n // 2)
+    if head == 0:
+        return Warmup(0, "none found: the first values agree with the later ones")
+    change = float(np.median(values[:head])) / centre - 1.0
+    return Warmup(head, f"the first {head} of {n} values are {change:+.1%} off the rest ({rule})")
+
+
+def _leading_run(outside: NDArray[np.bool_]) -> int:
+    """How many of the first entries are true without a break."""
+    return len(outside) if outside.all() else int(np.argmin(outside))
+
+
+def _marginal_standard_error(batches: Values) -> Values:
+    """MSER statistic of each cut d < k: sum of squares about the mean of the k - d later batches over (k - d)^2."""
+    left = np.arange(len(batches), 0, -1)
+    centred = batches - batches.mean()
+    sums = np.cumsum(centred[::-1])[::-1]
+    squares = np.cumsum(centred[::-1] ** 2)[::-1]
+    statistic: Values = np.maximum(squares - sums**2 / left, 0.0) / left**2
+    return statistic
+
+
+def _differs(head: Values, rest: Values, centre: float, spread: float) -> bool:
+    """Whether the head is off the centre by more than chance and by more than matters."""
+    clipped = np.clip(head, centre - _CLIP * spread, centre + _CLIP * spread)
+    off = abs(float(clipped.mean()) - float(np.median(rest)))
+    return bool(off > _STANDARD_ERRORS * spread / np.sqrt(len(head)) and off > _LEAST_SHARE * abs(centre))
+
+
+def _still_moving(later: Values, spread: float) -> bool:
+    """Whether the two halves of ``later`` differ as well: the change did not end before it."""
+    middle = len(later) // 2
+    if middle == 0:
+        return False
+    off = abs(float(np.median(later[:middle])) - float(np.median(later[middle:])))
+    error = _MEDIAN_ERROR * spread * np.sqrt(1.0 / middle + 1.0 / (len(later) - middle))
+    return bool(off > _DRIFT_ERRORS * error)

@@ -1,0 +1,38 @@
+"""The zoo: networks by name, as the tasks use them."""
+
+from __future__ import annotations
+
+from levelbench.networks.network import Builder, Network
+
+__all__ = ["cnn", "flat_mlp", "mlp"]
+
+
+def mlp(inputs: int, hidden: int, classes: int) -> Network:
+    """One hidden layer with ReLU: ``inputs`` to ``hidden`` to ``classes``."""
+    return Builder("mlp", (inputs,)).gemm(hidden).relu().gemm(classes, gain=1.0).build()
+
+
+def flat_mlp(input_shape: tuple[int, ...], hidden: int, classes: int) -> Network:
+    """The same on samples of any shape, flattened first."""
+    return Builder("flat_mlp", input_shape).flatten().gemm(hidden).relu().gemm(classes, gain=1.0).build()
+
+
+def cnn(input_shape: tuple[int, int, int], channels: int, hidden: int, classes: int) -> Network:
+    """Two 3x3 convolutions (``channels``, then twice as many), each with ReLU and 2x2 max pooling, and two layers.
+
+    With ``channels=32, hidden=128`` on 28x28 this is the usual small convolutional network of MNIST tutorials.
+    """
+    return (
+        Builder("cnn", input_shape)
+        .conv(channels, 3, padding=1)
+        .relu()
+        .max_pool(2)
+        .conv(2 * channels, 3, padding=1)
+        .relu()
+        .max_pool(2)
+        .flatten()
+        .gemm(hidden)
+        .relu()
+        .gemm(classes, gain=1.0)
+        .build()
+    )

@@ -1,0 +1,57 @@
+"""What a run leaves behind: the schema of its record, writing and reading one, the store, and which runs are meant.
+
+One run is one JSONL file, appended event by event. Everything else here is a view of such files.
+"""
+
+from levelbench.records.digest import key_of
+from levelbench.records.groups import RunGroup, group_runs
+from levelbench.records.reader import Follower, Record, Status, follow, read_record
+from levelbench.records.schema import (
+    SCHEMA,
+    DatasetFacts,
+    End,
+    Evaluation,
+    Event,
+    Header,
+    Measurement,
+    Samples,
+    Source,
+    Specification,
+    Target,
+)
+from levelbench.records.selection import Selector, format_item, parse_item, parse_selector
+from levelbench.records.store import Store, read_folder
+from levelbench.records.summary import RunSummary, summarise
+from levelbench.records.writer import RecordWriter, new_id
+
+__all__ = [
+    "SCHEMA",
+    "DatasetFacts",
+    "End",
+    "Evaluation",
+    "Event",
+    "Follower",
+    "Header",
+    "Measurement",
+    "Record",
+    "RecordWriter",
+    "RunGroup",
+    "RunSummary",
+    "Samples",
+    "Selector",
+    "Source",
+    "Specification",
+    "Status",
+    "Store",
+    "Target",
+    "follow",
+    "format_item",
+    "group_runs",
+    "key_of",
+    "new_id",
+    "parse_item",
+    "parse_selector",
+    "read_folder",
+    "read_record",
+    "summarise",
+]

@@ -1,0 +1,41 @@
+"""The key of a run: a digest of what it was to be.
+
+The one idea: two specifications that are equal have one key, wherever and whenever they were written down, so the key
+tells a run that is done from one that is to go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Any
+
+import msgspec
+
+from levelbench.errors import UsageError
+from levelbench.records.schema import Specification
+
+__all__ = ["key_of"]
+
+
+def key_of(spec: Specification) -> str:
+    """SHA-256, as 64 hexadecimal digits, of the canonical JSON of ``spec`` (sorted keys, no white space).
+
+    Numbers that are equal are written alike (``1.0`` as ``1``), as in RFC 8785. The seed, the machine and the path
+    are no part of a specification and so no part of its key. Raises ``UsageError`` for a number that is not finite.
+    """
+    canonical = _canonical(msgspec.to_builtins(spec))
+    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _canonical(each) for key, each in value.items()}
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            do = "give every setting, threshold and budget a finite value"
+            raise UsageError("the key of a specification", f"a value in it is {value}", do)
+        return int(value) if value.is_integer() else value
+    return value

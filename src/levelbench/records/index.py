@@ -1,0 +1,177 @@
+"""The index of a store: what its records say in short, in one SQLite file beside them.
+
+The one idea: the index is derived, so every doubt about it ends the same way. Another version, a damaged file: it is
+thrown away and made again. A folder that cannot be written to, a lock that is not let go: it is made in memory.
+Nothing is lost but time.
+
+It is brought up to date before each query. A folder whose modification time has not changed is not listed again, and
+a record that came to its end is not read again: only one that was running, was cut off or could not be read is looked
+at. (A finished record that is edited in place, which nothing here does, is seen once its folder changes.)
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+
+from levelbench.errors import RecordError, UnknownNameError
+from levelbench.records.rows import COLUMNS, ORDERS, TABLES, Row, row_of
+from levelbench.records.schema import Specification
+from levelbench.records.selection import Selector
+from levelbench.records.survey import Survey
+
+__all__ = ["Index"]
+
+_NAME = ".index.sqlite"
+_VERSION = 1
+_WAIT_S = 10.0
+_EVERYTHING = Selector("")
+
+T = TypeVar("T")
+
+
+class Index:
+    """The index of the store at ``store``; a context manager. ``where`` overrides the place of its file."""
+
+    def __init__(self, store: Path, where: Path | None = None) -> None:
+        self.store = store
+        self._file = where or store / _NAME
+        self._connection = self._open()
+
+    def query(
+        self,
+        selector: Selector | None = None,
+        *,
+        order_by: str = "started",
+        descending: bool = True,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """The rows that ``selector`` means (all without one), in order; rows without the figure ordered by come last.
+
+        ``latest:N`` means the N newest whatever the order. Raises ``UnknownNameError`` for an unknown order.
+        """
+        if order_by not in ORDERS:
+            raise UnknownNameError("order", order_by, ORDERS)
+        chosen = selector or _EVERYTHING
+        if chosen.latest is not None:
+            order_by, descending = "started", True
+            limit = chosen.latest if limit is None else min(limit, chosen.latest)
+
+        def answer() -> list[Row]:
+            matching = (row for row in self._rows(order_by, descending) if chosen.matches(row))
+            return [row for row, _ in zip(matching, _counter(limit), strict=False)]
+
+        return self._safely(answer)
+
+    def problems(self) -> list[RecordError]:
+        """Why each unreadable record cannot be read, by path."""
+
+        def answer() -> list[RecordError]:
+            found = self._connection.execute("SELECT problem FROM runs WHERE problem IS NOT NULL ORDER BY path")
+            return [RecordError(*msgspec.json.decode(text, type=tuple[str, str, str])) for (text,) in found]
+
+        return self._safely(answer)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _rows(self, order_by: str, descending: bool) -> Iterator[Row]:
+        texts = self._connection.execute("SELECT number, text FROM specifications")
+        specifications = {number: msgspec.json.decode(text, type=Specification) for number, text in texts}
+        column, direction = ORDERS[order_by], "DESC" if descending else "ASC"
+        rows = self._connection.execute(
+            f"SELECT {', '.join(COLUMNS)} FROM runs WHERE problem IS NULL"
+            f" ORDER BY {column} IS NULL, {column} {direction}, path {direction}"
+        )
+        shared: dict[str, str] = {}
+        before = f"{self.store}/"
+        for values in rows:
+            yield row_of(values, before + os.fsdecode(values[0]), specifications[values[-1]], shared)
+
+    def _safely(self, answer: Callable[[], T]) -> T:
+        """``answer`` from an index that is up to date: this one, one made again, or one in memory."""
+        for made_again in (self._open, self._in_memory):
+            try:
+                return self._current(answer)
+            except sqlite3.OperationalError:
+                self._connection.close()
+                self._connection = self._in_memory()
+            except sqlite3.DatabaseError:
+                self._connection.close()
+                self._discard()
+                self._connection = made_again()
+        return self._current(answer)
+
+    def _current(self, answer: Callable[[], T]) -> T:
+        Survey(self.store, self._connection).refresh()
+        return answer()
+
+    def _open(self) -> sqlite3.Connection:
+        """A connection to the file, made again if it is damaged or of another version; else one to memory."""
+        for _ in range(2):
+            try:
+                return _prepared(sqlite3.connect(self._file, timeout=_WAIT_S, isolation_level=None))
+            except sqlite3.OperationalError:
+                break
+            except sqlite3.DatabaseError:
+                self._discard()
+        return self._in_memory()
+
+    def _in_memory(self) -> sqlite3.Connection:
+        return _prepared(sqlite3.connect(":memory:", isolation_level=None))
+
+    def _discard(self) -> None:
+        for name in (self._file.name, f"{self._file.name}-journal"):
+            with suppress(OSError):
+                self._file.with_name(name).unlink()
+
+
+def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """The connection, with this version's tables in it; closed again if that fails."""
+    try:
+        if _version(connection) != _VERSION:
+            connection.execute("BEGIN EXCLUSIVE")
+            # Somebody else may have been faster.
+            if _version(connection) != _VERSION:
+                _make_tables(connection)
+            connection.execute("COMMIT")
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
+    return connection
+
+
+def _version(connection: sqlite3.Connection) -> Any:
+    return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    there = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    for (name,) in there.fetchall():
+        connection.execute(f'DROP TABLE "{name}"')
+    for statement in TABLES:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _counter(limit: int | None) -> Iterator[int]:
+    number = 0
+    while limit is None or number < limit:
+        yield number
+        number += 1

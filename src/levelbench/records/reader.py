@@ -1,0 +1,164 @@
+"""Reads a record: a whole one, one that was interrupted, and one that is still being written.
+
+The one idea: lines are appended whole, so only the last can be torn. A torn last line is an interruption and what
+stands before it is good; a broken line anywhere else is damage, and says so with its number.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from levelbench.errors import RecordError
+from levelbench.records import lines, locks
+from levelbench.records.faults import store_fault
+from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, Samples
+
+__all__ = ["Follower", "Record", "Status", "follow", "read_record"]
+
+Status = Literal["done", "failed", "interrupted", "running"]
+
+_RESTORE = "restore the record from a copy, or remove the file"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run left behind. ``samples`` holds, by name, all blocks of a quantity joined in order."""
+
+    path: Path
+    header: Header
+    evaluations: tuple[Evaluation, ...]
+    samples: dict[str, Samples]
+    measurements: tuple[Measurement, ...]
+    end: End | None
+    status: Status
+
+
+def read_record(path: str | Path) -> Record:
+    """The record at ``path``.
+
+    Raises ``RecordError`` for a file that is no record, a broken line (with its number) or a newer schema, and
+    ``StoreError`` for a file that the system does not let us read. Events of an unknown kind are passed over.
+    """
+    path = Path(path)
+    asked = f"reading the record {path}"
+    with _opened(path, asked) as file:
+        # Asked before reading: a lock let go in between then means that the end is there to be read.
+        running = locks.is_held(file.fileno())
+        header = lines.decode_header(_line(file, 1, asked), asked)
+        events = _events(file, asked)
+    end = events[-1] if events and isinstance(events[-1], End) else None
+    return Record(
+        path=path,
+        header=header,
+        evaluations=tuple(event for event in events if isinstance(event, Evaluation)),
+        samples=_joined((event for event in events if isinstance(event, Samples)), asked),
+        measurements=tuple(event for event in events if isinstance(event, Measurement)),
+        end=end,
+        status=end.status if end is not None else "running" if running else "interrupted",
+    )
+
+
+def _opened(path: Path, asked: str) -> BinaryIO:
+    try:
+        # Not blocking: a named pipe would keep us waiting for somebody to write to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise RecordError(asked, "there is no such file", "check the path; `levelbench list` shows the runs") from None
+    except OSError as error:
+        raise store_fault(asked, path, error) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RecordError(asked, "it is not a regular file", "give the path of a record")
+    return os.fdopen(descriptor, "rb")
+
+
+def _line(file: BinaryIO, number: int, asked: str) -> bytes:
+    line = file.readline(lines.LINE_LIMIT + 1)
+    if len(line) > lines.LINE_LIMIT:
+        raise RecordError(asked, f"line {number} is longer than {lines.LINE_LIMIT} bytes", _RESTORE)
+    return line
+
+
+def _events(file: BinaryIO, asked: str) -> list[Event]:
+    events: list[Event] = []
+    number = 2
+    while line := _line(file, number, asked):
+        try:
+            event = lines.decode_event(line)
+        except lines.MALFORMED as error:
+            if not file.read(1):
+                break
+            raise RecordError(asked, f"line {number} is broken ({error})", _RESTORE) from error
+        except lines.InvalidLine as error:
+            raise RecordError(asked, f"line {number} is not an event ({error})", _RESTORE) from error
+        if event is not None:
+            if events and isinstance(events[-1], End):
+                raise RecordError(asked, f"line {number} comes after the end of the run", _RESTORE)
+            events.append(event)
+        number += 1
+    return events
+
+
+def _joined(blocks: Iterable[Samples], asked: str) -> dict[str, Samples]:
+    units: dict[str, str] = {}
+    values: dict[str, list[Sequence[int | float]]] = {}
+    for block in blocks:
+        if units.setdefault(block.name, block.unit) != block.unit:
+            found = f"samples of {block.name!r} in {units[block.name]} and in {block.unit}"
+            raise RecordError(asked, found, "write one quantity in one unit")
+        values.setdefault(block.name, []).append(block.values)
+    return {
+        name: Samples(name, units[name], [each for part in parts for each in part]) for name, parts in values.items()
+    }
+
+
+class Follower:
+    """Reads a record while it grows. ``header`` is known after the first ``poll``, ``end`` after the last event."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.header: Header | None = None
+        self.end: End | None = None
+        self._offset = 0
+        self._number = 0
+
+    def poll(self) -> list[Event]:
+        """The events that have become whole since the last poll, in order; none is not an error.
+
+        A file that does not exist yet has no events yet. Raises ``RecordError`` for a broken line.
+        """
+        if not self.path.exists():
+            return []
+        asked = f"following the record {self.path}"
+        events: list[Event] = []
+        with _opened(self.path, asked) as file:
+            file.seek(self._offset)
+            while (line := _line(file, self._number + 1, asked)).endswith(b"\n"):
+                self._offset += len(line)
+                self._number += 1
+                event = self._read(line, asked)
+                if event is not None:
+                    events.append(event)
+        return events
+
+    def _read(self, line: bytes, asked: str) -> Event | None:
+        if self.header is None:
+            self.header = lines.decode_header(line, asked)
+            return None
+        try:
+            event = lines.decode_event(line)
+        except (*lines.MALFORMED, lines.InvalidLine) as error:
+            raise RecordError(asked, f"line {self._number} is broken ({error})", _RESTORE) from error
+        if isinstance(event, End):
+            self.end = event
+        return event
+
+
+def follow(path: str | Path) -> Follower:
+    """A follower of the record at ``path``, from its beginning."""
+    return Follower(path)

@@ -1,0 +1,143 @@
+"""What one line of a record may be: a header first, events, an end last.
+
+The one idea: a record holds what happened (phase totals, evaluations, raw samples) and never a conclusion; time to
+accuracy, verdicts and tables are computed from it by whoever reads, so a better rule can be applied to old runs.
+Durations are integer nanoseconds on the run's own timeline, qualities are on the scale of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+__all__ = [
+    "SCHEMA",
+    "DatasetFacts",
+    "End",
+    "Evaluation",
+    "Event",
+    "Header",
+    "Measurement",
+    "Samples",
+    "Source",
+    "Specification",
+    "Target",
+]
+
+SCHEMA = 1
+
+
+class Target(Struct, frozen=True, forbid_unknown_fields=True):
+    """The quality to reach: on ``split``, ``metric`` at ``threshold`` or beyond, on a scale ``low`` to ``high``."""
+
+    metric: str
+    threshold: float
+    direction: Literal["higher", "lower"] = "higher"
+    low: float = 0.0
+    high: float = 1.0
+    split: str = "validation"
+
+
+class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which data: name, sizes by split, SHA-256 by file, the rule of the split, licence, and whether it is real."""
+
+    name: str
+    sizes: dict[str, int]
+    checksums: dict[str, str]
+    split_rule: str
+    licence: str
+    synthetic: bool = False
+
+
+class Specification(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run is to be. The key of a run is the digest of this alone: not of its seed, machine, order or path."""
+
+    task: str
+    recipe: str
+    framework: str
+    device: str
+    settings: dict[str, int | float | str | bool]
+    target: Target
+    crossing: Literal["confirmed", "final", "first", "sustained"]
+    clock: str
+    evaluate_every: str
+    budget_epochs: float
+    budget_s: float | None = None
+
+
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
+    """The task's source: its module or file name, the SHA-256 of its text, and the text."""
+
+    name: str
+    digest: str
+    text: str
+
+
+class Header(Struct, frozen=True, tag="header", tag_field="kind"):
+    """The first line: everything that was decided before the run began."""
+
+    schema: int
+    id: str
+    key: str
+    seed: int
+    started: str
+    specification: Specification
+    environment: dict[str, Any]
+    source: Source
+    version: str
+
+
+class Evaluation(Struct, frozen=True, tag="evaluation", tag_field="kind"):
+    """One look at the held-out data, at its end: ``t_ns`` and ``phases_ns`` count from the run's start and include it.
+
+    ``step``, ``epoch`` and ``samples`` say how much training came before; ``loss`` is the mean training loss since the
+    evaluation before, ``None`` where there was no step.
+    """
+
+    t_ns: int
+    step: int
+    epoch: float
+    samples: int
+    quality: dict[str, float]
+    loss: float | None
+    phases_ns: dict[str, int]
+
+
+class Samples(Struct, frozen=True, tag="samples", tag_field="kind"):
+    """A block of raw values of one quantity, in order: ``step_time`` in ``ns``, for one."""
+
+    name: str
+    unit: str
+    values: Sequence[int | float]
+
+
+class Measurement(Struct, frozen=True, tag="measurement", tag_field="kind"):
+    """What one meter read: a value with its method, or no value with the reason why not."""
+
+    name: str
+    unit: str
+    value: float | None
+    method: str | None
+    reason: str | None = None
+
+
+class End(Struct, frozen=True, tag="end", tag_field="kind"):
+    """The last line. ``done`` means that the run came to its own end, whether or not it reached the target.
+
+    ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the text of a failure;
+    ``suspect`` lists the reasons to doubt the run (phases that do not sum, load from elsewhere).
+    """
+
+    status: Literal["done", "failed"]
+    t_ns: int
+    phases_ns: dict[str, int]
+    quality: dict[str, float] = field(default_factory=dict)
+    error: str | None = None
+    suspect: list[str] = field(default_factory=list)
+    environment_after: dict[str, Any] = field(default_factory=dict)
+    dataset: DatasetFacts | None = None
+
+
+Event = Evaluation | Samples | Measurement | End

@@ -1,0 +1,201 @@
+"""Which runs are meant: one grammar for every command that takes runs.
+
+    3f9a                          the run whose id begins so (four digits or more)
+    digits                        all runs of a task
+    digits[framework=numpy,lr=0.1]  ... with these parts, settings or results
+    [status=failed]               ... of any task
+    results/digits                a record or folder (a path has a slash, or ends in .jsonl); filters may follow
+    latest, latest:5              the newest run, or runs
+
+The one idea: the same words name what to run and what has run; ``parse_item`` reads the first, ``parse_selector`` the
+second. Values are typed by how they look (int, float, true, false, else text); text that looks like something else,
+or holds a comma or bracket, is written in double quotes as in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from levelbench.errors import UsageError
+from levelbench.records.schema import Target
+
+__all__ = ["ATTRIBUTES", "Selector", "Summary", "Value", "format_item", "parse_item", "parse_selector"]
+
+Value = int | float | str | bool
+
+ATTRIBUTES = ("recipe", "framework", "device", "seed", "status", "reached", "key", "id", "target", "crossing", "clock")
+"""What a filter may name besides the run's settings. ``key`` and ``id`` are prefixes, ``target`` the threshold."""
+
+_DO = "write task[name=value,...]; text with commas or brackets goes in double quotes"
+_ITEM = re.compile(r"\s*(?P<name>[^\[\]\"=,]*?)\s*(?:\[(?P<inside>.*)\])?\s*", re.DOTALL)
+_PAIR = re.compile(
+    r"\s*(?P<key>[A-Za-z_][\w.-]*)\s*=\s*(?P<value>\"(?:[^\"\\]|\\.)*\"|[^,\[\]\"]*?)\s*(?P<more>,|$)",
+    re.ASCII | re.DOTALL,
+)
+_INT = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_HEX = re.compile(r"[0-9a-f]{4,}")
+_LATEST = re.compile(r"latest(?::([0-9]+))?")
+
+
+class Summary(Protocol):
+    """What a selector looks at: a ``RunSummary``, or a ``Row`` of the index."""
+
+    @property
+    def id(self) -> str: ...  # noqa: D102
+    @property
+    def task(self) -> str: ...  # noqa: D102
+    @property
+    def target(self) -> Target: ...  # noqa: D102
+    @property
+    def settings(self) -> dict[str, int | float | str | bool]: ...  # noqa: D102
+    @property
+    def path(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A parsed selection. ``word`` is a task or an id's beginning; ``filters`` are (name, text of the value) pairs."""
+
+    text: str
+    word: str = ""
+    filters: tuple[tuple[str, str], ...] = ()
+    path: Path | None = None
+    latest: int | None = None
+
+    def matches(self, run: Summary) -> bool:
+        """Whether ``run`` is meant; ``latest`` runs are for the store to count, so each run matches it."""
+        if self.path is not None and not _lies_in(run.path, str(self.path)):
+            return False
+        if self.word and run.task != self.word and not (self.is_id and run.id.startswith(self.word)):
+            return False
+        return all(_agrees(run, name, text) for name, text in self.filters)
+
+    @property
+    def is_id(self) -> bool:
+        """Whether the word may be the beginning of an id."""
+        return _HEX.fullmatch(self.word) is not None
+
+
+def parse_selector(text: str) -> Selector:
+    """The selection that ``text`` writes; ``UsageError`` if it is not in the grammar above."""
+    stripped = text.strip()
+    latest = _LATEST.fullmatch(stripped)
+    if latest:
+        return Selector(text, latest=int(latest[1] or 1))
+    if _is_path(stripped):
+        place, bracket, inside = stripped.partition("[") if stripped.endswith("]") else (stripped, "", "")
+        filters = _split(bracket + inside, "the filter")[1]
+        return Selector(text, filters=tuple(filters.items()), path=Path(place).expanduser().resolve())
+    name, pairs = _split(text, "the selection")
+    if not name and not pairs:
+        raise UsageError(f"the selection {text!r}", "it names nothing", f"{_DO}, an id, a path or latest")
+    return Selector(text, name, tuple(pairs.items()))
+
+
+def parse_item(text: str) -> tuple[str, dict[str, Value]]:
+    """The name and settings in ``digits[framework=numpy,lr=0.05]``; ``UsageError`` if it cannot be read."""
+    name, pairs = _split(text, "the item")
+    if not name:
+        raise UsageError(f"the item {text!r}", "there is no name before the bracket", _DO)
+    return name, {key: parse_value(value) for key, value in pairs.items()}
+
+
+def format_item(name: str, settings: Mapping[str, Value]) -> str:
+    """The text that ``parse_item`` reads as ``name`` and ``settings``."""
+    inside = ",".join(f"{key}={format_value(value)}" for key, value in settings.items())
+    return f"{name}[{inside}]" if inside else name
+
+
+def format_value(value: Value) -> str:
+    """A value as the grammar writes it; text is quoted only where it would be read as something else."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    plain = bool(value) and not re.search(r"[,\[\]\"]", value) and value == value.strip() and value.isprintable()
+    return value if plain and parse_value(value) == value else json.dumps(value)
+
+
+@cache
+def parse_value(text: str) -> Value:
+    """An int, float, boolean or text, by how it looks. ``nan`` and ``inf`` are text: no setting is either."""
+    if text.startswith('"'):
+        try:
+            return str(json.loads(text, strict=False))
+        except ValueError as error:
+            raise UsageError(f"the value {text}", f"it is not quoted text ({error})", _DO) from error
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return _whole(text)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if math.isinf(number):
+            raise UsageError(f"the value {text}", "it is larger than a float can be", "write a smaller number")
+        return number
+    return text
+
+
+def _whole(text: str) -> int:
+    number = int(text) if len(text) < 21 else 1 << 64
+    if not -(1 << 63) <= number < 1 << 63:
+        raise UsageError(f"the value {text}", "it does not fit into 64 bits", "write a smaller number")
+    return number
+
+
+def _is_path(text: str) -> bool:
+    before = text.split("[", 1)[0]
+    return "/" in before or text.endswith(".jsonl") or text in (".", "..", "~")
+
+
+@cache
+def _resolved(folder: str) -> str:
+    return str(Path(folder).resolve())
+
+
+def _lies_in(path: str, place: str) -> bool:
+    """Whether ``path`` is ``place`` or below it (``place`` is resolved already)."""
+    folder, _, name = path.rpartition("/")
+    whole = f"{_resolved(folder or '.')}/{name}"
+    return whole == place or whole.startswith(f"{place}/")
+
+
+def _split(text: str, what: str) -> tuple[str, dict[str, str]]:
+    """The name, and the text of each value by its key."""
+    asked = f"{what} {text!r}"
+    whole = _ITEM.fullmatch(text)
+    if whole is None:
+        raise UsageError(asked, "its brackets do not match, or something stands after them", _DO)
+    pairs: dict[str, str] = {}
+    inside, at = whole["inside"] or "", 0
+    while inside.strip() and at < len(inside):
+        pair = _PAIR.match(inside, at)
+        if pair is None or not pair["value"]:
+            raise UsageError(asked, f"{inside[at:].strip()!r} is not name=value", _DO)
+        if pair["key"] in pairs:
+            raise UsageError(asked, f"{pair['key']} is given twice", "give it once")
+        pairs[pair["key"]] = pair["value"]
+        at = pair.end()
+    return whole["name"], pairs
+
+
+def _agrees(run: Summary, name: str, text: str) -> bool:
+    if name in ("key", "id"):
+        return str(getattr(run, name)).startswith(text)
+    actual: Any = run.settings.get(name)
+    if name == "target":
+        actual = run.target.threshold
+    elif name in ATTRIBUTES:
+        actual = getattr(run, name)
+    value = parse_value(text)
+    if isinstance(actual, str):
+        return actual in (value, text)
+    return isinstance(actual, bool) == isinstance(value, bool) and actual == value

@@ -1,0 +1,157 @@
+"""A store: a folder of records, asked for the runs that are meant.
+
+The one idea: the files are the truth and everything else is derived. Records may be copied in, moved about and
+deleted with ordinary tools while runs are being written; merging two stores is copying one into the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError, UsageError
+from levelbench.records.reader import Record, read_record
+from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
+from levelbench.records.summary import RunSummary
+
+if TYPE_CHECKING:
+    from levelbench.records.rows import Row
+
+__all__ = ["Store", "read_folder"]
+
+_SHOWN = 5
+
+
+class Store:
+    """The records in the folder ``path``, which need not exist yet (then it holds none).
+
+    A selector is text in the grammar of ``selection``, or a parsed one; none means every run. A path in a selector
+    is read as it is, also outside of the store. Runs come oldest first. ``problems`` says, after each call, why
+    records that were met could not be read: they never hide the others.
+
+    Raises ``StoreError`` if ``path`` is a file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.problems: list[LevelbenchError] = []
+        if self.path.exists() and not self.path.is_dir():
+            found = f"{self.path} is a file, not a folder"
+            raise StoreError(
+                f"opening the store {self.path}", found, "choose a folder, or give the file to show as it is"
+            )
+
+    def rows(
+        self,
+        selector: str | Selector | None = None,
+        *,
+        order_by: str = "started",
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """The runs in short, from the index alone: fast for any number of records. See ``Index.query``."""
+        from levelbench.records.index import Index
+
+        with Index(self.path) as index:
+            rows = index.query(_parsed(selector), order_by=order_by, descending=descending, limit=limit)
+            self.problems = list(index.problems())
+        return rows
+
+    def records(self, selector: str | Selector | None = None) -> list[Record]:
+        """The records of the runs that are meant, read whole."""
+        chosen = _parsed(selector)
+        if chosen is not None and chosen.path is not None:
+            return self._records_at(chosen.path, chosen)
+        rows = self.rows(chosen)
+        if chosen is not None and chosen.latest is not None:
+            rows = rows[::-1]
+        records, problems = _read(Path(row.path) for row in rows)
+        self.problems += problems
+        return records
+
+    def summaries(self, selector: str | Selector | None = None) -> list[RunSummary]:
+        """The summaries of the runs that are meant, each under its own rules, computed from the records."""
+        return [summary for _, summary in self._summarised(self.records(selector))]
+
+    def find(self, selector: str | Selector) -> list[Record]:
+        """As ``records``, but to find none is a ``UsageError`` that names the nearest."""
+        chosen = parse_selector(selector) if isinstance(selector, str) else selector
+        records = self.records(chosen)
+        if not records:
+            raise self._nothing(chosen)
+        return records
+
+    def one(self, selector: str | Selector) -> Record:
+        """The one record that is meant; ``UsageError`` if there are several."""
+        records = self.find(selector)
+        if len(records) > 1:
+            text = selector if isinstance(selector, str) else selector.text
+            shown = ", ".join(record.header.id for record in records[-_SHOWN:])
+            found = f"it means {len(records)} runs, the newest of them {shown}"
+            raise UsageError(f"the run {text!r}", found, "give an id, or more settings in brackets")
+        return records[0]
+
+    def _records_at(self, path: Path, chosen: Selector) -> list[Record]:
+        if not path.is_dir():
+            self.problems = []
+            records = [read_record(path)]
+        else:
+            records, self.problems = read_folder(path)
+        if not chosen.filters:
+            return records
+        return [record for record, summary in self._summarised(records) if chosen.matches(summary)]
+
+    def _summarised(self, records: Iterable[Record]) -> list[tuple[Record, RunSummary]]:
+        from levelbench.records.survey import summary_of
+
+        pairs = []
+        for record in records:
+            try:
+                pairs.append((record, summary_of(record)))
+            except LevelbenchError as problem:
+                self.problems.append(problem)
+        return pairs
+
+    def _nothing(self, chosen: Selector) -> LevelbenchError:
+        """Why ``chosen`` means no run, as well as the store can tell."""
+        rows = self.rows()
+        problems = f"; {len(self.problems)} records cannot be read" if self.problems else ""
+        if not rows:
+            found = f"there is no run in {self.path}{problems}"
+            return UsageError(f"the runs {chosen.text!r}", found, "run a task first, or choose another store")
+        same = [row for row in rows if not chosen.word or Selector("", chosen.word).matches(row)]
+        if not same:
+            return UnknownNameError("run", chosen.word, {row.task for row in rows}, "`levelbench list` shows the runs")
+        known = {*ATTRIBUTES, *(name for row in same for name in row.settings)}
+        for name, _ in chosen.filters:
+            if name not in known:
+                return UnknownNameError("setting", name, known)
+        found = f"none of {len(same)} runs matches{problems}"
+        return UsageError(
+            f"the runs {chosen.text!r}", found, "ask for fewer settings; `levelbench list` shows the runs"
+        )
+
+
+def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]]:
+    """All records in ``folder`` and the folders in it, oldest first, and why others could not be read; no index."""
+    from levelbench.records.survey import records_below
+
+    records, problems = _read(records_below(Path(folder)))
+    records.sort(key=lambda record: (record.header.started, str(record.path)))
+    return records, problems
+
+
+def _read(paths: Iterable[Path]) -> tuple[list[Record], list[LevelbenchError]]:
+    records: list[Record] = []
+    problems: list[LevelbenchError] = []
+    for path in paths:
+        try:
+            records.append(read_record(path))
+        except (RecordError, StoreError) as problem:
+            problems.append(problem)
+    return records, problems
+
+
+def _parsed(selector: str | Selector | None) -> Selector | None:
+    return parse_selector(selector) if isinstance(selector, str) else selector

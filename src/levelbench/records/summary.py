@@ -1,0 +1,234 @@
+"""One run in figures: time to accuracy and what goes with it, computed from a record.
+
+The one idea: a summary is a view. It is computed under a clock, a crossing rule and a threshold (the run's own, unless
+others are asked for) and never stored as truth, so the same record answers what another rule would have said.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from levelbench.records.reader import Record, Status
+from levelbench.records.schema import Evaluation, Measurement, Samples, Specification, Target
+
+__all__ = ["RunSummary", "summarise"]
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_DISAGREEMENT = 0.01
+"""Phases that differ from the time by more than this share make a run suspect (the timeline's promise)."""
+
+
+class RunSummary(Struct, frozen=True):
+    """One run under one view. ``None`` says that a figure is not there; times are in seconds.
+
+    ``time_to_accuracy_s`` is there if the run reached its target, ``given_up_s`` (how long it tried, on the same
+    clock) if it did not. ``phases_s`` are the phases up to the evaluation that counts, or to the end of a run that did
+    not reach: they sum to the score and ``excluded_s``. ``wall_s`` is the whole run.
+    """
+
+    id: str
+    key: str
+    task: str
+    recipe: str
+    framework: str
+    device: str
+    settings: dict[str, int | float | str | bool]
+    seed: int
+    status: Status
+    reached: bool
+    target: Target
+    crossing: str
+    clock: str
+    time_to_accuracy_s: float | None
+    given_up_s: float | None
+    excluded_s: dict[str, float]
+    epochs_to_target: float | None
+    samples_to_target: int | None
+    steps_to_target: int | None
+    time_per_step_s: float | None
+    phases_s: dict[str, float]
+    quality: dict[str, float]
+    peak_memory_bytes: float | None
+    energy_j: float | None
+    energy_method: str | None
+    energy_reason: str | None
+    environment: dict[str, Any]
+    started: str
+    wall_s: float
+    error: str | None
+    suspect: list[str]
+    path: str
+    synthetic: bool
+    evaluate_every: str = ""
+    budget_epochs: float = 0.0
+    budget_s: float | None = None
+
+    @property
+    def specification(self) -> Specification:
+        """What the run was to be, under this view's clock, crossing rule and threshold."""
+        return Specification(
+            task=self.task,
+            recipe=self.recipe,
+            framework=self.framework,
+            device=self.device,
+            settings=self.settings,
+            target=self.target,
+            # A view may also be under a rule that no run may stop by; it is told apart nowhere but here.
+            crossing=cast(Any, self.crossing),
+            clock=self.clock,
+            evaluate_every=self.evaluate_every,
+            budget_epochs=self.budget_epochs,
+            budget_s=self.budget_s,
+        )
+
+
+class _Point(Struct, frozen=True):
+    """Where on a run's curve the score is read."""
+
+    phases_ns: dict[str, int]
+    evaluation: Evaluation | None
+
+
+def summarise(
+    record: Record, *, clock: str | None = None, crossing: str | None = None, threshold: float | None = None
+) -> RunSummary:
+    """The summary of ``record`` under its own rules, or under another clock, crossing rule or threshold.
+
+    Time to accuracy is the clock policy's score of the phase totals at the evaluation that counts: for ``confirmed``
+    the second of the two, for ``interpolated`` between two. Only a run that is done can have reached its target: one
+    that failed, was interrupted or is still running did not arrive, even if its curve had crossed, because whoever
+    repeats it would have nothing in hand at that time; its ``given_up_s`` says how long it tried.
+
+    Raises ``UnknownNameError`` for a clock or rule that does not exist.
+    """
+    from levelbench.measure.policies import policy
+
+    header, specification = record.header, record.header.specification
+    target = specification.target
+    if threshold is not None:
+        target = msgspec.structs.replace(target, threshold=threshold)
+    clock = clock or specification.clock
+    crossing = crossing or specification.crossing
+    point = _point_of_crossing(record, target, crossing)
+    at = point.evaluation if point else None
+    last = point or _Point(_totals_ns(record), None)
+    score = policy(clock).score(last.phases_ns)
+    memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
+    return RunSummary(
+        id=header.id,
+        key=header.key,
+        task=specification.task,
+        recipe=specification.recipe,
+        framework=specification.framework,
+        device=specification.device,
+        settings=specification.settings,
+        seed=header.seed,
+        status=record.status,
+        reached=point is not None,
+        target=target,
+        crossing=crossing,
+        clock=clock,
+        time_to_accuracy_s=score.seconds if point else None,
+        given_up_s=None if point else score.seconds,
+        excluded_s=score.excluded_s,
+        epochs_to_target=at.epoch if at else None,
+        samples_to_target=at.samples if at else None,
+        steps_to_target=at.step if at else None,
+        time_per_step_s=_median_s(record.samples.get("step_time")),
+        phases_s={name: ns * 1e-9 for name, ns in last.phases_ns.items()},
+        quality=_final_quality(record),
+        peak_memory_bytes=memory.value,
+        energy_j=energy.value,
+        energy_method=energy.method,
+        energy_reason=energy.reason,
+        environment=header.environment,
+        started=header.started,
+        wall_s=_wall_ns(record) * 1e-9,
+        error=record.end.error if record.end else None,
+        suspect=[*(record.end.suspect if record.end else ()), *_disagreements(record)],
+        path=str(record.path),
+        synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
+        evaluate_every=specification.evaluate_every,
+        budget_epochs=specification.budget_epochs,
+        budget_s=specification.budget_s,
+    )
+
+
+def _point_of_crossing(record: Record, target: Target, rule: str) -> _Point | None:
+    from levelbench.measure.crossing import find_crossing
+
+    curve = record.evaluations
+    qualities = [evaluation.quality.get(target.split, math.nan) for evaluation in curve]
+    found = find_crossing(qualities, target.threshold, direction=target.direction, rule=rule)
+    if found is None or record.status != "done":
+        return None
+    at = curve[found.index]
+    share = 1.0 if found.position is None else found.position - (found.index - 1)
+    if share >= 1.0 or found.index == 0:
+        return _Point(at.phases_ns, at)
+    return _Point(*_between(curve[found.index - 1], at, share))
+
+
+def _between(before: Evaluation, after: Evaluation, share: float) -> tuple[dict[str, int], Evaluation]:
+    """What stood on the straight line between two evaluations, ``share`` of the way."""
+
+    def mix(a: float, b: float) -> float:
+        return a + share * (b - a)
+
+    phases_ns = {name: round(mix(before.phases_ns.get(name, 0), ns)) for name, ns in after.phases_ns.items()}
+    evaluation = msgspec.structs.replace(
+        after,
+        t_ns=round(mix(before.t_ns, after.t_ns)),
+        step=round(mix(before.step, after.step)),
+        epoch=mix(before.epoch, after.epoch),
+        samples=round(mix(before.samples, after.samples)),
+        phases_ns=phases_ns,
+    )
+    return phases_ns, evaluation
+
+
+def _totals_ns(record: Record) -> dict[str, int]:
+    """The phase totals at the last moment that the record knows of."""
+    if record.end is not None:
+        return record.end.phases_ns
+    return record.evaluations[-1].phases_ns if record.evaluations else {}
+
+
+def _wall_ns(record: Record) -> int:
+    if record.end is not None:
+        return record.end.t_ns
+    return record.evaluations[-1].t_ns if record.evaluations else 0
+
+
+def _final_quality(record: Record) -> dict[str, float]:
+    last: Mapping[str, float] = record.evaluations[-1].quality if record.evaluations else {}
+    return {**last, **(record.end.quality if record.end else {})}
+
+
+def _median_s(samples: Samples | None) -> float | None:
+    if samples is None or samples.unit not in _SECONDS:
+        return None
+    values = [value for value in samples.values if math.isfinite(value)]
+    return statistics.median(values) * _SECONDS[samples.unit] if values else None
+
+
+def _measured(record: Record, name: str) -> Measurement:
+    """The last measurement of that name, or one that says there is none."""
+    absent = Measurement(name, "", None, None, "not measured")
+    return next((each for each in reversed(record.measurements) if each.name == name), absent)
+
+
+def _disagreements(record: Record) -> list[str]:
+    """A line if the phases do not sum to the time, at the evaluation or end where they are farthest from it."""
+    points = [(each.t_ns, sum(each.phases_ns.values())) for each in (*record.evaluations, record.end) if each]
+    worst = max(points, key=lambda point: abs(point[1] - point[0]) / max(point[0], 1), default=(0, 0))
+    t_ns, sum_ns = worst
+    if abs(sum_ns - t_ns) <= _DISAGREEMENT * t_ns:
+        return []
+    return [f"phases sum to {sum_ns * 1e-9:.4g} s where the run's time is {t_ns * 1e-9:.4g} s"]

@@ -1,0 +1,229 @@
+"""Brings an index up to date with the folders and files of its store.
+
+The one idea: reading happens outside of any transaction and writing in short ones, so that several processes may
+survey one store at once. What one of them writes late is at worst old, and the next survey sees that it is: it
+compares sizes and modification times with what was written, never with what it remembers.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from levelbench.errors import LevelbenchError, RecordError
+from levelbench.records.faults import store_fault
+from levelbench.records.reader import Record, read_record
+from levelbench.records.rows import column_values
+from levelbench.records.summary import RunSummary, summarise
+
+__all__ = ["Survey", "is_record_name", "summary_of"]
+
+_BATCH = 4000
+_FOLDER = "INSERT OR REPLACE INTO folders VALUES (?, ?)"
+_SPECIFICATION = "INSERT OR IGNORE INTO specifications (text) VALUES (?)"
+_UNSETTLED_NS = 2_000_000_000
+"""A folder that changed this shortly before it was listed may change again without a new modification time."""
+
+
+def is_record_name(name: str) -> bool:
+    """Whether a file of that name is a record: hidden ones are drafts, and others are somebody else's."""
+    return name.endswith(".jsonl") and not name.startswith(".")
+
+
+def summary_of(record: Record) -> RunSummary:
+    """``summarise(record)``, with ``RecordError`` for a record whose figures nothing can be computed from."""
+    try:
+        return summarise(record)
+    except OverflowError as error:
+        asked = f"summarising the record {record.path}"
+        raise RecordError(asked, f"a figure in it is too large ({error})", "remove the file") from error
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A file as the file system shows it: path below the store, size and time of modification."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+class Survey:
+    """One look at the store, through ``connection``; ``now_ns`` tells the time of the file system's clock."""
+
+    def __init__(self, store: Path, connection: sqlite3.Connection, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._store = str(store)
+        self._connection = connection
+        self._now_ns = now_ns
+        self._changes: list[tuple[str, Any]] = []
+        self._read: set[str] = set()
+
+    def refresh(self) -> None:
+        """Visit what may have changed, and write down what has."""
+        known = {os.fsdecode(path): mtime_ns for path, mtime_ns in self._all("SELECT path, mtime_ns FROM folders")}
+        open_ones = self._all("SELECT path, folder, size, mtime_ns, status FROM runs WHERE final = 0")
+        queue = ["", *(path for path in known if path)]
+        queued = set(queue)
+        for folder in queue:
+            for inner in self._visit(folder, known.get(folder)):
+                if inner not in queued:
+                    queued.add(inner)
+                    queue.append(inner)
+        for path, folder, size, mtime_ns, status in open_ones:
+            self._visit_open(os.fsdecode(folder), _Seen(os.fsdecode(path), size, mtime_ns), status)
+        self._flush()
+
+    def _visit(self, folder: str, known_mtime_ns: int | None) -> list[str]:
+        """Bring one folder up to date if it has changed; the folders in it."""
+        try:
+            now_ns = self._now_ns()
+            mtime_ns = self._stat(folder).st_mtime_ns
+            if mtime_ns == known_mtime_ns:
+                return []
+            files, inner = self._listed(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            self._forget_folder(folder, known_mtime_ns)
+            return []
+        except OSError as error:
+            self._note_closed_folder(folder, error)
+            return []
+        key = os.fsencode(folder)
+        seen = self._all("SELECT path, size, mtime_ns FROM runs WHERE folder = ?", key)
+        before = {os.fsdecode(path): (size, seen_ns) for path, size, seen_ns in seen}
+        for file in files:
+            if before.get(file.path) != (file.size, file.mtime_ns):
+                self._note(self._row(folder, file))
+        self._forget(before.keys() - {file.path for file in files})
+        settled_ns = mtime_ns if now_ns - mtime_ns > _UNSETTLED_NS else -1
+        if settled_ns != known_mtime_ns:
+            self._change(_FOLDER, (key, settled_ns))
+        return inner
+
+    def _visit_open(self, folder: str, seen: _Seen, status: str | None) -> None:
+        """Look again at a record that was not final: read it if it has changed, or was running."""
+        if seen.path in self._read:
+            return
+        try:
+            facts = self._stat(seen.path)
+        except OSError:
+            self._forget([seen.path])
+            return
+        now = _Seen(seen.path, facts.st_size, facts.st_mtime_ns)
+        if now == seen and status != "running":
+            return
+        row = self._row(folder, now)
+        if now != seen or row.get("status") != status:
+            self._note(row)
+
+    def _listed(self, folder: str) -> tuple[list[_Seen], list[str]]:
+        files, inner = [], []
+        with os.scandir(f"{self._store}/{folder}") as entries:
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if not entry.name.startswith("."):
+                        inner.append(path)
+                elif is_record_name(entry.name):
+                    try:
+                        facts = entry.stat()
+                    except OSError:
+                        continue
+                    if stat.S_ISREG(facts.st_mode):
+                        files.append(_Seen(path, facts.st_size, facts.st_mtime_ns))
+        return files, inner
+
+    def _row(self, folder: str, file: _Seen) -> dict[str, Any]:
+        """What the index is to hold of a file: its run's columns, or why it cannot be read."""
+        self._read.add(file.path)
+        row: dict[str, Any] = {
+            "path": os.fsencode(file.path),
+            "folder": os.fsencode(folder),
+            "size": file.size,
+            "mtime_ns": file.mtime_ns,
+        }
+        try:
+            summary = summary_of(read_record(f"{self._store}/{file.path}"))
+        except LevelbenchError as error:
+            return row | {"final": False, "problem": _problem_text(error)}
+        return row | {"final": summary.status in ("done", "failed")} | column_values(summary)
+
+    def _note(self, row: dict[str, Any]) -> None:
+        if "specification" in row:
+            self._change(_SPECIFICATION, (row["specification"],))
+        self._change(_insertion(tuple(row)), row)
+
+    def _forget(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._change("DELETE FROM runs WHERE path = ?", (os.fsencode(path),))
+
+    def _forget_folder(self, folder: str, known_mtime_ns: int | None) -> None:
+        if known_mtime_ns is not None:
+            key = os.fsencode(folder)
+            self._change("DELETE FROM runs WHERE folder = ?", (key,))
+            self._change("DELETE FROM folders WHERE path = ?", (key,))
+
+    def _note_closed_folder(self, folder: str, error: OSError) -> None:
+        """A folder that cannot be listed hides no others: it is a problem of its own, and looked at again."""
+        problem = store_fault(f"listing {self._store}/{folder}", Path(f"{self._store}/{folder}"), error)
+        if not folder:
+            raise problem from error
+        key = os.fsencode(folder)
+        row = {"path": key, "folder": key, "size": 0, "mtime_ns": 0, "final": True, "problem": _problem_text(problem)}
+        self._note(row)
+        self._change(_FOLDER, (key, -1))
+
+    def _stat(self, path: str) -> os.stat_result:
+        return Path(f"{self._store}/{path}").stat()
+
+    def _all(self, query: str, *values: bytes) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query, values).fetchall()
+
+    def _change(self, statement: str, values: Any) -> None:
+        """Have a change written, in order: a folder is settled in the transaction of its last record, or later."""
+        self._changes.append((statement, values))
+        if len(self._changes) >= _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._changes:
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement, values in self._changes:
+                self._connection.execute(statement, values)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._changes.clear()
+
+
+def _problem_text(error: LevelbenchError) -> str:
+    """The error's parts as JSON, without the half characters of a path that is not UTF-8."""
+    parts = [part.encode("utf-8", "backslashreplace").decode() for part in (error.asked, error.found, error.do)]
+    return msgspec.json.encode(parts).decode()
+
+
+@cache
+def _insertion(names: tuple[str, ...]) -> str:
+    marks = (
+        "(SELECT number FROM specifications WHERE text = :specification)" if name == "specification" else f":{name}"
+        for name in names
+    )
+    return f"INSERT OR REPLACE INTO runs ({', '.join(names)}) VALUES ({', '.join(marks)})"
+
+
+def records_below(folder: Path) -> Iterator[Path]:
+    """The paths of all records in ``folder`` and the folders in it, by name; links to folders are not followed."""
+    for place, inner, names in os.walk(folder):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        yield from (Path(place) / name for name in sorted(names) if is_record_name(name))

@@ -1,0 +1,160 @@
+"""Writes a record while its run goes on: whole lines, one at a time, to a file of its own.
+
+The one idea: an event is one ``write`` of one whole line to a file that no other process writes to, so a process
+that is killed loses at most the event being written, and processes that share a store cannot lose each other's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+from levelbench.errors import RecordError, StoreError
+from levelbench.records import lines, locks
+from levelbench.records.faults import store_fault
+from levelbench.records.schema import Event, Header
+
+__all__ = ["RecordWriter", "new_id"]
+
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+
+
+def new_id() -> str:
+    """A fresh run id: eight random hexadecimal digits."""
+    return os.urandom(4).hex()
+
+
+class RecordWriter:
+    """An open record. Made by ``create``; a context manager; for one thread of the process that made it.
+
+    It holds the file's lock until it is closed, which tells a run that goes on from one that was interrupted.
+    """
+
+    def __init__(self, path: Path, descriptor: int, size_bytes: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._size_bytes = size_bytes
+
+    @classmethod
+    def create(cls, store: Path, header: Header) -> RecordWriter:
+        """Begin the record ``<store>/<task>/<date>/<key8>-s<seed>-<id>.jsonl``, with its header in it.
+
+        The file gets its name once its header is whole, so a reader never meets a record without one. Raises
+        ``StoreError`` if the file cannot be made (nothing is left behind) and ``RecordError`` for a header that
+        could not be read back.
+        """
+        asked = f"beginning a record in {store}"
+        line = _header_line(header, asked)
+        path = _path_of(Path(store), header, asked)
+        draft = path.with_name(f".{path.name}.new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise store_fault(asked, draft, error) from error
+        published = False
+        try:
+            locks.hold(descriptor)
+            _write(descriptor, line)
+            _publish(draft, path)
+            published = True
+        except OSError as error:
+            raise store_fault(asked, path, error) from error
+        finally:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            if not published:
+                os.close(descriptor)
+        return cls(path, descriptor, len(line))
+
+    def append(self, event: Event) -> None:
+        """Write ``event`` as one line; it survives the end of this process from then on.
+
+        Raises ``StoreError`` if it cannot be written: the record then still ends with its last whole line.
+        """
+        asked = f"appending to {self.path}"
+        if self._descriptor < 0:
+            raise StoreError(asked, "the record is closed", "begin another record")
+        line = lines.encode(event)
+        if len(line) > lines.LINE_LIMIT:
+            found = f"one event of {len(line)} bytes, more than {lines.LINE_LIMIT}"
+            raise RecordError(asked, found, "write the samples in smaller blocks")
+        whole = False
+        try:
+            _write(self._descriptor, line)
+            whole = True
+        except OSError as error:
+            raise store_fault(asked, self.path, error) from error
+        finally:
+            # Also when interrupted from the keyboard: the next event must not continue half a line.
+            if not whole:
+                with suppress(OSError):
+                    os.ftruncate(self._descriptor, self._size_bytes)
+        self._size_bytes += len(line)
+
+    def close(self) -> None:
+        """Bring everything to the disk and let go of the file. Closing twice is harmless."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise store_fault(f"closing {self.path}", self.path, error) from error
+        finally:
+            os.close(descriptor)
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    """Write the whole line: in one call, but that a nearly full disk or a signal may cut it short."""
+    done = os.write(descriptor, line)
+    while done < len(line):
+        done += os.write(descriptor, line[done:])
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Give the draft its name, never over a file that has it already."""
+    try:
+        os.link(draft, path)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        draft.rename(path)
+
+
+def _header_line(header: Header, asked: str) -> bytes:
+    line = lines.encode(header)
+    if lines.decode_header(line, asked).specification != header.specification:
+        do = "use finite numbers, booleans and text in a specification"
+        raise RecordError(asked, "the specification would not be read back as it is", do)
+    return line
+
+
+def _path_of(store: Path, header: Header, asked: str) -> Path:
+    try:
+        date = datetime.fromisoformat(header.started).date().isoformat()
+    except ValueError as error:
+        do = "give the start as an ISO 8601 date and time"
+        raise RecordError(asked, f"the run started at {header.started!r}", do) from error
+    name = f"{_part(header.key)[:8]}-s{header.seed}-{_part(header.id)}.jsonl"
+    return store / _part(header.specification.task) / date / name
+
+
+def _part(text: str) -> str:
+    """``text`` as the name of a file or folder: never a path, never hidden, never empty."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:80] or "unnamed"

@@ -1,0 +1,221 @@
+"""The line that says where a running measurement stands: run, phase, time, quality against target, estimate.
+
+The one idea: nobody asks whether there is a terminal. A :class:`LiveLine` has three twins: one that rewrites one line
+of a terminal, one that prints a plain line now and then, and one that says nothing. No remaining time is shown, because
+nothing is known of a run that has not yet reached its target.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from typing import TextIO
+
+from levelbench.measure.clocks import HOST, Clock
+from levelbench.report.numbers import ABSENT, duration
+from levelbench.report.tables import clean
+from levelbench.report.terminal import cell_width
+
+__all__ = ["LiveLine", "NullLine", "PlainLines", "TerminalLine", "live_line"]
+
+_SECOND_NS = 1_000_000_000
+_GAP = " · "
+
+
+class LiveLine(ABC):
+    """Shows progress until it is closed. ``position`` counts the runs from 1."""
+
+    @abstractmethod
+    def start(self, total: int) -> None:
+        """``total`` runs are to come."""
+
+    @abstractmethod
+    def update(
+        self,
+        position: int,
+        label: str,
+        seed: int,
+        phase: str,
+        elapsed_s: float,
+        quality: float | None = None,
+        target: float | None = None,
+        estimate_text: str = "",
+        *,
+        epoch: float | None = None,
+        metric: str = "accuracy",
+    ) -> None:
+        """The run at ``position`` is in ``phase``; ``quality`` is its last, ``estimate_text`` its group's so far."""
+
+    @abstractmethod
+    def finish_run(self, label: str, seed: int, outcome: str) -> None:
+        """A run has ended; ``outcome`` says how: a line that stays."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Nothing more comes; safe to call twice."""
+
+    def __enter__(self) -> LiveLine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class NullLine(LiveLine):
+    """Says nothing: ``--quiet`` and ``--json``."""
+
+    def start(self, total: int) -> None:
+        """Nothing."""
+
+    def update(
+        self,
+        position: int,
+        label: str,
+        seed: int,
+        phase: str,
+        elapsed_s: float,
+        quality: float | None = None,
+        target: float | None = None,
+        estimate_text: str = "",
+        *,
+        epoch: float | None = None,
+        metric: str = "accuracy",
+    ) -> None:
+        """Nothing."""
+
+    def finish_run(self, label: str, seed: int, outcome: str) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class _WrittenLine(LiveLine, ABC):
+    """What the two that write share: the line's parts, and how often it may be written."""
+
+    def __init__(self, stream: TextIO, every_ns: int, clock: Clock) -> None:
+        self._stream = stream
+        self._every_ns = every_ns
+        self._clock = clock
+        self._total = 0
+        self._shown: tuple[int, str] | None = None
+        self._due_ns = clock.now_ns()
+
+    def start(self, total: int) -> None:
+        """Remember how many there are."""
+        self._total = total
+
+    def update(
+        self,
+        position: int,
+        label: str,
+        seed: int,
+        phase: str,
+        elapsed_s: float,
+        quality: float | None = None,
+        target: float | None = None,
+        estimate_text: str = "",
+        *,
+        epoch: float | None = None,
+        metric: str = "accuracy",
+    ) -> None:
+        """Write the line if it is due; always where a new run begins."""
+        run = (position, f"{label} {seed}")
+        now_ns = self._clock.now_ns()
+        if run == self._shown and now_ns < self._due_ns:
+            return
+        self._shown, self._due_ns = run, now_ns + self._every_ns
+        self._write(
+            [
+                clean(f"{position}/{self._total} {label} seed {seed}"),
+                clean(phase),
+                duration(elapsed_s),
+                "" if epoch is None else f"epoch {epoch:.4g}",
+                _against_target(quality, target, metric),
+                clean(estimate_text),
+            ]
+        )
+
+    @abstractmethod
+    def _write(self, parts: list[str]) -> None:
+        """Write the parts, of which some may be empty, in the order in which they are shown."""
+
+
+class PlainLines(_WrittenLine):
+    """A plain line at the start of a run and then every ``every_s`` seconds at most: for files and pipes."""
+
+    def __init__(self, stream: TextIO, every_s: float = 5.0, clock: Clock = HOST) -> None:
+        super().__init__(stream, round(every_s * _SECOND_NS), clock)
+
+    def _write(self, parts: list[str]) -> None:
+        self._line(_GAP.join(filter(None, parts)))
+
+    def _line(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def finish_run(self, label: str, seed: int, outcome: str) -> None:
+        """Print the outcome."""
+        self._line(clean(f"{label} seed {seed}: {outcome}"))
+
+    def close(self) -> None:
+        """Flush."""
+        self._stream.flush()
+
+
+class TerminalLine(_WrittenLine):
+    """One line that is rewritten, ten times a second at most; parts that do not fit are left out, never cut."""
+
+    # What is given up first where the terminal is narrow: places in the list of parts.
+    _GIVEN_UP = (3, 1, 2, 5, 4)
+
+    def __init__(self, stream: TextIO, clock: Clock = HOST, width: int | None = None) -> None:
+        super().__init__(stream, _SECOND_NS // 10, clock)
+        self._width = width
+
+    def _write(self, parts: list[str]) -> None:
+        width = (self._width or shutil.get_terminal_size().columns) - 1
+        kept = list(parts)
+        for at in self._GIVEN_UP:
+            if cell_width(_GAP.join(filter(None, kept))) <= width:
+                break
+            kept[at] = ""
+        text = _GAP.join(filter(None, kept))
+        while cell_width(text) > width:
+            text = text[:-1]
+        self._stream.write(f"\r\x1b[2K{text}")
+        self._stream.flush()
+
+    def finish_run(self, label: str, seed: int, outcome: str) -> None:
+        """Replace the line by the outcome, and go on below."""
+        self._stream.write("\r\x1b[2K" + clean(f"{label} seed {seed}: {outcome}") + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Clear the line."""
+        self._stream.write("\r\x1b[2K")
+        self._stream.flush()
+
+
+def _against_target(quality: float | None, target: float | None, metric: str) -> str:
+    """``accuracy 0.962 / 0.970``, with three decimals or as many as the target has."""
+    if target is None:
+        return "" if quality is None else clean(f"{metric} {quality:.3f}")
+    decimals = max(3, len(f"{target:.6g}".partition(".")[2]))
+    shown = ABSENT if quality is None else f"{quality:.{decimals}f}"
+    return clean(f"{metric} {shown} / {target:.{decimals}f}")
+
+
+def live_line(stream: TextIO | None = None, *, on_stderr: bool = True, quiet: bool = False) -> LiveLine:
+    """The twin for ``stream`` (standard error, or output if not ``on_stderr``).
+
+    Nothing if ``quiet``; one rewritten line on a terminal that can do it; else plain lines.
+    """
+    if quiet:
+        return NullLine()
+    chosen = stream or (sys.stderr if on_stderr else sys.stdout)
+    if chosen.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        return TerminalLine(chosen)
+    return PlainLines(chosen)

@@ -1,0 +1,148 @@
+"""Numbers as text: one unit a column, and only the digits that the interval supports.
+
+The one idea: the width of the interval decides how many decimals a value and its bounds are printed with. The rule is
+the Particle Data Group's (Review of Particle Physics, introduction, 5.3 "Rounding"), applied to the width: of its first
+three digits, 100 to 354 keep two and 355 to 949 keep one, so that rounding moves a bound by at most 15 % of the width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = [
+    "ABSENT",
+    "BYTES",
+    "ENERGY",
+    "ONE",
+    "PERCENT",
+    "TIME",
+    "Unit",
+    "choose_unit",
+    "decimals_for",
+    "duration",
+    "estimate_text",
+    "number",
+    "with_interval",
+]
+
+ABSENT = "–"
+_MOST_DIGITS = 6
+_EXACT_INTEGERS = 2.0**53
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit: ``symbol``, its ``size`` in the base unit, and the ``least`` magnitude (base unit) it is used from."""
+
+    symbol: str
+    size: float = 1.0
+    least: float = 0.0
+
+
+ONE = (Unit(""),)
+PERCENT = (Unit("%", 0.01),)
+TIME = (
+    Unit("ns", 1e-9),
+    Unit("µs", 1e-6, 0.5e-6),
+    Unit("ms", 1e-3, 0.5e-3),
+    Unit("s", 1.0, 0.5),
+    Unit("min", 60.0, 180.0),
+    Unit("h", 3600.0, 10800.0),
+)
+BYTES = (
+    Unit("B"),
+    Unit("KiB", 2.0**10, 2.0**10),
+    Unit("MiB", 2.0**20, 2.0**20),
+    Unit("GiB", 2.0**30, 2.0**30),
+    Unit("TiB", 2.0**40, 2.0**40),
+)
+ENERGY = (Unit("mJ", 1e-3), Unit("J", 1.0, 0.5), Unit("kJ", 1e3, 1e3), Unit("MJ", 1e6, 1e6))
+
+
+def choose_unit(values: Iterable[float], units: tuple[Unit, ...]) -> Unit:
+    """The unit of ``units`` (ascending) for a column of ``values`` (base unit), by its largest finite magnitude."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0.0:
+        return next((unit for unit in units if unit.size == 1.0), units[0])
+    return [unit for unit in units if largest >= unit.least][-1]
+
+
+def decimals_for(width: float) -> int:
+    """Decimals (negative: tens, hundreds) that an interval of ``width`` > 0 supports, by the rule stated above."""
+    exponent = math.floor(math.log10(width))
+    mantissa = width / 10.0**exponent
+    return 1 - exponent if mantissa < 3.55 else -exponent
+
+
+def _decimals_of_digits(value: float, digits: int) -> int:
+    """Decimals that show ``value`` with ``digits`` significant digits."""
+    if value == 0.0:
+        return 0
+    return digits - 1 - math.floor(math.log10(abs(value)))
+
+
+def _fixed(value: float, decimals: int) -> str:
+    """``value`` rounded to ``decimals``, thousands separated by commas, never ``-0``."""
+    if not math.isfinite(value):
+        return {math.inf: "∞", -math.inf: "-∞"}.get(value, "not a number")
+    rounded = round(value, decimals)
+    return f"{rounded + 0.0 if rounded else 0.0:,.{max(decimals, 0)}f}"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A value without a known spread: ``digits`` significant digits; a whole number as it is.
+
+    >>> number(0.91234), number(1797), number(107820.0), number(1234.5)
+    ('0.912', '1,797', '107,820', '1,234')
+    """
+    if not math.isfinite(value) or (float(value).is_integer() and abs(value) < _EXACT_INTEGERS):
+        return _fixed(value, 0)
+    return _fixed(value, max(0, _decimals_of_digits(value, digits)))
+
+
+def with_interval(value: float, low: float | None, high: float | None, digits: int = 3) -> str:
+    """``value [low, high]``, all three with the decimals that the interval supports; ``number`` without one.
+
+    At most six digits are shown of the largest bound. A bound that is not finite is shown as ``∞``.
+
+    >>> with_interval(0.9123, 0.8513, 0.9812)
+    '0.91 [0.85, 0.98]'
+    """
+    if low is None or high is None:
+        return number(value, digits)
+    shown = (value, low, high)
+    if all(float(each).is_integer() for each in shown if math.isfinite(each)) and high - low < 1000:
+        decimals = 0
+    elif not (math.isfinite(high - low) and high > low):
+        decimals = max(0, _decimals_of_digits(value, digits)) if math.isfinite(value) else 0
+    else:
+        largest = max(abs(low), abs(high))
+        decimals = min(decimals_for(high - low), _decimals_of_digits(largest, _MOST_DIGITS))
+    return f"{_fixed(value, decimals)} [{_fixed(low, decimals)}, {_fixed(high, decimals)}]"
+
+
+def estimate_text(value: float, low: float | None, high: float | None, units: tuple[Unit, ...] = TIME) -> str:
+    """A single value with its interval and its unit, outside a table.
+
+    >>> estimate_text(0.9123, 0.8513, 0.9812)
+    '0.91 s [0.85, 0.98]'
+    """
+    bounds = [bound for bound in (low, high) if bound is not None]
+    unit = choose_unit([value, *bounds], units)
+    low, high = (None if each is None else each / unit.size for each in (low, high))
+    head, bracket, tail = with_interval(value / unit.size, low, high).partition(" [")
+    return f"{head} {unit.symbol}".rstrip() + bracket + tail
+
+
+def duration(seconds: float) -> str:
+    """A time that needs no precision: ``4.2 s``, ``3 min 05 s``, ``2 h 07 min``; ``–`` below zero."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return ABSENT
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

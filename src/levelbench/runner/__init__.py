@@ -1,0 +1,1 @@
+"""Plans, resumes and interleaves runs, and executes each in a process of its own."""

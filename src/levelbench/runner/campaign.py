@@ -1,0 +1,59 @@
+"""Carries out a plan: one run after another, each in its process, telling a watcher what happens.
+
+The one idea: the first error that would meet every run (a missing framework, a corrupt dataset, a task that raises)
+ends the campaign; what was finished before is in the store, and the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from levelbench.records import Event, Record, Store, new_id, read_record
+from levelbench.runner.child import Job
+from levelbench.runner.launch import Finished, launch
+from levelbench.runner.plan import Plan, Step
+from levelbench.runner.request import Arm
+
+__all__ = ["Watcher", "carry_out"]
+
+
+class Watcher(Protocol):
+    """Looks on while runs are made."""
+
+    def started(self, step: Step, arm: Arm) -> None:
+        """A run's process begins."""
+
+    def progress(self, events: list[Event], elapsed_s: float) -> None:
+        """New events of the run that is going, and how long it has been; called a few times a second."""
+
+    def finished(self, step: Step, arm: Arm, finished: Finished, record: Record | None) -> None:
+        """A run's process has ended."""
+
+
+def carry_out(plan: Plan, store: Store, data: Path | None, watcher: Watcher) -> dict[tuple[int, int], Record]:
+    """Run what is to go, in order. All records that count, by arm and seed: those done before, and the new ones.
+
+    Raises the error of a run that could not be done; its record, if there is one, says ``failed`` or ``interrupted``.
+    """
+    records = dict(plan.done)
+    for step in plan.steps:
+        arm = plan.arms[step.arm]
+        job = Job(
+            reference=arm.reference,
+            specification=arm.specification,
+            key=arm.key,
+            seed=step.seed,
+            id=new_id(),
+            store=str(store.path),
+            data=str(data) if data else None,
+        )
+        watcher.started(step, arm)
+        finished = launch(job, watcher.progress)
+        record = read_record(finished.path) if finished.path else None
+        watcher.finished(step, arm, finished, record)
+        if finished.error is not None:
+            raise finished.error
+        if record is not None:
+            records[step.arm, step.seed] = record
+    return records

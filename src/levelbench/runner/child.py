@@ -1,0 +1,175 @@
+"""One run, in a process of its own: ``python -m levelbench.runner.child`` reads a job and leaves a record.
+
+The one idea: this is the boundary at which any exception becomes a recorded status. The parent learns what happened
+from the record and, where there is none, from a message of three parts on the pipe it gave us.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from levelbench import __version__
+from levelbench.errors import DefinitionError, LevelbenchError
+from levelbench.measure.clocks import HOST
+from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.meters import meters
+from levelbench.measure.timeline import Phase, Timeline
+from levelbench.networks.executor import Backend
+from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
+from levelbench.records.schema import DatasetFacts
+from levelbench.runner.request import load_framework, load_task, source_of
+from levelbench.training.datasets.base import Dataset
+from levelbench.training.observers import Observer, Progress
+from levelbench.training.task import Evaluate, Task
+from levelbench.training.trainer import Outcome, Stopping, Trainer
+
+__all__ = ["Job", "Message", "Recorder", "execute", "main"]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What the parent asks for. ``data`` is the folder of the dataset, if the user gave one."""
+
+    reference: str
+    specification: Specification
+    key: str
+    seed: int
+    id: str
+    store: str
+    data: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A line to the parent: where the record is, or an error in its three parts."""
+
+    path: str | None = None
+    error: tuple[str, str, str] | None = None
+    exit_code: int = 0
+    trace: str = ""
+
+
+class Recorder(Observer):
+    """Appends each evaluation, and the raw step times before it, to the record."""
+
+    def __init__(self, writer: RecordWriter) -> None:
+        self._writer = writer
+
+    def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
+        """Two lines."""
+        self._writer.append(Samples("step_time", "ns", step_times_ns))
+        self._writer.append(evaluation)
+
+
+def execute(job: Job, tell: Any) -> None:
+    """Carry out a job: open the framework, write the header, train, write the end."""
+    task = load_task(job.reference)
+    backend = load_framework(job.specification.framework).open(job.specification.device)
+    environment = capture()
+    environment["framework"] = backend.describe()
+    header = Header(
+        schema=SCHEMA,
+        id=job.id,
+        key=job.key,
+        seed=job.seed,
+        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        specification=job.specification,
+        environment=environment,
+        source=source_of(task),
+        version=__version__,
+    )
+    with RecordWriter.create(Path(job.store), header) as writer:
+        tell(Message(path=str(writer.path)))
+        timeline = Timeline(backend.clock())
+        try:
+            _train(job, task, backend, timeline, writer, environment)
+        except Exception as error:
+            text = str(error) if isinstance(error, LevelbenchError) else traceback.format_exc()
+            totals = timeline.totals_ns()
+            writer.append(End("failed", sum(totals.values()), totals, error=text))
+            raise
+
+
+def _train(
+    job: Job, task: Task, backend: Backend, timeline: Timeline, writer: RecordWriter, environment: dict[str, Any]
+) -> None:
+    gauges = meters()
+    for gauge in gauges:
+        gauge.start()
+    host_began = HOST.now_ns()
+    dataset = task.data.load(Path(job.data) if job.data else None)
+    specification = job.specification
+    trainer = Trainer(
+        backend,
+        dataset,
+        task.assemble(specification.recipe, specification.settings),
+        task.quality,
+        Stopping(
+            specification.target,
+            specification.crossing,
+            Evaluate.parse(specification.evaluate_every),
+            specification.budget_epochs,
+            specification.budget_s,
+        ),
+        seed=job.seed,
+        timeline=timeline,
+        observers=(Recorder(writer),),
+    )
+    outcome = trainer.run()
+    timeline.switch(Phase.OTHER)
+    host_wall = HOST.now_ns() - host_began
+    for gauge in gauges:
+        reading = gauge.stop()
+        writer.append(Measurement(reading.name, reading.unit, reading.value, reading.method, reading.reason))
+    writer.append(_end(outcome, dataset, timeline, host_wall, environment))
+
+
+def _end(outcome: Outcome, dataset: Dataset, timeline: Timeline, host_wall: int, environment: dict[str, Any]) -> End:
+    totals = timeline.totals_ns()
+    elapsed = sum(totals.values())
+    after = capture_after()
+    suspect = list(doubts(environment, after))
+    if abs(elapsed - host_wall) > 0.01 * host_wall + 1_000_000:
+        suspect.append(f"phases sum to {elapsed / 1e9:.3f} s where the host's clock saw {host_wall / 1e9:.3f} s")
+    facts = DatasetFacts(
+        dataset.name, dataset.sizes(), dataset.checksums, dataset.split_rule, dataset.licence, dataset.synthetic
+    )
+    return End("done", elapsed, totals, outcome.quality, outcome.diverged, suspect, after, facts)
+
+
+def main(arguments: list[str]) -> int:
+    """Read a job from standard input, tell the parent on the file descriptor named first, and run it."""
+    # The parent decides what an interrupt means; here it ends the process at once, and the record stays readable.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    pipe = int(arguments[0])
+
+    def tell(message: Message) -> None:
+        os.write(pipe, msgspec.json.encode(message) + b"\n")
+
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    try:
+        execute(job, tell)
+    except LevelbenchError as error:
+        tell(
+            Message(error=(error.asked, error.found, error.do), exit_code=error.exit_code, trace=traceback.format_exc())
+        )
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001  # the run's boundary: recorded above, told here
+        failure = DefinitionError(
+            f"a run of {job.specification.task} with recipe {job.specification.recipe!r}, seed {job.seed}",
+            f"it raised {type(error).__name__}: {error}",
+            "correct the task or recipe; --debug shows where",
+        )
+        tell(Message(error=(failure.asked, failure.found, failure.do), exit_code=2, trace=traceback.format_exc()))
+        return failure.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

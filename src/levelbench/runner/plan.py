@@ -1,0 +1,102 @@
+"""What is wanted, what is done already, and what is to go, in which order.
+
+The one idea: `run` is also resume. A run is done if the store holds one of the same specification and seed that came
+to its end, from the same task source on this machine; everything else is run, and the plan says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from levelbench.errors import UsageError
+from levelbench.records import Record, Store
+from levelbench.records.selection import parse_selector
+from levelbench.runner.request import Arm
+
+__all__ = ["Plan", "Step", "make_plan"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run to go: which arm, which seed, and why it is run (empty for a run that was never tried)."""
+
+    arm: int
+    seed: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``done`` holds the records that count already, by arm and seed; ``steps`` the runs to go, interleaved."""
+
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    done: Mapping[tuple[int, int], Record]
+    steps: tuple[Step, ...]
+
+    @property
+    def wanted(self) -> int:
+        """Runs in all."""
+        return len(self.arms) * len(self.seeds)
+
+    def lines(self) -> list[str]:
+        """The plan in words: the counts, then a line for each reason that something is run again."""
+        counts = f"{self.wanted} wanted · {len(self.done)} done · {len(self.steps)} to go"
+        reasons: dict[str, list[Step]] = {}
+        for step in self.steps:
+            if step.why:
+                reasons.setdefault(step.why, []).append(step)
+        return [counts, *(f"  again: {_runs(steps)}: {why}" for why, steps in reasons.items())]
+
+
+def make_plan(arms: Sequence[Arm], seeds: Sequence[int], store: Store, machine: str, *, fresh: bool = False) -> Plan:
+    """Look into the store and interleave what is to go: A B, B A, A B, ... with the seeds shared.
+
+    ``machine`` is the identity of this machine as records hold it; ``fresh`` counts nothing as done.
+    """
+    if len({arm.key for arm in arms}) < len(arms):
+        raise UsageError(
+            "a comparison of several runs",
+            "two of them have the same specification",
+            "name each once; for an A/A comparison use levelbench doctor, or run one with other seeds (--seed)",
+        )
+    done: dict[tuple[int, int], Record] = {}
+    whys: dict[tuple[int, int], str] = {}
+    if not fresh:
+        for index, arm in enumerate(arms):
+            for record in _records_of(store, arm):
+                place = (index, record.header.seed)
+                why = _why_not(record, arm, machine)
+                if why:
+                    whys[place] = why
+                else:
+                    done[place] = record
+    steps = []
+    for turn, seed in enumerate(seeds):
+        order = range(len(arms)) if turn % 2 == 0 else range(len(arms) - 1, -1, -1)
+        steps += [Step(i, seed, whys.get((i, seed), "")) for i in order if (i, seed) not in done]
+    wanted = {place: record for place, record in done.items() if place[1] in set(seeds)}
+    return Plan(tuple(arms), tuple(seeds), wanted, tuple(steps))
+
+
+def _records_of(store: Store, arm: Arm) -> list[Record]:
+    """The store's records of this arm, oldest first, so that the newest one counts."""
+    found = store.records(parse_selector(f"{arm.specification.task}[key={arm.key}]"))
+    return sorted(found, key=lambda record: record.header.started)
+
+
+def _why_not(record: Record, arm: Arm, machine: str) -> str:
+    """Why a record does not count as done, or an empty string."""
+    if record.status != "done":
+        return f"the run before was {record.status}" if record.status != "failed" else "the run before failed"
+    if record.header.source.digest != arm.source.digest:
+        return "the task's source has changed since"
+    if record.header.environment.get("machine", {}).get("id") != machine:
+        return "recorded on another machine"
+    return ""
+
+
+def _runs(steps: Sequence[Step]) -> str:
+    seeds = sorted({step.seed for step in steps})
+    return f"{len(steps)} run{'s' if len(steps) > 1 else ''} (seed {', '.join(map(str, seeds))})"

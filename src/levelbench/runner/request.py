@@ -1,0 +1,173 @@
+"""From what a user asked for to a specification: which task, recipe, framework and settings, all checked.
+
+The one idea: everything that can be wrong with a request is found here, before the first process starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import math
+import sys
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from levelbench import plugins
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
+from levelbench.measure.crossing import RULES
+from levelbench.measure.policies import policy
+from levelbench.networks.executor import Framework
+from levelbench.records.digest import key_of
+from levelbench.records.schema import Source, Specification
+from levelbench.training.task import Evaluate, Setting, Task
+
+__all__ = ["Arm", "Options", "load_framework", "load_task", "resolve", "source_of"]
+
+_DEFAULT_FRAMEWORK = "torch", "numpy"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What applies to all arms of a command; ``None`` leaves it to the task or recipe."""
+
+    recipe: str | None = None
+    framework: str | None = None
+    device: str = "cpu"
+    target: float | None = None
+    crossing: str | None = None
+    clock: str | None = None
+    evaluate_every: str | None = None
+    budget_epochs: float | None = None
+    budget_s: float | None = None
+    data: Path | None = None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of a comparison: how the task is found, and what its runs are to be."""
+
+    reference: str
+    specification: Specification
+    source: Source
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", key_of(self.specification))
+
+
+def load_task(reference: str) -> Task:
+    """The task that a name or the path of a Python file means (the file defines ``task``)."""
+    if reference.endswith(".py"):
+        return _task_from_file(Path(reference))
+    found = plugins.load("task", reference)
+    if not isinstance(found, Task):
+        raise DefinitionError(f"task {reference!r}", f"its entry point is a {type(found).__name__}", "make it a Task")
+    return found
+
+
+def load_framework(name: str) -> Framework:
+    """The framework of that name, not opened."""
+    found = plugins.load("framework", name)
+    if not isinstance(found, Framework):
+        raise DefinitionError(f"framework {name!r}", f"its entry point is a {type(found).__name__}", "a Framework")
+    return found
+
+
+def source_of(task: Task) -> Source:
+    """The text of the module that defines the task's recipes."""
+    module = inspect.getmodule(task.recipe_function(task.recipes[0]))
+    file = getattr(module, "__file__", None)
+    text = Path(file).read_text(encoding="utf-8") if file else ""
+    name = module.__name__ if module is not None else task.name
+    return Source(name, hashlib.sha256(text.encode()).hexdigest(), text)
+
+
+def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
+    """The arm that ``reference[given]`` means under ``options``; what is in the brackets wins."""
+    task = load_task(reference)
+    settings = dict(given)
+    recipe = str(settings.pop("recipe", None) or options.recipe or task.recipes[0])
+    framework = str(settings.pop("framework", None) or options.framework or _default_framework())
+    device = str(settings.pop("device", None) or options.device)
+    threshold = settings.pop("target", options.target)
+    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
+        raise UsageError(
+            f"target {threshold!r} of {task.name}", "it is not a number", "give a number, as in target=0.9"
+        )
+    full = task.settings(recipe, settings)
+    _check_available(task, framework, device, options.data)
+    parts = task.assemble(recipe, full)
+    crossing = options.crossing or ("final" if parts.schedule.fixed_length else "confirmed")
+    _check_options(options, crossing)
+    specification = Specification(
+        task=task.name,
+        recipe=recipe,
+        framework=framework,
+        device=device,
+        settings=full,
+        target=task.quality.as_target(threshold),
+        crossing=crossing,  # type: ignore[arg-type]  # checked against RULES just above
+        clock=policy(options.clock or task.clock).name,
+        evaluate_every=options.evaluate_every or task.evaluate_every,
+        budget_epochs=options.budget_epochs or float(parts.epochs),
+        budget_s=options.budget_s,
+    )
+    return Arm(reference, specification, source_of(task))
+
+
+def _check_options(options: Options, crossing: str) -> None:
+    if crossing not in RULES:
+        raise UnknownNameError("crossing rule", crossing, RULES)
+    for name, value in (("epochs", options.budget_epochs), ("seconds", options.budget_s)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise UsageError(f"a budget of {value:g} {name}", "it is not positive", f"give a positive number of {name}")
+    if options.evaluate_every:
+        Evaluate.parse(options.evaluate_every)
+
+
+def _check_available(task: Task, framework: str, device: str, data: Path | None) -> None:
+    if lacking := load_framework(framework).lacks(device):
+        raise MissingError(f"framework {framework!r} on device {device!r}", lacking, "levelbench list shows what runs")
+    # Here and not in the first run's process, whose clock would have the download on it.
+    task.data.fetch(data)
+
+
+def _default_framework() -> str:
+    for name in _DEFAULT_FRAMEWORK:
+        if name in plugins.names("framework") and load_framework(name).lacks() is None:
+            return name
+    raise MissingError("a framework", "none can run here", 'pip install "levelbench[torch]"')
+
+
+def _task_from_file(path: Path) -> Task:
+    if not path.is_file():
+        raise UsageError(
+            f"task file {path}", "there is no such file", "give the path of a Python file, or a task's name"
+        )
+    name = f"levelbench_task_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise DefinitionError(f"task file {path}", "Python cannot import it", "give a .py file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except LevelbenchError:
+        raise
+    except Exception as error:  # a user's file may raise anything; it becomes an error with its place
+        raise DefinitionError(f"task file {path}", f"it raised {_place(error, path)}", "correct the file") from error
+    task = getattr(module, "task", None)
+    if not isinstance(task, Task):
+        raise DefinitionError(f"task file {path}", "it defines no `task` of type Task", "write task = Task(...)")
+    return task
+
+
+def _place(error: BaseException, path: Path) -> str:
+    """The error, and the line of the user's file that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
+    where = f" at line {line}" if line else ""
+    return f"{type(error).__name__}: {error}{where}"

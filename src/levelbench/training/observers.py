@@ -1,0 +1,49 @@
+"""Observers look on while a trainer runs: override the hooks you need.
+
+The one idea: the trainer calls only hooks that somebody overrode, so an observer pays for what it watches and the
+others cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from levelbench.records.schema import Evaluation
+
+__all__ = ["Observer", "Progress", "overridden"]
+
+
+@dataclass
+class Progress:
+    """How far training has come. Live: the trainer moves it; observers read it."""
+
+    step: int = 0
+    epoch: float = 0.0
+    samples: int = 0
+
+
+class Observer:
+    """Hooks in the order of a run; each does nothing unless overridden. They run in phase ``other``, on the clock."""
+
+    def on_start(self, progress: Progress) -> None:
+        """Before the first step, once everything is prepared."""
+
+    def on_step(self, progress: Progress) -> None:
+        """After each update, inside the step."""
+
+    def on_epoch(self, progress: Progress) -> None:
+        """After the last step of an epoch, before its evaluation."""
+
+    def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
+        """After each evaluation, with the times of the steps since the one before."""
+
+    def on_end(self, progress: Progress) -> None:
+        """After the last evaluation, before the test set is looked at."""
+
+
+def overridden(observers: Sequence[Observer], hook: str) -> tuple[Callable[..., Any], ...]:
+    """The bound methods ``hook`` of those observers whose class overrides it."""
+    base = getattr(Observer, hook)
+    return tuple(getattr(each, hook) for each in observers if getattr(type(each), hook) is not base)

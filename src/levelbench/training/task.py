@@ -1,0 +1,143 @@
+"""A task fixes what must not change; a recipe is one way to reach its target.
+
+The one idea: a recipe is a function whose keyword arguments, with their defaults, are its settings. What a user gives
+(``digits[lr=0.05]``) is checked against them, and the full set goes into the specification, so that leaving a default
+out and writing it down are the same run.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from levelbench.errors import DefinitionError, UnknownNameError, UsageError
+from levelbench.measure.policies import policy
+from levelbench.networks.network import Network
+from levelbench.training.datasets.base import DatasetSource
+from levelbench.training.optimizers import UpdateRule
+from levelbench.training.quality import Quality
+from levelbench.training.samplers import Sampler
+from levelbench.training.schedules import Constant, Schedule
+
+__all__ = ["Evaluate", "Recipe", "Setting", "Task"]
+
+Setting = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The parts of one way to train. It gives up after ``epochs``; with a schedule of fixed length it ends there."""
+
+    network: Network
+    sampler: Sampler
+    optimizer: UpdateRule
+    epochs: int
+    schedule: Schedule = field(default_factory=Constant)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """How often to evaluate: every ``count`` epochs or steps."""
+
+    count: int
+    unit: str
+
+    @classmethod
+    def parse(cls, text: str) -> Evaluate:
+        """From ``"1 epoch"``, ``"2 epochs"`` or ``"100 steps"``."""
+        match text.split():
+            case [count, ("epoch" | "epochs" | "step" | "steps") as unit] if count.isdecimal() and int(count) > 0:
+                return cls(int(count), unit.rstrip("s"))
+        raise UsageError(f"evaluation every {text!r}", "that is no interval", 'write "1 epoch" or "100 steps"')
+
+    def steps(self, steps_per_epoch: int) -> int:
+        """The interval in steps."""
+        return self.count if self.unit == "step" else self.count * steps_per_epoch
+
+
+class Task:
+    """What is fixed: the data with its split, the quality and its target, when to evaluate, which clock counts."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        data: DatasetSource,
+        quality: Quality,
+        evaluate_every: str = "1 epoch",
+        clock: str = "wall",
+        description: str = "",
+    ) -> None:
+        Evaluate.parse(evaluate_every)
+        policy(clock)
+        self.name = name
+        self.data = data
+        self.quality = quality
+        self.evaluate_every = evaluate_every
+        self.clock = clock
+        self.description = description
+        self._recipes: dict[str, Callable[..., Recipe]] = {}
+
+    def recipe(self, function: Callable[..., Recipe]) -> Callable[..., Recipe]:
+        """Register a recipe under its function's name. The first one is the task's default."""
+        for parameter in inspect.signature(function).parameters.values():
+            if not isinstance(parameter.default, int | float | str | bool):
+                raise DefinitionError(
+                    f"recipe {function.__name__!r} of task {self.name!r}",
+                    f"setting {parameter.name!r} has no default of type int, float, str or bool",
+                    "give it one",
+                )
+        self._recipes[function.__name__] = function
+        return function
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """Names of the recipes, the default one first."""
+        if not self._recipes:
+            raise DefinitionError(f"task {self.name!r}", "it has no recipe", "decorate a function with @task.recipe")
+        return tuple(self._recipes)
+
+    def describe_recipe(self, recipe: str) -> str:
+        """The first line of the recipe's docstring."""
+        return (inspect.getdoc(self.recipe_function(recipe)) or "").partition("\n")[0]
+
+    def settings(self, recipe: str, given: Mapping[str, Setting] | None = None) -> dict[str, Setting]:
+        """All settings of a recipe: its defaults, replaced by what was ``given``, each of its default's type."""
+        parameters = inspect.signature(self.recipe_function(recipe)).parameters
+        result: dict[str, Setting] = {name: each.default for name, each in parameters.items()}
+        for name, value in (given or {}).items():
+            if name not in result:
+                what = f"setting of {self.name}'s recipe {recipe!r}"
+                raise UnknownNameError(what, name, [*result, "framework", "device", "recipe"])
+            result[name] = self._typed(recipe, name, result[name], value)
+        return result
+
+    def assemble(self, recipe: str, settings: Mapping[str, Setting]) -> Recipe:
+        """Call the recipe with its settings."""
+        made: Any = self.recipe_function(recipe)(**settings)
+        if not isinstance(made, Recipe):
+            raise DefinitionError(
+                f"recipe {recipe!r} of task {self.name!r}", f"it returned a {type(made).__name__}", "return a Recipe"
+            )
+        if made.epochs < 1:
+            raise DefinitionError(f"recipe {recipe!r} with epochs={made.epochs}", "that trains nothing", "epochs >= 1")
+        return made
+
+    def recipe_function(self, recipe: str) -> Callable[..., Recipe]:
+        """The function of that name, or an error that names the nearest."""
+        if recipe not in self.recipes:
+            raise UnknownNameError(f"recipe of task {self.name!r}", recipe, self.recipes)
+        return self._recipes[recipe]
+
+    def _typed(self, recipe: str, name: str, default: Setting, value: Setting) -> Setting:
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if type(value) is not type(default):
+            raise UsageError(
+                f"{self.name}[recipe={recipe},{name}={value}]",
+                f"{name} is of type {type(default).__name__} (default {default}), not {type(value).__name__}",
+                f"give a value of type {type(default).__name__}",
+            )
+        return value

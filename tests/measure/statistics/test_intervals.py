@@ -1,0 +1,126 @@
+"""Intervals of one sample."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from levelbench.measure.statistics import (
+    Interval,
+    estimate,
+    estimate_signed,
+    log_mean_interval,
+    mean_interval,
+    median_interval,
+    median_interval_ranks,
+    median_interval_ranks_normal,
+)
+
+
+def ranks_by_counting(n, level=0.95):
+    """The same ranks from whole binomial coefficients, by brute force."""
+    best = None
+    for low in range(1, n // 2 + 1):
+        outside = 2 * sum(math.comb(n, i) for i in range(low))
+        if 1 - outside / 2**n >= level:
+            best = (low, n + 1 - low)
+    return best
+
+
+@pytest.mark.parametrize(
+    ("n", "ranks"), [(5, None), (6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (20, (6, 15)), (1, None)]
+)
+def test_exact_ranks_are_those_of_the_binomial_tables(n, ranks):
+    assert median_interval_ranks(n) == ranks
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+def test_exact_ranks_equal_a_count_of_binomial_coefficients(level):
+    for n in range(1, 120):
+        assert median_interval_ranks(n, level) == ranks_by_counting(n, level)
+
+
+@pytest.mark.parametrize(
+    ("n", "ranks"),
+    [
+        (9, (2, 9)),
+        (10, (2, 10)),
+        (20, (6, 16)),
+        (30, (10, 22)),
+        (50, (19, 33)),
+        (100, (41, 61)),
+        (6, (1, 6)),
+        (5, None),
+    ],
+)
+def test_approximate_ranks_are_those_of_hoefler_and_belli(n, ranks):
+    assert median_interval_ranks_normal(n) == ranks
+
+
+def test_median_interval_takes_the_ranked_values():
+    assert median_interval([5, 1, 4, 2, 3, 6, 9, 8, 7]) == Interval(2.0, 8.0, 0.95, "exact order statistics")
+    assert median_interval([1, 2, 3, 4, 5]) is None
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40))
+def test_mean_interval_is_scipys(values):
+    ours = mean_interval(values)
+    n = len(values)
+    reach = stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
+    assert ours.low == pytest.approx(np.mean(values) - reach, rel=1e-9, abs=1e-6)
+    assert ours.high == pytest.approx(np.mean(values) + reach, rel=1e-9, abs=1e-6)
+
+
+def test_log_mean_interval_is_the_mean_interval_of_logarithms():
+    logs = mean_interval(np.log([1.0, 2.0, 4.0]).tolist())
+    assert log_mean_interval([1.0, 2.0, 4.0]).low == pytest.approx(math.exp(logs.low))
+
+
+def test_estimate_is_a_median_from_six_values():
+    found = estimate([3, 1, 2, 5, 4, 6])
+    assert (found.value, found.n, found.statistic) == (3.5, 6, "median")
+    assert (found.interval.low, found.interval.high) == (1.0, 6.0)
+
+
+def test_estimate_is_a_geometric_mean_below_six_values():
+    found = estimate([1.0, 4.0])
+    assert found.value == pytest.approx(2.0)
+    assert found.statistic == "geometric mean"
+    assert 2.0 in found.interval
+
+
+def test_estimate_of_one_value_has_no_interval():
+    found = estimate([7.0])
+    assert (found.value, found.interval, found.n) == (7.0, None, 1)
+
+
+def test_estimate_at_a_higher_level_falls_back_while_no_exact_interval_exists():
+    assert estimate([1.0, 2, 3, 4, 5, 6], level=0.99).statistic == "geometric mean"
+    assert estimate([1.0, 2, 3, 4, 5, 6, 7, 8], level=0.99).statistic == "median"
+
+
+def test_estimate_signed_takes_values_below_zero():
+    found = estimate_signed([-1.0, 1.0])
+    assert (found.value, found.statistic) == (0.0, "mean")
+    assert estimate_signed([-1.0]).interval is None
+
+
+@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0]])
+def test_estimate_refuses_what_is_no_sample_of_costs(values):
+    with pytest.raises(ValueError, match="values"):
+        estimate(values)
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=30), st.floats(0.01, 100))
+def test_estimate_scales_with_its_unit(values, factor):
+    one, other = estimate(values), estimate([factor * value for value in values])
+    assert other.value == pytest.approx(factor * one.value)
+    if one.interval:
+        assert other.interval.low == pytest.approx(factor * one.interval.low)
+
+
+def test_interval_knows_its_width():
+    assert Interval(1.0, 3.0, 0.95, "").width == 2.0

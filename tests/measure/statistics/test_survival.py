@@ -1,0 +1,149 @@
+"""Censored runs: Kaplan-Meier curves, restarts, and the ratio of times."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelbench.measure.statistics import Arm, expected_time_with_restarts, kaplan_meier, log_rank_p, time_ratio
+
+# Freireich et al. 1963, weeks of remission under 6-MP (patients of LOST were still in remission when last seen).
+PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
+RELAPSED = [6.0, 6, 6, 7, 10, 13, 16, 22, 23]
+LOST = [6.0, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+TIMES = RELAPSED + LOST
+OBSERVED = [True] * len(RELAPSED) + [False] * len(LOST)
+
+
+def product_limit(times, observed, at):
+    """S(at) one run at a time: events before losses at ties."""
+    share, left = 1.0, len(times)
+    for time, event in sorted(zip(times, observed, strict=True), key=lambda pair: (pair[0], not pair[1])):
+        if time > at:
+            break
+        share *= (left - 1) / left if event else 1.0
+        left -= 1
+    return share
+
+
+def test_freireichs_remissions_have_the_textbook_curve():
+    curve = kaplan_meier(TIMES, OBSERVED)
+    table = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
+    assert curve.times == tuple(map(float, table))
+    assert curve.survival == pytest.approx(list(table.values()), abs=5e-4)
+    assert curve.at_risk == (21, 17, 15, 12, 11, 7, 6)
+    # Greenwood's standard errors, as printed by Collett and by R's survfit.
+    errors = [0.0764, 0.0869, 0.0963, 0.1068, 0.1141, 0.1282, 0.1346]
+    assert np.sqrt(curve.variance) == pytest.approx(errors, abs=5e-5)
+
+
+def test_freireichs_median_remission_is_23_weeks_and_open_above():
+    median = kaplan_meier(TIMES, OBSERVED).median()
+    assert (median.value, median.n) == (23.0, 21)
+    assert (median.interval.low, median.interval.high) == (13.0, math.inf)
+
+
+def test_survival_between_events_is_that_of_the_last_one():
+    curve = kaplan_meier(TIMES, OBSERVED)
+    assert (curve.at(0), curve.at(6), curve.at(8), curve.at(99)) == pytest.approx((1.0, 0.857, 0.807, 0.448), abs=5e-4)
+    assert (curve.interval_at(1).low, curve.interval_at(1).high) == (1.0, 1.0)
+    low, high = curve.interval_at(10).low, curve.interval_at(10).high
+    reach = 1.959964 * 0.0963 / (0.753 * abs(math.log(0.753)))
+    assert (low, high) == pytest.approx((0.753 ** math.exp(reach), 0.753 ** math.exp(-reach)), abs=1e-3)
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.booleans()), min_size=1, max_size=30))
+def test_the_curve_equals_an_independent_product_limit(runs):
+    times, observed = zip(*runs, strict=True)
+    curve = kaplan_meier(times, observed)
+    for at in range(22):
+        assert curve.at(at) == pytest.approx(product_limit(times, observed, at), abs=1e-12)
+        assert curve.at(at) in curve.interval_at(at)
+
+
+@given(st.lists(st.floats(0.1, 99), min_size=1, max_size=30))
+def test_without_censoring_the_curve_is_the_empirical_one(times):
+    curve = kaplan_meier(times, [True] * len(times))
+    for at in times:
+        assert curve.at(at) == pytest.approx(np.mean(np.array(times) > at), abs=1e-12)
+
+
+def test_half_of_the_runs_failing_leaves_the_median_open():
+    assert kaplan_meier([1, 2, 9, 9, 9], [True, True, False, False, False]).median().value == math.inf
+
+
+def test_nothing_observed_is_a_curve_without_steps():
+    curve = kaplan_meier([5.0, 5.0], [False, False])
+    assert (curve.times, curve.at(9), curve.median().value) == ((), 1.0, math.inf)
+
+
+def test_lengths_that_differ_are_refused():
+    with pytest.raises(ValueError, match="observations"):
+        kaplan_meier([1.0, 2.0], [True])
+
+
+def test_the_published_cifar10_entry_takes_42_s_with_restarts():
+    assert expected_time_with_restarts([27.98] * 33, [27.98] * 17) == pytest.approx(27.98 / 0.66)
+    assert round(expected_time_with_restarts([27.98] * 33, [27.98] * 17)) == 42
+
+
+def test_restarts_match_a_simulation():
+    random = np.random.default_rng(7)
+    successes, failures, p = [4.0, 6.0, 5.0], [9.0, 11.0], 3 / 5
+    total = [random.geometric(p) - 1 for _ in range(20_000)]
+    costs = [sum(random.choice(failures, size=tries)) + random.choice(successes) for tries in total]
+    error = np.std(costs) / math.sqrt(len(costs))
+    assert abs(np.mean(costs) - expected_time_with_restarts(successes, failures)) < 4 * error
+
+
+def test_restarts_never_end_if_nothing_succeeds():
+    assert expected_time_with_restarts([], [10.0]) == math.inf
+    with pytest.raises(ValueError, match="values"):
+        expected_time_with_restarts([], [])
+
+
+def test_the_log_rank_test_tells_6_mp_from_placebo():
+    treated = Arm(tuple(RELAPSED), (36.0,) * len(LOST))
+    assert log_rank_p(treated, Arm(tuple(map(float, PLACEBO)))) < 1e-3
+
+
+def test_the_exact_permutation_p_counts_arrangements():
+    assert log_rank_p(Arm((1.0, 2.0, 3.0, 4.0)), Arm((5.0, 6.0, 7.0, 8.0))) == pytest.approx(2 / 70)
+    assert log_rank_p(Arm((1.0, 2.0)), Arm((1.0, 2.0))) == 1.0
+
+
+def test_the_arms_are_only_compared_while_both_were_watched():
+    short = Arm((1.0, 2.0, 3.0), (4.0, 4.0, 4.0))
+    long = Arm((1.0, 2.0, 3.0, 50.0, 60.0, 70.0))
+    assert log_rank_p(short, long) == pytest.approx(1.0)
+
+
+def test_the_interval_of_the_ratio_excludes_what_the_test_rejects():
+    a, b = Arm((10.0, 12.0, 11.0, 10.5, 13.0), (40.0,)), Arm((5.0, 6.0, 7.0, 6.5, 5.5, 5.2))
+    found = time_ratio(a, b)
+    low, high = found.interval.low, found.interval.high
+    assert low < found.ratio < high < 1.0
+    for ratio, rejected in ((low * 0.99, True), (found.ratio, False), (high * 1.01, True)):
+        scaled = Arm(tuple(t / ratio for t in b.reached))
+        assert (log_rank_p(a, scaled) <= 0.05) == rejected
+
+
+def test_three_runs_an_arm_bound_nothing():
+    found = time_ratio(Arm((1.0, 1.1), (5.0,)), Arm((2.0, 2.1, 2.2)))
+    assert (found.interval.low, found.interval.high) == (0.0, math.inf)
+
+
+def test_there_is_no_ratio_if_nobody_arrived():
+    assert time_ratio(Arm((), (5.0, 5.0)), Arm((), (5.0, 5.0))) is None
+
+
+def test_a_large_comparison_uses_the_normal_tail_and_finds_the_ratio():
+    random = np.random.default_rng(3)
+    a, b = np.exp(0.1 * random.standard_normal((2, 60)))
+    b *= 1.25
+    arms = [Arm(tuple(t[t < 1.3]), (1.3,) * int((t >= 1.3).sum())) for t in (a, b)]
+    found = time_ratio(*arms)
+    assert 1.25 in found.interval
+    assert found.interval.width < 0.2

@@ -1,0 +1,146 @@
+"""The timeline: one phase at a time, exact sums, and switches that leave nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelbench.measure.clocks import DeviceClock, FakeClock, FakeDevice
+from levelbench.measure.timeline import Phase, Timeline
+
+STRETCHES = st.lists(st.tuples(st.sampled_from(Phase), st.integers(min_value=0, max_value=10**12)), max_size=50)
+
+
+def test_time_counts_for_the_phase_that_was_running():
+    clock = FakeClock()
+    line = Timeline(clock)
+    clock.advance(5)
+    line.switch(Phase.FORWARD)
+    clock.advance(7)
+    line.switch(Phase.BACKWARD)
+    clock.advance(11)
+    assert line.totals_ns() == {"prepare": 5, "forward": 7, "backward": 11}
+
+
+def test_returning_to_a_phase_adds_to_it():
+    clock = FakeClock()
+    line = Timeline(clock, first=Phase.DATA)
+    for phase in (Phase.FORWARD, Phase.DATA, Phase.FORWARD):
+        clock.advance(10)
+        line.switch(phase)
+    clock.advance(1)
+    assert line.totals_ns() == {"data": 20, "forward": 11}
+
+
+@given(STRETCHES)
+def test_phases_sum_to_the_wall_time_exactly(stretches):
+    clock = FakeClock(start_ns=123)
+    line = Timeline(clock)
+    for phase, duration in stretches:
+        line.switch(phase)
+        clock.advance(duration)
+    assert sum(line.totals_ns().values()) == line.elapsed_ns() == clock.now_ns() - 123
+
+
+@given(STRETCHES, st.integers(min_value=1, max_value=1000))
+def test_no_nanosecond_is_lost_while_the_clock_moves_under_the_readings(stretches, tick_ns):
+    clock = FakeClock(tick_ns=tick_ns)
+    line = Timeline(clock)
+    for phase, duration in stretches:
+        line.switch(phase)
+        clock.advance(duration)
+    assert sum(line.totals_ns().values()) == line.switched_ns - line.started_ns
+
+
+def test_asking_for_totals_changes_nothing_about_the_run():
+    clock = FakeClock()
+    line = Timeline(clock)
+    line.switch(Phase.UPDATE)
+    clock.advance(3)
+    line.totals_ns()
+    clock.advance(4)
+    assert line.totals_ns() == {"update": 7}
+    assert line.current is Phase.UPDATE
+
+
+def test_totals_given_out_are_not_changed_by_what_follows():
+    clock = FakeClock()
+    line = Timeline(clock)
+    clock.advance(3)
+    before = line.totals_ns()
+    clock.advance(3)
+    line.switch(Phase.DATA)
+    assert before == {"prepare": 3}
+
+
+def test_a_phase_that_took_no_time_is_not_listed():
+    clock = FakeClock()
+    line = Timeline(clock)
+    line.switch(Phase.COMPILE)
+    clock.advance(1)
+    assert line.totals_ns() == {"compile": 1}
+
+
+def test_switching_costs_one_reading_of_the_clock():
+    clock = FakeClock(tick_ns=1)
+    line = Timeline(clock)
+    for _ in range(10):
+        line.switch(Phase.DATA)
+    assert clock.now_ns() == 11
+
+
+def test_on_a_device_clock_launched_work_belongs_to_the_phase_that_launched_it():
+    host = FakeClock()
+    device = FakeDevice(host)
+    line = Timeline(DeviceClock(device, host), first=Phase.FORWARD)
+    device.launch(100)
+    line.switch(Phase.BACKWARD)
+    device.launch(200)
+    line.switch(Phase.UPDATE)
+    assert line.totals_ns() == {"forward": 100, "backward": 200}
+
+
+def test_on_a_host_clock_launched_work_falls_to_whichever_phase_waits():
+    host = FakeClock()
+    device = FakeDevice(host)
+    line = Timeline(host, first=Phase.FORWARD)
+    device.launch(100)
+    line.switch(Phase.EVALUATE)
+    device.synchronise()
+    assert line.totals_ns() == {"evaluate": 100}
+
+
+def test_switching_allocates_nothing_that_stays():
+    line = Timeline()
+    phases = [Phase.FORWARD, Phase.BACKWARD] * 50_000
+    for phase in phases[:1000]:
+        line.switch(phase)
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for phase in phases:
+        line.switch(phase)
+    assert sys.getallocatedblocks() - before < 50
+
+
+def test_switching_holds_no_more_memory_at_its_peak_than_a_few_integers():
+    line = Timeline()
+    phases = [Phase.DATA, Phase.UPDATE] * 5000
+    for phase in phases[:100]:
+        line.switch(phase)
+    tracemalloc.start()
+    try:
+        for phase in phases:
+            line.switch(phase)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2048
+
+
+def test_labels_are_those_of_the_design():
+    labels = "prepare compile data forward backward communicate update evaluate checkpoint other"
+    assert [phase.label for phase in Phase] == labels.split()

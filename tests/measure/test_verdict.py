@@ -1,0 +1,199 @@
+"""Comparisons end in a verdict."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelbench.measure.statistics import welch_log_ratio
+from levelbench.measure.verdict import Verdict, VerdictKind, format_verdict, verdict
+
+NUMPY = [10.0, 10.1, 9.9, 10.05, 9.95]
+times = st.lists(st.floats(0.5, 2.0), min_size=2, max_size=8)
+
+
+def made(kind, ratio, low, high, more=None, reason="", n=5):
+    return Verdict(VerdictKind(kind), ratio, low, high, n, n, 0.02, 0.95, more, reason)
+
+
+def test_a_shorter_time_is_faster():
+    found = verdict(NUMPY, [8.1, 8.0, 8.2, 7.9, 8.3])
+    assert found.kind is VerdictKind.FASTER
+    assert found.low < found.ratio < found.high < 1.0
+    assert (found.n_a, found.n_b, found.runs_to_settle, found.reason) == (5, 5, None, "")
+
+
+def test_a_longer_time_is_slower():
+    assert verdict(NUMPY, [12.1, 12.0, 12.2, 11.9]).kind is VerdictKind.SLOWER
+
+
+def test_same_means_that_the_whole_interval_is_inside_the_margin():
+    found = verdict(NUMPY, [10.02, 10.0, 10.05, 9.95, 9.98])
+    assert found.kind is VerdictKind.SAME
+    assert 1 / 1.02 <= found.low <= found.high <= 1.02
+
+
+def test_same_is_tested_before_a_difference():
+    a, b = [100.0, 100.1, 99.9], [101.0, 101.1, 100.9]
+    assert verdict(a, b, margin=0.02).kind is VerdictKind.SAME
+    assert verdict(a, b, margin=0.005).kind is VerdictKind.SLOWER
+
+
+def test_noise_is_unclear_and_says_how_many_runs_would_settle_it():
+    found = verdict(NUMPY, [9.9, 10.2, 9.8, 10.05, 9.5])
+    assert found.kind is VerdictKind.UNCLEAR
+    assert found.low < 1.0 < found.high
+    assert 10 < found.runs_to_settle < 100
+
+
+def test_a_wider_margin_needs_fewer_runs():
+    b = [9.9, 10.2, 9.8, 10.05, 9.5]
+    assert verdict(NUMPY, b, margin=0.025).runs_to_settle < verdict(NUMPY, b, margin=0.02).runs_to_settle
+
+
+@pytest.mark.parametrize("a", [[10.0], [10.0, 10.1]])
+def test_a_single_run_gives_a_number_and_no_verdict(a):
+    found = verdict(a, [8.0])
+    assert (found.kind, found.low, found.high) == (VerdictKind.UNCLEAR, None, None)
+    assert found.ratio == pytest.approx(0.8, rel=0.01)
+    assert "two runs" in found.reason
+
+
+def test_samples_without_variance_are_judged_by_their_values():
+    assert verdict([0.3] * 3, [0.3] * 3).kind is VerdictKind.SAME
+    assert verdict([0.3] * 3, [0.2] * 2).kind is VerdictKind.FASTER
+
+
+@given(times, times)
+def test_exchanging_the_arms_exchanges_faster_and_slower(a, b):
+    opposite = {"FASTER": "SLOWER", "SLOWER": "FASTER"}
+    forth, back = verdict(a, b), verdict(b, a)
+    assert back.kind == opposite.get(forth.kind, forth.kind)
+    assert forth.ratio * back.ratio == pytest.approx(1.0)
+
+
+@given(times, times)
+def test_the_interval_is_welchs_on_logarithms(a, b):
+    found, welch = verdict(a, b), welch_log_ratio(a, b)
+    assert (found.low, found.high) == (welch.interval.low, welch.interval.high)
+
+
+@given(times, times, st.floats(0.0, 0.2))
+def test_every_verdict_keeps_its_promise(a, b, margin):
+    found = verdict(a, b, margin=margin)
+    inside = found.low >= 1 / (1 + margin) and found.high <= 1 + margin
+    assert (found.kind is VerdictKind.SAME) == inside
+    if found.kind is VerdictKind.UNCLEAR:
+        assert found.low <= 1.0 <= found.high
+    else:
+        assert found.runs_to_settle is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options"),
+    [
+        ([1.0, 0.0], [1.0, 2.0], {}),
+        ([1.0, math.nan], [1.0, 2.0], {}),
+        ([1.0, math.inf], [1.0, 2.0], {}),
+        ([], [1.0, 2.0], {}),
+        ([1.0, 2.0], [1.0, 2.0], {"margin": -0.1}),
+        ([1.0, 2.0], [1.0, 2.0], {"level": 1.0}),
+        ([1.0, None], [1.0, 2.0], {"censored_at_a": [1.0, 2.0]}),
+        ([1.0, None], [1.0, 2.0], {"censored_at_a": [-1.0]}),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(a, b, options):
+    with pytest.raises(ValueError, match=r"values|arm|margin|level|give-up"):
+        verdict(a, b, **options)
+
+
+def test_arrays_are_samples_too():
+    assert verdict(np.array(NUMPY), np.array([8.0, 8.1, 8.2])).kind is VerdictKind.FASTER
+
+
+def test_an_arm_that_reaches_more_often_is_better():
+    found = verdict([None] * 5, [1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (found.kind, found.ratio) == (VerdictKind.FASTER, None)
+    assert found.reason.startswith("0/5 and 5/5 runs reached the target")
+    assert verdict([1.0, 2.0, 3.0, 4.0, 5.0], [None] * 5).kind is VerdictKind.SLOWER
+
+
+def test_a_censored_run_is_not_dropped():
+    without = verdict([10.0, 10.1, 9.9], [8.0, 8.1, 7.9])
+    found = verdict([10.0, 10.1, 9.9], [8.0, 8.1, 7.9, None])
+    assert without.kind is VerdictKind.FASTER
+    assert (found.kind, found.ratio, found.n_b) == (VerdictKind.UNCLEAR, None, 4)
+    assert "3/3 and 3/4 runs reached the target" in found.reason
+    assert "not known" in found.reason
+
+
+def test_known_give_up_times_give_an_interval():
+    a, b = [None, 10.0, 12.0, 11.0, 10.0, 13.0], [5.0, 6.0, 7.0, 6.0, 5.0, 5.0]
+    found = verdict(a, b, censored_at_a=[40.0])
+    assert found.kind is VerdictKind.FASTER
+    assert found.low < found.ratio < found.high < 1.0
+    assert found.reason == "5/6 and 6/6 runs reached the target"
+
+
+def test_censored_arms_that_cannot_be_told_apart_are_unclear_with_a_number_of_runs():
+    a, b = [10.0, 11.0, 12.0, 13.0, 9.0, None], [10.5, 11.5, 12.5, 9.5, 8.0, None]
+    found = verdict(a, b, censored_at_a=[40.0], censored_at_b=[40.0])
+    assert found.kind is VerdictKind.UNCLEAR
+    assert found.low < 1.0 < found.high
+    assert found.runs_to_settle > 1
+
+
+def test_too_few_arrivals_leave_the_ratio_unbounded():
+    found = verdict([1.0, 1.1, None], [2.0, 2.1, 2.2], censored_at_a=[5.0])
+    assert (found.kind, found.ratio, found.low, found.high) == (VerdictKind.UNCLEAR, None, None, None)
+    assert "too few" in found.reason
+
+
+def test_nobody_arriving_is_unclear():
+    found = verdict([None] * 3, [None] * 3, censored_at_a=[9.0] * 3, censored_at_b=[9.0] * 3)
+    assert (found.kind, found.ratio) == (VerdictKind.UNCLEAR, None)
+    assert "0/3 and 0/3" in found.reason
+
+
+def test_a_censored_single_run_has_no_ratio():
+    found = verdict([None], [3.0, 4.0])
+    assert (found.kind, found.ratio) == (VerdictKind.UNCLEAR, None)
+    assert "0/1 and 2/2" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (made("FASTER", 0.81, 0.78, 0.84), "FASTER  torch/numpy = 0.81 [0.78, 0.84]  n = 5 + 5"),
+        (made("SAME", 1.0013, 0.9961, 1.0062), "SAME  torch/numpy = 1.001 [0.996, 1.006]  n = 5 + 5"),
+        (
+            made("UNCLEAR", 0.98, 0.93, 1.03, 40),
+            "UNCLEAR  torch/numpy = 0.98 [0.93, 1.03]  n = 5 + 5  about 40 more runs each to settle it",
+        ),
+        (
+            made("UNCLEAR", 1.2, 0.5, 2.9, 1),
+            "UNCLEAR  torch/numpy = 1.2 [0.5, 2.9]  n = 5 + 5  about 1 more run each to settle it",
+        ),
+        (made("SLOWER", 31.2, 20.0, 48.0), "SLOWER  torch/numpy = 31 [20, 48]  n = 5 + 5"),
+        (made("FASTER", 0.9, 0.8, 0.9996), "FASTER  torch/numpy = 0.9000 [0.8000, 0.9996]  n = 5 + 5"),
+        (made("FASTER", 2 / 3, 2 / 3, 2 / 3), "FASTER  torch/numpy = 0.667 [0.667, 0.667]  n = 5 + 5"),
+        (made("UNCLEAR", 0.8, None, None, None, "too few", 1), "UNCLEAR  torch/numpy = 0.8  n = 1 + 1  too few"),
+        (made("FASTER", None, None, None, None, "why"), "FASTER  torch/numpy  n = 5 + 5  why"),
+        (made("SLOWER", None, 1.25, None), "SLOWER  torch/numpy above 1.25  n = 5 + 5"),
+        (made("FASTER", None, None, 0.5), "FASTER  torch/numpy below 0.5  n = 5 + 5"),
+    ],
+)
+def test_a_verdict_reads_as_one_line(value, line):
+    assert format_verdict(value, "numpy", "torch") == line
+
+
+@given(times, times)
+def test_rounding_never_contradicts_the_verdict(a, b):
+    found = verdict(a, b)
+    line = format_verdict(found, "a", "b")
+    if found.kind is VerdictKind.FASTER and found.high < 1 - 1e-6:
+        assert float(line.split("]")[0].split(", ")[1]) < 1.0
+    if found.kind is VerdictKind.SLOWER and found.low > 1 + 1e-6:
+        assert float(line.split("[")[1].split(",")[0]) > 1.0

@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from levelbench.errors import DefinitionError
+from levelbench.networks import Builder, zoo
+
+
+def test_initial_weights_follow_from_the_seed_alone():
+    network = zoo.mlp(64, 32, 10)
+    first, again, other = network.initialise(3), network.initialise(3), network.initialise(4)
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not np.array_equal(first["layer0.weight"], other["layer0.weight"])
+
+
+def test_a_layer_more_leaves_the_weights_of_the_others():
+    short = Builder("short", (8,)).gemm(4).build().initialise(0)
+    long = Builder("long", (8,)).gemm(4).relu().gemm(2).build().initialise(0)
+    assert np.array_equal(short["layer0.weight"], long["layer0.weight"])
+
+
+def test_weights_have_the_variance_that_he_initialisation_asks_for():
+    weight = Builder("wide", (400,)).gemm(500).build().initialise(0)["layer0.weight"]
+    assert weight.std() == pytest.approx(np.sqrt(2 / 400), rel=0.01)
+    assert abs(weight.mean()) < 4 * np.sqrt(2 / 400) / np.sqrt(weight.size)
+
+
+def test_biases_start_at_zero():
+    assert not zoo.mlp(64, 32, 10).initialise(0)["layer1.bias"].any()
+
+
+def test_parameter_count_of_the_mlp_is_that_of_its_formula():
+    assert zoo.mlp(64, 128, 10).parameter_count() == 64 * 128 + 128 + 128 * 10 + 10
+
+
+def test_parameter_count_of_the_cnn_is_that_of_its_formula():
+    network = zoo.cnn((1, 28, 28), 32, 128, 10)
+    convolutions = (9 * 32 + 32) + (9 * 32 * 64 + 64)
+    assert network.parameter_count() == convolutions + (64 * 7 * 7 * 128 + 128) + (128 * 10 + 10)
+
+
+def test_the_builder_keeps_track_of_shapes_through_padding_stride_and_pooling():
+    network = Builder("shapes", (3, 9, 7)).conv(5, 3, padding=1, stride=2).max_pool(2).build()
+    assert network.output_shape == (5, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: Builder("x", (1, 4, 4)).gemm(3), "call flatten"),
+        (lambda: Builder("x", (16,)).conv(3, 3), "channels, height, width"),
+        (lambda: Builder("x", (1, 2, 2)).conv(3, 5), "only 2 to slide over"),
+        (lambda: Builder("x", (1, 2, 2)).build(), "no layer"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_an_error_that_says_why(build, says):
+    with pytest.raises(DefinitionError, match=says):
+        build()

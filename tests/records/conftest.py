@@ -1,0 +1,115 @@
+"""Factories of records: whole runs in one call, every part replaceable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from levelbench.records import (
+    SCHEMA,
+    DatasetFacts,
+    End,
+    Evaluation,
+    Event,
+    Header,
+    Measurement,
+    RecordWriter,
+    Samples,
+    Source,
+    Specification,
+    Target,
+    key_of,
+    new_id,
+)
+
+SECOND = 1_000_000_000
+
+
+def specification(**parts: Any) -> Specification:
+    base = Specification(
+        task="digits",
+        recipe="mlp",
+        framework="numpy",
+        device="cpu",
+        settings={"lr": 0.1, "hidden": 128},
+        target=Target("accuracy", 0.9),
+        crossing="confirmed",
+        clock="wall",
+        evaluate_every="1 epoch",
+        budget_epochs=10.0,
+    )
+    return msgspec.structs.replace(base, **parts)
+
+
+def header(*, seed: int = 0, id: str = "", started: str = "2026-03-01T12:00:00.000+00:00", **parts: Any) -> Header:
+    spec = specification(**parts)
+    environment = {"machine": {"id": "m"}, "text": "é\n"}
+    return Header(
+        SCHEMA, id or new_id(), key_of(spec), seed, started, spec, environment, Source("digits", "d" * 64, "…"), "0.1.0"
+    )
+
+
+def curve(qualities: Sequence[float], epoch_s: float = 1.0) -> list[Evaluation]:
+    """Evaluations one epoch apart: of each epoch a quarter is data, a quarter evaluation, half forward."""
+    whole = round(epoch_s * SECOND)
+    return [
+        Evaluation(
+            t_ns=i * whole,
+            step=10 * i,
+            epoch=float(i),
+            samples=640 * i,
+            quality={"validation": quality},
+            loss=1.0 / i,
+            phases_ns={"data": i * whole // 4, "forward": i * whole // 2, "evaluate": i * whole - i * whole * 3 // 4},
+        )
+        for i, quality in enumerate(qualities, 1)
+    ]
+
+
+def run_events(qualities: Sequence[float] = (0.5, 0.91, 0.92), epoch_s: float = 1.0, **end: Any) -> list[Event]:
+    evaluations = curve(qualities, epoch_s)
+    events: list[Event] = []
+    for evaluation in evaluations:
+        events += [Samples("step_time", "ns", [10_000_000, 11_000_000, 30_000_000]), evaluation]
+    events.append(Measurement("peak_memory", "B", 2.0e8, "vmhwm-reset"))
+    events.append(Measurement("energy", "J", None, None, "no counter"))
+    facts = DatasetFacts("digits", {"train": 10}, {"x": "0" * 64}, "by index", "CC0", synthetic=False)
+    last = evaluations[-1]
+    ending = End("done", last.t_ns, last.phases_ns, {"validation": qualities[-1], "test": 0.89}, dataset=facts)
+    return [*events, msgspec.structs.replace(ending, **end)]
+
+
+def write_run(store: Path, head: Header, events: Sequence[Event] | None = None) -> Path:
+    with RecordWriter.create(store, head) as writer:
+        for event in run_events() if events is None else events:
+            writer.append(event)
+    return writer.path
+
+
+@pytest.fixture(scope="session")
+def make_specification() -> Callable[..., Specification]:
+    return specification
+
+
+@pytest.fixture(scope="session")
+def make_header() -> Callable[..., Header]:
+    return header
+
+
+@pytest.fixture(scope="session")
+def make_curve() -> Callable[..., list[Evaluation]]:
+    return curve
+
+
+@pytest.fixture(scope="session")
+def make_events() -> Callable[..., list[Event]]:
+    return run_events
+
+
+@pytest.fixture(scope="session")
+def make_run() -> Callable[..., Path]:
+    return write_run

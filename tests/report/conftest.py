@@ -1,0 +1,102 @@
+"""Records of two arms with plausible curves, from a seeded generator: what every test of the report starts from."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from levelbench.records.groups import group_runs
+from levelbench.records.reader import Record
+from levelbench.records.schema import End, Evaluation, Header, Measurement, Samples, Source, Specification, Target
+
+TARGET = Target("accuracy", 0.97)
+SECOND = 1_000_000_000
+ENVIRONMENT = {
+    "machine": {"cpu": "Example CPU 3000", "cores_logical": 2, "memory_bytes": 8589934592, "governor": "performance"},
+    "libraries": {"python": "3.12.1", "numpy": "2.2.0", "blas": {"name": "openblas", "threads": 2}},
+    "threads": {"OMP_NUM_THREADS": "2"},
+    "load": {"minutes_1": 0.12},
+}
+
+
+def make_record(task="digits", framework="numpy", seed=1, speed_s=0.045, rate=0.35, *, epochs=24, clock="wall",
+                status="done", error=None, suspect=(), settings=None, memory=True, environment=None):  # fmt: skip
+    """One run: an accuracy that saturates, evaluations that stop when the target is confirmed, phases that add up."""
+    rng = np.random.default_rng([seed, *map(ord, framework)])
+    specification = Specification(
+        task, "mlp", framework, "cpu", {"hidden": 128, "lr": 0.1} if settings is None else settings, TARGET,
+        "confirmed", clock, "1 epoch", epochs,
+    )  # fmt: skip
+    phases_s = np.array([0.06, 0.01, 0.3, 0.42, 0.08, 0.14])
+    names = ("prepare", "data", "forward", "backward", "update", "evaluate")
+    totals = np.array([0.04, 0, 0, 0, 0, 0]) * (1 + 0.1 * rng.random())
+    evaluations, streak = [], 0
+    for epoch in range(1, epochs + 1):
+        totals = totals + speed_s * phases_s * (1 + 0.12 * rng.random()) * np.array([0, 1, 1, 1, 1, 1])
+        quality = min(1.0, 0.982 - 0.6 * np.exp(-rate * epoch) + 0.0035 * rng.standard_normal())
+        ns = {name: int(total * SECOND) for name, total in zip(names, totals, strict=True)}
+        evaluations.append(
+            Evaluation(sum(ns.values()), 17 * epoch, float(epoch), 1077 * epoch, {"validation": round(quality, 4)},
+                       float(np.exp(-rate * epoch)), ns)
+        )  # fmt: skip
+        streak = streak + 1 if quality >= TARGET.threshold else 0
+        if streak == 2:
+            break
+    header = Header(
+        1, f"{seed:02x}{abs(hash_of(framework)):06x}"[:8], f"{framework}{task}{settings}".encode().hex()[:64], seed,
+        f"2025-03-0{1 + seed % 5}T10:20:30+00:00", specification, environment or ENVIRONMENT,
+        Source("levelbench.tasks.digits", "ab" * 32, "task = ..."), "0.1.0",
+    )  # fmt: skip
+    last = evaluations[-1]
+    end = End(
+        "failed" if status == "failed" else "done", last.t_ns, last.phases_ns,
+        {"test": round(0.968 + 0.004 * rng.random(), 4)} if status == "done" else {}, error, list(suspect),
+    )  # fmt: skip
+    measurements = [Measurement("energy", "J", None, None, "no RAPL counter under /sys/class/powercap")]
+    if memory:
+        measurements.append(Measurement("peak_memory", "B", 148_000_000.0 + 1e6 * rng.random(), "vmhwm-reset"))
+    steps = Samples("step_time", "ns", (speed_s / 17 * SECOND * (1 + 0.1 * rng.random(40))).tolist())
+    path = Path("store") / f"{header.id}.jsonl"
+    return Record(path, header, tuple(evaluations), {"step_time": steps}, tuple(measurements),
+                  end if status in ("done", "failed") else None, status)  # fmt: skip
+
+
+def hash_of(text: str) -> int:
+    """A small number that is the same in every process."""
+    return sum(ord(each) * 7919**at for at, each in enumerate(text)) % 0xFFFFFF
+
+
+def grouped(records):
+    """Groups with their records, as a report takes them."""
+    return [(group, [each for each in records if each.header.key == group.key]) for group in group_runs(records)]
+
+
+@pytest.fixture
+def make():
+    return make_record
+
+
+@pytest.fixture
+def group():
+    return grouped
+
+
+@pytest.fixture
+def two_arms():
+    """Two frameworks with five runs each, all of which reach the target."""
+    arms = [make_record(seed=seed) for seed in range(1, 6)]
+    other = msgspec.to_builtins(ENVIRONMENT)
+    other["threads"] = {"OMP_NUM_THREADS": "1"}
+    return grouped(
+        [*arms, *(make_record(framework="torch", seed=s, speed_s=0.036, environment=other) for s in range(1, 6))]
+    )
+
+
+@pytest.fixture
+def one_missed():
+    """One group in which one of five runs never reaches the target, one failed and one was interrupted."""
+    runs = [make_record(seed=seed) for seed in range(1, 4)]
+    runs.append(make_record(seed=4, rate=0.08, suspect=["load from elsewhere: 1.7 cores"]))
+    runs.append(make_record(seed=5, status="failed", error="ValueError: the loss is not a number", epochs=4))
+    return grouped([*runs, make_record(seed=6, status="interrupted", epochs=3)])

@@ -1,0 +1,265 @@
+import base64
+import csv
+import io
+import os
+import re
+import stat
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from levelbench.errors import StoreError
+from levelbench.measure.verdict import verdict
+from levelbench.report import figures, html
+from levelbench.report.files import write_csv, write_markdown, write_whole
+from levelbench.report.html import report_page, write_report
+from levelbench.report.markup import Html, tag
+
+VOID = {"meta", "br", "wbr"}
+PAYLOADS = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'onmouseover='alert(1)",
+    "</style></svg></title><iframe src=//e.example>",
+    "${7*7}{{7*7}}$x^2$\\frac",
+    "\x00\x1b[31m\u202eevil\ud800",
+    'style="font-size: 3px; font-family: a',
+    "&lt;script&gt;&#60;",
+    "😀 任务 ‮",
+]
+
+
+class Page(HTMLParser):
+    """Reads a page as a browser would: elements with their attributes, balance, and text."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.open, self.text, self.unbalanced = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, name, attributes):
+        self.elements.append((name, dict(attributes)))
+        if name not in VOID:
+            self.open.append(name)
+
+    def handle_startendtag(self, name, attributes):
+        self.elements.append((name, dict(attributes)))
+
+    def handle_endtag(self, name):
+        if not self.open or self.open.pop() != name:
+            self.unbalanced.append(name)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def all(self, name):
+        return [attributes for each, attributes in self.elements if each == name]
+
+
+def compared(groups):
+    (a, _), (b, _) = groups
+    return [(a.label, b.label, verdict(a.times(), b.times()))]
+
+
+@pytest.fixture
+def page(two_arms):
+    return report_page(two_arms, compared(two_arms), attributions=["forward: 0.04 s less"])
+
+
+def svgs(text):
+    return re.findall(r"<svg [^>]*xmlns.*?</svg>", text, re.DOTALL)
+
+
+needs_matplotlib = pytest.mark.skipif(not figures.can_draw(), reason="matplotlib is not installed (extra: plot)")
+
+
+def test_the_page_is_well_formed(page):
+    parsed = Page(page)
+    assert parsed.unbalanced == []
+    assert parsed.open == []
+
+
+def test_the_page_asks_for_nothing_from_outside(page):
+    parsed = Page(page)
+    names = {name for name, _ in parsed.elements}
+    assert not names & {"script", "link", "iframe", "img", "object", "embed", "form", "base", "image"}
+    for name, attributes in parsed.elements:
+        for key in ("src", "href", "xlink:href", "action", "srcset", "data"):
+            assert attributes.get(key, "#").startswith(("#", "data:text/csv")), (name, key)
+        assert "url(" not in (attributes.get("style") or "").replace("url(#", "")
+    assert "@import" not in page
+
+
+def test_the_policy_forbids_everything_but_its_own_style(page):
+    (policy,) = [each["content"] for each in Page(page).all("meta") if each.get("http-equiv")]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    assert page.index("Content-Security-Policy") < page.index("<style>")
+
+
+def test_the_verdict_comes_before_the_first_table_and_the_attribution_after_it(page):
+    assert page.index('class="verdict FASTER"') < page.index("forward: 0.04 s less") < page.index("<table>")
+
+
+def test_headings_are_in_order_and_there_is_one_of_the_first_level(page):
+    levels = [int(name[1]) for name, _ in Page(page).elements if re.fullmatch("h[1-6]", name)]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+
+
+def test_tables_say_what_their_headers_are_of_and_scroll_in_a_box_that_can_be_reached(page):
+    parsed = Page(page)
+    assert all(each.get("scope") in ("row", "col") for each in parsed.all("th"))
+    boxes = [each for each in parsed.all("div") if each.get("class") == "scroll"]
+    assert len(boxes) == len(parsed.all("table"))
+    assert all(each["tabindex"] == "0" and each["aria-label"] for each in boxes)
+
+
+def test_each_figure_has_words_for_those_who_cannot_see_it_and_its_data(page):
+    parsed = Page(page)
+    images = [each for each in parsed.all("div") if each.get("role") == "img"]
+    assert len(images) == len(parsed.all("figure")) == 4
+    assert all(len(each["aria-label"]) > 40 for each in images)
+    assert sum("download" in each for each in parsed.all("a")) == 4
+
+
+def test_the_data_of_the_curves_is_every_evaluation_of_every_run(page, two_arms):
+    link = next(each for each in Page(page).all("a") if each.get("download") == "curves.csv")
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(link["href"].partition(",")[2]).decode())))
+    assert len(rows) == sum(len(record.evaluations) for _, records in two_arms for record in records)
+    assert {"group", "seed", "samples", "time_s", "quality"} <= set(rows[0])
+
+
+def test_identifiers_are_unique_on_the_page(page):
+    identifiers = [attributes["id"] for _, attributes in Page(page).elements if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_nothing_that_comes_from_outside_becomes_markup(payload, make, group):
+    records = [
+        make(task=payload, framework=framework, seed=seed, settings={payload: payload}, suspect=[payload],
+             environment={"machine": {payload: payload}, "cpu": f"{framework}{payload}"})
+        for framework in ("numpy", "torch") for seed in (1, 2)
+    ]  # fmt: skip
+    records.append(make(task=payload, seed=3, settings={payload: payload}, status="failed", error=payload))
+    groups = group(records)
+    plain = report_page(group([make(seed=seed) for seed in (1, 2)]), [])
+    parsed = Page(report_page(groups, compared(groups), attributions=[payload]))
+    assert parsed.unbalanced == []
+    assert {name for name, _ in parsed.elements} <= {name for name, _ in Page(plain).elements} | {"code", "wbr", "b"}
+    assert not [key for _, attributes in parsed.elements for key in attributes if key.startswith("on")]
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\u202e]", "".join(parsed.text))
+
+
+def test_text_is_escaped_unless_it_is_markup_already():
+    assert tag("p", "<b>", Html("<i></i>"), title='"') == '<p title="&quot;">&lt;b&gt;<i></i></p>'
+
+
+def test_failures_misses_and_doubts_are_listed_with_their_reasons(one_missed):
+    text = report_page(one_missed, [])
+    listed = text[text.index("Failures and doubts") : text.index("<h2>Environment")]
+    for expected in ("the loss is not a number", "did not reach the target", "1.7 cores", "interrupted"):
+        assert expected in listed
+
+
+def test_what_differs_between_the_arms_comes_before_what_they_share(page):
+    assert page.index("Differs: ") < page.index("OMP_NUM_THREADS") < page.index("Common to all groups")
+
+
+def test_the_page_of_two_groups_of_twenty_runs_is_below_a_megabyte(make, group):
+    groups = group([make(framework=name, seed=seed) for name in ("numpy", "torch") for seed in range(20)])
+    assert len(report_page(groups, compared(groups)).encode()) < 1_000_000
+
+
+def test_many_groups_with_long_curves_stay_below_a_megabyte(make, group):
+    runs = [make(settings={"lr": lr / 100}, seed=seed, rate=0.01, epochs=120) for lr in range(9) for seed in range(5)]
+    assert len(report_page(group(runs), []).encode()) < 1_000_000
+
+
+def test_the_same_records_make_the_same_page(two_arms):
+    assert report_page(two_arms, compared(two_arms)) == report_page(two_arms, compared(two_arms))
+
+
+def test_without_matplotlib_the_page_says_what_to_install_and_keeps_the_data(two_arms, monkeypatch):
+    monkeypatch.setattr(figures, "can_draw", lambda: False)
+    text = report_page(two_arms, compared(two_arms))
+    assert text.count("levelbench[plot]") == 4
+    assert text.count("<details>") == 4
+    assert Page(text).unbalanced == []
+
+
+def test_a_page_without_runs_is_a_page():
+    assert "no runs" in report_page([], [])
+
+
+def test_two_tasks_have_their_own_tables_and_figures(make, group):
+    groups = group([make(task=task, seed=seed) for task in ("digits", "fashion-mnist") for seed in (1, 2)])
+    text = report_page(groups, [])
+    parsed = Page(text)
+    assert len(parsed.all("figure")) == 8
+    identifiers = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+
+
+@needs_matplotlib
+def test_drawings_are_svg_whose_colours_and_font_are_the_pages(page):
+    drawings = svgs(page)
+    assert len(drawings) == 4
+    for drawing in drawings:
+        ET.fromstring(drawing)
+        assert "currentColor" in drawing
+        assert "font-family" not in drawing
+        assert not re.search(r"(?:fill|stroke): #0[12]0", drawing)
+
+
+@needs_matplotlib
+def test_drawing_leaves_matplotlibs_settings_as_they_were(two_arms):
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    report_page(two_arms, [])
+    assert dict(mpl.rcParams) == before
+
+
+def test_the_file_appears_whole_or_not_at_all(two_arms, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("before")
+
+    def fails(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(StoreError, match="No space left"):
+        write_report(two_arms, [], path)
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_a_file_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"Choose a folder"):
+        write_whole(tmp_path / "file" / "report.html", "x")
+
+
+def test_folders_are_made_and_the_file_is_an_ordinary_one(two_arms, tmp_path):
+    path = write_report(two_arms, compared(two_arms), tmp_path / "a" / "b" / "report.html")
+    assert stat.S_ISREG(path.stat().st_mode)
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_markdown_holds_the_verdict_and_the_tables(two_arms, tmp_path):
+    text = write_markdown(two_arms, compared(two_arms), tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "- FASTER" in text
+    assert text.count("\n| :---") == 3
+
+
+def test_csv_files_have_safe_names_and_every_table(make, group, tmp_path):
+    paths = write_csv(group([make(task="../../etc/x", seed=seed) for seed in (1, 2)]), tmp_path / "csv")
+    assert sorted(path.name for path in (tmp_path / "csv").iterdir()) == sorted(path.name for path in paths)
+    assert {path.name for path in paths} == {"etc-x-groups.csv", "etc-x-phases.csv", "etc-x-curves.csv", "runs.csv"}
+
+
+def test_report_page_is_what_is_written(two_arms, tmp_path):
+    assert write_report(two_arms, [], tmp_path / "r.html").read_text(encoding="utf-8") == html.report_page(two_arms, [])

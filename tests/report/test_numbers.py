@@ -1,0 +1,95 @@
+import doctest
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelbench.report import numbers
+from levelbench.report.numbers import BYTES, TIME, choose_unit, decimals_for, duration, estimate_text, number
+from levelbench.report.numbers import with_interval as shown
+
+finite = st.floats(-1e9, 1e9, allow_nan=False)
+widths = st.floats(1e-6, 1e6)
+
+
+def parsed(text):
+    value, _, rest = text.partition(" [")
+    return [float(each.replace(",", "")) for each in (value, *rest.rstrip("]").split(", "))]
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(numbers).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.9123, 0.8513, 0.9812, "0.91 [0.85, 0.98]"),
+        (0.8123, 0.7812, 0.8432, "0.81 [0.78, 0.84]"),
+        (10.0, 9.99, 10.01, "10.000 [9.990, 10.010]"),
+        (912.0, 850.0, 980.0, "912 [850, 980]"),
+        (912.3, 850.2, 980.1, "910 [850, 980]"),
+        (12.0, 11.0, 13.0, "12 [11, 13]"),
+        (14431.2, 13021.8, 15987.4, "14,400 [13,000, 16,000]"),
+        (-0.004, -0.3, 0.3, "0.0 [-0.3, 0.3]"),
+        (0.5113, 0.5081, math.inf, "0.511 [0.508, ∞]"),
+    ],
+)
+def test_the_width_of_the_interval_decides_the_decimals(value, low, high, text):
+    assert shown(value, low, high) == text
+
+
+@given(finite, widths, st.floats(0, 1))
+def test_rounding_moves_nothing_by_more_than_15_percent_of_the_width_or_the_sixth_digit(low, width, share):
+    high = low + width
+    value = low + share * width
+    largest = max(abs(low), abs(high))
+    allowed = max(0.15 * (high - low), 0.51 * 10.0 ** (math.floor(math.log10(largest)) - 5) if largest else 0.0)
+    for text, exact in zip(parsed(shown(value, low, high)), (value, low, high), strict=True):
+        assert abs(text - exact) <= allowed * (1 + 1e-9) + 1e-12
+
+
+@given(widths)
+def test_one_or_two_digits_of_the_width_are_kept(width):
+    digits = width * 10.0 ** decimals_for(width)
+    assert 3.5 < digits < 35.6
+
+
+@given(finite, finite, finite)
+def test_a_value_is_never_shown_as_minus_zero(value, low, high):
+    low, high = sorted((low, high))
+    assert "-0" not in [part.strip("[]").rstrip("0").rstrip(".") for part in shown(value, low, high).split()]
+
+
+@given(finite)
+def test_without_a_spread_a_value_keeps_three_digits(value):
+    assert float(number(value).replace(",", "")) == pytest.approx(value, rel=0.006, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("values", "symbol"),
+    [
+        ([0.912, 0.1], "s"),
+        ([0.35], "ms"),
+        ([4e-7], "ns"),
+        ([179.0], "s"),
+        ([200.0, 3.0], "min"),
+        ([20000], "h"),
+        ([], "s"),
+    ],
+)
+def test_one_unit_of_time_is_chosen_for_a_column(values, symbol):
+    assert choose_unit(values, TIME).symbol == symbol
+
+
+def test_bytes_are_shown_in_binary_units():
+    assert estimate_text(148_000_000, None, None, BYTES) == "141 MiB"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0.0 s"), (59.96, "1 min 00 s"), (185.2, "3 min 05 s"), (7620, "2 h 07 min"), (-1, "–"), (math.nan, "–")],
+)
+def test_durations_read_as_people_say_them(seconds, text):
+    assert duration(seconds) == text

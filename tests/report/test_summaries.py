@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pytest
+
+from levelbench.records.summary import summarise
+from levelbench.report.spread import spread_of_times, time_estimate
+from levelbench.report.summaries import groups_table, phases_by_group, runs_table
+from levelbench.report.tables import Absent, Number, Reached, lay_out
+from levelbench.report.terminal import to_text
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def column(table, key):
+    at = [each.key for each in table.columns].index(key)
+    return [row[at] for row in table.rows]
+
+
+@pytest.mark.parametrize("name", ["groups", "missed", "phases", "runs"])
+def test_the_tables_print_as_the_golden_files_say(name, two_arms, one_missed):
+    groups = [group for group, _ in two_arms]
+    missed = [group for group, _ in one_missed]
+    table = {
+        "groups": lambda: groups_table(groups),
+        "missed": lambda: groups_table(missed),
+        "phases": lambda: phases_by_group(groups),
+        "runs": lambda: runs_table([run for group in missed for run in (*group.runs, *group.unfinished)]),
+    }[name]()
+    assert to_text(table, 80) == (GOLDEN / f"report_{name}.txt").read_text(encoding="utf-8")
+
+
+def test_the_main_table_names_the_clock_and_gives_every_time_an_interval(two_arms):
+    table = groups_table([group for group, _ in two_arms])
+    assert "time to accuracy (wall), s" in lay_out(table).headers
+    assert all(cell.low < cell.value < cell.high for cell in column(table, "time_to_accuracy_s"))
+
+
+def test_a_missed_run_makes_the_time_a_kaplan_meier_median_and_is_counted(one_missed):
+    group = one_missed[0][0]
+    table = groups_table([group])
+    assert column(table, "reached")[0] == Reached(3, 5, *[pytest.approx(each, abs=1e-3) for each in (0.231, 0.882)])
+    assert time_estimate(group).statistic == "Kaplan-Meier median"
+    assert any("Kaplan-Meier" in note for note in table.notes)
+
+
+def test_where_no_run_reached_the_target_there_is_no_time_but_a_reason(make, group):
+    only = group([make(seed=seed, rate=0.05) for seed in (1, 2)])[0][0]
+    assert spread_of_times(only).cell == Absent("no run reached the target")
+
+
+def test_where_too_few_reached_it_there_is_no_median(make, group):
+    only = group([make(seed=1), make(seed=2, rate=0.05), make(seed=3, rate=0.05)])[0][0]
+    assert isinstance(spread_of_times(only).cell, Absent)
+
+
+def test_a_single_run_gives_a_number_without_an_interval(make, group):
+    cell = spread_of_times(group([make()])[0][0]).cell
+    assert isinstance(cell, Number)
+    assert cell.low is None
+
+
+def test_seconds_that_the_clock_leaves_out_stand_beside_the_score(make, group):
+    only = group([make(seed=seed, clock="dawnbench") for seed in (1, 2, 3)])[0][0]
+    left_out = column(groups_table([only]), "left_out_s")[0]
+    assert left_out.value == pytest.approx(sum(run.excluded_s["evaluate"] for run in only.runs) / 3)
+
+
+def test_on_the_wall_clock_nothing_is_left_out_and_no_column_says_so(two_arms):
+    assert "left_out_s" not in [each.key for each in groups_table([group for group, _ in two_arms]).columns]
+
+
+def test_groups_on_different_clocks_name_theirs_in_the_row(make, group):
+    groups = group([make(), make(clock="dawnbench", settings={"hidden": 64})])
+    table = groups_table([each for each, _ in groups])
+    assert [cell.text for cell in column(table, "clock")] == ["wall", "dawnbench"]
+
+
+def test_energy_that_was_not_measured_says_why(two_arms):
+    cells = column(groups_table([group for group, _ in two_arms]), "energy_j")
+    assert cells == [Absent("energy: no RAPL counter under /sys/class/powercap")] * 2
+
+
+def test_phases_of_a_group_sum_to_the_last_column(two_arms):
+    for row in phases_by_group([group for group, _ in two_arms]).rows:
+        *phases, whole = [cell.value for cell in row[1:]]
+        assert sum(phases) == pytest.approx(whole)
+
+
+def test_the_run_list_has_a_row_a_run_and_no_time_for_a_miss(make):
+    table = runs_table([summarise(make()), summarise(make(seed=2, rate=0.05))])
+    assert [isinstance(cell, Number) for cell in column(table, "time_to_accuracy_s")] == [True, False]
+    assert [isinstance(cell, Number) for cell in column(table, "given_up_s")] == [False, True]

@@ -1,0 +1,132 @@
+import csv
+import io
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from levelbench.report.exports import to_csv, to_markdown
+from levelbench.report.tables import Absent, Column, Kind, Number, Reached, Table, Text, clean, lay_out
+from levelbench.report.terminal import cell_width, print_table, to_text
+
+COLUMNS = (
+    Column("group", "runs of"),
+    Column("reached", "reached"),
+    Column("time_s", "time to accuracy (wall)", Kind.TIME_S),
+    Column("memory_bytes", "peak memory", Kind.BYTES),
+    Column("energy_j", "energy", Kind.ENERGY_J),
+)
+TABLE = Table(
+    "groups",
+    "Time to accuracy",
+    COLUMNS,
+    (
+        (Text("digits[a=1]"), Reached(5, 5), Number(0.9123, 0.8513, 0.9812), Number(2.0**27), Absent("no counter")),
+        (Text("digits[a=2]"), Reached(3, 5, 0.231, 0.882), Number(1.2), Number(2.0**28), Absent("no counter")),
+    ),
+    ("A note.",),
+)
+
+
+def one_text_table(*texts):
+    return Table("t", "t", (Column("a", "a"), Column("b", "b")), tuple((Text(text), Text(text)) for text in texts))
+
+
+def test_every_row_must_have_a_cell_for_each_column():
+    with pytest.raises(ValueError, match="5 columns and a row of 1"):
+        Table("x", "x", COLUMNS, ((Text("a"),),))
+
+
+def test_the_unit_of_a_column_stands_in_its_header_once():
+    assert lay_out(TABLE).headers[2:] == ("time to accuracy (wall), s", "peak memory, MiB", "energy")
+
+
+def test_the_same_reason_is_one_footnote():
+    assert lay_out(TABLE).footnotes == (("1", "no counter"),)
+    assert [row[4] for row in lay_out(TABLE).cells] == ["– (1)", "– (1)"]
+
+
+def test_where_not_all_runs_reached_the_target_the_share_has_an_interval():
+    assert [row[1] for row in lay_out(TABLE).cells] == ["5/5", "3/5 [23 %, 88 %]"]
+
+
+def test_columns_without_content_are_dropped_and_those_with_a_reason_are_not():
+    table = Table("x", "x", COLUMNS[:3], ((Text("a"), Text(""), Absent()),)).without_empty()
+    assert [column.key for column in table.columns] == ["group"]
+    assert len(TABLE.without_empty().columns) == 5
+
+
+@given(st.integers(44, 120))
+def test_plain_text_fits_its_width_and_loses_no_number(width):
+    text = to_text(TABLE, width)
+    assert all(cell_width(line) <= width and line == line.rstrip() for line in text.splitlines())
+    for row in lay_out(TABLE).cells:
+        assert all(cell in text for cell in row)
+
+
+def test_a_narrow_terminal_repeats_the_first_column_in_each_block():
+    assert to_text(TABLE, 44).count("digits[a=1]") > 1
+
+
+def test_a_word_longer_than_its_column_is_folded_and_not_cut():
+    text = to_text(one_text_table("digits[" + "x" * 90 + "]"), 60)
+    assert "".join(line.split("  ")[0].strip() for line in text.splitlines()[3:]).count("x") == 90
+
+
+@given(st.text(max_size=60))
+def test_no_control_character_of_a_name_reaches_terminal_markdown_or_csv(text):
+    table = one_text_table(text)
+    for shown in (to_text(table), to_markdown(table), to_csv(table).replace("\r\n", "")):
+        assert not [each for each in shown if unicodedata.category(each) in ("Cc", "Cf", "Cs") and each != "\n"]
+
+
+def test_an_escape_sequence_is_shown_and_not_sent():
+    assert clean("\x1b[31mred\u202e") == "\\x1b[31mred\\u202e"
+
+
+def test_a_terminal_gets_the_lines_of_the_plain_text_in_style():
+    plain, styled = io.StringIO(), io.StringIO()
+    print_table(TABLE, Console(file=plain, width=80))
+    print_table(
+        TABLE, Console(file=styled, width=80, force_terminal=True, color_system="standard", legacy_windows=False)
+    )
+    assert plain.getvalue() == to_text(TABLE, 80)
+    assert "\x1b[1mTime to accuracy" in styled.getvalue()
+
+
+def test_square_brackets_in_names_are_not_markup_for_the_terminal():
+    out = io.StringIO()
+    print_table(one_text_table("digits[bold]"), Console(file=out, width=80))
+    assert "digits[bold]" in out.getvalue()
+
+
+def test_csv_gives_base_units_bounds_and_reasons_at_full_precision():
+    rows = list(csv.DictReader(io.StringIO(to_csv(TABLE))))
+    assert rows[0] == {
+        "group": "digits[a=1]", "reached": "5", "reached_n": "5", "reached_low": "", "reached_high": "",
+        "time_s": "0.9123", "time_s_low": "0.8513", "time_s_high": "0.9812", "memory_bytes": "134217728",
+        "energy_j": "", "energy_j_reason": "no counter",
+    }  # fmt: skip
+    assert rows[1]["reached_low"] == "0.231"
+
+
+@given(st.lists(st.tuples(st.text(max_size=12), st.floats(allow_nan=False, allow_infinity=False)), max_size=5))
+def test_csv_is_read_back_with_every_number_equal(rows):
+    table = Table(
+        "t", "t", (Column("a", "a"), Column("b", "b", Kind.NUMBER)), tuple((Text(a), Number(b)) for a, b in rows)
+    )
+    _, *read = csv.reader(io.StringIO(to_csv(table)))
+    assert [float(number) for _, number in read] == [number for _, number in rows]
+
+
+@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)"])
+def test_a_spreadsheet_does_not_run_a_name_as_a_formula(formula):
+    assert f"'{formula}" in to_csv(one_text_table(formula))
+
+
+def test_markdown_shows_every_mark_of_a_name_literally():
+    text = to_markdown(one_text_table("a|b*c*<script>[x](y)"))
+    assert r"a\|b\*c\*\<script\>\[x\](y)" in text
+    assert all(line.count("|") - line.count(r"\|") == 3 for line in text.splitlines() if line.startswith("|"))

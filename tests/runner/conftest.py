@@ -1,0 +1,29 @@
+import pytest
+
+from levelbench.records import Store
+
+TASK = '''
+"""A task of a user's own."""
+from levelbench.networks import zoo
+from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
+
+task = Task("mine", data=datasets.digits, quality=Top1(target=0.9))
+
+
+@task.recipe
+def small(hidden: int = 16, lr: float = 0.05, epochs: int = 10) -> Recipe:
+    """Small."""
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Momentum(lr), epochs=epochs)
+'''
+
+
+@pytest.fixture
+def task_file(tmp_path):
+    path = tmp_path / "my_task.py"
+    path.write_text(TASK)
+    return path
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")

@@ -1,0 +1,205 @@
+"""Whole campaigns in processes of their own: resumed, interleaved, killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import msgspec
+import pytest
+
+from levelbench.errors import LevelbenchError, UsageError
+from levelbench.measure.environment import capture
+from levelbench.records import new_id, read_record
+from levelbench.runner.campaign import carry_out
+from levelbench.runner.child import Job
+from levelbench.runner.launch import launch
+from levelbench.runner.plan import Step, make_plan
+from levelbench.runner.request import Options, resolve
+
+MACHINE = capture()["machine"]["id"]
+NUMPY = Options(framework="numpy")
+
+
+class Quiet:
+    def __init__(self):
+        self.order = []
+
+    def started(self, step, arm):
+        self.order.append((step.arm, step.seed))
+
+    def progress(self, events, elapsed_s):
+        pass
+
+    def finished(self, step, arm, finished, record):
+        pass
+
+
+def plan_of(arms, seeds, store, machine=MACHINE, **options):
+    return make_plan(arms, seeds, store, machine, **options)
+
+
+def losses(record):
+    return [each.loss for each in record.evaluations]
+
+
+@pytest.fixture
+def arm(task_file):
+    return resolve(str(task_file), {}, NUMPY)
+
+
+def test_runs_of_two_arms_are_interleaved_and_share_their_seeds(task_file, store):
+    arms = [resolve(str(task_file), {"lr": lr}, NUMPY) for lr in (0.05, 0.1)]
+    steps = plan_of(arms, range(4), store).steps
+    assert [(step.arm, step.seed) for step in steps] == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2), (1, 3), (0, 3)]
+
+
+def test_the_same_run_twice_in_one_command_is_refused(arm, store):
+    with pytest.raises(UsageError, match="same specification"):
+        plan_of([arm, arm], range(2), store)
+
+
+def test_what_is_done_is_not_run_again(arm, store):
+    first = carry_out(plan_of([arm], range(2), store), store, None, Quiet())
+    plan = plan_of([arm], range(3), store)
+    assert [step.seed for step in plan.steps] == [2]
+    assert {place: record.header.id for place, record in plan.done.items()} == {
+        place: record.header.id for place, record in first.items()
+    }
+    assert plan.lines() == ["3 wanted · 2 done · 1 to go"]
+
+
+def test_fresh_runs_everything_again(arm, store):
+    carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    assert len(plan_of([arm], range(1), store, fresh=True).steps) == 1
+
+
+def test_a_run_of_another_machine_does_not_count_and_the_plan_says_why(arm, store):
+    carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    plan = plan_of([arm], range(1), store, machine="another")
+    assert plan.steps == (Step(0, 0, "recorded on another machine"),)
+    assert plan.lines()[1] == "  again: 1 run (seed 0): recorded on another machine"
+
+
+def test_a_changed_task_file_is_run_again_and_the_plan_says_why(arm, store, task_file):
+    carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    task_file.write_text(task_file.read_text() + "\n# changed\n")
+    changed = resolve(str(task_file), {}, NUMPY)
+    assert changed.key == arm.key
+    assert plan_of([changed], range(1), store).steps[0].why == "the task's source has changed since"
+
+
+def test_a_run_leaves_everything_a_reader_needs(arm, store):
+    record = carry_out(plan_of([arm], [7], store), store, None, Quiet())[0, 7]
+    assert (record.status, record.header.seed, record.header.source.text) == ("done", 7, arm.source.text)
+    assert set(record.end.quality) == {"validation", "test"}
+    assert record.end.dataset.sizes == {"train": 1079, "validation": 359, "test": 359}
+    assert len(record.samples["step_time"].values) == record.evaluations[-1].step
+    assert sum(record.end.phases_ns.values()) == record.end.t_ns
+    assert record.header.environment["framework"]["name"] == "numpy"
+    names = {each.name for each in record.measurements}
+    assert {"peak_memory", "energy"} <= names
+    assert all(each.value is not None or each.reason for each in record.measurements)
+
+
+def test_equal_seeds_give_equal_bits_on_both_frameworks(task_file, store):
+    for framework in ("numpy", "torch"):
+        if framework == "torch":
+            pytest.importorskip("torch", reason="PyTorch is not installed")
+        arm = resolve(str(task_file), {}, Options(framework=framework))
+        twice = [
+            carry_out(plan_of([arm], [3], store, fresh=True), store, None, Quiet())[0, 3] for _ in range(2)
+        ]
+        assert losses(twice[0]) == losses(twice[1])
+        assert twice[0].end.quality == twice[1].end.quality
+
+
+def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(task_file, store):
+    task_file.write_text(
+        task_file.read_text()
+        + "\n\n@task.recipe\ndef bad(when: str = 'parts'):\n"
+        + "    import os\n    if os.environ.get('LEVELBENCH_TEST_RAISE'):\n        raise KeyError('gone')\n"
+        + "    return small()\n"
+    )
+    arm = resolve(str(task_file), {"recipe": "bad"}, NUMPY)
+    os.environ["LEVELBENCH_TEST_RAISE"] = "1"
+    try:
+        with pytest.raises(LevelbenchError, match="KeyError: 'gone'"):
+            carry_out(plan_of([arm], [0], store), store, None, Quiet())
+    finally:
+        del os.environ["LEVELBENCH_TEST_RAISE"]
+    (record,) = store.records()
+    assert record.status == "failed"
+    assert "KeyError" in record.end.error
+    assert plan_of([arm], [0], store).steps[0].why == "the run before failed"
+
+
+def test_a_run_killed_from_outside_is_told_as_such_and_can_be_resumed(arm, store):
+    def kill(events, elapsed_s):
+        subprocess.run(["pkill", "-KILL", "-P", str(os.getpid()), "-f", "levelbench.runner.child"], check=False)
+
+    class Killer(Quiet):
+        progress = staticmethod(kill)
+
+    with pytest.raises(LevelbenchError, match="killed by signal 9") as caught:
+        carry_out(plan_of([arm], [0], store), store, None, Killer())
+    assert "resume" in caught.value.do
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.slow
+def test_killed_at_thirty_random_instants_a_run_loses_nothing_and_resumes_to_the_same_result(task_file, store):
+    arm = resolve(str(task_file), {"epochs": 400, "target": 0.999}, NUMPY)
+    whole = carry_out(plan_of([arm], [5], store), store, None, Quiet())[0, 5]
+    generator, statuses = random.Random(0), Counter()
+    for _ in range(30):
+        job = Job(arm.reference, arm.specification, arm.key, 5, new_id(), str(store.path))
+        _kill_after(job, generator.uniform(0.15, 1.0))
+        for record in store.records(job.id) if _exists(store, job.id) else []:
+            statuses[record.status] += 1
+            seen = len(record.evaluations)
+            # Every whole event is a prefix of the uninterrupted run, bit for bit.
+            assert losses(record) == losses(whole)[:seen]
+            assert [each.quality for each in record.evaluations] == [e.quality for e in whole.evaluations[:seen]]
+    assert statuses["interrupted"] >= 5
+    assert store.problems == []
+    again = carry_out(plan_of([arm], [5], store, fresh=True), store, None, Quiet())[0, 5]
+    assert losses(again) == losses(whole)
+    assert again.end.quality == whole.end.quality
+
+
+def _exists(store, identity):
+    return any(row.id == identity for row in store.rows())
+
+
+def _kill_after(job, seconds):
+    read, write = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "levelbench.runner.child", str(write)], stdin=subprocess.PIPE, pass_fds=(write,)
+    )
+    os.close(write)
+    process.stdin.write(msgspec.json.encode(job))
+    process.stdin.close()
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    os.close(read)
+
+
+def test_two_campaigns_on_one_store_lose_nothing(task_file, store):
+    arms = [resolve(str(task_file), {"lr": lr}, NUMPY) for lr in (0.05, 0.1)]
+    jobs = [
+        Job(arm.reference, arm.specification, arm.key, seed, new_id(), str(store.path))
+        for arm in arms
+        for seed in range(3)
+    ]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        finished = list(pool.map(launch, jobs))
+    assert all(each.error is None for each in finished)
+    assert {record.header.id for record in store.records()} == {job.id for job in jobs}
+    assert all(read_record(each.path).status == "done" for each in finished)

@@ -1,0 +1,79 @@
+import pytest
+
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
+from levelbench.runner.request import Options, load_task, resolve
+
+NUMPY = Options(framework="numpy")
+
+
+def test_a_default_left_out_and_written_down_are_the_same_run():
+    assert resolve("digits", {}, NUMPY).key == resolve("digits", {"lr": 0.05, "recipe": "mlp"}, NUMPY).key
+
+
+def test_what_is_in_the_brackets_wins_over_the_options():
+    arm = resolve("digits", {"framework": "numpy", "target": 0.5}, Options(framework="torch", target=0.9))
+    assert (arm.specification.framework, arm.specification.target.threshold) == ("numpy", 0.5)
+
+
+def test_another_setting_is_another_key():
+    assert resolve("digits", {"lr": 0.1}, NUMPY).key != resolve("digits", {}, NUMPY).key
+
+
+def test_the_place_of_the_data_is_no_part_of_the_key(tmp_path):
+    assert resolve("digits", {}, Options(framework="numpy", data=tmp_path)).key == resolve("digits", {}, NUMPY).key
+
+
+def test_a_schedule_of_fixed_length_is_judged_at_its_end():
+    assert resolve("digits", {"recipe": "onecycle"}, NUMPY).specification.crossing == "final"
+    assert resolve("digits", {"recipe": "mlp"}, NUMPY).specification.crossing == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("reference", "given", "options", "error", "says"),
+    [
+        ("digitz", {}, NUMPY, UnknownNameError, "close: digits"),
+        ("digits", {"recipe": "mpl"}, NUMPY, UnknownNameError, "close: mlp"),
+        ("digits", {"framework": "nunpy"}, Options(), UnknownNameError, "close: numpy"),
+        ("digits", {"hiden": 3}, NUMPY, UnknownNameError, "close: hidden"),
+        ("digits", {}, Options(framework="numpy", device="cuda"), MissingError, "cpu only"),
+        ("digits", {}, Options(framework="numpy", target=97.0), UsageError, r"did you mean 0\.97"),
+        ("digits", {"target": "high"}, NUMPY, UsageError, "not a number"),
+        ("digits", {}, Options(framework="numpy", budget_s=-1.0), UsageError, "not positive"),
+        ("digits", {}, Options(framework="numpy", budget_s=float("nan")), UsageError, "not positive"),
+        ("digits", {}, Options(framework="numpy", budget_epochs=0.0), UsageError, "not positive"),
+        ("digits", {}, Options(framework="numpy", crossing="twice"), UnknownNameError, "crossing rule"),
+        ("digits", {}, Options(framework="numpy", clock="wal"), UnknownNameError, "close: wall"),
+        ("digits", {}, Options(framework="numpy", evaluate_every="often"), UsageError, "no interval"),
+        ("digits", {"epochs": 0}, NUMPY, DefinitionError, "trains nothing"),
+        ("digits", {"lr": -1.0}, NUMPY, DefinitionError, "lr > 0"),
+        ("no_such_file.py", {}, NUMPY, UsageError, "no such file"),
+    ],
+)
+def test_a_request_that_cannot_be_meant_is_refused_before_anything_runs(reference, given, options, error, says):
+    with pytest.raises(error, match=says):
+        resolve(reference, given, options)
+
+
+def test_a_task_is_loaded_from_a_file(task_file):
+    assert load_task(str(task_file)).recipes == ("small",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1 / 0", r"ZeroDivisionError: division by zero at line 1"),
+        ("x = 1\ny = (", r"SyntaxError"),
+        ("import nothing_of_that_name", "No module named"),
+        ("task = 3", "no `task` of type Task"),
+    ],
+)
+def test_a_task_file_that_raises_is_an_error_that_names_the_line(tmp_path, text, says):
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(DefinitionError, match=says):
+        load_task(str(path))
+
+
+def test_the_source_of_a_task_file_is_its_text(task_file):
+    arm = resolve(str(task_file), {}, NUMPY)
+    assert arm.source.text == task_file.read_text()

@@ -1,0 +1,107 @@
+"""Every interval covers the truth as often as its level says: seeded simulations, at most a point below nominal."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from levelbench.measure.statistics import (
+    Arm,
+    estimate,
+    kaplan_meier,
+    log_mean_interval,
+    mean_interval,
+    median_interval,
+    time_ratio,
+    welch_log_ratio,
+    wilson,
+)
+
+LEVEL = 0.95
+
+
+def covers(hits, repeats, slack=0.01):
+    """At least nominal less a point, allowing for three standard errors of the simulation beyond the slack."""
+    return hits / repeats >= LEVEL - slack - 3 * math.sqrt(LEVEL * (1 - LEVEL) / repeats)
+
+
+@pytest.mark.parametrize("n", [6, 9, 20, 51])
+@pytest.mark.parametrize("draw", ["standard_normal", "standard_exponential", "standard_cauchy"])
+def test_the_exact_interval_covers_the_median_of_any_distribution(n, draw):
+    repeats = 5000
+    values = getattr(np.random.default_rng([1, n]), draw)((repeats, n))
+    truth = math.log(2) if draw == "standard_exponential" else 0.0
+    assert covers(sum(truth in median_interval(row) for row in values), repeats)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 30])
+def test_the_t_interval_covers_the_mean_of_a_normal(n):
+    repeats = 5000
+    values = np.random.default_rng([2, n]).standard_normal((repeats, n))
+    assert covers(sum(0.0 in mean_interval(row) for row in values), repeats)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_t_interval_on_logarithms_covers_the_median_of_a_log_normal(n):
+    repeats = 5000
+    values = np.exp(0.5 * np.random.default_rng([3, n]).standard_normal((repeats, n)))
+    assert covers(sum(1.0 in log_mean_interval(row) for row in values), repeats)
+
+
+@pytest.mark.parametrize("n", [2, 5, 6, 12])
+def test_an_estimate_covers_whatever_its_statistic(n):
+    repeats = 5000
+    values = np.exp(0.1 * np.random.default_rng([4, n]).standard_normal((repeats, n)))
+    assert covers(sum(1.0 in estimate(row).interval for row in values), repeats)
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (3, 3), (5, 5), (3, 10), (10, 3)])
+@pytest.mark.parametrize("spread_b", [0.03, 0.15])
+def test_the_interval_of_a_ratio_covers_it_under_unequal_noise(n_a, n_b, spread_b):
+    repeats = 5000
+    random = np.random.default_rng([5, n_a, n_b])
+    a = np.exp(0.03 * random.standard_normal((repeats, n_a)))
+    b = 1.3 * np.exp(spread_b * random.standard_normal((repeats, n_b)))
+    hits = sum(1.3 in welch_log_ratio(x, y).interval for x, y in zip(a, b, strict=True))
+    # Welch's degrees of freedom are an approximation: at 3 + 10 runs of very unequal noise they cost a point more.
+    assert covers(hits, repeats, slack=0.02)
+
+
+@pytest.mark.parametrize("n", [5, 10, 20, 50, 200])
+def test_wilsons_interval_covers_on_average_over_all_shares(n):
+    shares = np.linspace(0.005, 0.995, 199)
+    intervals = [wilson(k, n) for k in range(n + 1)]
+    inside = np.array([[share in interval for interval in intervals] for share in shares])
+    coverage = (inside * stats.binom.pmf(np.arange(n + 1), n, shares[:, None])).sum(axis=1)
+    assert coverage.mean() >= LEVEL - 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [20, 50])
+def test_kaplan_meiers_intervals_cover_survival_and_median_under_censoring(n):
+    repeats = 2000
+    random = np.random.default_rng([6, n])
+    events = random.standard_exponential((repeats, n))
+    given_up = random.uniform(0.5, 3.0, (repeats, n))
+    share = median = 0
+    for event, stop in zip(events, given_up, strict=True):
+        curve = kaplan_meier(np.minimum(event, stop), event <= stop)
+        share += math.exp(-0.5) in curve.interval_at(0.5)
+        median += math.log(2) in curve.median().interval
+    assert covers(share, repeats)
+    assert covers(median, repeats)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [5, 6, 12])
+def test_the_ratio_of_censored_times_is_covered(n):
+    repeats = 300
+    random = np.random.default_rng([7, n])
+    a, b = np.exp(0.2 * random.standard_normal((2, repeats, n)))
+    hits = 0
+    for x, y in zip(a, 1.25 * b, strict=True):
+        arms = [Arm(tuple(t[t < 1.4]), (1.4,) * int((t >= 1.4).sum())) for t in (x, y)]
+        found = time_ratio(*arms)
+        hits += found is None or 1.25 in found.interval
+    assert covers(hits, repeats)

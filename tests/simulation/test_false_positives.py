@@ -1,0 +1,88 @@
+"""Equal things are called different no more often than promised: seeded A/A simulations."""
+
+import math
+
+import numpy as np
+import pytest
+
+from levelbench.measure.statistics import holm, normal_cdf, reaches_on_average
+from levelbench.measure.verdict import VerdictKind, verdict
+
+DIFFERENT = {VerdictKind.FASTER, VerdictKind.SLOWER}
+
+
+def allowed(rate, repeats):
+    """The rate plus three standard errors of a simulation of that size."""
+    return rate + 3 * math.sqrt(rate * (1 - rate) / repeats)
+
+
+def log_normal(spread):
+    return lambda random, shape: np.exp(spread * random.standard_normal(shape))
+
+
+def skewed(random, shape):
+    """A floor of 1 and an exponential tail of 5 %: what interference does to a run."""
+    return 1.0 + 0.05 * random.standard_exponential(shape)
+
+
+NOISES = {"1 %": log_normal(0.01), "3 %": log_normal(0.03), "5 %": log_normal(0.05), "skewed": skewed}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [3, 5, 10, 30])
+@pytest.mark.parametrize("noise", NOISES)
+def test_equal_arms_are_called_different_in_five_percent_of_comparisons(noise, n):
+    repeats = 3000
+    draws = NOISES[noise](np.random.default_rng([17, n]), (repeats, 2, n))
+    wrong = sum(verdict(a, b).kind in DIFFERENT for a, b in draws.tolist())
+    assert wrong / repeats <= allowed(0.05, repeats)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [5, 10])
+@pytest.mark.parametrize("share", [0.6, 0.85])
+def test_equal_arms_with_censored_runs_are_called_different_in_six_percent_of_comparisons(n, share):
+    repeats = 800
+    draws = np.exp(0.1 * np.random.default_rng([23, n]).standard_normal((repeats, 2, n)))
+    budget = float(np.quantile(draws, share))
+    wrong = 0
+    for a, b in draws.tolist():
+        arms = [[t if t < budget else None for t in arm] for arm in (a, b)]
+        given_up = [[budget] * arm.count(None) for arm in arms]
+        found = verdict(*arms, censored_at_a=given_up[0], censored_at_b=given_up[1])
+        wrong += found.kind in DIFFERENT
+    assert wrong / repeats <= allowed(0.06, repeats)
+
+
+def test_equal_shares_with_unknown_give_up_times_are_rarely_called_different():
+    repeats = 2000
+    hits = np.random.default_rng(29).random((repeats, 2, 10)) < 0.7
+    wrong = sum(
+        verdict(*[[1.0 + i / 10 if hit else None for i, hit in enumerate(arm)] for arm in pair]).kind in DIFFERENT
+        for pair in hits.tolist()
+        if not all(map(all, pair))
+    )
+    assert wrong / repeats <= 0.05
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95])
+def test_holms_correction_bounds_the_chance_of_one_false_alarm_in_a_suite(correlation):
+    repeats, suite = 4000, 20
+    random = np.random.default_rng(31)
+    common, own = random.standard_normal((repeats, 1)), random.standard_normal((repeats, suite))
+    z = math.sqrt(correlation) * common + math.sqrt(1 - correlation) * own
+    alarms = sum(min(holm([2 * normal_cdf(-abs(each)) for each in row])) <= 0.05 for row in z.tolist())
+    assert alarms / repeats <= allowed(0.05, repeats)
+
+
+def test_without_a_correction_a_suite_of_twenty_raises_a_false_alarm_more_often_than_not():
+    p_values = np.random.default_rng(37).random((4000, 20))
+    assert (p_values.min(axis=1) <= 0.05).mean() == pytest.approx(1 - 0.95**20, abs=0.03)
+
+
+@pytest.mark.parametrize("n", [2, 5, 20])
+def test_a_mean_exactly_at_the_target_reaches_it_in_five_percent_of_suites(n):
+    repeats = 4000
+    draws = np.random.default_rng([41, n]).normal(0.94, 0.002, (repeats, n))
+    rate = sum(reaches_on_average(row, 0.94).reached for row in draws.tolist()) / repeats
+    assert abs(rate - 0.05) <= 3 * math.sqrt(0.05 * 0.95 / repeats)

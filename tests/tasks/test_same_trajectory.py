@@ -1,0 +1,50 @@
+"""The same recipe follows the same path on every framework: the proof that they train the same network."""
+
+import numpy as np
+import pytest
+
+from levelbench import plugins
+from levelbench.training import datasets
+from levelbench.training.optimizers import apply
+
+STEPS = 50
+
+
+def losses(framework, task_name, recipe_name, steps=STEPS, **given):
+    """The training loss of each step, seed 0."""
+    task, backend = plugins.load("task", task_name), plugins.load("framework", framework).open()
+    dataset = task.data.load()
+    recipe = task.assemble(recipe_name, task.settings(recipe_name, given))
+    executor = backend.executor(recipe.network, recipe.network.initialise(0))
+    inputs, labels = backend.array(dataset.train.inputs), backend.array(dataset.train.labels)
+    order = backend.array(np.concatenate([recipe.sampler.order(len(dataset.train), 0, epoch) for epoch in range(10)]))
+    states, path, batch = {}, [], recipe.sampler.batch
+    for step in range(1, steps + 1):
+        rows = order[(step - 1) * batch : step * batch]
+        loss, gradients = executor.infer_and_backprop(backend.take(inputs, rows), backend.take(labels, rows))
+        apply(recipe.optimizer, executor.parameters, gradients, states, step, recipe.schedule.factor(step / 1000))
+        path.append(backend.mean([loss]))
+    return np.array(path)
+
+
+@pytest.mark.parametrize("recipe", ["mlp", "onecycle"])
+def test_digits_follows_the_same_losses_on_numpy_and_torch(recipe):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    difference = np.abs(losses("numpy", "digits", recipe) - losses("torch", "digits", recipe))
+    assert difference.max() < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["cnn", "mlp"])
+def test_fashion_mnist_follows_the_same_losses_on_numpy_and_torch(recipe):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    if lacking := datasets.fashion_mnist.lacks():
+        pytest.skip(lacking)
+    difference = np.abs(losses("numpy", "fashion-mnist", recipe) - losses("torch", "fashion-mnist", recipe))
+    assert difference.max() < 1e-4
+
+
+def test_another_learning_rate_parts_from_the_path():
+    """The check can fail: one per cent more of a step is seen within fifty."""
+    difference = np.abs(losses("numpy", "digits", "mlp") - losses("numpy", "digits", "mlp", lr=0.0505))
+    assert difference.max() > 1e-4

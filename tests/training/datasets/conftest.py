@@ -1,0 +1,150 @@
+"""A web server on this machine that misbehaves on request, and an environment that leads nowhere else."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+
+class Server:
+    """Serves ``files`` by path. Request k is answered by ``script[k]``, those after the script by ``whole``."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.script: list[Callable[[BaseHTTPRequestHandler, bytes], None]] = []
+        self.ranges: list[str | None] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.ranges.append(self.headers.get("Range"))
+                behaviour = server.script.pop(0) if server.script else whole
+                behaviour(self, server.files.get(self.path, b""))
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._http.handle_error = lambda *_: None  # a client that goes away is part of the plan
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+def _send(handler: BaseHTTPRequestHandler, code: int, body: bytes, **headers: object) -> None:
+    handler.send_response(code)
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), str(value))
+    handler.end_headers()
+    handler.wfile.write(body)
+    handler.wfile.flush()
+
+
+def whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+    """As a good server does, ranges included."""
+    asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+    if not content:
+        _send(handler, 404, b"", Content_Length=0)
+    elif asked is None:
+        _send(handler, 200, content, Content_Length=len(content))
+    elif int(asked[1]) >= len(content):
+        _send(handler, 416, b"", Content_Range=f"bytes */{len(content)}", Content_Length=0)
+    else:
+        body = content[int(asked[1]) :]
+        where = f"bytes {asked[1]}-{len(content) - 1}/{len(content)}"
+        _send(handler, 206, body, Content_Length=len(body), Content_Range=where)
+
+
+class Behaviours:
+    """The ways to answer a request."""
+
+    whole = staticmethod(whole)
+
+    @staticmethod
+    def ignores_range(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        _send(handler, 200, content, Content_Length=len(content))
+
+    @staticmethod
+    def truncates(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        _send(handler, 200, content[: len(content) // 2], Content_Length=len(content))
+
+    @staticmethod
+    def resets(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        _send(handler, 200, content[: len(content) // 2], Content_Length=len(content))
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        handler.connection.close()
+
+    @staticmethod
+    def hangs_up(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        handler.connection.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def corrupts(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        _send(handler, 200, bytes([content[0] ^ 1]) + content[1:], Content_Length=len(content))
+
+    @staticmethod
+    def sends_more(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        _send(handler, 200, content + b"more", Content_Length=len(content))
+
+    @staticmethod
+    def sends_more_without_length(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        _send(handler, 200, content + b"more")
+
+    @staticmethod
+    def sends_without_length(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        _send(handler, 200, content)
+
+    @staticmethod
+    def another_range(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        where = f"bytes 0-{len(content) - 1}/{len(content)}"
+        _send(handler, 206, content, Content_Length=len(content), Content_Range=where)
+
+    @staticmethod
+    def answers(code: int) -> Callable[[BaseHTTPRequestHandler, bytes], None]:
+        return lambda handler, _: _send(handler, code, b"no", Content_Length=2)
+
+    @staticmethod
+    def redirects(to: str) -> Callable[[BaseHTTPRequestHandler, bytes], None]:
+        return lambda handler, _: _send(handler, 302, b"", Location=to, Content_Length=0)
+
+    @staticmethod
+    def stalls(until: threading.Event) -> Callable[[BaseHTTPRequestHandler, bytes], None]:
+        def half(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+            _send(handler, 200, content[: len(content) // 2], Content_Length=len(content))
+            until.wait()
+
+        return half
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture
+def behave() -> type[Behaviours]:
+    return Behaviours
+
+
+@pytest.fixture(autouse=True)
+def _nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for name in ("LEVELBENCH_DATA", "LEVELBENCH_OFFLINE", "LEVELBENCH_FASHION_MNIST_URL", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("no_proxy", "*")

@@ -1,0 +1,95 @@
+import pytest
+
+from levelbench.errors import DefinitionError, UnknownNameError, UsageError
+from levelbench.networks import zoo
+from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
+from levelbench.training.task import Evaluate
+
+
+def make_task():
+    task = Task("toy", data=datasets.digits, quality=Top1(target=0.9))
+
+    @task.recipe
+    def mlp(hidden: int = 8, lr: float = 0.1, name: str = "x", wide: bool = False) -> Recipe:
+        """A small one.
+
+        With a second paragraph.
+        """
+        return Recipe(zoo.mlp(64, hidden, 10), Shuffled(32), Momentum(lr), epochs=2)
+
+    return task
+
+
+def test_settings_that_are_left_out_are_filled_in_with_the_defaults():
+    assert make_task().settings("mlp", {"lr": 0.2}) == {"hidden": 8, "lr": 0.2, "name": "x", "wide": False}
+
+
+def test_a_whole_number_will_do_for_a_float():
+    assert make_task().settings("mlp", {"lr": 1})["lr"] == 1.0
+
+
+@pytest.mark.parametrize("given", [{"hidden": 1.5}, {"hidden": "many"}, {"hidden": True}, {"wide": 1}, {"name": 3}])
+def test_a_setting_of_another_type_is_refused(given):
+    with pytest.raises(UsageError, match="is of type"):
+        make_task().settings("mlp", given)
+
+
+def test_an_unknown_setting_answers_with_the_nearest_name():
+    with pytest.raises(UnknownNameError, match="close: hidden"):
+        make_task().settings("mlp", {"hiden": 3})
+
+
+def test_an_unknown_recipe_answers_with_the_nearest_name():
+    with pytest.raises(UnknownNameError, match="close: mlp"):
+        make_task().settings("mpl")
+
+
+def test_a_recipe_is_described_by_the_first_line_of_its_docstring():
+    assert make_task().describe_recipe("mlp") == "A small one."
+
+
+def test_a_recipe_whose_setting_has_no_default_is_refused_when_it_is_registered():
+    task = make_task()
+    with pytest.raises(DefinitionError, match="'hidden' has no default"):
+
+        @task.recipe
+        def bad(hidden):
+            return None
+
+
+def test_a_recipe_that_returns_something_else_is_refused():
+    task = make_task()
+
+    @task.recipe
+    def bad():
+        return "a recipe"
+
+    with pytest.raises(DefinitionError, match="returned a str"):
+        task.assemble("bad", {})
+
+
+def test_a_task_without_recipes_says_how_to_add_one():
+    with pytest.raises(DefinitionError, match=r"@task\.recipe"):
+        _ = Task("empty", data=datasets.digits, quality=Top1(target=0.9)).recipes
+
+
+@pytest.mark.parametrize(("text", "steps"), [("1 epoch", 17), ("3 epochs", 51), ("100 steps", 100), ("1 step", 1)])
+def test_an_evaluation_interval_is_in_epochs_or_steps(text, steps):
+    assert Evaluate.parse(text).steps(17) == steps
+
+
+@pytest.mark.parametrize("text", ["", "epoch", "0 epochs", "-1 steps", "1.5 epochs", "2 minutes", "1 2 steps"])
+def test_a_malformed_evaluation_interval_is_refused(text):
+    with pytest.raises(UsageError, match="no interval"):
+        Evaluate.parse(text)
+
+
+@pytest.mark.parametrize("threshold", [1.5, -0.1, 97.0, float("nan")])
+def test_a_target_off_the_metrics_scale_is_refused(threshold):
+    with pytest.raises(UsageError, match="scale goes from 0 to 1"):
+        Top1(target=0.9).as_target(threshold)
+
+
+def test_a_target_in_percent_is_answered_with_the_fraction_that_was_meant():
+    with pytest.raises(UsageError, match=r"did you mean 0\.97\?"):
+        Top1(target=0.9).as_target(97)

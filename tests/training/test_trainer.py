@@ -1,0 +1,226 @@
+"""The trainer on a tiny problem: what it visits, when it stops, what it tells."""
+
+import numpy as np
+import pytest
+
+from levelbench.frameworks.numpy import framework
+from levelbench.measure.clocks import FakeClock
+from levelbench.measure.timeline import Phase, Timeline
+from levelbench.networks import Builder
+from levelbench.networks.executor import Executor
+from levelbench.training import SGD, Constant, Observer, OneCycle, Quality, Recipe, Shuffled, Trainer
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.observers import overridden
+from levelbench.training.task import Evaluate
+from levelbench.training.trainer import Stopping, _pieces
+
+SAMPLES = 10
+
+
+def make_dataset():
+    generator = np.random.default_rng(0)
+
+    def split(count):
+        labels = np.arange(count) % 2
+        inputs = generator.standard_normal((count, 3)) + 3 * labels[:, None]
+        return Split(inputs.astype(np.float32), labels.astype(np.int64))
+
+    return Dataset("toy", split(SAMPLES), split(6), split(8), 2, {}, "none", "none", "made here", synthetic=True)
+
+
+class Scripted(Quality):
+    """Answers with a script on the validation split and with 0.5 on the test split."""
+
+    metric, direction, low, high = "scripted", "higher", 0.0, 1.0
+
+    def __init__(self, script, target=0.9):
+        object.__setattr__(self, "target", target)
+        object.__setattr__(self, "script", iter(script))
+        object.__setattr__(self, "sizes", [])
+
+    def measure(self, executor: Executor, backend, inputs, labels) -> float:
+        self.sizes.append(len(labels))
+        return 0.5 if len(labels) == 8 else next(self.script)
+
+
+def make_trainer(script, *, crossing="confirmed", every="1 epoch", epochs=5, clock=None, observers=(), **options):
+    quality = Scripted(script)
+    recipe = Recipe(
+        Builder("linear", (3,)).gemm(2).build(),
+        Shuffled(4),
+        SGD(options.pop("lr", 0.1)),
+        epochs=epochs,
+        schedule=options.pop("schedule", Constant()),
+    )
+    stopping = Stopping(
+        quality.as_target(),
+        crossing,
+        Evaluate.parse(every),
+        options.pop("budget_epochs", epochs),
+        options.pop("s", None),
+    )
+    timeline = Timeline(clock or FakeClock(tick_ns=1000))
+    trainer = Trainer(
+        framework.open(), make_dataset(), recipe, quality, stopping, seed=0, timeline=timeline, observers=observers
+    )
+    return trainer, quality, timeline
+
+
+def test_training_stops_at_the_second_of_two_evaluations_at_the_target():
+    trainer, _, _ = make_trainer([0.1, 0.95, 0.2, 0.95, 0.9, 0.99])
+    outcome = trainer.run()
+    assert outcome.stopped_by == "target reached"
+    assert [each.quality["validation"] for each in outcome.evaluations] == [0.1, 0.95, 0.2, 0.95, 0.9]
+
+
+def test_under_dawnbenchs_rule_the_first_crossing_stops_it():
+    assert len(make_trainer([0.1, 0.95, 0.2], crossing="first")[0].run().evaluations) == 2
+
+
+def test_a_schedule_of_fixed_length_runs_to_its_end_though_the_target_is_reached():
+    trainer, _, _ = make_trainer([0.95] * 5, crossing="final", schedule=OneCycle())
+    outcome = trainer.run()
+    assert outcome.stopped_by == "all epochs done"
+    assert len(outcome.evaluations) == 5
+
+
+def test_the_test_split_is_looked_at_once_and_after_the_end():
+    trainer, quality, _ = make_trainer([0.1, 0.2], epochs=2)
+    outcome = trainer.run()
+    assert quality.sizes == [6, 6, 8]
+    assert outcome.quality == {"validation": 0.2, "test": 0.5}
+
+
+def test_a_budget_in_seconds_ends_the_run_at_the_next_evaluation():
+    trainer, _, _ = make_trainer([0.1] * 9, epochs=9, clock=FakeClock(tick_ns=100_000_000), s=2.0)
+    outcome = trainer.run()
+    assert outcome.stopped_by == "budget of 2 s spent"
+    assert outcome.evaluations[-1].t_ns > 2e9 >= outcome.evaluations[-2].t_ns
+
+
+def test_a_budget_of_half_an_epoch_ends_within_it_and_is_evaluated():
+    trainer, _, _ = make_trainer([0.1], budget_epochs=0.5)
+    outcome = trainer.run()
+    assert [each.step for each in outcome.evaluations] == [2]
+
+
+def test_evaluations_every_so_many_steps_cross_the_borders_of_epochs():
+    trainer, _, _ = make_trainer([0.1] * 5, every="2 steps", epochs=3)
+    outcome = trainer.run()
+    assert [each.step for each in outcome.evaluations] == [2, 4, 6, 8, 9]
+    assert [each.samples for each in outcome.evaluations] == [8, 14, 20, 28, 30]
+
+
+@pytest.mark.parametrize(("every", "epochs"), [("1 epoch", 3), ("2 steps", 3), ("5 steps", 4), ("2 epochs", 4)])
+def test_every_epoch_visits_every_sample_once_whatever_the_interval(every, epochs):
+    trainer, _, _ = make_trainer([0.1] * 20, every=every, epochs=epochs)
+    seen = []
+    trainer._backend.take = _recording(trainer._backend.take, seen)
+    trainer.run()
+    orders = np.array(seen).reshape(epochs, SAMPLES)
+    assert all(sorted(order) == list(range(SAMPLES)) for order in orders.tolist())
+
+
+def _recording(take, seen):
+    def recording(array, rows):
+        if array.ndim > 1:
+            seen.extend(rows.tolist())
+        return take(array, rows)
+
+    return recording
+
+
+def test_phases_sum_to_the_time_of_the_evaluation_and_never_go_back():
+    trainer, _, _ = make_trainer([0.1] * 5)
+    evaluations = trainer.run().evaluations
+    assert all(sum(each.phases_ns.values()) == each.t_ns for each in evaluations)
+    assert [each.t_ns for each in evaluations] == sorted(each.t_ns for each in evaluations)
+
+
+def test_step_times_are_contiguous_and_leave_the_evaluation_out():
+    class Keep(Observer):
+        times: list[int] = []  # noqa: RUF012
+
+        def on_evaluation(self, progress, evaluation, step_times_ns):
+            self.times.extend(step_times_ns)
+
+    keep = Keep()
+    trainer, _, timeline = make_trainer([0.1] * 2, epochs=2, observers=(keep,))
+    trainer.run()
+    totals = timeline.totals_ns()
+    assert len(keep.times) == 6
+    # Each epoch draws its order before its first step: one tick of data beside the steps.
+    in_steps = sum(totals[phase.label] for phase in (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE))
+    assert 0 <= in_steps - sum(keep.times) <= 4 * 1000
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_as_diverged():
+    trainer, _, _ = make_trainer([0.5] * 9, lr=3e38, epochs=9)
+    with np.errstate(all="ignore"):
+        outcome = trainer.run()
+    assert outcome.diverged is not None
+    assert outcome.evaluations[-1].loss is None
+    assert len(outcome.evaluations) < 9
+
+
+def test_equal_seeds_give_equal_bits():
+    paths = []
+    for _ in range(2):
+        trainer, _, _ = make_trainer([0.1] * 3, epochs=3)
+        paths.append([each.loss for each in trainer.run().evaluations])
+    assert paths[0] == paths[1]
+
+
+def test_evaluation_leaves_the_parameters_as_they_were():
+    trainer, _, _ = make_trainer([])
+    from levelbench.training import Top1
+
+    before = {name: array.copy() for name, array in trainer.executor.parameters.items()}
+    Top1(target=0.9).measure(trainer.executor, framework.open(), *trainer._train)
+    assert all(np.array_equal(before[name], array) for name, array in trainer.executor.parameters.items())
+
+
+def test_observers_are_called_in_the_order_of_a_run():
+    calls = []
+
+    class Watch(Observer):
+        def on_start(self, progress):
+            calls.append("start")
+
+        def on_step(self, progress):
+            calls.append(f"step {progress.step}")
+
+        def on_epoch(self, progress):
+            calls.append("epoch")
+
+        def on_evaluation(self, progress, evaluation, step_times_ns):
+            calls.append(f"evaluation of {len(step_times_ns)}")
+
+        def on_end(self, progress):
+            calls.append("end")
+
+    make_trainer([0.1], epochs=1, observers=(Watch(),))[0].run()
+    assert calls == ["start", "step 1", "step 2", "step 3", "epoch", "evaluation of 3", "end"]
+
+
+def test_a_hook_that_nobody_overrides_is_not_called_at_all():
+    class Quiet(Observer):
+        def on_end(self, progress):
+            pass
+
+    assert overridden((Quiet(), Observer()), "on_step") == ()
+    assert len(overridden((Quiet(), Observer()), "on_end")) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "every", "pieces"),
+    [
+        (0, 3, 3, [(0, 3)]),
+        (3, 6, 3, [(3, 6)]),
+        (3, 6, 2, [(3, 4), (4, 6)]),
+        (0, 3, 1, [(0, 1), (1, 2), (2, 3)]),
+        (3, 6, 10, [(3, 6)]),
+    ],
+)
+def test_an_epoch_is_cut_where_an_evaluation_is_due(first, last, every, pieces):
+    assert _pieces(first, last, every) == pieces
