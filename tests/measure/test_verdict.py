@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from levelbench.measure.statistics import welch_log_ratio
 from levelbench.measure.verdict import Verdict, VerdictKind, format_verdict, verdict
@@ -109,6 +110,16 @@ def test_what_cannot_be_compared_is_refused(a, b, options):
         verdict(a, b, **options)
 
 
+def test_a_spread_beyond_all_measure_leaves_the_interval_open():
+    found = verdict([1e-150, 1e150], [1.0, 2.0])
+    assert (found.kind, found.low, found.high) == (VerdictKind.UNCLEAR, None, None)
+
+
+def test_the_smallest_margins_do_not_underflow():
+    a = [1.0] * 7 + [2.0]
+    assert verdict(a, a, margin=5e-324).kind is VerdictKind.UNCLEAR
+
+
 def test_arrays_are_samples_too():
     assert verdict(np.array(NUMPY), np.array([8.0, 8.1, 8.2])).kind is VerdictKind.FASTER
 
@@ -197,3 +208,25 @@ def test_rounding_never_contradicts_the_verdict(a, b):
         assert float(line.split("]")[0].split(", ")[1]) < 1.0
     if found.kind is VerdictKind.SLOWER and found.low > 1 + 1e-6:
         assert float(line.split("[")[1].split(",")[0]) > 1.0
+
+
+def test_pairs_that_share_their_luck_are_told_apart_where_unpaired_runs_are_not():
+    luck = [1.0, 1.4, 0.8, 1.9, 1.1]
+    a, b = luck, [1.1 * each * noise for each, noise in zip(luck, [1.0, 1.01, 0.99, 1.005, 1.0], strict=True)]
+    assert verdict(a, b).kind is VerdictKind.UNCLEAR
+    found = verdict(a, b, paired=True)
+    assert found.kind is VerdictKind.SLOWER
+    assert found.low < 1.1 < found.high
+    assert found.reason == "paired by seed"
+
+
+def test_the_paired_interval_is_that_of_a_one_sample_t_test_on_log_ratios():
+    a, b = [1.0, 1.2, 0.9, 1.1], [1.3, 1.5, 1.4, 1.2]
+    found = verdict(a, b, paired=True)
+    test = stats.ttest_1samp(np.log(b) - np.log(a), 0.0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((np.exp(test.low), np.exp(test.high)), rel=1e-9)
+
+
+def test_values_of_different_number_cannot_be_paired():
+    with pytest.raises(ValueError, match="cannot be paired"):
+        verdict([1.0, 2.0, 3.0], [1.0, 2.0], paired=True)

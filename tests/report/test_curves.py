@@ -55,7 +55,7 @@ def test_after_its_last_evaluation_a_run_keeps_its_value(two_arms):
 
 
 def test_a_group_without_evaluations_has_an_empty_band(make, group):
-    only, records = group([make()])[0]
+    only = group([make()])[0][0]
     curves = curves_of(only, [], TIME)
     assert curves.runs == ()
     assert curves.band.x == ()

@@ -2,7 +2,7 @@ import doctest
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from levelbench.report import numbers
@@ -33,6 +33,8 @@ def test_the_examples_in_the_docstrings_hold():
         (12.0, 11.0, 13.0, "12 [11, 13]"),
         (14431.2, 13021.8, 15987.4, "14,400 [13,000, 16,000]"),
         (-0.004, -0.3, 0.3, "0.0 [-0.3, 0.3]"),
+        (17.1, 0.4523, 647.0, "17 [0.45, 650]"),
+        (12.0, 4.0, 40.0, "12 [4, 40]"),
         (0.5113, 0.5081, math.inf, "0.511 [0.508, ∞]"),
     ],
 )
@@ -44,10 +46,18 @@ def test_the_width_of_the_interval_decides_the_decimals(value, low, high, text):
 def test_rounding_moves_nothing_by_more_than_15_percent_of_the_width_or_the_sixth_digit(low, width, share):
     high = low + width
     value = low + share * width
+    assume(not 0 < 3 * low < high)
     largest = max(abs(low), abs(high))
     allowed = max(0.15 * (high - low), 0.51 * 10.0 ** (math.floor(math.log10(largest)) - 5) if largest else 0.0)
     for text, exact in zip(parsed(shown(value, low, high)), (value, low, high), strict=True):
         assert abs(text - exact) <= allowed * (1 + 1e-9) + 1e-12
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.01, 1e4), st.floats(0, 1))
+def test_no_number_above_zero_is_rounded_to_nothing(low, factor, share):
+    value = low * factor**share
+    for text, exact in zip(parsed(shown(value, low, low * factor)), (value, low, low * factor), strict=True):
+        assert text == pytest.approx(exact, rel=0.2)
 
 
 @given(widths)

@@ -110,9 +110,7 @@ def test_equal_seeds_give_equal_bits_on_both_frameworks(task_file, store):
         if framework == "torch":
             pytest.importorskip("torch", reason="PyTorch is not installed")
         arm = resolve(str(task_file), {}, Options(framework=framework))
-        twice = [
-            carry_out(plan_of([arm], [3], store, fresh=True), store, None, Quiet())[0, 3] for _ in range(2)
-        ]
+        twice = [carry_out(plan_of([arm], [3], store, fresh=True), store, None, Quiet())[0, 3] for _ in range(2)]
         assert losses(twice[0]) == losses(twice[1])
         assert twice[0].end.quality == twice[1].end.quality
 

@@ -32,9 +32,20 @@ NOISES = {"1 %": log_normal(0.01), "3 %": log_normal(0.03), "5 %": log_normal(0.
 @pytest.mark.parametrize("n", [3, 5, 10, 30])
 @pytest.mark.parametrize("noise", NOISES)
 def test_equal_arms_are_called_different_in_five_percent_of_comparisons(noise, n):
-    repeats = 3000
+    repeats = 2000
     draws = NOISES[noise](np.random.default_rng([17, n]), (repeats, 2, n))
     wrong = sum(verdict(a, b).kind in DIFFERENT for a, b in draws.tolist())
+    assert wrong / repeats <= allowed(0.05, repeats)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [3, 5, 10, 30])
+@pytest.mark.parametrize("common", [0.0, 0.3], ids=["unrelated pairs", "pairs that share their luck"])
+def test_equal_arms_in_pairs_are_called_different_in_five_percent_of_comparisons(common, n):
+    repeats, random = 2000, np.random.default_rng([19, n])
+    luck = common * random.standard_normal((repeats, 1, n))
+    draws = np.exp(luck + 0.03 * random.standard_normal((repeats, 2, n)))
+    wrong = sum(verdict(a, b, paired=True).kind in DIFFERENT for a, b in draws.tolist())
     assert wrong / repeats <= allowed(0.05, repeats)
 
 
@@ -42,7 +53,7 @@ def test_equal_arms_are_called_different_in_five_percent_of_comparisons(noise, n
 @pytest.mark.parametrize("n", [5, 10])
 @pytest.mark.parametrize("share", [0.6, 0.85])
 def test_equal_arms_with_censored_runs_are_called_different_in_six_percent_of_comparisons(n, share):
-    repeats = 800
+    repeats = 500
     draws = np.exp(0.1 * np.random.default_rng([23, n]).standard_normal((repeats, 2, n)))
     budget = float(np.quantile(draws, share))
     wrong = 0

@@ -55,9 +55,12 @@ def check_comparable(a: RunGroup, b: RunGroup) -> None:
 def compare(
     a: RunGroup, b: RunGroup, *, margin: float = 0.02, level: float = 0.95, across_machines: bool = False
 ) -> Comparison:
-    """Compare time to accuracy. Runs that failed or were interrupted are left out; those that missed count."""
+    """Compare time to accuracy. Runs that failed or were interrupted are left out; those that missed count.
+
+    Arms with the same seeds are compared in pairs, which takes the luck of the seed out of the ratio.
+    """
     check_comparable(a, b)
-    runs_a, runs_b = _finished(a), _finished(b)
+    runs_a, runs_b = _by_seed(_finished(a)), _by_seed(_finished(b))
     machines_differ = not _one_machine([*runs_a, *runs_b])
     differences = tuple(difference(runs_a[0].environment, runs_b[0].environment))
     outcome = None
@@ -67,6 +70,7 @@ def compare(
             [run.time_to_accuracy_s for run in runs_b],
             margin=margin,
             level=level,
+            paired=[run.seed for run in runs_a] == [run.seed for run in runs_b],
             censored_at_a=_given_up(runs_a),
             censored_at_b=_given_up(runs_b),
         )
@@ -80,6 +84,11 @@ def _finished(group: RunGroup) -> list[RunSummary]:
             f"comparing with {group.label}", f"none of its {len(group.runs)} runs is done", "run it: levelbench run"
         )
     return runs
+
+
+def _by_seed(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """By seed, so that arms with the same seeds are in pairs: equal weights, equal batches, neighbours in time."""
+    return sorted(runs, key=lambda run: (run.seed, run.started))
 
 
 def _given_up(runs: Sequence[RunSummary]) -> list[float]:

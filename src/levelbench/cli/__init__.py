@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = 130
     except BrokenPipeError:
         # Whoever read our output has seen enough; a second failure at the final flush would print a traceback.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         code = 0
     sys.exit(code if isinstance(code, int) else 0)
 

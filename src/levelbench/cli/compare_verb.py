@@ -43,7 +43,7 @@ def command(
     """
     from levelbench.analysis.comparison import compare
     from levelbench.cli.reporting import comparison_json, comparison_lines, label_apart, verdict_code
-    from levelbench.report import groups_table
+    from levelbench.report.summaries import groups_table
 
     shared.check_statistics(margin, level)
     wrong = shared.read_fail_on(fail_on)

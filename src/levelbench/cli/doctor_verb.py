@@ -17,7 +17,10 @@ __all__ = ["command"]
 @shared.json_option
 @shared.debug_option
 def command(seconds: float, as_json: bool, debug: bool) -> int:
-    """Measure this machine, and test levelbench on it: does it see a difference where there is none?"""
+    """Measure this machine, and test levelbench on it.
+
+    The A/A self-test compares the same work with itself, many times: whatever it finds is a false alarm.
+    """
     from levelbench.measure.selftest import run_doctor
 
     if not seconds > 0:
@@ -26,9 +29,11 @@ def command(seconds: float, as_json: bool, debug: bool) -> int:
     if as_json:
         shared.emit_json(diagnosis.to_dict())
         return 0
-    from levelbench.report.doctor import doctor_lines
+    from levelbench.report.doctor import ceilings_table, doctor_lines
 
-    for line in doctor_lines(diagnosis.to_dict()):
+    shared.print_tables(ceilings_table(diagnosis.ceilings))
+    click.echo()
+    for line in doctor_lines(diagnosis):
         click.echo(line)
     return 0
 

@@ -118,7 +118,9 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
         shared.emit_json([msgspec.to_builtins(row) for row in rows])
         return 0
     if not rows:
-        click.echo(f"no runs{f' of {selection}' if selection else ''} in {store.path}: levelbench run digits makes some")
+        click.echo(
+            f"no runs{f' of {selection}' if selection else ''} in {store.path}: levelbench run digits makes some"
+        )
         return 0
     shared.print_tables(rows_table(rows))
     return 0

@@ -127,8 +127,10 @@ def print_tables(*tables: Table) -> None:
     """Print tables, fitted to the terminal; plain lines where there is none."""
     from rich.console import Console
 
-    from levelbench.report import print_table
+    from levelbench.report.terminal import print_table
 
     console = Console(highlight=False)
-    for table in tables:
+    for at, table in enumerate(tables):
+        if at:
+            console.print()
         print_table(table, console)

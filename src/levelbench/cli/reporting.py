@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,12 @@ if TYPE_CHECKING:
     from levelbench.records import Record, RunGroup
 
 __all__ = [
+    "attribution_lines",
     "compare_with_first",
     "comparison_json",
     "comparison_lines",
+    "doubt_lines",
+    "final_lines",
     "group_json",
     "label_apart",
     "verdict_code",
@@ -27,8 +31,9 @@ __all__ = [
 def compare_with_first(
     groups: Sequence[RunGroup], margin: float, level: float, *, across_machines: bool = False
 ) -> list[Comparison]:
-    """Each group against the first of its task. Several comparisons share the error: the level is Bonferroni's, and
-    each verdict states it. What cannot be compared is said and left out.
+    """Each group against the first of its task; what cannot be compared is said and left out.
+
+    Several comparisons share the error: the level of each is Bonferroni's.
     """
     from levelbench.analysis.comparison import check_comparable, compare
     from levelbench.errors import IncomparableError
@@ -79,18 +84,36 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def group_json(group: RunGroup) -> dict[str, Any]:
-    """A group's counts and its estimate of time to accuracy, over the runs that reached it."""
-    from levelbench.measure.statistics import estimate, wilson
+def doubt_lines(groups: Sequence[RunGroup]) -> list[str]:
+    """Each reason to doubt a run, once, with the number of runs that it concerns."""
+    runs = [run for group in groups for run in group.runs]
+    found: dict[str, list[str]] = {}
+    for doubt in (doubt for run in runs for doubt in run.suspect):
+        # Sentences that differ in their figures only are one reason.
+        found.setdefault(re.sub(r"[\d.]+", "#", doubt), []).append(doubt)
+    return [f"doubt ({len(same)} of {len(runs)} runs): {same[0]}" for same in found.values()]
 
-    times = [time for time in group.times() if time is not None]
+
+def final_lines(groups: Sequence[RunGroup]) -> list[str]:
+    """For each schedule of fixed length, whether its mean final quality is at the target."""
+    from levelbench.analysis.final import final_line
+
+    return [line for group in groups if (line := final_line(group)) is not None]
+
+
+def group_json(group: RunGroup) -> dict[str, Any]:
+    """A group's counts and its estimate of time to accuracy (Kaplan-Meier's, where some runs missed)."""
+    from levelbench.measure.statistics import wilson
+    from levelbench.report.spread import time_estimate
+
+    found = time_estimate(group)
     return {
         "label": group.label,
         "key": group.key,
         "n": group.n,
         "reached": group.reached,
         "reached_interval": dataclasses.asdict(wilson(group.reached, group.n)),
-        "time_to_accuracy_s": dataclasses.asdict(estimate(times)) if times else None,
+        "time_to_accuracy_s": dataclasses.asdict(found) if found else None,
         "specification": group.specification,
     }
 
@@ -103,21 +126,30 @@ def verdict_code(comparison: Comparison, wrong: frozenset[str]) -> int:
     return 4 if kind == "unclear" and "unclear" in wrong else 0
 
 
-def write(groups: Sequence[RunGroup], records: Sequence[Record], comparisons: Sequence[Comparison], path: Path) -> Path:
-    """Write the HTML report."""
-    from levelbench.report import write_report
-
-    by_key: dict[str, list[Record]] = {}
-    for record in records:
-        by_key.setdefault(record.header.key, []).append(record)
-    verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
-    lines = [
+def attribution_lines(comparisons: Sequence[Comparison]) -> list[str]:
+    """Why, for each comparison, in the words of a report."""
+    return [
         f"{each.b.label} against {each.a.label}: {line}"
         for each in comparisons
         if each.attribution is not None
         for line in each.attribution.lines()
     ]
-    return write_report([(group, by_key[group.key]) for group in groups], verdicts, path, attributions=lines)
+
+
+def write(groups: Sequence[RunGroup], records: Sequence[Record], comparisons: Sequence[Comparison], path: Path) -> Path:
+    """Write the HTML report."""
+    from levelbench.report.html import write_report
+
+    by_key: dict[str, list[Record]] = {}
+    for record in records:
+        by_key.setdefault(record.header.key, []).append(record)
+    verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
+    return write_report(
+        [(group, by_key[group.key]) for group in groups],
+        verdicts,
+        path,
+        attributions=[*final_lines(groups), *attribution_lines(comparisons)],
+    )
 
 
 def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[RunGroup, RunGroup]:

@@ -136,11 +136,13 @@ def _report(
 
 
 def _print(groups: list[RunGroup], comparisons: list[Comparison], path: Path | None) -> None:
-    from levelbench.cli.reporting import comparison_lines
-    from levelbench.report import groups_table
+    from levelbench.cli.reporting import comparison_lines, doubt_lines, final_lines
+    from levelbench.report.summaries import groups_table
 
     click.echo()
     shared.print_tables(groups_table(groups))
+    for line in (*final_lines(groups), *doubt_lines(groups)):
+        click.echo(line)
     for comparison in comparisons:
         click.echo()
         for line in comparison_lines(comparison):
@@ -149,9 +151,7 @@ def _print(groups: list[RunGroup], comparisons: list[Comparison], path: Path | N
         click.echo(f"\nreport: {path}")
 
 
-def _as_json(
-    plan: Plan, groups: list[RunGroup], comparisons: list[Comparison], path: Path | None
-) -> dict[str, Any]:
+def _as_json(plan: Plan, groups: list[RunGroup], comparisons: list[Comparison], path: Path | None) -> dict[str, Any]:
     from levelbench.cli.reporting import comparison_json, group_json
 
     return {

@@ -63,6 +63,7 @@ def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
     from levelbench.report.single import curve_table, phases_table, run_facts
 
     shared.print_tables(run_facts(run), phases_table(run), curve_table(record, run))
+    click.echo()
     for doubt in run.suspect:
         click.echo(f"suspect: {doubt}")
     if run.error:

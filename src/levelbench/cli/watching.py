@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from levelbench.records import Evaluation, Event, Record, summarise
-from levelbench.report import live_line
+from levelbench.records.groups import labels_of
+from levelbench.report.live import live_line
 
 if TYPE_CHECKING:
     from levelbench.runner.launch import Finished
@@ -22,12 +23,14 @@ class LiveWatcher:
     def __init__(self, plan: Plan, on_stderr: bool) -> None:
         self._total = len(plan.steps)
         self._line = live_line(sys.stderr if on_stderr else sys.stdout)
-        self._labels = [_label(arm, plan.arms) for arm in plan.arms]
+        self._labels = labels_of([arm.specification for arm in plan.arms])
         self._times: list[list[float]] = [[] for _ in plan.arms]
+        self._runs = [0] * len(plan.arms)
         for (arm, _), record in plan.done.items():
             self._note(arm, record)
         self._position = 0
         self._quality: float | None = None
+        self._epoch: float | None = None
         self._phase = "start"
         self._at: tuple[Step, Arm] | None = None
         self._line.start(self._total)
@@ -35,7 +38,7 @@ class LiveWatcher:
     def started(self, step: Step, arm: Arm) -> None:
         """A run begins."""
         self._position += 1
-        self._quality, self._phase, self._at = None, "start", (step, arm)
+        self._quality, self._epoch, self._phase, self._at = None, None, "start", (step, arm)
         self._show(0.0)
 
     def progress(self, events: list[Event], elapsed_s: float) -> None:
@@ -43,7 +46,7 @@ class LiveWatcher:
         for event in events:
             if isinstance(event, Evaluation):
                 self._quality = event.quality.get("validation")
-                self._phase = f"epoch {event.epoch:.3g}"
+                self._phase, self._epoch = "train", event.epoch
         self._show(elapsed_s)
 
     def finished(self, step: Step, arm: Arm, finished: Finished, record: Record | None) -> None:
@@ -68,6 +71,7 @@ class LiveWatcher:
             self._line.close()
 
     def _note(self, arm: int, record: Record) -> None:
+        self._runs[arm] += 1
         time_s = summarise(record).time_to_accuracy_s
         if time_s is not None:
             self._times[arm].append(time_s)
@@ -85,36 +89,18 @@ class LiveWatcher:
             self._quality,
             arm.specification.target.threshold,
             self._estimate(step.arm),
+            epoch=self._epoch,
+            metric=arm.specification.target.metric,
         )
 
     def _estimate(self, arm: int) -> str:
         from levelbench.measure.statistics import estimate
         from levelbench.report.numbers import estimate_text
 
-        times = self._times[arm]
+        times, runs = self._times[arm], self._runs[arm]
         if not times:
-            return ""
+            return f"reached 0/{runs}" if runs else ""
         found = estimate(times)
         low, high = (found.interval.low, found.interval.high) if found.interval else (None, None)
-        return f"{estimate_text(found.value, low, high)} n={found.n}"
-
-
-def _label(arm: Arm, arms: tuple[Arm, ...]) -> str:
-    """The arm's task with what tells it from the others."""
-    mine = _facts(arm)
-    others = [_facts(other) for other in arms]
-    differing = [name for name, value in mine.items() if any(other.get(name) != value for other in others)]
-    inside = ",".join(f"{name}={mine[name]}" for name in differing if name != "task")
-    return f"{arm.specification.task}[{inside}]" if inside else arm.specification.task
-
-
-def _facts(arm: Arm) -> dict[str, object]:
-    specification = arm.specification
-    return {
-        "task": specification.task,
-        "recipe": specification.recipe,
-        "framework": specification.framework,
-        "device": specification.device,
-        "target": specification.target.threshold,
-        **specification.settings,
-    }
+        count = f"n={found.n}" if found.n == runs else f"of the {found.n}/{runs} that reached"
+        return f"{estimate_text(found.value, low, high)} {count}"

@@ -90,6 +90,7 @@ def sample(
 
     Raises ``MissingError`` where cold caches cannot be proved, ``UsageError`` for an unusable argument.
 
+    >>> from levelbench.measure.stopping import FixedCount
     >>> sample(lambda: sum(range(100)), FixedCount(8)).stopped_by
     '8 of 8 values'
     """
@@ -166,7 +167,7 @@ def _run(
 ) -> list[Sample]:
     """Take turns until every lane meets ``until``.
 
-    The rule is asked after 25 % more values at the latest and no more often than it says is worth it: asking after
+    The rule is asked after a third more values at the latest and no more often than it says is worth it: asking after
     each value would cost time, and would stop too early, at the first lucky look.
     """
     shares = len(turn) // len(lanes)
@@ -180,7 +181,7 @@ def _run(
             stopped_by = max((check.text for check in checks), key=len)
             return [lane.finish(found, stopped_by, elapsed_s) for lane in lanes]
         wanted = max(until.more(look) for look, check in zip(looks, checks, strict=True) if not check.met)
-        block = min(wanted, max(1, len(raw[0]) // 4))
+        block = min(wanted, max(2, len(raw[0]) // 3))
         for _ in range(math.ceil(block / shares)):
             for lane in turn:
                 lane.take()

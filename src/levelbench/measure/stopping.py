@@ -172,7 +172,7 @@ class Budget(StoppingRule):
         n = len(progress.values)
         if progress.elapsed_s <= 0 or n < self.floor:
             return 1
-        return max(1, int(n * (self.seconds / progress.elapsed_s - 1.0)))
+        return max(1, int(min(n * (self.seconds / progress.elapsed_s - 1.0), 1e9)))
 
 
 def bounded(rule: StoppingRule, seconds: float = DEFAULT_BUDGET_S) -> StoppingRule:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from levelbench.measure.statistics.accelerated import Arm, time_ratio
-from levelbench.measure.statistics.compare import welch_log_ratio
+from levelbench.measure.statistics.compare import paired_log_ratio, welch_log_ratio
 from levelbench.measure.statistics.distributions import normal_quantile
 from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.planning import more_runs, settling_error
@@ -63,18 +63,17 @@ def verdict(
     *,
     margin: float = 0.02,
     level: float = 0.95,
+    paired: bool = False,
     censored_at_a: Sequence[float] | None = None,
     censored_at_b: Sequence[float] | None = None,
 ) -> Verdict:
     """Compare two samples of times (one value a run, any unit, lower is better; ``None`` never reached the target).
 
     SAME if the whole interval of b / a lies inside [1 / (1 + margin), 1 + margin], tested first; FASTER or SLOWER if it
-    excludes 1; else UNCLEAR. The interval is Welch's on logarithms; with ``None`` among the runs it inverts a log-rank
-    test and needs ``censored_at_a`` and ``censored_at_b``, when each ``None`` run was given up. With fewer than two
-    runs in an arm there is a ratio and no verdict.
-
-    Equal arms are called different in 5 % of comparisons at most (at 95 %); with ``None`` among the runs, where two
-    tests are made, simulation finds up to 6 %.
+    excludes 1; else UNCLEAR. The interval is Welch's on logarithms, or, if the runs of equal index are ``paired`` (they
+    share a seed), Student's on the logarithms of their ratios: decide which before looking at the times. With ``None``
+    among the runs it inverts a log-rank test and needs ``censored_at_a`` and ``censored_at_b``, when each ``None`` run
+    was given up. With fewer than two runs in an arm there is a ratio and no verdict.
 
     Raises ``ValueError`` for times that are not positive and finite, for an empty arm, for a number of give-up times
     other than that of the ``None`` runs, and for a margin below zero.
@@ -87,7 +86,7 @@ def verdict(
     if min(len(a), len(b)) < 2:
         return _too_few(case)
     if len(case.a.reached) == len(a) and len(case.b.reached) == len(b):
-        return _complete(case)
+        return _complete(case, paired)
     return _censored(case, known)
 
 
@@ -110,6 +109,7 @@ class _Case:
         more: int | None = None,
         reason: str = "",
     ) -> Verdict:
+        ratio = None if ratio is None or math.isinf(ratio) else ratio
         low = None if interval is None or interval.low == 0.0 else interval.low
         high = None if interval is None or math.isinf(interval.high) else interval.high
         return Verdict(kind, ratio, low, high, self.n_a, self.n_b, self.margin, self.level, more, reason)
@@ -146,14 +146,15 @@ def _too_few(case: _Case) -> Verdict:
     return case.says(VerdictKind.UNCLEAR, ratio, reason="a verdict needs two runs or more of each")
 
 
-def _complete(case: _Case) -> Verdict:
-    found = welch_log_ratio(case.a.reached, case.b.reached, case.level)
+def _complete(case: _Case, paired: bool) -> Verdict:
+    test = paired_log_ratio if paired else welch_log_ratio
+    found = test(case.a.reached, case.b.reached, case.level)
     kind = case.kind(found.interval)
     more = None
     if kind is VerdictKind.UNCLEAR:
         error = settling_error(math.log(found.ratio), math.log1p(case.margin), case.level)
         more = more_runs(found.deviation_a, case.n_a, found.deviation_b, case.n_b, error, case.level)
-    return case.says(kind, found.ratio, found.interval, more)
+    return case.says(kind, found.ratio, found.interval, more, "paired by seed" if paired else "")
 
 
 def _censored(case: _Case, known: bool) -> Verdict:

@@ -21,6 +21,7 @@ Values = NDArray[np.float64]
 
 _BATCH: Final = 5
 _BATCHED_FROM: Final = 50
+_MSER_FROM: Final = 20
 _CLIP: Final = 6.0
 _STANDARD_ERRORS: Final = 4.0
 _LEAST_SHARE: Final = 0.005
@@ -76,11 +77,11 @@ def warmup_rule(wanted: str | int) -> WarmupRule:
 def find_warmup(values: Values) -> Warmup:
     """How many of the first ``values``, shape (n,), are warm-up: at most half of them, never all.
 
-    Rule: MSER-5 (White 1997, Simulation 69(6); White, Cobb & Spratt 2000, WSC) on batch means of five from fifty values
-    on, of one below, over values clipped to median +- 6 robust standard deviations of the second half. Its cut is
-    accepted if the head's mean differs from the rest's median by four standard errors and by 0.5 %. Batches hide a
-    single slow first call, so an unbroken run of first values beyond the clipping limits is cut in any case. A minimum
-    at the last possible cut, with the second half still moving, is drift, which no cut cures: nothing is cut and
+    Two rules, on values clipped to median +- 6 robust standard deviations of the second half. The unbroken run of first
+    values beyond these limits goes, a slow first call for one. From what follows goes what MSER-5 cuts (White 1997,
+    Simulation 69(6); White, Cobb & Spratt 2000, WSC), on batch means of five from fifty values on, of one from twenty
+    on, if the mean of what it cuts differs from the rest's median by four standard errors and by 0.5 %. A minimum at
+    the last possible cut, with the second half still moving, is drift, which no cut cures: nothing is cut and
     ``settled`` is false.
     """
     n = len(values)
@@ -88,27 +89,37 @@ def find_warmup(values: Values) -> Warmup:
         return Warmup(0, "too few values to tell warm-up from noise")
     later = values[n // 2 :]
     centre = float(np.median(later))
-    spread = max(_MAD_TO_SD * float(np.median(np.abs(later - centre))), _LEAST_SHARE * abs(centre) / _CLIP)
+    deviation = _MAD_TO_SD * float(np.median(np.abs(later - centre)))
+    # The deviation of few values is often far too small by chance: three agree within a third of it.
+    spread = max(deviation * (1.0 + 3.0 / len(later)), _LEAST_SHARE * abs(centre) / _CLIP)
     clipped = np.clip(values, centre - _CLIP * spread, centre + _CLIP * spread)
-    batch = _BATCH if n >= _BATCHED_FROM else 1
-    batches = clipped[: n - n % batch].reshape(-1, batch).mean(axis=1)
-    last = len(batches) // 2
-    best = int(np.argmin(_marginal_standard_error(batches)[: last + 1]))
-    run = _leading_run(np.abs(values - centre) > _CLIP * spread)
-    if (best == last or run >= n // 2) and _still_moving(clipped[n // 2 :], spread):
+    run = min(_leading_run(np.abs(values - centre) > _CLIP * spread), n // 2)
+    tail, at_bound = _mser(clipped[run:], spread, n // 2 - run)
+    if (at_bound or run == n // 2) and _still_moving(clipped[n // 2 :], spread):
         change = float(np.median(values[: n // 2])) / centre - 1.0
         return Warmup(
             0, f"nothing cut: the values drift, the first half is {change:+.1%} off the second", settled=False
         )
-    head = best * batch
-    if head and not _differs(values[:head], values[head:], centre, spread):
-        head = 0
-    rule = f"MSER-{batch}" if head >= run else f"beyond {_CLIP:g} robust standard deviations"
-    head = min(max(head, run), n // 2)
+    head = run + tail
     if head == 0:
         return Warmup(0, "none found: the first values agree with the later ones")
     change = float(np.median(values[:head])) / centre - 1.0
+    rule = "MSER-5" if tail else f"beyond {_CLIP:g} robust standard deviations"
     return Warmup(head, f"the first {head} of {n} values are {change:+.1%} off the rest ({rule})")
+
+
+def _mser(values: Values, spread: float, most: int) -> tuple[int, bool]:
+    """The cut by MSER of at most ``most`` values, 0 if it makes no difference, and whether its minimum is the last."""
+    n = len(values)
+    if n < _MSER_FROM or most <= 0:
+        return 0, False
+    batch = _BATCH if n >= _BATCHED_FROM else 1
+    batches = values[: n - n % batch].reshape(-1, batch).mean(axis=1)
+    last = most // batch
+    best = int(np.argmin(_marginal_standard_error(batches)[: last + 1]))
+    cut = best * batch
+    accepted = cut > 0 and _differs(values[:cut], values[cut:], spread)
+    return (cut if accepted else 0), last > 0 and best == last
 
 
 def _leading_run(outside: NDArray[np.bool_]) -> int:
@@ -126,10 +137,10 @@ def _marginal_standard_error(batches: Values) -> Values:
     return statistic
 
 
-def _differs(head: Values, rest: Values, centre: float, spread: float) -> bool:
-    """Whether the head is off the centre by more than chance and by more than matters."""
-    clipped = np.clip(head, centre - _CLIP * spread, centre + _CLIP * spread)
-    off = abs(float(clipped.mean()) - float(np.median(rest)))
+def _differs(head: Values, rest: Values, spread: float) -> bool:
+    """Whether the head is off the rest by more than chance and by more than matters."""
+    centre = float(np.median(rest))
+    off = abs(float(head.mean()) - centre)
     return bool(off > _STANDARD_ERRORS * spread / np.sqrt(len(head)) and off > _LEAST_SHARE * abs(centre))
 
 

@@ -14,7 +14,7 @@ from levelbench.records.schema import Specification
 from levelbench.records.selection import Value, format_item
 from levelbench.records.summary import RunSummary, summarise
 
-__all__ = ["RunGroup", "group_runs"]
+__all__ = ["RunGroup", "group_runs", "labels_of"]
 
 _PARTS = ("recipe", "framework", "device")
 _RULES = ("crossing", "clock", "evaluate_every", "budget_epochs", "budget_s")
@@ -73,7 +73,7 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
             tuple(run for run in group if not _ended(run)),
         )
         for (key, group), specification, label in zip(
-            members.items(), specifications, _labels(specifications), strict=True
+            members.items(), specifications, labels_of(specifications), strict=True
         )
     ]
 
@@ -82,7 +82,7 @@ def _ended(run: RunSummary) -> bool:
     return run.status in ("done", "failed")
 
 
-def _labels(specifications: Sequence[Specification]) -> list[str]:
+def labels_of(specifications: Sequence[Specification]) -> list[str]:
     """The shortest ``task[name=value,...]`` for each: the values that differ among those of the same task."""
     views = [_view(each) for each in specifications]
     labels = []

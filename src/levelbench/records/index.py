@@ -32,6 +32,8 @@ __all__ = ["Index"]
 _NAME = ".index.sqlite"
 _VERSION = 1
 _WAIT_S = 10.0
+_LAST = "\U0010ffff"
+"""Sorts behind any text: what begins with x lies between x and x with this."""
 _EVERYTHING = Selector("")
 
 T = TypeVar("T")
@@ -65,7 +67,7 @@ class Index:
             limit = chosen.latest if limit is None else min(limit, chosen.latest)
 
         def answer() -> list[Row]:
-            matching = (row for row in self._rows(order_by, descending) if chosen.matches(row))
+            matching = (row for row in self._rows(chosen, order_by, descending) if chosen.matches(row))
             return [row for row, _ in zip(matching, _counter(limit), strict=False)]
 
         return self._safely(answer)
@@ -91,18 +93,20 @@ class Index:
     ) -> None:
         self.close()
 
-    def _rows(self, order_by: str, descending: bool) -> Iterator[Row]:
+    def _rows(self, chosen: Selector, order_by: str, descending: bool) -> Iterator[Row]:
         texts = self._connection.execute("SELECT number, text FROM specifications")
         specifications = {number: msgspec.json.decode(text, type=Specification) for number, text in texts}
+        condition, values = _narrowed(chosen)
         column, direction = ORDERS[order_by], "DESC" if descending else "ASC"
         rows = self._connection.execute(
-            f"SELECT {', '.join(COLUMNS)} FROM runs WHERE problem IS NULL"
-            f" ORDER BY {column} IS NULL, {column} {direction}, path {direction}"
+            f"SELECT {', '.join(COLUMNS)} FROM runs WHERE problem IS NULL{condition}"
+            f" ORDER BY {column} IS NULL, {column} {direction}, path {direction}",
+            values,
         )
         shared: dict[str, str] = {}
         before = f"{self.store}/"
-        for values in rows:
-            yield row_of(values, before + os.fsdecode(values[0]), specifications[values[-1]], shared)
+        for row in rows:
+            yield row_of(row, before + os.fsdecode(row[0]), specifications[row[-1]], shared)
 
     def _safely(self, answer: Callable[[], T]) -> T:
         """``answer`` from an index that is up to date: this one, one made again, or one in memory."""
@@ -140,6 +144,19 @@ class Index:
         for name in (self._file.name, f"{self._file.name}-journal"):
             with suppress(OSError):
                 self._file.with_name(name).unlink()
+
+
+def _narrowed(chosen: Selector) -> tuple[str, list[str]]:
+    """What SQL can say of a selector through the table's indices; ``Selector.matches`` has the last word."""
+    condition, values = "", []
+    if chosen.word:
+        condition = " AND (specification IN (SELECT number FROM specifications WHERE task = ?) OR id BETWEEN ? AND ?)"
+        values = [chosen.word, chosen.word, chosen.word + _LAST]
+    for name, text in chosen.filters:
+        if name in ("id", "key"):
+            condition += f" AND {name} BETWEEN ? AND ?"
+            values += [text, text + _LAST]
+    return condition, values
 
 
 def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:

@@ -98,7 +98,7 @@ ORDERS = {
 
 TABLES = (
     "CREATE TABLE folders (path BLOB PRIMARY KEY, mtime_ns INTEGER NOT NULL)",
-    "CREATE TABLE specifications (number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE specifications (number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, task TEXT NOT NULL)",
     """CREATE TABLE runs (
         path BLOB PRIMARY KEY, folder BLOB NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
         final INTEGER NOT NULL, problem TEXT, id TEXT, key TEXT, seed TEXT, status TEXT, reached INTEGER,
@@ -107,14 +107,18 @@ TABLES = (
         specification INTEGER
     )""",
     "CREATE INDEX runs_by_folder ON runs (folder)",
+    "CREATE INDEX runs_by_id ON runs (id)",
+    "CREATE INDEX runs_by_key ON runs (key)",
+    "CREATE INDEX runs_by_specification ON runs (specification)",
     "CREATE INDEX runs_not_final ON runs (final) WHERE final = 0",
     "CREATE INDEX runs_unreadable ON runs (path) WHERE problem IS NOT NULL",
 )
 
 
 def column_values(run: RunSummary) -> dict[str, Any]:
-    """The columns of ``run``; ``specification`` as JSON text."""
+    """The columns of ``run``, and its ``task``; ``specification`` as JSON text."""
     return {
+        "task": run.task,
         "id": run.id,
         "key": run.key,
         "seed": str(run.seed),

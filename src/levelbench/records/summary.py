@@ -109,7 +109,7 @@ def summarise(
     """
     from levelbench.measure.policies import policy
 
-    header, specification = record.header, record.header.specification
+    specification = record.header.specification
     target = specification.target
     if threshold is not None:
         target = msgspec.structs.replace(target, threshold=threshold)
@@ -121,15 +121,7 @@ def summarise(
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
     return RunSummary(
-        id=header.id,
-        key=header.key,
-        task=specification.task,
-        recipe=specification.recipe,
-        framework=specification.framework,
-        device=specification.device,
-        settings=specification.settings,
-        seed=header.seed,
-        status=record.status,
+        **_given(record),
         reached=point is not None,
         target=target,
         crossing=crossing,
@@ -147,17 +139,33 @@ def summarise(
         energy_j=energy.value,
         energy_method=energy.method,
         energy_reason=energy.reason,
-        environment=header.environment,
-        started=header.started,
         wall_s=_wall_ns(record) * 1e-9,
         error=record.end.error if record.end else None,
         suspect=[*(record.end.suspect if record.end else ()), *_disagreements(record)],
-        path=str(record.path),
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
-        evaluate_every=specification.evaluate_every,
-        budget_epochs=specification.budget_epochs,
-        budget_s=specification.budget_s,
     )
+
+
+def _given(record: Record) -> dict[str, Any]:
+    """What was settled before the run began, or is the same under every view."""
+    header, specification = record.header, record.header.specification
+    return {
+        "id": header.id,
+        "key": header.key,
+        "task": specification.task,
+        "recipe": specification.recipe,
+        "framework": specification.framework,
+        "device": specification.device,
+        "settings": specification.settings,
+        "seed": header.seed,
+        "status": record.status,
+        "environment": header.environment,
+        "started": header.started,
+        "path": str(record.path),
+        "evaluate_every": specification.evaluate_every,
+        "budget_epochs": specification.budget_epochs,
+        "budget_s": specification.budget_s,
+    }
 
 
 def _point_of_crossing(record: Record, target: Target, rule: str) -> _Point | None:

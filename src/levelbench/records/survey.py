@@ -29,7 +29,8 @@ __all__ = ["Survey", "is_record_name", "summary_of"]
 
 _BATCH = 4000
 _FOLDER = "INSERT OR REPLACE INTO folders VALUES (?, ?)"
-_SPECIFICATION = "INSERT OR IGNORE INTO specifications (text) VALUES (?)"
+_NEW_FOLDER = "INSERT OR IGNORE INTO folders VALUES (?, -1)"
+_SPECIFICATION = "INSERT OR IGNORE INTO specifications (text, task) VALUES (?, ?)"
 _UNSETTLED_NS = 2_000_000_000
 """A folder that changed this shortly before it was listed may change again without a new modification time."""
 
@@ -103,6 +104,9 @@ class Survey:
             if before.get(file.path) != (file.size, file.mtime_ns):
                 self._note(self._row(folder, file))
         self._forget(before.keys() - {file.path for file in files})
+        for path in inner:
+            # Before this folder is settled: if we are stopped in between, the next survey still knows of them.
+            self._change(_NEW_FOLDER, (os.fsencode(path),))
         settled_ns = mtime_ns if now_ns - mtime_ns > _UNSETTLED_NS else -1
         if settled_ns != known_mtime_ns:
             self._change(_FOLDER, (key, settled_ns))
@@ -158,7 +162,7 @@ class Survey:
 
     def _note(self, row: dict[str, Any]) -> None:
         if "specification" in row:
-            self._change(_SPECIFICATION, (row["specification"],))
+            self._change(_SPECIFICATION, (row["specification"], row.pop("task")))
         self._change(_insertion(tuple(row)), row)
 
     def _forget(self, paths: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ of the runs (quartiles), or their whole range where there are fewer than five; e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -87,7 +88,8 @@ def curves_of(group: RunGroup, records: Sequence[Record], axis: Axis) -> Curves:
     runs = []
     for record in records:
         points = [(position(each), quality_of(each, group.specification)) for each in record.evaluations]
-        known = [(x, quality) for x, quality in points if quality is not None]
+        # A diverged run's quality may be no number: there is nothing to draw there.
+        known = [(x, quality) for x, quality in points if quality is not None and math.isfinite(quality)]
         if known:
             x, quality = zip(*known, strict=True)
             runs.append(Curve(record.header.id, record.header.seed, x, quality, reached.get(record.header.id)))

@@ -128,7 +128,7 @@ def _times(groups: Sequence[Group], name: str) -> Figure:
         parts.append(f"{group.label} {shown}, {group.reached} of {group.n} reached the target")
     caption = (
         "Dots: runs that reached the target. Triangles: runs that were given up, at that time; theirs is longer. "
-        "Diamond and bar: the estimate with its interval."
+        "Diamond and bar: the estimate with its interval, an arrow where that goes on."
     )
     title = f"Time to accuracy on the {only[0].specification.clock} clock"
     return Figure(name, title, f"Time to accuracy: {'; '.join(parts)}.", caption, svg, table, table)

@@ -29,6 +29,7 @@ __all__ = [
 
 ABSENT = "–"
 _MOST_DIGITS = 6
+_FACTOR = 3.0
 _EXACT_INTEGERS = 2.0**53
 
 
@@ -105,16 +106,20 @@ def number(value: float, digits: int = 3) -> str:
 def with_interval(value: float, low: float | None, high: float | None, digits: int = 3) -> str:
     """``value [low, high]``, all three with the decimals that the interval supports; ``number`` without one.
 
-    At most six digits are shown of the largest bound. A bound that is not finite is shown as ``∞``.
+    At most six digits are shown of the largest bound. A bound that is not finite is shown as ``∞``. An interval that
+    spans more than a factor of three is one of factors (few runs, on a log scale): there each number keeps two digits.
 
-    >>> with_interval(0.9123, 0.8513, 0.9812)
-    '0.91 [0.85, 0.98]'
+    >>> with_interval(0.9123, 0.8513, 0.9812), with_interval(17.1, 0.4523, 647.0)
+    ('0.91 [0.85, 0.98]', '17 [0.45, 650]')
     """
     if low is None or high is None:
         return number(value, digits)
     shown = (value, low, high)
     if all(float(each).is_integer() for each in shown if math.isfinite(each)) and high - low < 1000:
         decimals = 0
+    elif low > 0.0 and _FACTOR * low < high < math.inf:
+        value_text, *bounds = (_fixed(each, _decimals_of_digits(each, 2)) for each in shown)
+        return f"{value_text} [{', '.join(bounds)}]"
     elif not (math.isfinite(high - low) and high > low):
         decimals = max(0, _decimals_of_digits(value, digits)) if math.isfinite(value) else 0
     else:

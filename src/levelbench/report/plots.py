@@ -7,7 +7,6 @@ on dark, and text stays text. The output is deterministic: no date, and identifi
 from __future__ import annotations
 
 import io
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,8 +123,8 @@ def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
                     last = max([*reached, *given_up]) * 1.05
                     low, high = found.interval.low / scale, min(found.interval.high / scale, last)
                     axes.plot([low, high], [row - 0.16] * 2, color=colour, linewidth=2.5)
-                    # An open end is an arrow: half of the runs may never get there.
-                    ends = [last] if found.interval.high == math.inf else []
+                    # An end beyond the runs (open, where half of them may never get there) is an arrow.
+                    ends = [last] if high == last else []
                     axes.plot(ends, [row - 0.16] * len(ends), ">", color=colour, markersize=7)
                 axes.plot([found.value / scale], [row - 0.16], "D", color=colour, markersize=7)
         _rows(axes, [group.label for group in groups])

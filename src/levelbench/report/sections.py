@@ -63,11 +63,11 @@ def _differences(one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[s
 
 
 def _flattened(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of nested dictionaries as ``(path, text)``."""
+    """The leaves of nested dictionaries as ``(path, text)``, without those that say nothing."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from _flattened(value, f"{path}{key}.")
-        else:
+        elif value not in (None, [], ""):
             yield f"{path}{key}", _shown(value)
 
 

@@ -8,7 +8,7 @@ from levelbench.measure.policies import policy
 from levelbench.records.reader import Record
 from levelbench.records.rows import Row
 from levelbench.records.summary import RunSummary
-from levelbench.report.numbers import duration
+from levelbench.report.numbers import estimate_text
 from levelbench.report.summaries import optional, target_text
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
@@ -34,12 +34,16 @@ def run_facts(run: RunSummary) -> Table:
 
 def _outcome(run: RunSummary) -> str:
     if run.time_to_accuracy_s is None:
-        return f"missed after {duration(run.given_up_s or 0.0)} on the {run.clock} clock"
-    left_out = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in run.excluded_s.items())
+        return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock"
+    left_out = ", ".join(f"{phase} {_time(seconds)}" for phase, seconds in run.excluded_s.items())
     return (
-        f"reached in {duration(run.time_to_accuracy_s)} on the {run.clock} clock, {run.epochs_to_target:.4g} epochs, "
+        f"reached in {_time(run.time_to_accuracy_s)} on the {run.clock} clock, {run.epochs_to_target:.4g} epochs, "
         f"{run.samples_to_target:,} samples" + (f"; left out: {left_out}" if left_out else "")
     )
+
+
+def _time(seconds: float) -> str:
+    return estimate_text(seconds, None, None)
 
 
 def phases_table(run: RunSummary) -> Table:

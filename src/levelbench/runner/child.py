@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from levelbench import __version__
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
-from levelbench.measure.meters import meters
+from levelbench.measure.meters import Meter, meters
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
@@ -56,15 +57,18 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Recorder(Observer):
-    """Appends each evaluation, and the raw step times before it, to the record."""
+    """Appends each evaluation, and the raw step times before it, to the record; lets meters keep up."""
 
-    def __init__(self, writer: RecordWriter) -> None:
+    def __init__(self, writer: RecordWriter, gauges: Sequence[Meter] = ()) -> None:
         self._writer = writer
+        self._gauges = gauges
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """Two lines."""
+        """Two lines, and a look at the counters that would wrap unseen in a long run."""
         self._writer.append(Samples("step_time", "ns", step_times_ns))
         self._writer.append(evaluation)
+        for gauge in self._gauges:
+            gauge.catch_up()
 
 
 def execute(job: Job, tell: Any) -> None:
@@ -119,7 +123,7 @@ def _train(
         ),
         seed=job.seed,
         timeline=timeline,
-        observers=(Recorder(writer),),
+        observers=(Recorder(writer, gauges),),
     )
     outcome = trainer.run()
     timeline.switch(Phase.OTHER)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from levelbench.errors import UsageError
 from levelbench.records import Record, Store
-from levelbench.records.selection import parse_selector
+from levelbench.records.selection import Selector
 from levelbench.runner.request import Arm
 
 __all__ = ["Plan", "Step", "make_plan"]
@@ -82,7 +82,7 @@ def make_plan(arms: Sequence[Arm], seeds: Sequence[int], store: Store, machine: 
 
 def _records_of(store: Store, arm: Arm) -> list[Record]:
     """The store's records of this arm, oldest first, so that the newest one counts."""
-    found = store.records(parse_selector(f"{arm.specification.task}[key={arm.key}]"))
+    found = store.records(Selector("", word=arm.specification.task, filters=(("key", arm.key),)))
     return sorted(found, key=lambda record: record.header.started)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Quality(ABC):
 
     target: float
     metric: ClassVar[str]
-    direction: ClassVar[str]
+    direction: ClassVar[Literal["higher", "lower"]]
     low: ClassVar[float]
     high: ClassVar[float]
 
@@ -37,8 +37,7 @@ class Quality(ABC):
                 f"its scale goes from {self.low:g} to {self.high:g}{percent}",
                 "give a target on that scale",
             )
-        direction = "higher" if self.direction == "higher" else "lower"
-        return Target(self.metric, value, direction, self.low, self.high, "validation")
+        return Target(self.metric, value, self.direction, self.low, self.high, "validation")
 
     @abstractmethod
     def measure(self, executor: Executor, backend: Backend, inputs: Array, labels: Array) -> float:
@@ -50,7 +49,7 @@ class Top1(Quality):
     """The share of samples whose highest logit is that of their label."""
 
     metric: ClassVar[str] = "top1"
-    direction: ClassVar[str] = "higher"
+    direction: ClassVar[Literal["higher", "lower"]] = "higher"
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
 

@@ -73,7 +73,8 @@ class Trainer:
         self._samples = len(dataset.train)
         self.executor: Executor = backend.executor(recipe.network, recipe.network.initialise(seed))
         self._states: dict[str, object] = {}
-        self._losses: list[Array] = []
+        self.losses: list[Array] = []
+        """Training losses since the last evaluation, as native scalars."""
         self._step_times_ns: list[int] = []
         self._evaluations: list[Evaluation] = []
         self.progress = Progress()
@@ -107,7 +108,7 @@ class Trainer:
             order = self._backend.array(recipe.sampler.order(self._samples, self._seed, epoch))
             first = epoch * steps_per_epoch
             for start, end in _pieces(first, min(first + steps_per_epoch, last_step), every):
-                self._steps(order, start - first, end - first, planned)
+                self.steps(order, start - first, end - first, planned)
                 if end == first + steps_per_epoch:
                     self._timeline.switch(Phase.OTHER)
                     for hook in on_epoch:
@@ -118,14 +119,17 @@ class Trainer:
                         return reason
             epoch += 1
 
-    def _steps(self, order: Array, start: int, end: int, planned: int) -> None:
-        """Steps ``start`` to ``end`` of one epoch; this is the code on the clock."""
+    def steps(self, order: Array, start: int, end: int, planned: int) -> None:
+        """Steps ``start`` to ``end`` (exclusive) of an epoch of this ``order``, of ``planned`` steps in all.
+
+        This is the code on the clock; ``run`` is what calls it, and benchmarks of the harness.
+        """
         switch, timeline = self._timeline.switch, self._timeline
         forward, backward, take = self.executor.forward, self.executor.backward, self._backend.take
         parameters, states, rule = self.executor.parameters, self._states, self._recipe.optimizer
         factor, batch, progress = self._recipe.schedule.factor, self._recipe.sampler.batch, self.progress
         inputs, labels = self._train
-        losses, times, samples = self._losses, self._step_times_ns, self._samples
+        losses, times, samples = self.losses, self._step_times_ns, self._samples
         on_step = overridden(self._observers, "on_step")
         data, forwards, backwards, update = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE))
         switch(data)
@@ -152,7 +156,7 @@ class Trainer:
         timeline.switch(Phase.EVALUATE)
         progress.epoch = progress.step / self._recipe.sampler.steps(self._samples)
         validation = self._quality.measure(self.executor, self._backend, *self._validation)
-        loss = self._backend.mean(self._losses)
+        loss = self._backend.mean(self.losses)
         timeline.switch(Phase.OTHER)
         totals = timeline.totals_ns()
         evaluation = Evaluation(
@@ -165,7 +169,7 @@ class Trainer:
             phases_ns=totals,
         )
         self._evaluations.append(evaluation)
-        times, self._step_times_ns, self._losses = self._step_times_ns, [], []
+        times, self._step_times_ns, self.losses = self._step_times_ns, [], []
         for hook in overridden(self._observers, "on_evaluation"):
             hook(progress, evaluation, times)
         if evaluation.loss is None:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.measure.clocks import FakeClock
@@ -84,6 +84,7 @@ def test_a_stretch_that_may_hold_two_wraps_has_no_value(tmp_path):
     assert reading.reason == "a RAPL counter may have wrapped around twice in 66 s (it holds 65000 J)"
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 60_000_000_000), min_size=1, max_size=12))
 def test_catching_up_follows_a_counter_through_any_number_of_wraps(steps_uj):
     class Counter:

@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -68,13 +70,8 @@ def test_no_time_at_all_has_no_utilisation():
 
 def test_a_childs_time_counts_once_it_is_waited_for():
     before = u.own_cpu_s()
-    child = os.fork()
-    if child == 0:
-        total = 0
-        while u.own_cpu_s() < 0.05:
-            total += 1
-        os._exit(0)
-    os.waitpid(child, 0)
+    burn = "import time\nwhile time.process_time() < 0.1: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
     assert u.own_cpu_s() - before >= 0.05
 
 

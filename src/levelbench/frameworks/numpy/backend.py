@@ -38,7 +38,8 @@ class NumpyExecutor(Executor):
         for node in self._network.nodes:
             arguments = [values[name] for name in node.inputs]
             values[node.output], _ = OPERATORS[node.operator].forward(node.attributes, *arguments)
-        return values[self._network.output]
+        logits: NDArray[Any] = values[self._network.output]
+        return logits
 
     def forward(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> Any:
         """The mean loss; each node leaves on the tape what its backward needs."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from levelbench.errors import DefinitionError
@@ -21,8 +22,6 @@ from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.network import Network, Node
 
 __all__ = ["TorchBackend", "TorchExecutor", "gemm", "lacking_device"]
-
-Tensor = torch.Tensor
 
 
 def lacking_device(device: str) -> str | None:

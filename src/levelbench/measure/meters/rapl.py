@@ -55,7 +55,8 @@ class RaplDomain:
 def rapl_domains(root: Path = POWERCAP) -> tuple[RaplDomain, ...]:
     """Every package once, sorted by name; the platform domain (``psys``) only where no package is listed."""
     found: dict[str, RaplDomain] = {}
-    for folder in sorted(root.glob("*rapl*")):
+    # A package that is listed by register and by memory map is taken by register.
+    for folder in sorted(root.glob("*rapl*"), key=lambda each: ("mmio" in each.name, each.name)):
         try:
             name = (folder / "name").read_text().strip()
             range_uj = int((folder / "max_energy_range_uj").read_text())

@@ -7,7 +7,13 @@ error rates) are held by simulation in the tests.
 from __future__ import annotations
 
 from levelbench.measure.statistics.accelerated import Arm, TimeRatio, log_rank_p, time_ratio
-from levelbench.measure.statistics.compare import LogRatio, MeanTest, reaches_on_average, welch_log_ratio
+from levelbench.measure.statistics.compare import (
+    LogRatio,
+    MeanTest,
+    paired_log_ratio,
+    reaches_on_average,
+    welch_log_ratio,
+)
 from levelbench.measure.statistics.distributions import (
     beta_cdf,
     binomial_cdf,
@@ -71,6 +77,7 @@ __all__ = [
     "normal_cdf",
     "normal_quantile",
     "olympic_mean",
+    "paired_log_ratio",
     "reaches_on_average",
     "runs_needed",
     "runs_needed_t",

@@ -15,9 +15,12 @@ import numpy as np
 
 from levelbench.errors import UnknownNameError
 from levelbench.measure.statistics.distributions import t_quantile, t_survival
-from levelbench.measure.statistics.values import Interval, Vector, check_share, finite, positive
+from levelbench.measure.statistics.values import Interval, Vector, check_share, exponential, finite, positive
 
-__all__ = ["LogRatio", "MeanTest", "reaches_on_average", "welch_log_ratio"]
+__all__ = ["LogRatio", "MeanTest", "paired_log_ratio", "reaches_on_average", "welch_log_ratio"]
+
+_METHOD = "Welch's t on logarithms"
+_PAIRED = "Student's t on logarithms of paired ratios"
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,28 @@ def welch_log_ratio(a: Sequence[float], b: Sequence[float], level: float = 0.95)
         dof = 1.0 / (part_a**2 / (len(log_a) - 1) + part_b**2 / (len(log_b) - 1))
         reach = t_quantile(0.5 + 0.5 * level, dof) * math.sqrt(variance)
         p_value = 2.0 * t_survival(abs(difference) / math.sqrt(variance), dof)
-    interval = Interval(math.exp(difference - reach), math.exp(difference + reach), level, "Welch's t on logarithms")
-    return LogRatio(math.exp(difference), interval, dof, p_value, math.sqrt(var_a), math.sqrt(var_b))
+    interval = Interval(exponential(difference - reach), exponential(difference + reach), level, _METHOD)
+    return LogRatio(exponential(difference), interval, dof, p_value, math.sqrt(var_a), math.sqrt(var_b))
+
+
+def paired_log_ratio(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> LogRatio:
+    """Student's paired t test (Student 1908) of b / a on logarithms: two positive values or more in each, in pairs.
+
+    What the two of a pair share (a seed, and the moment at which they ran) cancels. ``deviation_a`` is that of the
+    logarithms of the ratios, ``deviation_b`` zero, so planning for pairs is planning for one sample.
+    """
+    check_share("the level", level)
+    log_a, log_b = np.log(positive(a, 2)), np.log(positive(b, 2))
+    if len(log_a) != len(log_b):
+        raise ValueError(f"{len(log_a)} and {len(log_b)} values cannot be paired")
+    n, (mean, variance) = len(log_a), _moments(log_b - log_a)
+    reach, p_value = 0.0, 1.0 if mean == 0.0 else 0.0
+    if variance > 0.0:
+        error = math.sqrt(variance / n)
+        reach = t_quantile(0.5 + 0.5 * level, n - 1.0) * error
+        p_value = 2.0 * t_survival(abs(mean) / error, n - 1.0)
+    interval = Interval(exponential(mean - reach), exponential(mean + reach), level, _PAIRED)
+    return LogRatio(exponential(mean), interval, n - 1.0, p_value, math.sqrt(variance), 0.0)
 
 
 def _moments(vector: Vector) -> tuple[float, float]:

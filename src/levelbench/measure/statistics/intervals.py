@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile, t_quantile
-from levelbench.measure.statistics.values import Estimate, Interval, check_share, finite, positive
+from levelbench.measure.statistics.values import Estimate, Interval, check_share, exponential, finite, positive
 
 __all__ = [
     "estimate",
@@ -78,7 +78,7 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 def log_mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     """The t interval of the mean of the logarithms, taken back: of the median if the values are log-normal."""
     logs = mean_interval([math.log(value) for value in positive(values, 2)], level)
-    return Interval(math.exp(logs.low), math.exp(logs.high), level, "Student's t on logarithms")
+    return Interval(exponential(logs.low), exponential(logs.high), level, "Student's t on logarithms")
 
 
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:

@@ -56,12 +56,13 @@ def settling_error(log_ratio: float, log_margin: float, level: float = 0.95, pow
     room = log_margin - distance
     if room <= 0.0:
         return different
-    low, high = 0.0, room / z
+    # Bisected in shares of the largest error that could do, so that the smallest margins do not underflow.
+    low, high, far = 0.0, 1.0, (log_margin + distance) / room
     for _ in range(50):
-        error = 0.5 * (low + high)
-        reached = normal_cdf(room / error - z) + normal_cdf((log_margin + distance) / error - z) - 1.0
-        low, high = (error, high) if reached >= power else (low, error)
-    return max(different, low)
+        share = 0.5 * (low + high)
+        reached = normal_cdf(z / share - z) + normal_cdf(far * z / share - z) - 1.0
+        low, high = (share, high) if reached >= power else (low, share)
+    return max(different, low * room / z)
 
 
 def more_runs(

@@ -62,6 +62,11 @@ def positive(values: Sequence[float], least: int = 1) -> Vector:
     return vector
 
 
+def exponential(logarithm: float) -> float:
+    """The number with this natural ``logarithm``; infinite, an open end, where it is too large for a float."""
+    return math.exp(logarithm) if logarithm < 709.0 else math.inf
+
+
 def check_share(name: str, value: float) -> float:
     """``value`` if it lies strictly between 0 and 1, else ``ValueError``."""
     if not (math.isfinite(value) and 0.0 < value < 1.0):

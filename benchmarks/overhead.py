@@ -1,0 +1,236 @@
+"""What levelbench adds to a training step: the same step by hand and under the harness, measured side by side.
+
+    python benchmarks/overhead.py [--seconds 60] [--json overhead.json]
+
+Each case trains two copies of one network from the same weights on the same batches: one in a loop as people write it
+(an ``nn.Module`` with ``torch.optim``, or plain NumPy calls), one by the trainer with everything on (timeline, step
+times, losses, an observer that records). They take turns A B B A; the figure is the median of the ratios of
+neighbours, with its exact order-statistic interval. Further: the cost of a phase switch, and of hooks that nobody
+overrides. No timing of one run is compared with that of another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from levelbench import plugins
+from levelbench.frameworks.numpy.operators import OPERATORS, softmax_cross_entropy, softmax_cross_entropy_gradient
+from levelbench.measure.sampling import sample, sample_interleaved
+from levelbench.measure.statistics import median_interval
+from levelbench.measure.stopping import Budget, Precision
+from levelbench.measure.timeline import Phase, Timeline
+from levelbench.networks import zoo
+from levelbench.training import Constant, Momentum, Observer, Recipe, Shuffled, Top1, Trainer, datasets
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.task import Evaluate
+from levelbench.training.trainer import Stopping
+
+BATCH, LR, MU = 256, 0.01, 0.9
+
+
+class Idle(Observer):
+    """An observer that overrides nothing."""
+
+
+class Counting(Observer):
+    """An observer that looks on at every step, as one that records would."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_step(self, progress) -> None:
+        """Count."""
+        self.seen = progress.step
+
+
+def torch_module(network):
+    """The network as people write it."""
+    import torch
+
+    layers = {
+        "Conv": lambda node, shape: torch.nn.Conv2d(shape[1], shape[0], shape[2], padding=node.attributes["pads"][0]),
+        "Gemm": lambda node, shape: torch.nn.Linear(shape[1], shape[0]),
+        "Relu": lambda node, shape: torch.nn.ReLU(),
+        "MaxPool": lambda node, shape: torch.nn.MaxPool2d(node.attributes["kernel_shape"]),
+        "Flatten": lambda node, shape: torch.nn.Flatten(),
+    }
+    initial = network.initialise(0)
+    module = torch.nn.Sequential(
+        *(
+            layers[node.operator](node, initial[node.inputs[1]].shape if len(node.inputs) > 1 else None)
+            for node in network.nodes
+        )
+    )
+    with torch.no_grad():
+        for parameter, array in zip(module.parameters(), initial.values(), strict=True):
+            parameter.copy_(torch.from_numpy(array))
+    return module
+
+
+def torch_by_hand(network, inputs, labels):
+    """A step of a loop in PyTorch, written by hand."""
+    import torch
+
+    module = torch_module(network)
+    optimizer = torch.optim.SGD(module.parameters(), lr=LR, momentum=MU)
+    x_all, y_all = torch.from_numpy(inputs), torch.from_numpy(labels)
+    loss_function, losses = torch.nn.CrossEntropyLoss(), []
+
+    def step(rows):
+        x, y = x_all[rows], y_all[rows]
+        optimizer.zero_grad()
+        loss = loss_function(module(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+
+    return step, losses, torch.from_numpy
+
+
+def numpy_by_hand(network, inputs, labels):
+    """A step of a loop in NumPy, written by hand: the operators called one after another, no graph, no tape."""
+    weights = network.initialise(0)
+    velocity = {name: np.zeros_like(array) for name, array in weights.items()}
+    losses = []
+    calls = [
+        (OPERATORS[node.operator], node.attributes, node.inputs[1:], at > 0) for at, node in enumerate(network.nodes)
+    ]
+
+    def step(rows):
+        x, saved = inputs[rows], []
+        for (forward, _), attributes, names, _ in calls:
+            x, kept = forward(attributes, x, *[weights[name] for name in names])
+            saved.append(kept)
+        loss, kept = softmax_cross_entropy(x, labels[rows])
+        losses.append(loss)
+        gradient = softmax_cross_entropy_gradient(kept)
+        for ((_, backward), _, names, wanted), kept in zip(reversed(calls), reversed(saved), strict=True):
+            gradient, *others = backward(kept, gradient, (wanted,))
+            for name, other in zip(names, others, strict=True):
+                velocity[name] *= MU
+                velocity[name] += other
+                weights[name] -= LR * velocity[name]
+
+    return step, losses, lambda rows: rows
+
+
+def under_levelbench(framework, network, dataset, observers):
+    """The trainer's own step, on batches that the caller names; everything that ``levelbench run`` does is on."""
+    backend = plugins.load("framework", framework).open()
+    recipe = Recipe(network, Shuffled(BATCH), Momentum(LR, MU), epochs=10**6, schedule=Constant())
+    quality = Top1(target=0.99)
+    stopping = Stopping(quality.as_target(), "confirmed", Evaluate.parse("1 epoch"), recipe.epochs)
+    timeline = Timeline(backend.clock())
+    return Trainer(backend, dataset, recipe, quality, stopping, seed=0, timeline=timeline, observers=observers), backend
+
+
+def case(framework, network, data, seconds):
+    """The ratio of a step under levelbench to one by hand, with its interval and both medians."""
+    inputs, labels = data
+    by_hand, losses, native = {"torch": torch_by_hand, "numpy": numpy_by_hand}[framework](network, inputs, labels)
+    split = Split(inputs, labels)
+    dataset = Dataset("overhead", split, split, split, 10, {}, "", "", "", synthetic=True)
+    trainer, backend = under_levelbench(framework, network, dataset, (Idle(), Counting()))
+    generator = np.random.default_rng(0)
+    order = generator.permutation(len(labels)).astype(np.int64)
+    batches, orders = native(order), backend.array(order)
+    steps = len(order) // BATCH
+    turn = {"hand": 0, "ours": 0}
+
+    def hand():
+        at = turn["hand"] % steps
+        turn["hand"] += 1
+        by_hand(batches[at * BATCH : (at + 1) * BATCH])
+
+    def ours():
+        at = turn["ours"] % steps
+        turn["ours"] += 1
+        trainer.steps(orders, at, at + 1, 10**9)
+
+    a, b = sample_interleaved(hand, ours, until=Budget(seconds=seconds))
+    first, same = float(losses[0]), float(trainer.losses[0])
+    if abs(first - same) > 1e-4 * abs(first):
+        raise SystemExit(f"the two sides do not train the same network: first losses {first} and {same}")
+    n = min(len(a.values), len(b.values)) // 2 * 2
+    # Neighbours in A B B A: a pair of turns has seen each order once, so drift inside it cancels.
+    left, right = np.log(np.asarray(a.values[:n])), np.log(np.asarray(b.values[:n]))
+    ratios = np.exp((right - left).reshape(-1, 2).mean(axis=1))
+    interval = median_interval(ratios)
+    if interval is None:
+        raise SystemExit(f"only {len(ratios)} pairs of {framework} {network.name}: give more --seconds")
+    return {
+        "framework": framework,
+        "network": network.name,
+        "by_hand_ms": float(np.median(a.values)) * 1e3,
+        "levelbench_ms": float(np.median(b.values)) * 1e3,
+        "ratio": float(np.median(ratios)),
+        "low": interval.low,
+        "high": interval.high,
+        "pairs": len(ratios),
+    }
+
+
+def switch_cost():
+    """Seconds of one phase switch on the host clock."""
+    timeline = Timeline()
+    switch, forward = timeline.switch, int(Phase.FORWARD)
+    return sample(lambda: switch(forward), until=Precision(0.02) | Budget(seconds=5), name="switch")
+
+
+def hook_cost(seconds):
+    """The ratio of a trainer's step with five observers that override nothing to one without, NumPy on digits."""
+    digits = datasets.digits.load().train
+    data = Dataset("hooks", digits, digits, digits, 10, {}, "", "", "")
+    sides = [under_levelbench("numpy", zoo.mlp(64, 128, 10), data, observers) for observers in ((), (Idle(),) * 5)]
+    order = np.arange(BATCH, dtype=np.int64)
+    a, b = sample_interleaved(
+        *(lambda t=t: t.steps(order, 0, 1, 10**9) for t, _ in sides), until=Budget(seconds=seconds)
+    )
+    n = min(len(a.values), len(b.values)) // 2 * 2
+    ratios = np.exp((np.log(np.asarray(b.values[:n])) - np.log(np.asarray(a.values[:n]))).reshape(-1, 2).mean(axis=1))
+    return float(np.median(ratios)), median_interval(ratios)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each case")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    options = parser.parse_args()
+    digits = datasets.digits.load().train
+    generator = np.random.default_rng(0)
+    images = generator.standard_normal((10 * BATCH, 1, 28, 28)).astype(np.float32)
+    image_data = images, generator.integers(0, 10, len(images))
+    cases = []
+    print("| framework | network | by hand, ms | levelbench, ms | ratio | 95 % interval | pairs |")
+    print("|---|---|---|---|---|---|---|")
+    for framework in ("numpy", "torch"):
+        for network, data in (
+            (zoo.mlp(64, 128, 10), (digits.inputs, digits.labels)),
+            (zoo.cnn((1, 28, 28), 16, 64, 10), image_data),
+        ):
+            found = case(framework, network, data, options.seconds)
+            cases.append(found)
+            print(
+                f"| {framework} | {network.name} | {found['by_hand_ms']:.3f} | {found['levelbench_ms']:.3f} "
+                f"| {found['ratio']:.4f} | {found['low']:.4f} to {found['high']:.4f} | {found['pairs']} |",
+                flush=True,
+            )
+    switch = switch_cost().estimate()
+    low, high = switch.interval.low, switch.interval.high
+    ratio, interval = hook_cost(min(20.0, options.seconds))
+    print(f"\nA phase switch: {switch.value * 1e9:.0f} ns [{low * 1e9:.0f}, {high * 1e9:.0f}].")
+    print(f"Five observers that override nothing: ratio {ratio:.4f} [{interval.low:.4f}, {interval.high:.4f}].")
+    if options.json:
+        text = json.dumps({"cases": cases, "switch_s": switch.value, "idle_hooks_ratio": ratio}, indent=2)
+        with tempfile.NamedTemporaryFile("w", dir=options.json.parent, delete=False) as file:
+            file.write(text)
+        Path(file.name).replace(options.json)
+
+
+if __name__ == "__main__":
+    main()

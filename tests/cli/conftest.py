@@ -1,0 +1,136 @@
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from levelbench.cli import main
+from levelbench.records import End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
+from levelbench.records.digest import key_of
+from levelbench.records.schema import Source, Target
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+MS = 1_000_000
+
+
+def specification(framework="numpy", task="digits", threshold=0.96, crossing="confirmed"):
+    return Specification(
+        task=task,
+        recipe="mlp",
+        framework=framework,
+        device="cpu",
+        settings={"lr": 0.05},
+        target=Target("top1", threshold),
+        crossing=crossing,
+        clock="wall",
+        evaluate_every="1 epoch",
+        budget_epochs=60.0,
+    )
+
+
+def environment(machine="m1"):
+    return {"machine": {"id": machine, "cpu": {"model": f"processor {machine}"}}, "libraries": {"numpy": "2.4"}}
+
+
+def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0):
+    """A record of as many epochs of ten steps as there are qualities, every step of ``step_ms``."""
+    header = Header(
+        schema=1,
+        id=identity,
+        key=key_of(spec),
+        seed=seed,
+        started=f"2026-01-02T03:{minute:02d}:05.000+00:00",
+        specification=spec,
+        environment=environment(machine),
+        source=Source("task", "0" * 64, "# the task"),
+        version="0.1.0",
+    )
+    with RecordWriter.create(store, header) as writer:
+        phases = {"prepare": 20 * MS, "forward": 0, "backward": 0, "evaluate": 0}
+        for epoch, quality in enumerate(qualities, 1):
+            phases = {
+                **phases,
+                "forward": phases["forward"] + round(4 * step_ms * MS),
+                "backward": phases["backward"] + round(6 * step_ms * MS),
+                "evaluate": phases["evaluate"] + MS,
+            }
+            writer.append(Samples("step_time", "ns", [round(step_ms * MS)] * 10))
+            writer.append(
+                Evaluation(
+                    sum(phases.values()),
+                    10 * epoch,
+                    float(epoch),
+                    640 * epoch,
+                    {"validation": quality},
+                    1 / epoch,
+                    dict(phases),
+                )
+            )
+        if status == "interrupted":
+            return writer.path
+        writer.append(Measurement("peak_memory", "bytes", 64.0 * 2**20, "vmhwm-reset"))
+        writer.append(Measurement("energy", "J", None, None, "no counter here"))
+        last = {"validation": qualities[-1], "test": qualities[-1] - 0.01}
+        writer.append(End(status, sum(phases.values()), phases, last))
+    return writer.path
+
+
+REACHES = [0.90, 0.95, 0.962, 0.965]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Two arms of five runs: the second takes 1.5 times as long a step."""
+    folder = tmp_path / "store"
+    for seed in range(5):
+        noise = 1 + 0.01 * ((seed * 7) % 5 - 2)
+        write_run(folder, specification(), seed, f"aaaa000{seed}", REACHES, noise, minute=2 * seed)
+        write_run(folder, specification("torch"), seed, f"bbbb000{seed}", REACHES, 1.5 * noise, minute=2 * seed + 1)
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write one more run into the store: ``write(seed, identity, qualities, framework=..., threshold=..., ...)``."""
+
+    def add(seed, identity, qualities=REACHES, step_ms=1.0, machine="m1", status="done", **spec):
+        return write_run(
+            tmp_path / "store", specification(**spec), seed, identity, qualities, step_ms, machine, status, minute=59
+        )
+
+    return add
+
+
+@pytest.fixture
+def call(capsys):
+    """Call the program in this process: exit code, standard output, standard error."""
+
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def golden(request):
+    """Compare with a file under tests/golden; ``pytest --golden`` writes it anew."""
+
+    def check(name, text, *, replace=()):
+        for pattern, by in replace:
+            text = re.sub(pattern, by, text)
+        path = GOLDEN / f"{name}.txt"
+        if request.config.getoption("--golden"):
+            path.write_text(text)
+        assert path.read_text() == text, f"{path.name} differs; look at it, then pytest --golden"
+
+    return check
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch):
+    for name, value in {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["levelbench"])

@@ -1,0 +1,130 @@
+"""list, show, compare and report on a store of known records: what is printed, and the exit code."""
+
+import json
+
+import pytest
+
+
+def test_help_names_every_verb_and_the_exit_codes(call, golden):
+    code, out, _ = call("--help")
+    assert code == 0
+    golden("help", out)
+
+
+def test_show_prints_a_runs_facts_phases_and_curve(call, store, golden):
+    code, out, _ = call("show", "aaaa0001", "--store", store)
+    assert code == 0
+    golden("show", out, replace=[(str(store), "STORE")])
+
+
+def test_show_without_an_argument_shows_the_latest(call, store):
+    assert "bbbb0004" in call("show", "--store", store)[1]
+
+
+def test_show_under_another_clock_says_what_it_leaves_out(call, store):
+    out = call("show", "aaaa0001", "--clock", "dawnbench", "--store", store)[1]
+    assert "left out: evaluate" in out
+
+
+def test_show_under_another_target_reads_the_same_record_anew(call, store):
+    assert "missed after" in call("show", "aaaa0001", "--target", "0.99", "--store", store)[1]
+
+
+def test_show_as_json_holds_the_promised_keys(call, store):
+    (run,) = json.loads(call("show", "aaaa0001", "--json", "--store", store)[1])
+    promised = (
+        "id task recipe framework seed status reached time_to_accuracy_s epochs_to_target samples_to_target "
+        "time_per_step_s phases_s quality peak_memory_bytes energy_j environment"
+    )
+    assert set(promised.split()) <= set(run)
+    assert set(run["quality"]) == {"validation", "test"}
+    assert run["samples_to_target"] == 640 * 4
+
+
+def test_list_runs_prints_the_newest_first(call, store, golden):
+    code, out, _ = call("list", "runs", "--store", store, "--limit", "4")
+    assert code == 0
+    golden("list_runs", out)
+
+
+def test_list_runs_sorts_and_filters(call, store):
+    rows = json.loads(
+        call("list", "runs", "digits[framework=torch]", "--sort", "time_to_accuracy_s", "--json", "--store", store)[1]
+    )
+    times = [row["time_to_accuracy_s"] for row in rows]
+    assert len(times) == 5
+    assert times == sorted(times)
+
+
+def test_list_runs_of_an_empty_store_says_how_to_make_some(call, tmp_path):
+    code, out, _ = call("list", "runs", "--store", tmp_path / "none")
+    assert code == 0
+    assert "levelbench run digits makes some" in out
+
+
+def test_list_says_of_each_item_what_it_lacks(call):
+    found = json.loads(call("list", "--json")[1])
+    assert {row["framework"] for row in found["frameworks"]} >= {"numpy", "torch"}
+    assert next(row for row in found["frameworks"] if row["framework"] == "numpy")["lacks"] is None
+    assert {row["task"] for row in found["tasks"]} >= {"digits", "fashion-mnist"}
+
+
+def test_list_frameworks_says_how_to_get_one_that_is_missing(call, monkeypatch):
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "torch" else find(name, *a))
+    rows = {row["framework"]: row for row in json.loads(call("list", "frameworks", "--json")[1])["frameworks"]}
+    assert 'pip install "levelbench[torch]"' in rows["torch"]["lacks"]
+    runnable = json.loads(call("list", "frameworks", "--runnable", "--json")[1])["frameworks"]
+    assert "torch" not in {row["framework"] for row in runnable}
+
+
+def test_compare_ends_in_a_verdict_with_its_reason(call, store, golden):
+    code, out, _ = call("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
+    assert code == 1
+    golden("compare", out)
+
+
+def test_compare_the_other_way_round_is_faster_and_ends_in_0(call, store):
+    code, out, _ = call("compare", "digits[framework=torch]", "digits[framework=numpy]", "--store", store)
+    assert code == 0
+    assert "FASTER" in out
+
+
+def test_compare_can_be_told_not_to_fail(call, store):
+    words = ("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
+    assert call(*words, "--fail-on", "never")[0] == 0
+    assert call(*words, "--fail-on", "unclear")[0] == 0
+
+
+def test_compare_with_one_run_each_gives_a_number_and_no_verdict(call, store):
+    code, out, _ = call("compare", "aaaa0000", "bbbb0000", "--store", store)
+    assert code == 4
+    assert "UNCLEAR" in out
+
+
+def test_compare_as_json_holds_the_verdict_and_the_attribution(call, store):
+    found = json.loads(
+        call("compare", "digits[framework=numpy]", "digits[framework=torch]", "--json", "--store", store)[1]
+    )
+    assert found["verdict"]["kind"] == "SLOWER"
+    assert found["verdict"]["low"] > 1
+    assert found["attribution"]["samples_ratio"] == pytest.approx(1)
+
+
+def test_a_report_is_one_file_with_markdown_and_csv_beside_it(call, store, tmp_path):
+    code, out, _ = call(
+        "report", "--store", store, "-o", tmp_path / "r.html", "--markdown", tmp_path / "r.md", "--csv", tmp_path / "c"
+    )
+    assert code == 0
+    assert "SLOWER" in (tmp_path / "r.html").read_text()
+    assert "SLOWER" in (tmp_path / "r.md").read_text()
+    assert list((tmp_path / "c").glob("*.csv"))
+    assert out.count("report: ") >= 3
+
+
+def test_a_report_on_nothing_says_what_to_do(call, tmp_path):
+    code, _, err = call("report", "--store", tmp_path / "none")
+    assert code == 2
+    assert "run something first" in err

@@ -1,0 +1,109 @@
+import copy
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelbench.measure.environment import Difference, capture, difference, same_machine
+
+BASE = {
+    "machine": {"id": "aa", "cpu": "X", "cores_logical": 2, "governor": "performance", "kernel": "Linux 6.1"},
+    "accelerators": {"nvidia_driver": None, "names": []},
+    "libraries": {"python": {"version": "3.11.7"}, "numpy": "2.4.6"},
+    "threads": {"settings": {}, "loaded": {"libopenblas": {"threads": 2}}},
+    "malloc": {},
+    "git": {"commit": "c0", "dirty": False},
+    "load": {"one_minute": 0.2, "counters": {"at_s": 1.0}},
+    "frequency": {"median_mhz": 3000.0},
+    "time": "2026-01-01T00:00:00+00:00",
+}
+
+
+def changed(**changes):
+    tree = copy.deepcopy(BASE)
+    for path, value in changes.items():
+        *folders, last = path.split("__")
+        here = tree
+        for folder in folders:
+            here = here[folder]
+        here[last] = value
+    return tree
+
+
+def test_an_environment_does_not_differ_from_itself():
+    assert difference(BASE, BASE) == []
+
+
+def test_what_moves_by_itself_is_no_difference():
+    later = changed(time="2027", frequency__median_mhz=1.0, load__counters={"at_s": 9.0}, load__one_minute=1.0)
+    assert difference(BASE, later) == []
+
+
+@pytest.mark.parametrize(("load", "differs"), [(1.2, False), (1.3, True), (None, False)])
+def test_the_load_differs_if_it_is_half_a_core_a_core_apart(load, differs):
+    assert bool(difference(BASE, changed(load__one_minute=load))) is differs
+
+
+def test_a_difference_names_the_path_both_values_and_why_it_matters():
+    found = difference(BASE, changed(malloc={"MALLOC_TOP_PAD_": "64"}))
+    assert found == [
+        Difference(
+            "malloc.MALLOC_TOP_PAD_", None, "64", "memory allocators behave otherwise: steps can differ by a third"
+        )
+    ]
+    assert str(found[0]).startswith("malloc.MALLOC_TOP_PAD_: not set against 64 (")
+
+
+def test_what_matters_most_for_time_comes_first():
+    other = changed(
+        git__commit="c1",
+        libraries__numpy="2.0",
+        machine__governor="powersave",
+        malloc={"MALLOC_ARENA_MAX": "1"},
+        threads__loaded={"libopenblas": {"threads": 8}},
+        machine__id="bb",
+        load__one_minute=9.0,
+    )
+    assert [each.path for each in difference(BASE, other)] == [
+        "machine.id",
+        "threads.loaded.libopenblas.threads",
+        "malloc.MALLOC_ARENA_MAX",
+        "machine.governor",
+        "libraries.numpy",
+        "load.one_minute",
+        "git.commit",
+    ]
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+TREES = st.recursive(LEAVES, lambda inner: st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=8)
+PARTS = st.sampled_from(["machine", "threads", "malloc", "libraries", "git", "load", "time", "other"])
+ENVIRONMENTS = st.dictionaries(PARTS, st.dictionaries(st.text(max_size=5), TREES, max_size=4))
+
+
+@settings(max_examples=50, deadline=None)
+@given(ENVIRONMENTS, ENVIRONMENTS)
+def test_a_difference_is_the_same_seen_from_the_other_side(a, b):
+    there = [(each.path, each.a, each.b, each.matters) for each in difference(a, b)]
+    back = [(each.path, each.b, each.a, each.matters) for each in difference(b, a)]
+    assert there == back
+    assert difference(a, a) == []
+
+
+def test_one_machine_is_the_same_whatever_its_settings():
+    assert same_machine(BASE, changed(machine__governor="powersave", libraries__numpy="1", git__commit="x"))
+
+
+@pytest.mark.parametrize(
+    "other", [changed(machine__id="bb"), changed(accelerators__names=["NVIDIA H200"]), {}, {"machine": {}}]
+)
+def test_other_hardware_or_unknown_hardware_is_not_the_same(other):
+    assert not same_machine(BASE, other)
+
+
+def test_two_unknown_machines_are_not_the_same():
+    assert not same_machine({}, {})
+
+
+def test_this_machine_is_the_same_as_itself():
+    assert same_machine(capture(), capture())

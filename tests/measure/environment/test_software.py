@@ -1,0 +1,151 @@
+import os
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as example_settings
+from hypothesis import strategies as st
+
+from levelbench.measure.environment.settings import MALLOC_NAMES, THREAD_NAMES, settings
+from levelbench.measure.environment.software import libraries, malloc, threads
+from levelbench.measure.environment.source import git
+
+
+def test_the_numpy_that_runs_and_its_blas_are_named():
+    found = libraries()
+    assert found["numpy"] == np.__version__
+    assert found["blas"]["name"]
+    assert found["python"]["version"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}")
+
+
+def test_no_framework_is_imported_to_find_its_version():
+    code = (
+        "import sys; from levelbench.measure.environment import capture; capture();"
+        "print(sorted({'torch', 'jax', 'tensorflow', 'pynvml', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_threads_of_a_loaded_library_are_those_it_says():
+    code = (
+        "from levelbench.measure.environment.software import threads;"
+        "print([each['threads'] for each in threads()['loaded'].values()])"
+    )
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    if "openblas" not in str(libraries()["blas"]["name"]):
+        pytest.skip("numpy is built on another BLAS here")
+    assert done.stdout.strip() == "[1]"
+
+
+def test_torch_is_asked_only_if_it_is_loaded(monkeypatch):
+    fake = types.SimpleNamespace(get_num_threads=lambda: 7, get_num_interop_threads=lambda: 3)
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    assert threads()["torch"] == {"threads": 7, "interop": 3}
+    monkeypatch.delitem(sys.modules, "torch")
+    assert "torch" not in threads()
+
+
+def test_allocator_and_thread_settings_are_recorded_where_they_belong():
+    environment = {"MALLOC_TOP_PAD_": "67108864", "OMP_NUM_THREADS": "2", "HOME": "/home/ada"}
+    assert malloc(environment) == {"MALLOC_TOP_PAD_": "67108864"}
+    assert threads(environment)["settings"] == {"OMP_NUM_THREADS": "2"}
+
+
+def test_a_preloaded_library_is_named_without_its_folder():
+    environment = {"LD_PRELOAD": "/home/ada/lib/libjemalloc.so.2:/opt/x/libtcmalloc.so"}
+    assert malloc(environment) == {"LD_PRELOAD": "libjemalloc.so.2:libtcmalloc.so"}
+
+
+@example_settings(deadline=None)
+@given(st.dictionaries(st.text(min_size=1), st.text()), st.sampled_from(sorted(THREAD_NAMES | MALLOC_NAMES)))
+def test_nothing_but_the_listed_names_is_ever_recorded(environment, name):
+    environment = {**environment, "API_TOKEN": "secret", "OMP_TOKEN": "secret", name: "/home/ada/secret/last"}
+    found = settings(environment, THREAD_NAMES | MALLOC_NAMES)
+    assert set(found) <= THREAD_NAMES | MALLOC_NAMES
+    assert found[name] == "last"
+    assert "secret" not in found.values()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    def run(*words):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)
+
+    run("init", "-q")
+    run("config", "user.email", "ada@example.org")
+    run("config", "user.name", "Ada")
+    run("config", "commit.gpgsign", "false")
+    (tmp_path / "task.py").write_text("a = 1\n")
+    return tmp_path, run
+
+
+def test_a_clean_repository_is_its_commit(repository):
+    folder, run = repository
+    run("add", "task.py")
+    run("commit", "-qm", "first")
+    found = git(folder)
+    assert len(found["commit"]) == 40
+    assert (found["dirty"], found["changes"], found["reason"]) == (False, None, None)
+
+
+def test_another_edit_has_another_digest_and_the_same_edit_the_same(repository):
+    folder, run = repository
+    run("add", "task.py")
+    run("commit", "-qm", "first")
+    digests = []
+    for line in ("a = 2\n", "a = 3\n", "a = 2\n"):
+        (folder / "task.py").write_text(line)
+        found = git(folder)
+        assert found["dirty"] is True
+        digests.append(found["changes"])
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_a_new_file_makes_a_repository_dirty(repository):
+    folder, run = repository
+    run("add", "task.py")
+    run("commit", "-qm", "first")
+    (folder / "new.py").write_text("")
+    assert git(folder)["dirty"] is True
+
+
+def test_a_repository_without_a_commit_says_so(repository):
+    found = git(repository[0])
+    assert (found["commit"], found["reason"]) == (None, "the repository has no commit yet")
+
+
+def test_a_repositorys_own_helpers_are_not_run(repository):
+    folder, run = repository
+    run("add", "task.py")
+    run("commit", "-qm", "first")
+    helper = folder / ".git" / "helper"
+    helper.write_text(f"#!/bin/sh\ntouch {folder / '.git' / 'was-run'}\n")
+    helper.chmod(0o755)
+    run("config", "core.fsmonitor", str(helper))
+    run("config", "diff.external", str(helper))
+    (folder / "task.py").write_text("a = 2\n")
+    assert git(folder)["dirty"] is True
+    assert not (folder / ".git" / "was-run").exists()
+
+
+def test_a_folder_outside_any_repository_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    assert git(tmp_path)["reason"] == "not in a git repository"
+
+
+def test_a_machine_without_git_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git(tmp_path)["reason"].startswith("git is not installed")
+
+
+def test_a_git_that_hangs_is_given_up(tmp_path, monkeypatch):
+    slow = tmp_path / "git"
+    slow.write_text("#!/bin/sh\nexec sleep 30\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert git(tmp_path, timeout_s=0.05)["reason"] == "git did not answer within 0.05 s"

@@ -1,0 +1,70 @@
+import os
+
+import pytest
+
+from levelbench.measure.clocks import FakeClock
+from levelbench.measure.environment import state
+from levelbench.measure.environment.files import Roots
+from levelbench.measure.environment.state import frequency, load, others_cores, steal_share, throttling
+
+A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def roots(tmp_path):
+    (tmp_path / "loadavg").write_text("0.44 0.11 0.03 3/95 6668\n")
+    (tmp_path / "stat").write_text(f"cpu  {2 * A_SECOND} 0 0 {5 * A_SECOND} 0 0 0 {A_SECOND} 0 0\n")
+    (tmp_path / "meminfo").write_text("MemAvailable: 1024 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n")
+    (tmp_path / "vmstat").write_text("pswpin 3\npswpout 4\n")
+    (tmp_path / "pressure").mkdir()
+    (tmp_path / "pressure" / "cpu").write_text("some avg10=1.25 avg60=0.10 avg300=0.11 total=3743730\n")
+    return Roots(tmp_path, tmp_path)
+
+
+def test_the_load_is_what_the_kernel_says(roots, monkeypatch):
+    monkeypatch.setattr(state, "own_cpu_s", lambda: 0.5)
+    found = load(roots, FakeClock(3_000_000_000))
+    assert (found["one_minute"], found["fifteen_minutes"], found["pressure_10_s_percent"]) == (0.44, 0.03, 1.25)
+    assert (found["memory_available_bytes"], found["swap_used_bytes"], found["swapped_pages"]) == (2**20, 60 * 1024, 7)
+    assert found["counters"] == {"at_s": 3.0, "own_s": 0.5, "busy_s": 2.0, "idle_s": 5.0, "steal_s": 1.0}
+
+
+def test_this_process_is_not_counted_among_those_that_run(roots):
+    assert load(roots)["others_running"] == 2
+
+
+def test_a_machine_that_tells_nothing_has_nulls(tmp_path):
+    found = load(Roots(tmp_path, tmp_path))
+    assert set(found.values()) == {None}
+    assert frequency(Roots(tmp_path, tmp_path)) == {"median_mhz": None, "lowest_mhz": None, "highest_mhz": None}
+    assert throttling(Roots(tmp_path, tmp_path)) == {"heat_events": None, "quota_events": None}
+
+
+def test_frequencies_and_throttling_are_over_all_processors(tmp_path):
+    for index, khz in enumerate((1_000_000, 2_000_000, 3_600_000)):
+        cpu = tmp_path / "devices" / "system" / "cpu" / f"cpu{index}"
+        (cpu / "cpufreq").mkdir(parents=True)
+        (cpu / "thermal_throttle").mkdir()
+        (cpu / "cpufreq" / "scaling_cur_freq").write_text(str(khz))
+        (cpu / "thermal_throttle" / "core_throttle_count").write_text(str(index))
+    (tmp_path / "fs" / "cgroup").mkdir(parents=True)
+    (tmp_path / "fs" / "cgroup" / "cpu.stat").write_text("usage_usec 5\nnr_periods 9\nnr_throttled 4\n")
+    roots = Roots(tmp_path, tmp_path)
+    assert frequency(roots) == {"median_mhz": 2000.0, "lowest_mhz": 1000.0, "highest_mhz": 3600.0}
+    assert throttling(roots) == {"heat_events": 3, "quota_events": 4}
+
+
+def counters(at_s, own_s=0.0, busy_s=0.0, idle_s=0.0, steal_s=0.0):
+    return {"at_s": at_s, "own_s": own_s, "busy_s": busy_s, "idle_s": idle_s, "steal_s": steal_s}
+
+
+def test_two_snapshots_say_what_everything_else_did():
+    before, after = counters(10.0), counters(12.0, own_s=1.0, busy_s=2.5, idle_s=1.0, steal_s=0.5)
+    assert others_cores(before, after) == pytest.approx(0.75)
+    assert steal_share(before, after) == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("pair", [(None, counters(1.0)), (counters(1.0), {}), (counters(1.0), counters(1.001))])
+def test_snapshots_that_are_missing_or_too_close_say_nothing(pair):
+    assert others_cores(*pair) is None
+    assert steal_share(*pair) is None

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelbench.errors import UnknownNameError
+from levelbench.records import (
+    DatasetFacts,
+    End,
+    Evaluation,
+    Record,
+    RecordWriter,
+    Samples,
+    Target,
+    read_record,
+    summarise,
+)
+
+RISING = (0.5, 0.91, 0.89, 0.92, 0.93)
+
+
+@pytest.fixture
+def make_record(tmp_path, make_header, make_events, make_run):
+    def make(qualities=RISING, events=None, **parts) -> Record:
+        events = make_events(qualities) if events is None else events
+        return read_record(make_run(tmp_path, make_header(**parts), events))
+
+    return make
+
+
+def test_time_to_accuracy_is_the_time_of_the_second_of_two_confirming_evaluations(make_record):
+    run = summarise(make_record())
+    assert run.reached
+    assert run.time_to_accuracy_s == pytest.approx(5.0)
+    assert (run.epochs_to_target, run.steps_to_target, run.samples_to_target) == (5.0, 50, 3200)
+    assert run.given_up_s is None
+    assert run.wall_s == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "seconds"), [("first", 2.0), ("sustained", 4.0), ("final", 5.0), ("interpolated", 1 + 40 / 41)]
+)
+def test_another_crossing_rule_is_a_view_of_the_same_record(make_record, rule, seconds):
+    run = summarise(make_record(), crossing=rule)
+    assert run.crossing == rule
+    assert run.time_to_accuracy_s == pytest.approx(seconds)
+    assert run.epochs_to_target == pytest.approx(seconds)
+    assert sum(run.phases_s.values()) == pytest.approx(seconds)
+
+
+def test_another_threshold_is_a_view_and_changes_neither_record_nor_key(make_record):
+    record = make_record()
+    run = summarise(record, threshold=0.8)
+    assert run.time_to_accuracy_s == pytest.approx(3.0)
+    assert run.target.threshold == 0.8
+    assert run.specification.target.threshold == 0.8
+    assert record.header.specification.target.threshold == 0.9
+    assert run.key == record.header.key
+    assert summarise(record, threshold=0.99).time_to_accuracy_s is None
+
+
+def test_another_clock_leaves_out_its_phases_and_says_how_much(make_record):
+    run = summarise(make_record(), clock="dawnbench")
+    assert run.time_to_accuracy_s == pytest.approx(3.75)
+    assert run.excluded_s == {"evaluate": pytest.approx(1.25)}
+    assert sum(run.phases_s.values()) == pytest.approx(5.0)
+
+
+def test_a_clock_or_rule_that_does_not_exist_is_an_error(make_record):
+    with pytest.raises(UnknownNameError, match="clock"):
+        summarise(make_record(), clock="wal")
+    with pytest.raises(UnknownNameError, match="crossing rule"):
+        summarise(make_record(), crossing="confirm")
+
+
+def test_a_run_that_never_reaches_has_no_time_and_says_how_long_it_tried(make_record):
+    run = summarise(make_record((0.5, 0.6, 0.91, 0.7)))
+    assert not run.reached
+    assert run.time_to_accuracy_s is None
+    assert run.given_up_s == pytest.approx(4.0)
+    assert run.epochs_to_target is None
+
+
+def test_a_run_that_failed_did_not_arrive_even_if_its_curve_had_crossed(make_record, make_events):
+    events = make_events(RISING, status="failed", error="ValueError: no")
+    run = summarise(make_record(events=events))
+    assert run.status == "failed"
+    assert run.error == "ValueError: no"
+    assert not run.reached
+    assert run.given_up_s == pytest.approx(5.0)
+
+
+def test_a_run_that_was_interrupted_or_still_runs_did_not_arrive(tmp_path, make_header, make_curve):
+    with RecordWriter.create(tmp_path, make_header()) as writer:
+        for evaluation in make_curve(RISING):
+            writer.append(evaluation)
+        running = summarise(read_record(writer.path))
+    interrupted = summarise(read_record(writer.path))
+    for run, status in ((running, "running"), (interrupted, "interrupted")):
+        assert run.status == status
+        assert not run.reached
+        assert run.given_up_s == run.wall_s == pytest.approx(5.0)
+
+
+def test_a_run_that_left_nothing_but_its_header_has_a_summary(make_record):
+    run = summarise(make_record(events=[]))
+    assert run.status == "interrupted"
+    assert (run.given_up_s, run.wall_s, run.phases_s, run.quality) == (0.0, 0.0, {}, {})
+    assert run.energy_reason == "not measured"
+
+
+def test_a_loss_is_reached_from_above(make_record):
+    target = Target("loss", 0.6, direction="lower")
+    run = summarise(make_record((0.9, 0.6, 0.5), target=target))
+    assert run.time_to_accuracy_s == pytest.approx(3.0)
+
+
+def test_quality_that_is_not_a_number_never_reaches(make_record):
+    assert not summarise(make_record((math.nan, math.nan))).reached
+
+
+def test_a_step_takes_the_median_of_the_raw_samples(make_record, make_events):
+    assert summarise(make_record()).time_per_step_s == pytest.approx(0.011)
+    events = [Samples("step_time", "ms", [4.0, math.inf, 2.0]), *make_events()[-1:]]
+    assert summarise(make_record(events=events)).time_per_step_s == pytest.approx(0.003)
+    events = [Samples("step_time", "furlongs", [1.0]), *make_events()[-1:]]
+    assert summarise(make_record(events=events)).time_per_step_s is None
+
+
+def test_meters_qualities_and_the_data_are_carried_over(make_record, make_events):
+    facts = DatasetFacts("toy", {}, {}, "none", "CC0", synthetic=True)
+    run = summarise(make_record(events=make_events(RISING, dataset=facts)))
+    assert run.peak_memory_bytes == 2.0e8
+    assert (run.energy_j, run.energy_method, run.energy_reason) == (None, None, "no counter")
+    assert run.quality == {"validation": 0.93, "test": 0.89}
+    assert run.synthetic
+    assert not summarise(make_record()).synthetic
+
+
+def test_phases_that_do_not_sum_to_the_time_make_a_run_suspect(make_record, make_events):
+    events = make_events(RISING, suspect=["load from elsewhere"])
+    assert summarise(make_record(events=events)).suspect == ["load from elsewhere"]
+    end = msgspec.structs.replace(events[-1], t_ns=round(events[-1].t_ns * 1.02))
+    suspect = summarise(make_record(events=[*events[:-1], end])).suspect
+    assert suspect == ["load from elsewhere", "phases sum to 5 s where the run's time is 5.1 s"]
+    end = msgspec.structs.replace(events[-1], t_ns=round(events[-1].t_ns * 1.009))
+    assert len(summarise(make_record(events=[*events[:-1], end])).suspect) == 1
+
+
+def test_the_specification_of_a_summary_is_that_of_the_run(make_record):
+    record = make_record()
+    assert summarise(record).specification == record.header.specification
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    qualities=st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=8),
+    clock=st.sampled_from(["wall", "dawnbench", "mlperf", "algoperf"]),
+    rule=st.sampled_from(["confirmed", "first", "sustained", "final", "interpolated"]),
+    threshold=st.floats(0, 1),
+    status=st.sampled_from(["done", "failed"]),
+)
+def test_score_and_what_it_leaves_out_are_always_the_phases_that_are_shown(
+    make_header, make_curve, qualities, clock, rule, threshold, status
+):
+    evaluations: list[Evaluation] = make_curve(qualities)
+    end = End(status, evaluations[-1].t_ns, evaluations[-1].phases_ns)
+    record = Record("memory", make_header(), tuple(evaluations), {}, (), end, status)
+    run = summarise(record, clock=clock, crossing=rule, threshold=threshold)
+    assert (run.time_to_accuracy_s is None) != (run.given_up_s is None)
+    assert run.reached == (run.time_to_accuracy_s is not None)
+    assert not run.reached or status == "done"
+    score = run.time_to_accuracy_s if run.reached else run.given_up_s
+    assert score + sum(run.excluded_s.values()) == pytest.approx(sum(run.phases_s.values()))
+    assert sum(run.phases_s.values()) <= run.wall_s * 1.000001

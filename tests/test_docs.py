@@ -1,0 +1,42 @@
+"""The documentation is true: its examples run, its links lead somewhere, its commands exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
+
+
+def test_the_task_of_ones_own_runs_as_it_is_written(tmp_path):
+    text = (ROOT / "docs" / "own-task.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "my_task.py").write_text(code)
+    command = [sys.executable, "-m", "levelbench", "run", "my_task.py", "--framework", "numpy", "-n", "2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2/2" in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page):
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_verb_that_a_page_calls_exists(page):
+    from levelbench.cli import VERBS
+
+    called = set(re.findall(r"^\s*levelbench ([a-z]+)", page.read_text(), flags=re.MULTILINE))
+    assert called <= set(VERBS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_script_that_a_page_names_exists(page):
+    for script in re.findall(r"benchmarks/[a-z_/]+\.py", page.read_text()):
+        assert (ROOT / script).exists(), f"{page.name} names {script}"
