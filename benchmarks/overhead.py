@@ -2,11 +2,12 @@
 
     python benchmarks/overhead.py [--seconds 60] [--json overhead.json]
 
-Each case trains two copies of one network from the same weights on the same batches: one in a loop as people write it
-(an ``nn.Module`` with ``torch.optim``, or plain NumPy calls), one by the trainer with everything on (timeline, step
-times, losses, an observer that records). They take turns A B B A; the figure is the median of the ratios of
-neighbours, with its exact order-statistic interval. Further: the cost of a phase switch, and of hooks that nobody
-overrides. No timing of one run is compared with that of another.
+Each case trains two copies of one network from the same weights on the same batches. One side is a loop as people
+write it (an ``nn.Module`` with ``torch.optim``, or plain NumPy calls), or the trainer's own calls with nothing around
+them ("bare"); the other is the trainer with everything on (timeline, step times, losses, an observer at every step).
+They take turns A B B A; the figure is the median of the ratios of neighbours, with its exact order-statistic interval.
+Further: the cost of a phase switch, and of hooks that nobody overrides. No timing of one run is compared with that of
+another.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import zoo
 from levelbench.training import Constant, Momentum, Observer, Recipe, Shuffled, Top1, Trainer, datasets
 from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.optimizers import apply
 from levelbench.training.task import Evaluate
 from levelbench.training.trainer import Stopping
 
@@ -119,6 +122,25 @@ def numpy_by_hand(network, inputs, labels):
     return step, losses, lambda rows: rows
 
 
+def bare(framework):
+    """The trainer's own calls and nothing else: executor and update rule, no timeline, no hooks, no step times."""
+
+    def make(network, inputs, labels):
+        backend = plugins.load("framework", framework).open()
+        executor = backend.executor(network, network.initialise(0))
+        rule, states, losses, count = Momentum(LR, MU), {}, [], [0]
+        x_all, y_all = backend.array(inputs), backend.array(labels)
+
+        def step(rows):
+            losses.append(executor.forward(backend.take(x_all, rows), backend.take(y_all, rows)))
+            count[0] += 1
+            apply(rule, executor.parameters, executor.backward(), states, count[0], 1.0)
+
+        return step, losses, backend.array
+
+    return make
+
+
 def under_levelbench(framework, network, dataset, observers):
     """The trainer's own step, on batches that the caller names; everything that ``levelbench run`` does is on."""
     backend = plugins.load("framework", framework).open()
@@ -129,10 +151,11 @@ def under_levelbench(framework, network, dataset, observers):
     return Trainer(backend, dataset, recipe, quality, stopping, seed=0, timeline=timeline, observers=observers), backend
 
 
-def case(framework, network, data, seconds):
-    """The ratio of a step under levelbench to one by hand, with its interval and both medians."""
+def case(framework, network, data, seconds, against):
+    """The ratio of a step under levelbench to one without, with its interval and both medians."""
     inputs, labels = data
-    by_hand, losses, native = {"torch": torch_by_hand, "numpy": numpy_by_hand}[framework](network, inputs, labels)
+    makers = {"by hand": {"torch": torch_by_hand, "numpy": numpy_by_hand}[framework], "bare": bare(framework)}
+    by_hand, losses, native = makers[against](network, inputs, labels)
     split = Split(inputs, labels)
     dataset = Dataset("overhead", split, split, split, 10, {}, "", "", "", synthetic=True)
     trainer, backend = under_levelbench(framework, network, dataset, (Idle(), Counting()))
@@ -166,6 +189,7 @@ def case(framework, network, data, seconds):
     return {
         "framework": framework,
         "network": network.name,
+        "against": against,
         "by_hand_ms": float(np.median(a.values)) * 1e3,
         "levelbench_ms": float(np.median(b.values)) * 1e3,
         "ratio": float(np.median(ratios)),
@@ -206,18 +230,19 @@ def main() -> None:
     images = generator.standard_normal((10 * BATCH, 1, 28, 28)).astype(np.float32)
     image_data = images, generator.integers(0, 10, len(images))
     cases = []
-    print("| framework | network | by hand, ms | levelbench, ms | ratio | 95 % interval | pairs |")
-    print("|---|---|---|---|---|---|---|")
-    for framework in ("numpy", "torch"):
+    print("| framework | network | against a step | ms | levelbench, ms | ratio | 95 % interval | pairs |")
+    print("|---|---|---|---|---|---|---|---|")
+    for framework, against in product(("numpy", "torch"), ("by hand", "bare")):
         for network, data in (
             (zoo.mlp(64, 128, 10), (digits.inputs, digits.labels)),
             (zoo.cnn((1, 28, 28), 16, 64, 10), image_data),
         ):
-            found = case(framework, network, data, options.seconds)
+            found = case(framework, network, data, options.seconds, against)
             cases.append(found)
             print(
-                f"| {framework} | {network.name} | {found['by_hand_ms']:.3f} | {found['levelbench_ms']:.3f} "
-                f"| {found['ratio']:.4f} | {found['low']:.4f} to {found['high']:.4f} | {found['pairs']} |",
+                f"| {framework} | {network.name} | {against} | {found['by_hand_ms']:.3f} "
+                f"| {found['levelbench_ms']:.3f} | {found['ratio']:.4f} "
+                f"| {found['low']:.4f} to {found['high']:.4f} | {found['pairs']} |",
                 flush=True,
             )
     switch = switch_cost().estimate()

@@ -34,9 +34,14 @@ __all__ = [
 
 
 class LevelbenchError(Exception):
-    """The root. ``asked``, ``found`` and ``do`` are sentences without a final full stop."""
+    """The root. ``asked``, ``found`` and ``do`` are sentences without a final full stop.
+
+    ``trace`` is what ``--debug`` shows in place of this process's own traceback, where the cause lies in another
+    process: its traceback, or all that it printed.
+    """
 
     exit_code = 2
+    trace: str = ""
 
     def __init__(self, asked: str, found: str, do: str) -> None:
         super().__init__(asked, found, do)

@@ -1,7 +1,6 @@
 import pytest
 
-from levelbench.analysis.comparison import compare
-from levelbench.analysis.final import final_line, final_test
+from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
 from levelbench.records.schema import Target
 
@@ -30,14 +29,68 @@ def test_runs_that_missed_are_kept_as_censored(run, group):
     assert "4/5" in found.verdict.reason
 
 
-def test_failed_runs_are_left_out(run, group):
-    found = compare(group("a", arm(run, 1.0)), group("b", [*arm(run, 1.0), run(None, seed=9, status="failed")]))
-    assert found.verdict.n_b == 5
+def failed(run, seed=9, **replaced):
+    return run(None, seed=seed, status="failed", error="out of memory", hopeless=True, **replaced)
 
 
-def test_an_arm_without_a_finished_run_is_refused(run, group):
-    with pytest.raises(IncomparableError, match="none of its 1 runs"):
-        compare(group("a", arm(run, 1.0)), group("b", [run(None, status="failed")]))
+def test_failed_runs_count_as_never_arriving(run, group):
+    found = compare(group("a", arm(run, 1.0)), group("b", [*arm(run, 1.0), failed(run, given_up_s=0.0)]))
+    assert (found.verdict.n_a, found.verdict.n_b) == (5, 6)
+    assert "5/5 and 5/6 runs reached" in found.verdict.reason
+    assert "not known" not in found.verdict.reason
+
+
+def test_interrupted_and_running_runs_do_not_count(run, group):
+    stopped = [run(None, seed=8, status="interrupted"), run(None, seed=9, status="running")]
+    assert compare(group("a", arm(run, 1.0)), group("b", [*arm(run, 1.0), *stopped])).verdict.n_b == 5
+
+
+def test_an_early_divergence_among_many_runs_leaves_the_verdict_on_time(run, group):
+    slow = [run(10.0 + i / 10, seed=i) for i in range(12)]
+    fast = [run(5.0 + i / 20, seed=i) for i in range(12)]
+    diverged = run(None, seed=20, given_up_s=0.1, hopeless=True, error="the loss is not finite")
+    found = compare(group("a", slow), group("b", [*fast, diverged]))
+    assert found.verdict.kind == "FASTER"
+    assert found.verdict.high < 1.0
+
+
+def test_give_up_times_stand_in_the_order_of_the_runs_that_missed(run, group):
+    a = [run(1.0 + i / 10, seed=i) for i in range(4)]
+    b = [run(None, seed=3, given_up_s=0.5), *a[:2], run(None, seed=2, hopeless=True, given_up_s=0.1), *a[3:]]
+    assert "3/5" in compare(group("a", a), group("b", b)).verdict.reason
+
+
+def test_a_run_given_up_at_once_leaves_its_time_unknown_and_is_no_exception(run, group):
+    found = compare(group("a", arm(run, 1.0)), group("b", [*arm(run, 1.0), run(None, seed=9, given_up_s=0.0)]))
+    assert "not known" in found.verdict.reason
+
+
+def test_an_arm_of_which_every_run_failed_is_unclear_with_the_reason(run, group):
+    found = compare(group("a", arm(run, 1.0)), group("b", [failed(run, seed) for seed in range(5)]))
+    assert (found.verdict.kind, found.verdict.n_b) == ("UNCLEAR", 5)
+    assert found.verdict.reason == "all 5 runs of b failed: out of memory"
+    assert found.attribution is None
+
+
+@pytest.mark.parametrize("status", ["interrupted", "running"])
+def test_an_arm_of_which_no_run_ended_is_refused(run, group, status):
+    with pytest.raises(IncomparableError, match="none of its 1 runs has come to an end"):
+        compare(group("a", arm(run, 1.0)), group("b", [run(None, status=status)]))
+
+
+@pytest.mark.parametrize("other", [{"train": "bb", "test": "cc"}, {"train": "aa"}])
+def test_runs_that_read_other_data_are_refused(run, group, other):
+    a = arm(run, 1.0, checksums={"train": "aa", "test": "cc"})
+    # The last run of an arm is looked at as well as the first.
+    mixed = [*arm(run, 1.0, checksums={"train": "aa", "test": "cc"})[:4], run(1.0, seed=4, checksums=other)]
+    with pytest.raises(IncomparableError, match="the content of t"):
+        compare(group("a", a), group("b", mixed))
+
+
+def test_a_run_that_ended_before_it_read_any_data_is_no_difference(run, group):
+    data = {"checksums": {"train": "aa"}}
+    a, b = group("a", arm(run, 1.0, **data)), group("b", [*arm(run, 1.0, **data), failed(run)])
+    assert compare(a, b).verdict.n_b == 6
 
 
 @pytest.mark.parametrize(
@@ -64,18 +117,44 @@ def test_other_machines_give_no_verdict_unless_asked(run, group):
     assert compare(group("a", arm(run, 1.0)), group("b", other), across_machines=True).verdict is not None
 
 
+def test_differences_are_those_of_every_run_each_once(run, group):
+    def at(kernel, governor="performance"):
+        return {"machine": {"id": "m1", "kernel": kernel, "governor": governor}}
+
+    a = [run(1.0, seed=0, environment=at("6.1")), run(1.1, seed=1, environment=at("6.1", "powersave"))]
+    b = [run(1.0 + seed / 10, seed=seed, environment=at("6.2")) for seed in range(3)]
+    found = compare(group("a", a), group("b", b)).differences
+    assert [(each.path, each.a, each.b) for each in found] == [
+        ("machine.governor", "performance", "powersave"),
+        ("machine.kernel", "6.1", "6.2"),
+    ]
+
+
 def test_one_run_of_another_machine_among_many_is_enough(run, group):
     mixed = [*arm(run, 1.0)[:4], run(1.0, seed=4, environment={"machine": {"id": "m2"}})]
     assert compare(group("a", arm(run, 1.0)), group("b", mixed)).machines_differ
 
 
-@pytest.mark.parametrize(("qualities", "reached"), [([0.95, 0.96, 0.94], True), ([0.91, 0.89, 0.92], False)])
-def test_the_end_of_a_fixed_schedule_is_tested_over_its_runs(run, group, qualities, reached):
-    runs = [run(1.0, seed=i, crossing="final", quality={"validation": q}) for i, q in enumerate(qualities)]
-    fixed = group("fixed", runs, crossing="final")
-    assert final_test(fixed).reached is reached
-    assert ("is shown" in final_line(fixed)) is reached
+def test_every_group_is_compared_with_the_first_of_its_task(run, group):
+    groups = [group("a", arm(run, 1.0)), group("b", arm(run, 1.1)), group("x", arm(run, 1.0), task="letters")]
+    found, refusals = compare_all([*groups, group("c", arm(run, 1.2))], 0.02, 0.95)
+    assert [(each.a.label, each.b.label) for each in found] == [("a", "b"), ("a", "c")]
+    assert refusals == []
 
 
-def test_other_crossing_rules_have_no_such_test(run, group):
-    assert final_line(group("a", arm(run, 1.0))) is None
+def test_the_level_is_bonferronis_over_the_pairs_that_end_in_a_verdict(run, group):
+    refused = group("clock", arm(run, 1.0, clock="dawnbench"))
+    elsewhere = group("elsewhere", arm(run, 1.0, environment={"machine": {"id": "m2"}}))
+    groups = [group("a", arm(run, 1.0)), group("b", arm(run, 1.1)), refused, elsewhere, group("c", arm(run, 1.2))]
+    found, refusals = compare_all(groups, 0.02, 0.95)
+    levels = [each.verdict.level for each in found if each.verdict is not None]
+    assert levels == pytest.approx([0.975, 0.975])
+    assert refusals == ["no verdict on clock: they differ in clock wall and dawnbench"]
+    found, _ = compare_all(groups, 0.02, 0.95, across_machines=True)
+    assert [each.verdict.level for each in found] == pytest.approx([1 - 0.05 / 3] * 3)
+
+
+def test_a_group_of_which_no_run_ended_is_a_refusal_and_no_exception(run, group):
+    found, refusals = compare_all([group("a", arm(run, 1.0)), group("b", [run(None, status="running")])], 0.02, 0.95)
+    assert found == []
+    assert refusals == ["no verdict on b: none of its 1 runs has come to an end"]

@@ -14,7 +14,7 @@ def test_help_names_every_verb_and_the_exit_codes(call, golden):
 def test_show_prints_a_runs_facts_phases_and_curve(call, store, golden):
     code, out, _ = call("show", "aaaa0001", "--store", store)
     assert code == 0
-    golden("show", out, replace=[(str(store), "STORE")])
+    golden("show", out, replace=[(str(store), "STORE"), (r"/[0-9a-f]{8}-s1-", "/KEY-s1-")])
 
 
 def test_show_without_an_argument_shows_the_latest(call, store):
@@ -98,6 +98,20 @@ def test_compare_can_be_told_not_to_fail(call, store):
     assert call(*words, "--fail-on", "unclear")[0] == 0
 
 
+def test_compare_can_fail_on_a_missed_target(call, store, write):
+    write(5, "cccc0005", qualities=[0.5, 0.6])
+    words = ("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
+    assert call(*words, "--fail-on", "missed")[0] == 1
+    assert call(*words[:1], words[2], words[2], *words[3:], "--fail-on", "missed")[0] == 0
+
+
+def test_what_is_known_to_be_wrong_outweighs_what_cannot_be_told(call, store, write):
+    write(5, "cccc0005", framework="jax", qualities=[0.5, 0.6])
+    words = ("compare", "aaaa0000", "cccc0005", "--store", store)
+    assert call(*words, "--fail-on", "unclear")[0] == 4
+    assert call(*words, "--fail-on", "unclear,missed")[0] == 1
+
+
 def test_compare_with_one_run_each_gives_a_number_and_no_verdict(call, store):
     code, out, _ = call("compare", "aaaa0000", "bbbb0000", "--store", store)
     assert code == 4
@@ -122,6 +136,13 @@ def test_a_report_is_one_file_with_markdown_and_csv_beside_it(call, store, tmp_p
     assert "SLOWER" in (tmp_path / "r.md").read_text()
     assert list((tmp_path / "c").glob("*.csv"))
     assert out.count("report: ") >= 3
+
+
+def test_a_group_of_failed_runs_does_not_end_the_report(call, store, write, tmp_path):
+    write(0, "cccc0000", framework="jax", status="failed")
+    code, _, _ = call("report", "--store", store, "-o", tmp_path / "r.html")
+    assert code == 0
+    assert "framework=jax" in (tmp_path / "r.html").read_text()
 
 
 def test_a_report_on_nothing_says_what_to_do(call, tmp_path):

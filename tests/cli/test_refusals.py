@@ -34,6 +34,10 @@ def three_parts(err):
         (("run", "digits", "--margin", "2"), 2, "2 per cent"),
         (("run", "digits", "--device", "cuda:77"), 3, "device"),
         (("run", "nowhere.py"), 2, "no such file"),
+        (("run", "digits", "--framework", ","), 2, "names none"),
+        (("run", "digits", "--recipe", ""), 2, "names none"),
+        (("run", "digits", "--trials", "3"), 2, "see levelbench run --help"),
+        (("run", "digits", "--runs", "many"), 2, "not a valid integer"),
         (("run", "digits", "digits"), 2, "same specification"),
         (("list", "taskz"), 2, "close: tasks"),
         (("list", "runs", "--sort", "colour"), 2, "colour"),
@@ -50,17 +54,34 @@ def test_a_command_that_cannot_be_meant_is_answered_in_three_parts(call, tmp_pat
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
-def test_an_unknown_option_is_a_usage_error_too(call):
-    code, _, err = call("run", "digits", "--trials", "3")
-    assert code == 2
-    assert "--trials" in err
-
-
 def test_under_json_the_error_is_json_as_well(call, tmp_path):
     code, out, _ = call("run", "digitz", "--json", "--store", tmp_path)
     error = json.loads(out)["error"]
     assert error["exit_code"] == code == 2
     assert {"asked", "found", "do"} < set(error)
+
+
+def test_under_json_an_unknown_option_is_json_as_well(call):
+    code, out, _ = call("run", "digits", "--trials", "3", "--json")
+    error = json.loads(out)["error"]
+    assert error["exit_code"] == code == 2
+    assert "--trials" in error["found"]
+
+
+def test_a_bug_of_levelbench_ends_in_70_and_says_so_in_one_line(call, monkeypatch, tmp_path):
+    def broken(path):
+        raise ZeroDivisionError("no such luck")
+
+    monkeypatch.setattr("levelbench.cli.options.open_store", broken)
+    code, _, err = call("show", "--store", tmp_path)
+    assert code == 70
+    assert err.count("\n") == 1
+    assert "a bug of levelbench" in err
+    assert "--debug" in err
+    code, _, err = call("show", "--store", tmp_path, "--debug")
+    assert code == 70
+    assert "in broken" in err
+    assert "no such luck" in err
 
 
 def test_debug_shows_the_traceback(call, tmp_path):
@@ -82,6 +103,38 @@ def test_a_store_that_is_a_file_is_refused(call, tmp_path):
     code, _, err = call("run", "digits", "--framework", "numpy", "--store", path)
     assert code == 3
     assert "is a file" in err
+
+
+def test_a_plug_in_that_raises_hides_no_other_and_says_why(call, monkeypatch, tmp_path):
+    from importlib.metadata import EntryPoint
+
+    from levelbench import plugins
+
+    (tmp_path / "wreck_of_a_plug_in.py").write_text("raise ZeroDivisionError('sunk')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    known = plugins.names
+
+    def names(kind):
+        return {**known(kind), "wreck": EntryPoint("wreck", "wreck_of_a_plug_in:it", f"levelbench.{kind}s")}
+
+    monkeypatch.setattr(plugins, "names", names)
+    found = json.loads(call("list", "--json")[1])
+    for kind in ("task", "framework"):
+        rows = {row[kind]: row for row in found[f"{kind}s"]}
+        assert "ZeroDivisionError: sunk" in rows["wreck"]["lacks"]
+        assert len(rows) > 2
+    assert "sunk" in call("list", "tasks")[1]
+    code, _, err = call("run", "wreck", "--store", tmp_path)
+    assert code == 2
+    assert "task 'wreck'" in err
+    assert three_parts(err)
+
+
+def test_a_side_of_interrupted_runs_alone_is_refused(call, store, write):
+    write(9, "cccc0009", qualities=[0.5], status="interrupted")
+    code, _, err = call("compare", "aaaa0000", "cccc0009", "--store", store)
+    assert code == 2
+    assert "none came to an end" in err
 
 
 @pytest.mark.parametrize("verb", ["show", "compare"])
@@ -150,6 +203,7 @@ def test_other_machines_are_shown_first_and_get_no_verdict_unless_asked(call, st
     assert code == 4
     assert out.index("different machines") < out.index("no verdict on time")
     assert "processor m1" in out
+    assert "why:" not in out
     code, out, _ = call(*words, "--across-machines")
     assert "no verdict" not in out
     assert code in (0, 1, 4)
@@ -161,7 +215,14 @@ def test_an_interrupted_run_has_no_say_in_a_verdict(call, store, write):
     assert "n = 5 + 5" in out
 
 
-def test_a_reader_that_closes_early_meets_no_traceback(store):
-    command = f"{sys.executable} -m levelbench list runs --json --store {store} | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("form", ["--json", "--limit=9", "--help"])
+def test_a_reader_that_closes_early_meets_no_traceback_and_no_failure(store, form):
+    # The pipe is closed before the first line is written.
+    command = f"{sys.executable} -m levelbench list runs {form} --store {store} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_that_nobody_reads_is_one_all_the_same(tmp_path):
+    command = f"{sys.executable} -m levelbench run digitz --store {tmp_path} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", command], timeout=120).returncode == 2

@@ -11,7 +11,7 @@ from levelbench.networks import Builder, Network, Node, Parameter, zoo
 NETWORKS = [
     zoo.mlp(6, 5, 3),
     zoo.cnn((2, 8, 8), 3, 4, 3),
-    zoo.flat_mlp((1, 3, 3), 4, 3),
+    Builder("flat", (1, 3, 3)).flatten().gemm(4).relu().gemm(3, gain=1.0).build(),
     Builder("strided", (2, 7, 9)).conv(3, 3, padding=1, stride=2).relu().flatten().gemm(3, gain=1.0).build(),
     Builder("odd pooling", (1, 7, 5)).conv(2, 2).max_pool(2).flatten().gemm(3).build(),
 ]

@@ -23,6 +23,15 @@ def test_an_update_in_place_changes_what_the_network_computes(torch_backend):
     np.testing.assert_allclose(torch_backend.host(executor.infer(inputs)), before + 1, rtol=1e-6)
 
 
+def test_another_array_in_the_place_of_a_parameter_changes_what_the_network_computes(torch_backend):
+    network = zoo.mlp(4, 3, 2)
+    executor = torch_backend.executor(network, network.initialise(0))
+    inputs = torch_backend.array(np.ones((1, 4), np.float32))
+    before = torch_backend.host(executor.infer(inputs))
+    executor.parameters["layer1.bias"] = executor.parameters["layer1.bias"] + 1
+    np.testing.assert_allclose(torch_backend.host(executor.infer(inputs)), before + 1, rtol=1e-6)
+
+
 def test_the_loss_carries_no_graph_so_that_keeping_it_keeps_no_memory(torch_backend):
     network = zoo.mlp(4, 3, 2)
     executor = torch_backend.executor(network, network.initialise(0))
@@ -45,7 +54,7 @@ def test_uneven_padding_is_refused(torch_backend):
     attributes = {"kernel_shape": (1, 1), "pads": (0, 0, 1, 1), "strides": (1, 1)}
     node = Node("Conv", ("input", "w", "b"), "y", attributes)
     parameters = {"w": np.ones((1, 1, 1, 1), np.float32), "b": np.zeros(1, np.float32)}
-    with pytest.raises(DefinitionError, match="pad symmetrically"):
+    with pytest.raises(DefinitionError, match="differ at the two ends"):
         torch_backend.executor(Network("uneven", (1, 2, 2), (1, 2, 2), (node,), ()), parameters)
 
 

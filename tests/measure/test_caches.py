@@ -19,6 +19,7 @@ from levelbench.measure.caches import (
     prove_flush_with,
 )
 from levelbench.measure.clocks import FakeClock
+from levelbench.measure.environment.files import Roots
 
 
 class NoFlusher:
@@ -93,11 +94,14 @@ def test_hot_leaves_the_caches_alone_and_has_no_proof():
     assert Hot().proof is None
 
 
-def folder(tmp_path, *sizes):
-    for index, size in enumerate(sizes):
-        (tmp_path / f"index{index}").mkdir()
-        (tmp_path / f"index{index}" / "size").write_text(f"{size}\n")
-    return tmp_path
+def described(tmp_path, *sizes):
+    """Caches of one processor, one a level."""
+    for level, size in enumerate(sizes, start=1):
+        index = tmp_path / f"devices/system/cpu/cpu0/cache/index{level}"
+        index.mkdir(parents=True)
+        (index / "size").write_text(f"{size}\n")
+        (index / "level").write_text(f"{level}\n")
+    return Roots(tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -105,19 +109,19 @@ def folder(tmp_path, *sizes):
     [
         (("32K", "32K", "1024K", "32768K"), 32 << 20),
         (("48K", "96M"), 96 << 20),
-        (("1G", "2K"), 1 << 30),
+        (("2K", "1G"), 1 << 30),
         (("512",), 512),
     ],
 )
-def test_the_last_level_is_the_largest_that_the_system_describes(tmp_path, sizes, wanted):
-    cache = last_level_cache(folder(tmp_path, *sizes))
+def test_the_last_level_is_that_which_the_system_describes(tmp_path, sizes, wanted):
+    cache = last_level_cache(described(tmp_path, *sizes))
     assert cache.size_bytes == wanted
     assert cache.source.startswith("read from")
 
 
 @pytest.mark.parametrize("sizes", [(), ("unknown",)])
 def test_an_undescribed_cache_is_assumed_and_says_so(tmp_path, sizes):
-    cache = last_level_cache(folder(tmp_path, *sizes))
+    cache = last_level_cache(described(tmp_path, *sizes))
     assert cache.size_bytes == FALLBACK_BYTES
     assert cache.source.startswith("assumed")
 

@@ -133,6 +133,32 @@ def test_arrays_that_do_not_fit_into_memory_are_smaller_and_say_so(tmp_path):
     assert found.details["beyond_caches"] is False
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"memory.max": 16 << 20, "memory.current": 5 << 20, "memory.stat": f"anon 1\ninactive_file {1 << 20}"},
+        {"memory/memory.limit_in_bytes": 16 << 20, "memory/memory.usage_in_bytes": 4 << 20},
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_arrays_that_do_not_fit_into_what_a_container_has_left_are_smaller_and_say_so(tmp_path, files):
+    roots = machine(tmp_path, cache_kib=1024)
+    for name, content in files.items():
+        path = tmp_path / "fs" / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    found = c.measure_ceilings(0.01, FakeClock(tick_ns=MS), roots=roots, cores=2)
+    assert found.details["array_bytes"] == 2**20
+    assert found.details["beyond_caches"] is False
+
+
+def test_a_container_without_a_limit_leaves_the_arrays_as_they_are(tmp_path):
+    roots = machine(tmp_path)
+    (tmp_path / "fs" / "cgroup").mkdir(parents=True)
+    (tmp_path / "fs" / "cgroup" / "memory.max").write_text("max\n")
+    assert c.measure_ceilings(0.01, FakeClock(tick_ns=MS), roots=roots, cores=2).details["beyond_caches"] is True
+
+
 def test_ceilings_are_json(tmp_path):
     found = c.measure_ceilings(0.01, FakeClock(tick_ns=MS), roots=machine(tmp_path), cores=1)
     read = json.loads(json.dumps(found.to_dict()))

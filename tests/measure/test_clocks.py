@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.measure.clocks import HOST, DeviceClock, FakeClock, FakeDevice, check_synchronised
+from levelbench.measure.clocks import HOST, DeviceClock, FakeClock, FakeDevice, check_synchronised, utc_now
 
 DURATIONS = st.integers(min_value=0, max_value=10**12)
 
@@ -108,3 +108,7 @@ def test_the_share_of_work_left_behind_decides(behind_ns, passes):
 def test_work_that_runs_on_the_host_needs_no_device():
     host = FakeClock()
     assert check_synchronised(host, lambda: host.advance(1000), lambda: None)
+
+
+def test_a_date_is_in_utc():
+    assert utc_now().utcoffset().total_seconds() == 0

@@ -219,6 +219,44 @@ def test_a_command_that_does_not_exist_is_missing():
         sample_processes(["no-such-program-here"], FixedCount(1), least=1)
 
 
+def test_a_command_that_may_not_be_run_says_so(tmp_path):
+    path = tmp_path / "no-program"
+    path.write_text("print(1)")
+    with pytest.raises(UsageError, match="is not a program that may be run"):
+        sample_processes([str(path)], FixedCount(1), least=1)
+    path.chmod(0o755)
+    path.write_bytes(b"\x00\x01")
+    with pytest.raises(UsageError, match="cannot be run"):
+        sample_processes([str(path)], FixedCount(1), least=1)
+
+
+def test_a_command_that_prints_more_than_a_pipe_holds_is_timed_all_the_same():
+    words = [sys.executable, "-S", "-c", "import sys; [print('x' * 10**6, file=f) for f in (sys.stdout, sys.stderr)]"]
+    assert len(sample_processes(words, FixedCount(1), least=1)) == 1
+
+
+def test_what_a_failing_command_wrote_on_its_output_is_discarded():
+    with pytest.raises(DefinitionError, match="ended with status 3: it said nothing"):
+        sample_processes([sys.executable, "-S", "-c", "print('chatter'); raise SystemExit(3)"], FixedCount(1), least=1)
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("echo hello; sleep 600", "its process said 'hello' instead"),
+        ("exec >&-; exec sleep 600", "ended with status -9 and said nothing"),
+        ("echo broken >&2; exit 3", "set up: broken"),
+    ],
+)
+def test_a_worker_that_says_something_else_is_ended_and_not_waited_for(tmp_path, script, found):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    replicate = WorkerReplicate("module:function", 0.1, 3, 1.0, str(python))
+    with replicate.start() as running, pytest.raises(DefinitionError, match=found):
+        running.wait_ready()
+
+
 def test_a_command_that_hangs_is_given_up():
     with pytest.raises(UsageError, match="not done after"):
         sample_processes([sys.executable, "-c", "import time; time.sleep(600)"], least=1, timeout_s=0.2)

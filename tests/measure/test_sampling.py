@@ -139,7 +139,27 @@ def test_interleaving_takes_turns_a_b_b_a():
     clock, log = FakeClock(), []
     a, b = Work(clock, 100, name="a", log=log), Work(clock, 100, name="b", log=log)
     sample_interleaved(a, b, FixedCount(8), clock=clock)
-    assert "".join(log) == "aabb" + "abba" * 3
+    assert "".join(log) == "aabb" + "abba" * 4
+
+
+def test_what_calibration_took_is_no_value_of_interleaved_samples():
+    clock = FakeClock()
+    arms = sample_interleaved(Work(clock, 700, 700, 100), Work(clock, 900, 900, 200), FixedCount(8), clock=clock)
+    for found, value, first in zip(arms, (0.1, 0.2), (0.7, 0.9), strict=True):
+        assert found.values.tolist() == pytest.approx([value] * 8)
+        assert found.warmup.tolist() == pytest.approx([first] * 2)
+        assert found.warmup_reason.startswith("none found")
+
+
+@pytest.mark.parametrize("asked", [0, 1, 20])
+def test_a_chosen_warmup_is_cut_whole_before_any_rule_is_asked(asked):
+    clock = FakeClock()
+    found = sample(Work(clock, 200), Budget(0.1), clock=clock, warmup=asked)
+    assert (len(found.warmup), len(found.warmup_reason) > 0) == (asked, True)
+    assert found.warmup_reason == f"{asked} value{'s' * (asked != 1)} cut as asked"
+    a, b = sample_interleaved(Work(clock, 200), Work(clock, 200), Budget(0.1), clock=clock, warmup=asked)
+    # Two calls each were calibration.
+    assert len(a.warmup) == len(b.warmup) == asked + 2
 
 
 def test_linear_drift_hits_both_arms_alike():
@@ -155,8 +175,10 @@ def test_linear_drift_hits_both_arms_alike():
 
 def test_the_same_warmup_is_cut_from_both_arms():
     clock = FakeClock()
-    a, b = sample_interleaved(Work(clock, 900, 100), Work(clock, 100), FixedCount(8), clock=clock)
-    assert len(a.warmup) == len(b.warmup) == 1
+    a, b = sample_interleaved(Work(clock, 100, 100, 900, 100), Work(clock, 100), FixedCount(8), clock=clock)
+    # Two calls each were calibration, then comes the slow one of a.
+    assert a.warmup.tolist() == pytest.approx([0.1, 0.1, 0.9])
+    assert len(b.warmup) == 3
     assert len(a) == len(b)
 
 
@@ -239,6 +261,18 @@ def test_hot_and_cold_are_two_different_samples(monkeypatch):
     assert cold.values.tolist() == pytest.approx([0.005] * 8)
     assert hot.values.tolist() == pytest.approx([0.001] * 8)
     assert (cold.cache, cold.flush, hot.flush) == ("cold", PROVED, None)
+
+
+def test_cold_caches_of_a_device_need_a_flusher_that_reaches_them(monkeypatch):
+    host = FakeClock()
+    clock = DeviceClock(FakeDevice(host), host)
+    model = CacheModel(host)
+    with pytest.raises(MissingError, match="flushes the host's caches"):
+        sample(model, FixedCount(8), clock=clock, cache="cold")
+    with pytest.raises(MissingError, match="flushes the host's caches"):
+        sample_interleaved(model, model, FixedCount(8), clock=clock, cache="cold")
+    monkeypatch.setattr("levelbench.measure.sampling.prove_flush", lambda flusher, clock: PROVED)
+    assert len(sample(model, FixedCount(8), clock=clock, cache="cold", flusher=model)) == 8
 
 
 def test_an_unknown_cache_state_is_answered_with_those_there_are():

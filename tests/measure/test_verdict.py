@@ -103,6 +103,7 @@ def test_every_verdict_keeps_its_promise(a, b, margin):
         ([1.0, 2.0], [1.0, 2.0], {"level": 1.0}),
         ([1.0, None], [1.0, 2.0], {"censored_at_a": [1.0, 2.0]}),
         ([1.0, None], [1.0, 2.0], {"censored_at_a": [-1.0]}),
+        ([1.0, None], [1.0, 2.0], {"censored_at_a": [math.nan]}),
     ],
 )
 def test_what_cannot_be_compared_is_refused(a, b, options):
@@ -146,6 +147,33 @@ def test_known_give_up_times_give_an_interval():
     assert found.kind is VerdictKind.FASTER
     assert found.low < found.ratio < found.high < 1.0
     assert found.reason == "5/6 and 6/6 runs reached the target"
+
+
+def test_one_run_that_diverged_early_does_not_destroy_the_verdict():
+    random = np.random.default_rng(11)
+    a, b = [[scale * each for each in np.exp(0.05 * random.standard_normal(20)).tolist()] for scale in (10.0, 5.0)]
+    found = verdict(a, [*b, None], censored_at_b=[math.inf])
+    assert found.kind is VerdictKind.FASTER
+    assert found.ratio == pytest.approx(0.5, rel=0.05)
+    assert (found.n_b, found.reason) == (21, "20/20 and 20/21 runs reached the target")
+
+
+def test_half_of_the_runs_diverging_is_worse_by_the_shares_however_fast_the_others_are():
+    found = verdict([10.0 + i / 10 for i in range(10)], [5.0] * 4 + [None] * 6, censored_at_b=[math.inf] * 6)
+    assert (found.kind, found.ratio) == (VerdictKind.SLOWER, None)
+    assert "the shares differ" in found.reason
+
+
+def test_two_arms_that_both_diverge_are_compared_by_those_that_arrive():
+    a, b = [[*(scale * (1 + i / 100) for i in range(10)), None] for scale in (10.0, 5.0)]
+    found = verdict(a, b, censored_at_a=[math.inf], censored_at_b=[math.inf])
+    assert found.kind is VerdictKind.FASTER
+
+
+def test_an_arm_that_only_diverges_has_no_times_to_compare():
+    found = verdict([1.0, 2.0], [None, None], censored_at_b=[math.inf] * 2)
+    assert (found.kind, found.low, found.high) == (VerdictKind.UNCLEAR, None, None)
+    assert "no time to compare" in found.reason
 
 
 def test_censored_arms_that_cannot_be_told_apart_are_unclear_with_a_number_of_runs():

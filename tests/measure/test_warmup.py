@@ -106,8 +106,11 @@ def test_the_reason_says_how_many_and_by_how_much():
     assert find_warmup(values).reason.startswith("the first 1 of 20 values are +200.0% off the rest")
 
 
-def test_a_chosen_cut_leaves_one_value():
+def test_a_chosen_cut_leaves_one_value_and_says_what_was_cut():
     assert warmup_rule(5).find(steady(3)).cut == 2
+    assert warmup_rule(5).find(steady(3)).reason == "2 values cut of 5 asked for: there are only 3"
+    assert warmup_rule(5).find(steady(6)).reason == "5 values cut as asked"
+    assert warmup_rule(1).find(steady(6)).reason == "1 value cut as asked"
     assert warmup_rule(2).find(steady(10)).cut == 2
 
 

@@ -46,7 +46,7 @@ def test_the_builder_keeps_track_of_shapes_through_padding_stride_and_pooling():
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: Builder("x", (1, 4, 4)).gemm(3), "call flatten"),
+        (lambda: Builder("x", (1, 4, 4)).gemm(3), "flatten\\(\\) before it"),
         (lambda: Builder("x", (16,)).conv(3, 3), "channels, height, width"),
         (lambda: Builder("x", (1, 2, 2)).conv(3, 5), "only 2 to slide over"),
         (lambda: Builder("x", (1, 2, 2)).build(), "no layer"),

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import math
+
+import msgspec
 import pytest
 
-from levelbench.records import Store, Target, group_runs, parse_item
+from levelbench.records import Source, Store, Target, group_runs, parse_item
+from levelbench.records.groups import labels_of
 
 
 @pytest.fixture
@@ -60,8 +64,56 @@ def test_a_run_that_never_reached_counts_and_one_that_was_interrupted_is_kept_ap
     (group,) = group_runs(store.records())
     assert (group.n, group.reached, len(group.unfinished)) == (3, 1, 1)
     assert group.times() == [pytest.approx(3.0), None, None]
-    assert group.given_up() == [pytest.approx(2.0), pytest.approx(3.0)]
+    assert group.given_up() == [pytest.approx(2.0), math.inf]
 
 
 def test_a_specification_of_which_nothing_ended_makes_no_group(fill):
     assert group_runs(fill(2, status="interrupted").records()) == []
+
+
+def test_runs_of_an_edited_task_are_never_pooled_and_the_label_says_which_text(tmp_path, make_header, make_run):
+    for text in ("12e45678" + "a" * 56, "b" * 64):
+        make_run(tmp_path, msgspec.structs.replace(make_header(), source=Source("digits", text, "…")))
+    groups = group_runs(Store(tmp_path).records())
+    assert {group.label for group in groups} == {'digits[source="12e45678"]', "digits[source=bbbbbbbb]"}
+    assert [group.n for group in groups] == [1, 1]
+
+
+def test_a_group_knows_its_own_records(tmp_path, make_header, make_run):
+    for text in ("a" * 64, "b" * 64):
+        make_run(tmp_path, msgspec.structs.replace(make_header(), source=Source("digits", text, "…")))
+    records = Store(tmp_path).records()
+    owned = [group.own(records) for group in group_runs(records)]
+    assert sorted(len(each) for each in owned) == [1, 1]
+    assert all(
+        group.source_digest == own[0].header.source.digest
+        for group, own in zip(group_runs(records), owned, strict=True)
+    )
+
+
+@pytest.mark.parametrize("part", ["split", "direction", "low", "high"])
+def test_every_part_of_a_target_tells_groups_apart(make_specification, part):
+    values = {"split": "test", "direction": "lower", "low": -1.0, "high": 2.0}
+    target = msgspec.structs.replace(Target("accuracy", 0.9), **{part: values[part]})
+    labels = labels_of([make_specification(), make_specification(target=target)])
+    assert len(set(labels)) == 2
+    assert all(part in label for label in labels)
+
+
+def test_a_switch_is_told_from_a_number_and_equal_numbers_are_not(make_specification):
+    on, one = (make_specification(settings={"x": value}) for value in (True, 1))
+    assert labels_of([on, one]) == ["digits[x=true]", "digits[x=1]"]
+    assert labels_of([make_specification(settings={"x": value}) for value in (1, 1.0)]) == ["digits", "digits"]
+
+
+def test_a_setting_that_only_some_have_is_shown_by_those(make_specification):
+    assert labels_of([make_specification(settings={"x": 1}), make_specification(settings={})]) == [
+        "digits[x=1]",
+        "digits",
+    ]
+
+
+def test_runs_read_on_different_clocks_are_never_pooled(fill):
+    fill(2)
+    groups = group_runs(fill(1, clock="dawnbench").records())
+    assert [(group.label, group.n) for group in groups] == [("digits[clock=wall]", 2), ("digits[clock=dawnbench]", 1)]

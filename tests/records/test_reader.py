@@ -178,3 +178,17 @@ def test_a_follower_waits_for_the_rest_of_a_line(tmp_path, make_header, make_run
         file.write(b"nonsense\n")
         with pytest.raises(RecordError, match="line 3 is broken"):
             follower.poll()
+
+
+@pytest.mark.parametrize("figure", ["-1", "9" * 20, "9" * 400, "9" * 5000])
+@pytest.mark.parametrize("field", ['"seed":', '"step":', '"samples":', '"t_ns":', '"forward":'])
+def test_a_count_that_is_negative_or_beyond_64_bits_is_an_error_of_that_record(
+    tmp_path, make_header, make_run, field, figure
+):
+    path = make_run(tmp_path, make_header())
+    text = path.read_text()
+    at = text.index(field) + len(field)
+    rest = text[at:].lstrip("0123456789")
+    path.write_text(text[:at] + figure + rest)
+    with pytest.raises(RecordError):
+        read_record(path)

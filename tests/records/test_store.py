@@ -138,8 +138,8 @@ def test_a_record_that_makes_no_sense_is_a_problem_and_not_a_crash(fill):
     path.with_name("huge.jsonl").write_text(raw.replace('"forward":', '"forward":' + "9" * 400, 1))
     os.mkfifo(path.with_name("pipe.jsonl"))
     (path.parent / os.fsdecode(b"caf\xe9.jsonl")).write_text(raw)
-    assert len(store.rows()) == 4
-    assert len(store.problems) == 2
+    assert len(store.rows()) == 3
+    assert len(store.problems) == 3
 
 
 def test_the_one_run_meant(fill):
@@ -302,3 +302,29 @@ def test_reading_a_store_imports_neither_numpy_nor_sqlite_until_it_is_asked():
     program = "import sys, levelbench.records; print(sorted({'numpy', 'sqlite3'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_listing_looks_at_the_store_once(fill, monkeypatch):
+    store, looks = fill(2), []
+
+    def look(survey):
+        looks.append(survey)
+
+    monkeypatch.setattr(Survey, "refresh", look)
+    store.rows()
+    assert len(looks) == 1
+
+
+def test_a_folder_that_cannot_be_listed_is_a_problem_without_an_index_too(fill, monkeypatch):
+    store = fill(3)
+
+    def closed(folder):
+        if str(folder).endswith("2026-03-02"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", closed)
+    records, problems = read_folder(store.path)
+    assert seeds(records) == [0, 1]
+    assert ["permission is denied" in str(each) for each in problems] == [True]

@@ -177,3 +177,37 @@ def test_score_and_what_it_leaves_out_are_always_the_phases_that_are_shown(
     score = run.time_to_accuracy_s if run.reached else run.given_up_s
     assert score + sum(run.excluded_s.values()) == pytest.approx(sum(run.phases_s.values()))
     assert sum(run.phases_s.values()) <= run.wall_s * 1.000001
+
+
+def test_giving_up_and_phases_end_with_the_last_evaluation_and_not_with_what_comes_after(make_record, make_events):
+    events = make_events((0.5, 0.6))
+    later = {**events[-1].phases_ns, "other": 9_000_000_000}
+    end = msgspec.structs.replace(events[-1], t_ns=sum(later.values()), phases_ns=later)
+    run = summarise(make_record(events=[*events[:-1], end]))
+    assert run.given_up_s == sum(run.phases_s.values()) == pytest.approx(2.0)
+    assert run.wall_s == pytest.approx(11.0)
+    assert summarise(make_record(events=[end])).given_up_s == pytest.approx(11.0)
+
+
+@pytest.mark.parametrize(
+    ("end", "crossing", "hopeless"),
+    [
+        ({"status": "failed", "error": "no"}, "confirmed", True),
+        ({"error": "diverged: the loss is nan"}, "confirmed", True),
+        ({}, "final", True),
+        ({}, "confirmed", False),
+    ],
+)
+def test_a_run_is_hopeless_if_it_missed_and_could_never_arrive(make_record, make_events, end, crossing, hopeless):
+    assert summarise(make_record(events=make_events((0.5, 0.6), **end)), crossing=crossing).hopeless is hopeless
+
+
+def test_runs_that_reached_or_were_interrupted_are_not_hopeless(make_record, make_events):
+    assert not summarise(make_record(crossing="final")).hopeless
+    assert not summarise(make_record(events=make_events((0.5,))[:-1], crossing="final")).hopeless
+
+
+def test_a_summary_says_which_text_and_which_data_a_run_had(make_record, make_events):
+    run = summarise(make_record())
+    assert (run.source_digest, run.checksums) == ("d" * 64, {"x": "0" * 64})
+    assert summarise(make_record(events=make_events(dataset=None))).checksums == {}

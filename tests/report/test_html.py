@@ -7,6 +7,7 @@ import math
 import os
 import re
 import stat
+import warnings
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
@@ -20,6 +21,7 @@ from levelbench.report import figures
 from levelbench.report.files import write_csv, write_markdown, write_whole
 from levelbench.report.html import report_page, write_report
 from levelbench.report.markup import Html, tag
+from levelbench.report.plots import draw_phases, draw_times
 from levelbench.report.tables import clean
 
 VOID = {"meta", "br", "wbr"}
@@ -314,3 +316,39 @@ def test_csv_files_have_safe_names_and_every_table(make, group, tmp_path):
     paths = write_csv(group([make(task="../../etc/x", seed=seed) for seed in (1, 2)]), tmp_path / "csv")
     assert sorted(path.name for path in (tmp_path / "csv").iterdir()) == sorted(path.name for path in paths)
     assert {path.name for path in paths} == {"etc-x-groups.csv", "etc-x-phases.csv", "etc-x-curves.csv", "runs.csv"}
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("label", ["x", "fashion-mnist", "fashion-mnist[framework=torch,device=cuda,lr=0.1,a=b]"])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 40.0, 1e5])
+def test_a_single_group_is_drawn_whatever_its_label_and_times(make, group, label, scale, recwarn):
+    ((only, _),) = group([make(seed=seed, speed_s=0.045 * scale) for seed in (1, 2)])
+    only = dataclasses.replace(only, label=label)
+    for drawing in (draw_phases("phases", [only]), draw_times("times", [only])):
+        ET.fromstring(drawing)
+    assert not recwarn.list
+
+
+@needs_matplotlib
+def test_a_warning_while_drawing_fails_no_report(two_arms, monkeypatch):
+    def warns(*_, **__):
+        warnings.warn("the axes are too small", UserWarning, stacklevel=1)
+
+    monkeypatch.setattr("levelbench.report.plots._rows", warns)
+    assert "<svg" in draw_times("times", [two_arms[0][0]])
+
+
+def test_an_interrupt_while_writing_leaves_nothing_behind(tmp_path, monkeypatch):
+    def interrupted(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "report.html", "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_differs_in_a_later_run_is_said(make, group):
+    later = {"machine": {"cpu": "Another CPU"}}
+    text = report_page(group([make(seed=1), make(seed=2, environment=later)]), [])
+    assert text.index("Differs between the runs of digits") < text.index("Another CPU")

@@ -36,6 +36,11 @@ def test_the_examples_in_the_docstrings_hold():
         (17.1, 0.4523, 647.0, "17 [0.45, 650]"),
         (12.0, 4.0, 40.0, "12 [4, 40]"),
         (0.5113, 0.5081, math.inf, "0.511 [0.508, ∞]"),
+        (107.0, 0.049, 240_000.0, "110 [0.049, 240,000]"),
+        (0.107, 4.9e-5, 2.4e7, "0.11 [4.9e-5, 2.4e7]"),
+        (math.nan, 1.0, 2.0, "not a number"),
+        (math.inf, 1.0, math.inf, "∞"),
+        (1.5, math.nan, 2.0, "1.50"),
     ],
 )
 def test_the_width_of_the_interval_decides_the_decimals(value, low, high, text):
@@ -103,3 +108,7 @@ def test_bytes_are_shown_in_binary_units():
 )
 def test_durations_read_as_people_say_them(seconds, text):
     assert duration(seconds) == text
+
+
+def test_the_value_chooses_the_unit_however_far_its_interval_goes():
+    assert estimate_text(0.107, 4.9e-5, 240.0) == "110 ms [0.049, 240,000]"

@@ -1,9 +1,18 @@
+import dataclasses
+import math
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from levelbench.records.summary import summarise
-from levelbench.report.spread import spread_of_times, time_estimate
+from levelbench.report.spread import (
+    mean_and_range,
+    spread_of_restarts,
+    spread_of_times,
+    spread_of_values,
+    time_estimate,
+)
 from levelbench.report.summaries import groups_table, phases_by_group, runs_table
 from levelbench.report.tables import Absent, Number, Reached, lay_out
 from levelbench.report.terminal import to_text
@@ -90,3 +99,32 @@ def test_the_run_list_has_a_row_a_run_and_no_time_for_a_miss(make):
     table = runs_table([summarise(make()), summarise(make(seed=2, rate=0.05))])
     assert [isinstance(cell, Number) for cell in column(table, "time_to_accuracy_s")] == [True, False]
     assert [isinstance(cell, Number) for cell in column(table, "given_up_s")] == [False, True]
+
+
+def test_figures_that_are_not_finite_count_as_absent_and_the_rest_says_how_many(make):
+    for make_spread in (spread_of_values, mean_and_range):
+        cell = make_spread([1.0, math.nan, 2.0, math.inf]).cell
+        assert cell.remark == "(2 of 4)"
+        assert math.isfinite(cell.value)
+        assert make_spread([math.nan, math.inf]).cell == Absent("not a finite number in any run")
+        assert make_spread([]).cell == Absent()
+    assert math.isfinite(mean_and_range([1.7e308, 1.7e308]).cell.value)
+
+
+def test_where_runs_missed_the_expected_time_with_restarts_counts_what_they_cost(one_missed):
+    group = one_missed[0][0]
+    cost = sum(run.given_up_s for run in group.runs if not run.reached)
+    reached = sum(time for time in group.times() if time is not None)
+    assert spread_of_restarts(group).cell.value == pytest.approx((reached + cost) / 3)
+
+
+def test_where_every_run_reached_there_is_no_column_on_restarts(two_arms):
+    assert "restarts_s" not in [each.key for each in groups_table([group for group, _ in two_arms]).columns]
+
+
+def test_phases_that_are_none_fold_into_other(make, group):
+    ((only, _),) = group([make()])
+    run = structs.replace(only.runs[0], phases_s={"forward": 2.0, "=cmd|x": 1.0, "other": 0.5})
+    table = phases_by_group([dataclasses.replace(only, runs=(run,))])
+    assert [each.key for each in table.columns] == ["group", "forward_s", "other_s", "all_s"]
+    assert [cell.value for cell in table.rows[0][1:]] == [2.0, 1.5, 3.5]

@@ -130,3 +130,8 @@ def test_markdown_shows_every_mark_of_a_name_literally():
     text = to_markdown(one_text_table("a|b*c*<script>[x](y)"))
     assert r"a\|b\*c\*\<script\>\[x\](y)" in text
     assert all(line.count("|") - line.count(r"\|") == 3 for line in text.splitlines() if line.startswith("|"))
+
+
+def test_names_of_csv_columns_are_no_formulas_and_hold_no_control_characters():
+    table = Table("t", "t", (Column("=cmd\x1b", "t"),), ((Absent("@why"),),))
+    assert to_csv(table) == "'=cmd\\x1b,'=cmd\\x1b_reason\r\n,'@why\r\n"

@@ -13,14 +13,14 @@ import pytest
 
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.measure.environment import capture
-from levelbench.records import new_id, read_record
+from levelbench.records import new_id, read_record, summarise
 from levelbench.runner.campaign import carry_out
 from levelbench.runner.child import Job
 from levelbench.runner.launch import launch
 from levelbench.runner.plan import Step, make_plan
 from levelbench.runner.request import Options, resolve
 
-MACHINE = capture()["machine"]["id"]
+HERE = capture()
 NUMPY = Options(framework="numpy")
 
 
@@ -31,15 +31,15 @@ class Quiet:
     def started(self, step, arm):
         self.order.append((step.arm, step.seed))
 
-    def progress(self, events, elapsed_s):
+    def progress(self, events, elapsed_s, phase):
         pass
 
     def finished(self, step, arm, finished, record):
         pass
 
 
-def plan_of(arms, seeds, store, machine=MACHINE, **options):
-    return make_plan(arms, seeds, store, machine, **options)
+def plan_of(arms, seeds, store, environment=HERE, **options):
+    return make_plan(arms, seeds, store, environment, **options)
 
 
 def losses(record):
@@ -77,11 +77,92 @@ def test_fresh_runs_everything_again(arm, store):
     assert len(plan_of([arm], range(1), store, fresh=True).steps) == 1
 
 
-def test_a_run_of_another_machine_does_not_count_and_the_plan_says_why(arm, store):
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"machine": {"id": "another"}}, "recorded on another machine"),
+        ({"malloc": {"MALLOC_ARENA_MAX": "1"}}, "recorded with other MALLOC_* settings"),
+        (
+            {"threads": {"settings": {"OMP_NUM_THREADS": "7"}}},
+            "recorded with other settings of threads (OMP_NUM_THREADS and the like)",
+        ),
+        (
+            {"libraries": {**HERE["libraries"], "numpy": "9.9"}},
+            f"recorded with numpy {HERE['libraries']['numpy']}, and this is 9.9",
+        ),
+    ],
+)
+def test_a_run_made_elsewhere_or_otherwise_does_not_count_and_the_plan_says_why(arm, store, changed, why):
     carry_out(plan_of([arm], range(1), store), store, None, Quiet())
-    plan = plan_of([arm], range(1), store, machine="another")
-    assert plan.steps == (Step(0, 0, "recorded on another machine"),)
-    assert plan.lines()[1] == "  again: 1 run (seed 0): recorded on another machine"
+    plan = plan_of([arm], range(1), store, environment={**HERE, **changed})
+    assert plan.steps == (Step(0, 0, why),)
+    assert plan.lines()[1] == f"  again: 1 run (seed 0): {why}"
+
+
+def test_another_clock_is_another_reading_and_no_new_run(task_file, store):
+    wall, other = (resolve(str(task_file), {}, Options(framework="numpy", clock=c)) for c in ("wall", "dawnbench"))
+    carry_out(plan_of([wall], range(1), store), store, None, Quiet())
+    assert plan_of([other], range(1), store).steps == ()
+
+
+def test_a_run_that_another_process_is_at_is_not_made_twice(arm, store):
+    job = Job(arm.reference, arm.specification, arm.key, 0, new_id(), str(store.path))
+    seen = []
+
+    def look(events, elapsed_s, phase):
+        if phase != "start" and not seen:
+            seen.append(phase)
+            with pytest.raises(UsageError, match="another process is at this run"):
+                plan_of([arm], range(1), store)
+
+    slow = resolve(arm.reference, {"epochs": 3000, "target": 0.999}, NUMPY)
+    arm = slow
+    launch(msgspec.structs.replace(job, specification=slow.specification, key=slow.key), look)
+    assert seen
+
+
+def test_a_task_file_that_changes_while_the_runs_are_made_ends_the_campaign(arm, store, task_file):
+    plan = plan_of([arm], range(1), store)
+    task_file.write_text(task_file.read_text() + "\n# edited\n")
+    with pytest.raises(LevelbenchError, match="changed while the runs were made"):
+        carry_out(plan, store, None, Quiet())
+
+
+def test_a_task_that_leaves_with_code_0_has_not_done_its_run(arm, store, task_file):
+    task_file.write_text(
+        task_file.read_text().replace(
+            "return Recipe(",
+            "import os, sys\n    if os.getppid() != 1 and 'child' in "
+            "' '.join(sys.orig_argv):\n        sys.exit(0)\n    return Recipe(",
+        )
+    )
+    arm = resolve(str(task_file), {}, NUMPY)
+    with pytest.raises(LevelbenchError, match="before the run was done"):
+        carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+def test_a_run_does_not_outlive_a_parent_that_is_killed(arm, store, tmp_path):
+    slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
+    job = Job(slow.reference, slow.specification, slow.key, 0, new_id(), str(store.path))
+    (tmp_path / "job.json").write_bytes(msgspec.json.encode(job))
+    code = (
+        "import msgspec, sys\nfrom levelbench.runner.child import Job\nfrom levelbench.runner.launch import launch\n"
+        "launch(msgspec.json.decode(open(sys.argv[1], 'rb').read(), type=Job))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "job.json")])
+    for _ in range(400):
+        if store.rows():
+            break
+        time.sleep(0.05)
+    assert store.rows()[0].status == "running"
+    parent.kill()
+    parent.wait()
+    for _ in range(400):
+        if store.rows()[0].status == "interrupted":
+            break
+        time.sleep(0.05)
+    assert store.rows()[0].status == "interrupted"
 
 
 def test_a_changed_task_file_is_run_again_and_the_plan_says_why(arm, store, task_file):
@@ -103,6 +184,16 @@ def test_a_run_leaves_everything_a_reader_needs(arm, store):
     names = {each.name for each in record.measurements}
     assert {"peak_memory", "energy"} <= names
     assert all(each.value is not None or each.reason for each in record.measurements)
+
+
+def test_a_fixed_schedule_that_a_budget_cut_short_has_not_reached_whatever_its_last_evaluation(store):
+    options = Options(framework="numpy", budget_s=0.3)
+    arm = resolve("digits", {"recipe": "onecycle", "epochs": 5000, "target": 0.05}, options)
+    record = carry_out(plan_of([arm], [0], store), store, None, Quiet())[0, 0]
+    assert record.end.stopped_by == "budget of 0.3 s spent"
+    assert record.evaluations[-1].quality["validation"] > 0.05
+    run = summarise(record)
+    assert (run.reached, run.hopeless) == (False, False)
 
 
 def test_equal_seeds_give_equal_bits_on_both_frameworks(task_file, store):
@@ -136,14 +227,15 @@ def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(
 
 
 def test_a_run_killed_from_outside_is_told_as_such_and_can_be_resumed(arm, store):
-    def kill(events, elapsed_s):
+    def kill(events, elapsed_s, phase):
         subprocess.run(["pkill", "-KILL", "-P", str(os.getpid()), "-f", "levelbench.runner.child"], check=False)
 
     class Killer(Quiet):
         progress = staticmethod(kill)
 
+    slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
     with pytest.raises(LevelbenchError, match="killed by signal 9") as caught:
-        carry_out(plan_of([arm], [0], store), store, None, Killer())
+        carry_out(plan_of([slow], [0], store), store, None, Killer())
     assert "resume" in caught.value.do
     assert caught.value.exit_code == 3
 

@@ -15,6 +15,17 @@ def test_what_is_in_the_brackets_wins_over_the_options():
     assert (arm.specification.framework, arm.specification.target.threshold) == ("numpy", 0.5)
 
 
+@pytest.mark.parametrize("every", ["1 epoch", "1 epochs", "  1   epoch "])
+def test_ways_to_write_one_interval_are_one_key(every):
+    assert (
+        resolve("digits", {}, Options(framework="numpy", evaluate_every=every)).key == resolve("digits", {}, NUMPY).key
+    )
+
+
+def test_another_clock_is_the_same_key():
+    assert resolve("digits", {}, Options(framework="numpy", clock="mlperf")).key == resolve("digits", {}, NUMPY).key
+
+
 def test_another_setting_is_another_key():
     assert resolve("digits", {"lr": 0.1}, NUMPY).key != resolve("digits", {}, NUMPY).key
 
@@ -42,6 +53,10 @@ def test_a_schedule_of_fixed_length_is_judged_at_its_end():
         ("digits", {}, Options(framework="numpy", budget_s=float("nan")), UsageError, "not positive"),
         ("digits", {}, Options(framework="numpy", budget_epochs=0.0), UsageError, "not positive"),
         ("digits", {}, Options(framework="numpy", crossing="twice"), UnknownNameError, "crossing rule"),
+        ("digits", {}, Options(framework="numpy", crossing="interpolated"), UnknownNameError, "crossing rule"),
+        ("digits", {"recipe": "onecycle"}, Options(framework="numpy", budget_epochs=5.0), UsageError, "fixed length"),
+        ("digits", {"hidden": 0}, NUMPY, DefinitionError, "width 0"),
+        ("digits", {"batch": 0}, NUMPY, DefinitionError, "batch >= 1"),
         ("digits", {}, Options(framework="numpy", clock="wal"), UnknownNameError, "close: wall"),
         ("digits", {}, Options(framework="numpy", evaluate_every="often"), UsageError, "no interval"),
         ("digits", {"epochs": 0}, NUMPY, DefinitionError, "trains nothing"),

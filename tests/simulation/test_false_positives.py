@@ -65,6 +65,32 @@ def test_equal_arms_with_censored_runs_are_called_different_in_six_percent_of_co
     assert wrong / repeats <= allowed(0.06, repeats)
 
 
+def arms_given_up(random, n, hopeless, unequal):
+    """Two equal arms: each run arrives, is given up (at a time of its own if ``unequal``) or can never arrive."""
+    arms, given_up = [], []
+    for _ in range(2):
+        times = np.exp(0.1 * random.standard_normal(n))
+        budgets = 1.1 * np.exp(0.15 * random.standard_normal(n) * unequal)
+        budgets[random.random(n) < hopeless] = math.inf
+        arrives = (times < budgets) & np.isfinite(budgets)
+        arms.append([t if arrived else None for t, arrived in zip(times.tolist(), arrives.tolist(), strict=True)])
+        given_up.append(budgets[~arrives].tolist())
+    return arms, given_up
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [5, 10])
+@pytest.mark.parametrize("unequal", [False, True], ids=["one budget", "budgets of their own"])
+@pytest.mark.parametrize("hopeless", [0.1, 0.4])
+def test_equal_arms_with_runs_that_can_never_arrive_are_called_different_in_six_percent(n, unequal, hopeless):
+    repeats, random, wrong = 500, np.random.default_rng([43, n, unequal]), 0
+    for _ in range(repeats):
+        arms, given_up = arms_given_up(random, n, hopeless, unequal)
+        found = verdict(*arms, censored_at_a=given_up[0], censored_at_b=given_up[1])
+        wrong += found.kind in DIFFERENT
+    assert wrong / repeats <= allowed(0.06, repeats)
+
+
 def test_equal_shares_with_unknown_give_up_times_are_rarely_called_different():
     repeats = 2000
     hits = np.random.default_rng(29).random((repeats, 2, 10)) < 0.7

@@ -57,6 +57,25 @@ def test_a_recipe_whose_setting_has_no_default_is_refused_when_it_is_registered(
             return None
 
 
+@pytest.mark.parametrize("name", ["recipe", "framework", "device", "target"])
+def test_a_setting_with_a_name_that_levelbench_uses_is_refused(name):
+    namespace = {}
+    exec(f"def bad({name}: str = 'x'):\n    return None", namespace)
+    with pytest.raises(DefinitionError, match="a meaning of its own"):
+        make_task().recipe(namespace["bad"])
+
+
+def test_a_recipe_that_raises_is_an_error_that_says_with_which_settings():
+    task = make_task()
+
+    @task.recipe
+    def bad(depth: int = 3):
+        return 1 / 0
+
+    with pytest.raises(DefinitionError, match=r"depth=4: it raised ZeroDivisionError"):
+        task.assemble("bad", {"depth": 4})
+
+
 def test_a_recipe_that_returns_something_else_is_refused():
     task = make_task()
 

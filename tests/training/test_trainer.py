@@ -78,7 +78,7 @@ def test_under_dawnbenchs_rule_the_first_crossing_stops_it():
 
 
 def test_a_schedule_of_fixed_length_runs_to_its_end_though_the_target_is_reached():
-    trainer, _, _ = make_trainer([0.95] * 5, crossing="final", schedule=OneCycle())
+    trainer, _, _ = make_trainer([0.95] * 5, crossing="confirmed", schedule=OneCycle())
     outcome = trainer.run()
     assert outcome.stopped_by == "all epochs done"
     assert len(outcome.evaluations) == 5

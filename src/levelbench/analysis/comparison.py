@@ -1,26 +1,30 @@
 """Compares two groups of runs: whether they can be compared, the verdict, the reason, the difference of machines.
 
-The one idea: a comparison that would mean nothing is refused before it is computed. Another task or target is an
-error; another machine gives no verdict on time unless it is asked for.
+The one idea: a comparison that would mean nothing is refused before it is computed. Another task, target or dataset is
+an error; another machine gives no verdict on time unless it is asked for.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from levelbench.analysis.attribution import Attribution, attribute
 from levelbench.errors import IncomparableError
-from levelbench.measure.environment import Difference, difference, same_machine
-from levelbench.measure.verdict import Verdict, verdict
+from levelbench.measure.environment import Difference, differences, same_machine
+from levelbench.measure.verdict import Verdict, VerdictKind, verdict
 from levelbench.records import RunGroup, RunSummary
 
-__all__ = ["Comparison", "check_comparable", "compare"]
+__all__ = ["Comparison", "check_comparable", "compare", "compare_all"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``b`` against ``a``. ``verdict`` is ``None`` where the machines differ and nobody asked for one all the same."""
+    """``b`` against ``a``. ``verdict`` is ``None`` where the machines differ and nobody asked for one all the same.
+
+    ``differences`` are those of any run of both from the first of ``a``, each once.
+    """
 
     a: RunGroup
     b: RunGroup
@@ -31,8 +35,11 @@ class Comparison:
 
 
 def check_comparable(a: RunGroup, b: RunGroup) -> None:
-    """``IncomparableError`` with everything that differs, if task, target, crossing rule or clock do."""
-    first, second = a.runs[0], b.runs[0]
+    """``IncomparableError`` with everything that differs, if task, target, crossing rule, clock or data do.
+
+    The same if no run of one of them has come to an end.
+    """
+    first, second = _ended(a)[0], _ended(b)[0]
     fixed = {
         "task": (first.task, second.task),
         "target": (_target(first), _target(second)),
@@ -43,6 +50,7 @@ def check_comparable(a: RunGroup, b: RunGroup) -> None:
     # A schedule of fixed length is judged at its end by nature; its time may still be set beside a confirmed one.
     if {first.crossing, second.crossing} == {"final", "confirmed"}:
         unlike = [line for line in unlike if not line.startswith("crossing")]
+    unlike += _unlike_data([*_ended(a), *_ended(b)])
     if unlike:
         raise IncomparableError(
             f"comparing {a.label} with {b.label}",
@@ -55,34 +63,70 @@ def check_comparable(a: RunGroup, b: RunGroup) -> None:
 def compare(
     a: RunGroup, b: RunGroup, *, margin: float = 0.02, level: float = 0.95, across_machines: bool = False
 ) -> Comparison:
-    """Compare time to accuracy. Runs that failed or were interrupted are left out; those that missed count.
+    """Compare time to accuracy. Runs that missed or failed count; those that were interrupted or still run do not.
 
     Arms with the same seeds are compared in pairs, which takes the luck of the seed out of the ratio.
+    ``IncomparableError`` as from :func:`check_comparable`.
     """
     check_comparable(a, b)
-    runs_a, runs_b = _by_seed(_finished(a)), _by_seed(_finished(b))
-    machines_differ = not _one_machine([*runs_a, *runs_b])
-    differences = tuple(difference(runs_a[0].environment, runs_b[0].environment))
-    outcome = None
-    if across_machines or not machines_differ:
-        outcome = verdict(
-            [run.time_to_accuracy_s for run in runs_a],
-            [run.time_to_accuracy_s for run in runs_b],
-            margin=margin,
-            level=level,
-            paired=[run.seed for run in runs_a] == [run.seed for run in runs_b],
-            censored_at_a=_given_up(runs_a),
-            censored_at_b=_given_up(runs_b),
-        )
-    return Comparison(a, b, outcome, attribute(a, b), differences, machines_differ)
+    runs_a, runs_b = _by_seed(_ended(a)), _by_seed(_ended(b))
+    runs = [*runs_a, *runs_b]
+    machines_differ = not _one_machine(runs)
+    outcome = _outcome(a, b, margin, level) if across_machines or not machines_differ else None
+    told = tuple(differences([run.environment for run in runs]))
+    return Comparison(a, b, outcome, attribute(a, b), told, machines_differ)
 
 
-def _finished(group: RunGroup) -> list[RunSummary]:
-    runs = [run for run in group.runs if run.status == "done"]
+def compare_all(
+    groups: Sequence[RunGroup], margin: float, level: float, across_machines: bool = False
+) -> tuple[list[Comparison], list[str]]:
+    """Each group against the first of its task; and, in a line each, what could not be compared and why.
+
+    Several comparisons share the error: the level of each is Bonferroni's, over those that end in a verdict.
+    """
+    first: dict[str, RunGroup] = {}
+    pairs, refusals, verdicts = [], [], 0
+    for group in groups:
+        base = first.setdefault(group.specification.task, group)
+        if base is group:
+            continue
+        try:
+            check_comparable(base, group)
+        except IncomparableError as error:
+            refusals.append(f"no verdict on {group.label}: {error.found}")
+            continue
+        pairs.append((base, group))
+        verdicts += across_machines or _one_machine([*_ended(base), *_ended(group)])
+    shared = 1 - (1 - level) / max(1, verdicts)
+    found = [compare(a, b, margin=margin, level=shared, across_machines=across_machines) for a, b in pairs]
+    return found, refusals
+
+
+def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float) -> Verdict:
+    runs_a, runs_b = _by_seed(_ended(a)), _by_seed(_ended(b))
+    for group, runs in ((a, runs_a), (b, runs_b)):
+        if all(run.status == "failed" for run in runs):
+            # What fails every time is broken; how its recipe would do is not known, so there is nothing to judge.
+            why = f"all {len(runs)} runs of {group.label} failed: {runs[0].error or 'no reason is recorded'}"
+            n_a, n_b = len(runs_a), len(runs_b)
+            return Verdict(VerdictKind.UNCLEAR, None, None, None, n_a, n_b, margin, level, None, why)
+    return verdict(
+        [run.time_to_accuracy_s for run in runs_a],
+        [run.time_to_accuracy_s for run in runs_b],
+        margin=margin,
+        level=level,
+        paired=[run.seed for run in runs_a] == [run.seed for run in runs_b],
+        censored_at_a=_given_up(runs_a),
+        censored_at_b=_given_up(runs_b),
+    )
+
+
+def _ended(group: RunGroup) -> list[RunSummary]:
+    """The runs that count: an interruption says nothing about a recipe, a failure does."""
+    runs = [run for run in group.runs if run.status in ("done", "failed")]
     if not runs:
-        raise IncomparableError(
-            f"comparing with {group.label}", f"none of its {len(group.runs)} runs is done", "run it: levelbench run"
-        )
+        found = f"none of its {len(group.runs) + len(group.unfinished)} runs has come to an end"
+        raise IncomparableError(f"comparing with {group.label}", found, "run it: levelbench run")
     return runs
 
 
@@ -91,8 +135,20 @@ def _by_seed(runs: Sequence[RunSummary]) -> list[RunSummary]:
     return sorted(runs, key=lambda run: (run.seed, run.started))
 
 
-def _given_up(runs: Sequence[RunSummary]) -> list[float]:
-    return [run.given_up_s for run in runs if run.time_to_accuracy_s is None and run.given_up_s is not None]
+def _given_up(runs: Sequence[RunSummary]) -> list[float] | None:
+    """How long each run that missed had tried, in their order, infinite for a hopeless one; ``None`` if not known."""
+    missed = [run for run in runs if run.time_to_accuracy_s is None]
+    times = [math.inf if run.hopeless or run.status == "failed" else run.given_up_s or 0.0 for run in missed]
+    # Who tried for no time at all tells nothing of the others' times.
+    return times if all(time > 0.0 for time in times) else None
+
+
+def _unlike_data(runs: Sequence[RunSummary]) -> list[str]:
+    """A line if the runs read other data: a file of another content, or other files. Who read none says nothing."""
+    read = [run.checksums for run in runs if run.checksums]
+    names = sorted({name for each in read for name in each})
+    unlike = [name for name in names if len({each.get(name) for each in read}) > 1]
+    return [f"the content of {', '.join(unlike)}"] if unlike else []
 
 
 def _one_machine(runs: Sequence[RunSummary]) -> bool:

@@ -6,6 +6,8 @@ promises is its mean, and that is tested.
 
 from __future__ import annotations
 
+import math
+
 from levelbench.measure.statistics import MeanTest, reaches_on_average
 from levelbench.records import RunGroup
 
@@ -13,12 +15,17 @@ __all__ = ["final_line", "final_test"]
 
 
 def final_test(group: RunGroup) -> MeanTest | None:
-    """The one-sided test that the mean final quality is at the target; ``None`` for another crossing rule."""
+    """The one-sided test that the mean final quality is at the target; ``None`` for another crossing rule.
+
+    A run that ended in no finite quality (it diverged) has no mean with the others: nothing is shown, with p = 1.
+    """
     runs = [run for run in group.runs if run.status == "done" and run.crossing == "final"]
     target = group.specification.target
     qualities = [run.quality[target.split] for run in runs if target.split in run.quality]
     if not qualities:
         return None
+    if not all(map(math.isfinite, qualities)):
+        return MeanTest(math.nan, 1.0 if len(qualities) > 1 else None, False, len(qualities))
     return reaches_on_average(qualities, target.threshold, target.direction)
 
 
@@ -29,6 +36,9 @@ def final_line(group: RunGroup) -> str | None:
         return None
     target = group.specification.target
     sign = ">=" if target.direction == "higher" else "<="
+    if math.isnan(found.mean):
+        what = f"{group.label}: {target.split} {target.metric} at the end is no number in one run or more of {found.n}"
+        return f"{what}; {sign} {target.threshold:g} is not shown"
     mean = (
         f"{group.label}: {target.split} {target.metric} at the end is {found.mean:.4f} on average over {found.n} runs"
     )

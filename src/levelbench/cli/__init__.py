@@ -1,17 +1,25 @@
 """The command line: one file a verb, found when it is called, so that ``--help`` imports none of them.
 
-The one idea: an error a user can act on leaves here as three lines and an exit code; a traceback is for ``--debug``.
+The one idea: whatever happens leaves here as an exit code, and an error a user can act on as three lines before it; a
+traceback is for ``--debug``.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
+from typing import Any
 
 import click
 
 from levelbench import __version__
-from levelbench.errors import LevelbenchError
+from levelbench.cli import options as shared
+from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 
 __all__ = ["cli", "main"]
 
@@ -26,10 +34,33 @@ VERBS = {
 
 EPILOG = """Runs are selected by an id or its beginning, task, task[key=value,...], a path, or latest.
 
-Exit codes: 0 as wished, 1 a worse verdict or a missed target, 2 usage, 3 something is missing here, 4 cannot tell."""
+Exit codes: 0 as wished, 1 a worse verdict or a missed target, 2 usage, 3 something is missing here, 4 cannot tell,
+70 a bug of levelbench."""
+
+_BUG = 70
+
+
+class _PipeClosedError(Exception):
+    """A reader has gone. Click would end a ``BrokenPipeError`` in exit code 1; it lets this one through."""
+
+
+@contextmanager
+def _past_click() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _PipeClosedError from error
 
 
 class _Verbs(click.Group):
+    def make_context(self, *given: Any, **more: Any) -> click.Context:
+        with _past_click():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _past_click():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
@@ -43,8 +74,6 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            from levelbench.errors import UnknownNameError
-
             raise UnknownNameError("verb", args[0], VERBS, "see levelbench --help")
         return super().resolve_command(ctx, args)
 
@@ -63,31 +92,91 @@ def main(arguments: list[str] | None = None) -> None:
     """The program ``levelbench``; ends the process with the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = cli.main(args=words, standalone_mode=False)
-    except LevelbenchError as error:
-        code = _fail(error, words)
-    except click.ClickException as error:
-        error.show()
-        code = 2
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted: what is finished is kept; the same command goes on from there", err=True)
-        code = 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; a second failure at the final flush would print a traceback.
-        sys.stdout = None
+        with _interruptible() as received:
+            code = _carried_out(words, received)
+    except (BrokenPipeError, _PipeClosedError):
+        # Whoever read our output has seen enough.
+        shared.mute()
         code = 0
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _carried_out(words: list[str], received: list[int]) -> int:
+    try:
+        code = cli.main(args=words, prog_name="levelbench", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except LevelbenchError as error:
+        return _fail(error, words)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _fail(_in_three_parts(error), words)
+    except (KeyboardInterrupt, click.Abort):
+        with shared.as_far_as_read(err=True):
+            click.echo(_advice(words), err=True)
+        return 128 + (received[0] if received else signal.SIGINT)
+    except (BrokenPipeError, _PipeClosedError):
+        raise
+    except Exception as error:  # noqa: BLE001  # the program's boundary
+        return _fail(_bug(error), words)
+    return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _interruptible() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP end the program as Ctrl-C does: what is under way is put in order. The signals received.
+
+    A signal that is ignored (``nohup``) or has a handler already stays as it is.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    mine = []
+    if threading.current_thread() is threading.main_thread():
+        mine = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for each in mine:
+        signal.signal(each, interrupt)
+    try:
+        yield received
+    finally:
+        for each in mine:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _advice(words: list[str]) -> str:
+    if words[:1] != ["run"]:
+        return "interrupted"
+    again = "the same command without --fresh" if "--fresh" in words else "the same command"
+    return f"interrupted: what is finished is kept; {again} goes on from there"
+
+
+def _in_three_parts(error: click.ClickException) -> LevelbenchError:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    path = context.command_path if context else "levelbench"
+    return UsageError(path, error.format_message().rstrip("."), f"see {path} --help")
+
+
+def _bug(error: Exception) -> LevelbenchError:
+    found = f"{type(error).__name__}: {error}".splitlines()[0]
+    bug = LevelbenchError("levelbench", f"a bug of levelbench, {found}", "report it; --debug shows the traceback")
+    bug.exit_code = _BUG
+    bug.__cause__ = error
+    return bug
 
 
 def _fail(error: LevelbenchError, words: list[str]) -> int:
-    if "--debug" in words:
-        import traceback
-
-        click.echo(getattr(error, "trace", "") or "".join(traceback.format_exception(error)), err=True)
-    click.echo(f"error: {error.asked}\nfound: {error.found}\n   do: {error.do}", err=True)
+    # With nobody to read it, it is an error all the same.
+    with shared.as_far_as_read(err=True):
+        if error.exit_code == _BUG and "--debug" not in words:
+            click.echo(f"error: {error.found}; {error.do}", err=True)
+        else:
+            shared.say_error(error, "--debug" in words)
     if "--json" in words:
-        import json
-
-        parts = {"asked": error.asked, "found": error.found, "do": error.do, "exit_code": error.exit_code}
-        click.echo(json.dumps({"error": parts}))
+        with shared.as_far_as_read():
+            shared.emit_json({"error": shared.error_parts(error)})
     return error.exit_code

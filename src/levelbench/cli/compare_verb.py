@@ -42,7 +42,7 @@ def command(
       levelbench compare before/ after/ --clock dawnbench
     """
     from levelbench.analysis.comparison import compare
-    from levelbench.cli.reporting import comparison_json, comparison_lines, label_apart, verdict_code
+    from levelbench.cli.reporting import comparison_json, comparison_lines, exit_code, label_apart
     from levelbench.report.summaries import groups_table
 
     shared.check_statistics(margin, level)
@@ -57,4 +57,4 @@ def command(
         lines = comparison_lines(comparison)
         shared.print_tables(groups_table(list(sides)))
         click.echo("\n" + "\n".join(lines))
-    return verdict_code(comparison, wrong)
+    return exit_code(sides, [comparison], wrong)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import DefinitionError, UsageError
 
 __all__ = ["command"]
 
@@ -43,5 +43,13 @@ def _gemms() -> list[Any]:
     from levelbench import plugins
     from levelbench.runner.request import load_framework
 
-    frameworks = [load_framework(name) for name in sorted(plugins.names("framework"))]
-    return [maker for framework in frameworks if framework.lacks() is None for maker in framework.gemms()]
+    found: list[Any] = []
+    for name in sorted(plugins.names("framework")):
+        try:
+            framework = load_framework(name)
+        except DefinitionError as error:
+            click.echo(f"left out: {error.asked}: {error.found}", err=True)
+            continue
+        if framework.lacks() is None:
+            found += framework.gemms()
+    return found

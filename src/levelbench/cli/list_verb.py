@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UnknownNameError
+from levelbench.errors import LevelbenchError, UnknownNameError
 
 __all__ = ["command"]
 
@@ -76,9 +76,14 @@ def _tasks() -> list[dict[str, Any]]:
     from levelbench.runner.request import load_task
 
     folder = Path(os.environ["LEVELBENCH_DATA"]) if os.environ.get("LEVELBENCH_DATA") else None
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in sorted(plugins.names("task")):
-        task = load_task(name)
+        row = dict.fromkeys(("task", "what", "target", "recipes", "licence of the data", "lacks"))
+        try:
+            task = load_task(name)
+        except LevelbenchError as error:
+            rows.append({**row, "task": name, "lacks": error.found})
+            continue
         rows.append(
             {
                 "task": name,
@@ -94,9 +99,18 @@ def _tasks() -> list[dict[str, Any]]:
 
 def _frameworks() -> list[dict[str, Any]]:
     from levelbench import plugins
+
+    return [{"framework": name, "lacks": _framework_lacks(name)} for name in sorted(plugins.names("framework"))]
+
+
+def _framework_lacks(name: str) -> str | None:
+    """What it lacks; a plug-in that does not load lacks that, and the others are listed all the same."""
     from levelbench.runner.request import load_framework
 
-    return [{"framework": name, "lacks": load_framework(name).lacks()} for name in sorted(plugins.names("framework"))]
+    try:
+        return load_framework(name).lacks()
+    except LevelbenchError as error:
+        return error.found
 
 
 def _clocks() -> list[dict[str, Any]]:

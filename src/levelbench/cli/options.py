@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from levelbench.errors import UnknownNameError, UsageError
+from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
 
-__all__ = ["apply_view", "debug_option", "emit_json", "fail_on", "json_option", "open_store", "print_tables"]
+__all__ = ["apply_view", "as_far_as_read", "check_statistics", "debug_option", "emit_json", "error_parts", "fail_on"]
+__all__ += ["json_option", "mute", "open_store", "print_tables", "say_error"]
 __all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -49,7 +53,7 @@ def statistics_options(command: Command) -> Command:
     """The margin of SAME and the level of intervals."""
     level = click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
     margin = click.option(
-        "--margin", type=float, default=0.02, show_default=True, help="SAME means the whole interval within this."
+        "--margin", type=float, default=0.02, show_default=True, help="SAME means: the whole interval this close to 1."
     )
     return margin(level(command))
 
@@ -109,11 +113,44 @@ def select_group(store: Store, word: str, view: dict[str, Any]) -> RunGroup:
     """The runs that one word selects, which must be of one specification, labelled by the word."""
     from levelbench.records import group_runs
 
-    groups = group_runs(apply_view(select_runs(store, [word]), store, **view))
+    runs = select_runs(store, [word])
+    groups = group_runs(apply_view(runs, store, **view))
     if len(groups) > 1:
         labels = ", ".join(group.label for group in groups)
         raise UsageError(f"one side {word!r}", f"it selects runs of {len(groups)} kinds: {labels}", "name one of them")
+    if not groups:
+        found = f"of the {len(runs)} runs that it selects none came to an end: they run still, or were interrupted"
+        raise UsageError(f"one side {word!r}", found, "give the command that made them again: it finishes them")
     return groups[0]
+
+
+def error_parts(error: LevelbenchError) -> dict[str, Any]:
+    """An error as JSON has it."""
+    return {"asked": error.asked, "found": error.found, "do": error.do, "exit_code": error.exit_code}
+
+
+def say_error(error: LevelbenchError, debug: bool) -> None:
+    """The three parts on standard error; before them, under ``--debug``, where it came from."""
+    if debug:
+        click.echo(error.trace or "".join(traceback.format_exception(error)), err=True)
+    click.echo(f"error: {error.asked}\nfound: {error.found}\n   do: {error.do}", err=True)
+
+
+@contextmanager
+def as_far_as_read(err: bool = False) -> Iterator[None]:
+    """What is printed inside goes as far as somebody reads it; a reader who has seen enough ends no measurement."""
+    try:
+        yield
+    except BrokenPipeError:
+        mute(err)
+
+
+def mute(err: bool = False) -> None:
+    """Print nothing more on standard output or error: its reader is gone, and the flush at the exit would tell."""
+    if err:
+        sys.stderr = None
+    else:
+        sys.stdout = None
 
 
 def emit_json(value: Any) -> None:
@@ -129,7 +166,13 @@ def print_tables(*tables: Table) -> None:
 
     from levelbench.report.terminal import print_table
 
-    console = Console(highlight=False)
+    class Raising(Console):
+        """Rich would end the program here, with code 1; what a closed pipe means is for the command to say."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    console = Raising(highlight=False)
     for at, table in enumerate(tables):
         if at:
             console.print()

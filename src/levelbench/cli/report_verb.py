@@ -41,10 +41,10 @@ def command(
 
     Groups of the same task are compared with the first of them.
     """
-    from levelbench.cli.reporting import attribution_lines, compare_with_first, write
+    from levelbench.analysis.comparison import compare_all
+    from levelbench.cli.reporting import write
     from levelbench.errors import UsageError
     from levelbench.records import group_runs, read_record
-    from levelbench.report.files import write_csv, write_markdown
 
     shared.check_statistics(margin, level)
     store = shared.open_store(store_path)
@@ -54,15 +54,11 @@ def command(
     view = {"clock": clock, "crossing": crossing, "threshold": target}
     groups = group_runs(shared.apply_view(found, store, **view))
     records = [read_record(Path(run.path)) for group in groups for run in (*group.runs, *group.unfinished)]
-    comparisons = compare_with_first(groups, margin, level, across_machines=across_machines)
-    written = [write(groups, records, comparisons, output or store.path / "report.html")]
-    by_key = {group.key: [record for record in records if record.header.key == group.key] for group in groups}
-    pairs = [(group, by_key[group.key]) for group in groups]
-    verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
-    if markdown is not None:
-        written.append(write_markdown(pairs, verdicts, markdown, attributions=attribution_lines(comparisons)))
-    if csv_folder is not None:
-        written += write_csv(pairs, csv_folder)
+    comparisons, refusals = compare_all(groups, margin, level, across_machines=across_machines)
+    for refusal in refusals:
+        click.echo(refusal, err=True)
+    page = output or store.path / "report.html"
+    written = write(groups, records, comparisons, page, markdown=markdown, csv_folder=csv_folder)
     if as_json:
         shared.emit_json({"written": [str(path) for path in written]})
     else:

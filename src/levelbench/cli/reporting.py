@@ -8,50 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.records import Record, RunGroup
 
 __all__ = [
     "attribution_lines",
-    "compare_with_first",
     "comparison_json",
     "comparison_lines",
     "doubt_lines",
+    "exit_code",
     "final_lines",
     "group_json",
     "label_apart",
-    "verdict_code",
     "write",
 ]
-
-
-def compare_with_first(
-    groups: Sequence[RunGroup], margin: float, level: float, *, across_machines: bool = False
-) -> list[Comparison]:
-    """Each group against the first of its task; what cannot be compared is said and left out.
-
-    Several comparisons share the error: the level of each is Bonferroni's.
-    """
-    from levelbench.analysis.comparison import check_comparable, compare
-    from levelbench.errors import IncomparableError
-
-    first: dict[str, RunGroup] = {}
-    pairs = []
-    for group in groups:
-        base = first.setdefault(group.specification.task, group)
-        if base is group:
-            continue
-        try:
-            check_comparable(base, group)
-        except IncomparableError as error:
-            click.echo(f"no verdict on {group.label}: {error.found}", err=True)
-            continue
-        pairs.append((base, group))
-    shared = 1 - (1 - level) / max(1, len(pairs))
-    return [compare(a, b, margin=margin, level=shared, across_machines=across_machines) for a, b in pairs]
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
@@ -65,8 +36,8 @@ def comparison_lines(comparison: Comparison) -> list[str]:
         lines += [f"  {each.path}: {each.a} | {each.b}" for each in comparison.differences]
     if comparison.verdict is None:
         lines.append("no verdict on time across machines; --across-machines gives one all the same")
-    else:
-        lines.append(format_verdict(comparison.verdict, a, b))
+        return lines
+    lines.append(format_verdict(comparison.verdict, a, b))
     if comparison.attribution is not None:
         lines += [f"  why: {line}" for line in comparison.attribution.lines()]
     return lines
@@ -102,11 +73,15 @@ def final_lines(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def group_json(group: RunGroup) -> dict[str, Any]:
-    """A group's counts and its estimate of time to accuracy (Kaplan-Meier's, where some runs missed)."""
+    """A group's counts and its estimate of time to accuracy (Kaplan-Meier's, where some runs missed).
+
+    For schedules of fixed length, with the test of whether their mean final quality is at the target.
+    """
+    from levelbench.analysis.final import final_test
     from levelbench.measure.statistics import wilson
     from levelbench.report.spread import time_estimate
 
-    found = time_estimate(group)
+    found, final = time_estimate(group), final_test(group)
     return {
         "label": group.label,
         "key": group.key,
@@ -114,42 +89,61 @@ def group_json(group: RunGroup) -> dict[str, Any]:
         "reached": group.reached,
         "reached_interval": dataclasses.asdict(wilson(group.reached, group.n)),
         "time_to_accuracy_s": dataclasses.asdict(found) if found else None,
+        "final_test": dataclasses.asdict(final) if final else None,
         "specification": group.specification,
     }
 
 
-def verdict_code(comparison: Comparison, wrong: frozenset[str]) -> int:
-    """1 for a worse verdict, 4 where nothing can be told, among the outcomes that are ``wrong``; else 0."""
-    kind = comparison.verdict.kind.value.lower() if comparison.verdict else "unclear"
-    if kind == "slower" and "slower" in wrong:
+def exit_code(
+    groups: Sequence[RunGroup], comparisons: Sequence[Comparison], wrong: frozenset[str], *, refused: int = 0
+) -> int:
+    """1 for a worse verdict or a missed target, 4 where nothing can be told, among the outcomes that are ``wrong``.
+
+    Both at once are 1: what is known to be wrong outweighs what is not known. A ``refused`` comparison tells nothing.
+    """
+    kinds = {each.verdict.kind.value.lower() if each.verdict else "unclear" for each in comparisons}
+    kinds |= {"unclear"} if refused else set()
+    kinds |= {"missed"} if any(group.reached < group.n for group in groups) else set()
+    if kinds & wrong & {"slower", "missed"}:
         return 1
-    return 4 if kind == "unclear" and "unclear" in wrong else 0
+    return 4 if "unclear" in kinds & wrong else 0
 
 
 def attribution_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """Why, for each comparison, in the words of a report."""
+    """Why, for each comparison of times, in the words of a report."""
     return [
         f"{each.b.label} against {each.a.label}: {line}"
         for each in comparisons
-        if each.attribution is not None
+        if each.attribution is not None and each.verdict is not None
         for line in each.attribution.lines()
     ]
 
 
-def write(groups: Sequence[RunGroup], records: Sequence[Record], comparisons: Sequence[Comparison], path: Path) -> Path:
-    """Write the HTML report."""
+def write(
+    groups: Sequence[RunGroup],
+    records: Sequence[Record],
+    comparisons: Sequence[Comparison],
+    page: Path,
+    *,
+    markdown: Path | None = None,
+    csv_folder: Path | None = None,
+) -> list[Path]:
+    """Write the HTML report and, if asked for, its tables as Markdown and CSV; the files, ``page`` first."""
+    from levelbench.report.files import write_csv, write_markdown
     from levelbench.report.html import write_report
 
     by_key: dict[str, list[Record]] = {}
     for record in records:
         by_key.setdefault(record.header.key, []).append(record)
+    pairs = [(group, by_key[group.key]) for group in groups]
     verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
-    return write_report(
-        [(group, by_key[group.key]) for group in groups],
-        verdicts,
-        path,
-        attributions=[*final_lines(groups), *attribution_lines(comparisons)],
-    )
+    lines = [*final_lines(groups), *attribution_lines(comparisons)]
+    written = [write_report(pairs, verdicts, page, attributions=lines)]
+    if markdown is not None:
+        written.append(write_markdown(pairs, verdicts, markdown, attributions=lines))
+    if csv_folder is not None:
+        written += write_csv(pairs, csv_folder)
+    return written
 
 
 def label_apart(a: RunGroup, b: RunGroup, word_a: str, word_b: str) -> tuple[RunGroup, RunGroup]:

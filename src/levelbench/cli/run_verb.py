@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import LevelbenchError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
@@ -32,7 +34,12 @@ __all__ = ["command"]
 @click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
 @click.option("--budget", type=float, help="Give up after this many seconds.")
-@click.option("--data", type=click.Path(path_type=Path), envvar="LEVELBENCH_DATA", help="Folder of the dataset.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="LEVELBENCH_DATA",
+    help="Folder of the dataset, else $LEVELBENCH_DATA.",
+)
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @click.option("--report", "report_path", type=click.Path(path_type=Path), help="Where the HTML report goes.")
 @click.option("--no-report", is_flag=True, help="Write no report.")
@@ -54,9 +61,8 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
 
     Runs that the store already holds are not run again: the same command resumes.
     """
-    from levelbench.cli.reporting import compare_with_first
+    from levelbench.cli.watching import LiveWatcher
     from levelbench.measure.environment import capture
-    from levelbench.records import group_runs, summarise
     from levelbench.runner.campaign import carry_out
     from levelbench.runner.plan import make_plan
 
@@ -69,18 +75,52 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     arms = _arms(tasks, given)
     store = shared.open_store(store_path)
     seeds = range(given["seed"], given["seed"] + given["runs"])
-    plan = make_plan(arms, seeds, store, capture()["machine"]["id"], fresh=given["fresh"])
-    _say(plan, store, as_json)
-    records = carry_out(plan, store, given["data"], _watcher(plan, as_json))
-    kept = [records[place] for place in sorted(records)]
-    groups = group_runs([summarise(record) for record in kept])
-    comparisons = compare_with_first(groups, given["margin"], given["level"])
-    path = None if given["no_report"] else _report(groups, kept, comparisons, given, store)
+    plan = make_plan(arms, seeds, store, capture(), fresh=given["fresh"])
+    with shared.as_far_as_read(err=as_json):
+        _say(plan, store, as_json)
+    with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
+        records = carry_out(plan, store, given["data"], watcher)
+    return _conclude(plan, [records[place] for place in sorted(records)], store, as_json, given, wrong)
+
+
+def _conclude(
+    plan: Plan, records: list[Record], store: Store, as_json: bool, given: dict[str, Any], wrong: frozenset[str]
+) -> int:
+    """Compare, print, write the report: in this order, so that a report that cannot be written loses nothing."""
+    from levelbench.analysis.comparison import compare_all
+    from levelbench.cli.reporting import exit_code, write
+    from levelbench.records import group_runs, summarise
+
+    groups = group_runs([summarise(record) for record in records])
+    comparisons, refusals = compare_all(groups, given["margin"], given["level"])
+
+    def report() -> Path | None:
+        if given["no_report"]:
+            return None
+        tasks = "-".join(dict.fromkeys(group.specification.task for group in groups))
+        return write(groups, records, comparisons, given["report_path"] or store.path / f"report-{tasks}.html")[0]
+
+    code = exit_code(groups, comparisons, wrong, refused=len(refusals))
     if as_json:
-        shared.emit_json(_as_json(plan, groups, comparisons, path))
-    else:
-        _print(groups, comparisons, path)
-    return _exit_code(groups, comparisons, wrong)
+        return _emit(_as_json(plan, groups, comparisons, refusals), report, given["debug"]) or code
+    with shared.as_far_as_read():
+        _print(groups, comparisons, refusals)
+    path = report()
+    if path is not None:
+        click.echo(f"\nreport: {path}")
+    return code
+
+
+def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool) -> int:
+    """One JSON document, with the report's path or the error of writing it; the exit code of that error."""
+    try:
+        path = report()
+    except LevelbenchError as error:
+        shared.emit_json({**found, "report": None, "error": shared.error_parts(error)})
+        shared.say_error(error, debug)
+        return error.exit_code
+    shared.emit_json({**found, "report": str(path) if path else None})
+    return 0
 
 
 def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
@@ -91,8 +131,8 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
     arms = []
     for text in tasks:
         reference, settings = parse_item(text)
-        for recipe in _listed(given["recipe"]):
-            for framework in _listed(given["framework"]):
+        for recipe in _listed("recipe", given["recipe"]):
+            for framework in _listed("framework", given["framework"]):
                 wanted = Options(
                     recipe=recipe,
                     framework=framework,
@@ -109,8 +149,13 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
     return arms
 
 
-def _listed(text: str | None) -> list[str | None]:
-    return [word.strip() for word in text.split(",") if word.strip()] if text else [None]
+def _listed(option: str, text: str | None) -> list[str | None]:
+    if text is None:
+        return [None]
+    words: list[str | None] = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise UsageError(f"--{option} {text!r}", "it names none", f"give one {option}, or several with commas between")
+    return words
 
 
 def _say(plan: Plan, store: Store, as_json: bool) -> None:
@@ -120,22 +165,7 @@ def _say(plan: Plan, store: Store, as_json: bool) -> None:
         click.echo(f"records: {store.path}", err=as_json)
 
 
-def _watcher(plan: Plan, as_json: bool) -> Any:
-    from levelbench.cli.watching import LiveWatcher
-
-    return LiveWatcher(plan, on_stderr=as_json)
-
-
-def _report(
-    groups: list[RunGroup], records: list[Record], comparisons: list[Comparison], given: dict[str, Any], store: Store
-) -> Path:
-    from levelbench.cli.reporting import write
-
-    tasks = "-".join(dict.fromkeys(group.specification.task for group in groups))
-    return write(groups, records, comparisons, given["report_path"] or store.path / f"report-{tasks}.html")
-
-
-def _print(groups: list[RunGroup], comparisons: list[Comparison], path: Path | None) -> None:
+def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> None:
     from levelbench.cli.reporting import comparison_lines, doubt_lines, final_lines
     from levelbench.report.summaries import groups_table
 
@@ -147,11 +177,13 @@ def _print(groups: list[RunGroup], comparisons: list[Comparison], path: Path | N
         click.echo()
         for line in comparison_lines(comparison):
             click.echo(line)
-    if path is not None:
-        click.echo(f"\nreport: {path}")
+    for refusal in refusals:
+        click.echo(f"\n{refusal}")
 
 
-def _as_json(plan: Plan, groups: list[RunGroup], comparisons: list[Comparison], path: Path | None) -> dict[str, Any]:
+def _as_json(
+    plan: Plan, groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]
+) -> dict[str, Any]:
     from levelbench.cli.reporting import comparison_json, group_json
 
     return {
@@ -159,13 +191,5 @@ def _as_json(plan: Plan, groups: list[RunGroup], comparisons: list[Comparison], 
         "runs": [run for group in groups for run in group.runs],
         "groups": [group_json(group) for group in groups],
         "comparisons": [comparison_json(comparison) for comparison in comparisons],
-        "report": str(path) if path else None,
+        "refusals": list(refusals),
     }
-
-
-def _exit_code(groups: list[RunGroup], comparisons: list[Comparison], wrong: frozenset[str]) -> int:
-    from levelbench.cli.reporting import verdict_code
-
-    if "missed" in wrong and any(group.reached < group.n for group in groups):
-        return 1
-    return max((verdict_code(comparison, wrong) for comparison in comparisons), default=0)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from levelbench.records import Evaluation, Event, Record, summarise
 from levelbench.records.groups import labels_of
-from levelbench.report.live import live_line
+from levelbench.report.live import LiveLine, NullLine, live_line
 
 if TYPE_CHECKING:
     from levelbench.runner.launch import Finished
@@ -22,10 +23,12 @@ class LiveWatcher:
 
     def __init__(self, plan: Plan, on_stderr: bool) -> None:
         self._total = len(plan.steps)
-        self._line = live_line(sys.stderr if on_stderr else sys.stdout)
+        stream = sys.stderr if on_stderr else sys.stdout
+        self._line: LiveLine = live_line(stream) if stream is not None else NullLine()
         self._labels = labels_of([arm.specification for arm in plan.arms])
         self._times: list[list[float]] = [[] for _ in plan.arms]
         self._runs = [0] * len(plan.arms)
+        self._estimates = [""] * len(plan.arms)
         for (arm, _), record in plan.done.items():
             self._note(arm, record)
         self._position = 0
@@ -33,7 +36,7 @@ class LiveWatcher:
         self._epoch: float | None = None
         self._phase = "start"
         self._at: tuple[Step, Arm] | None = None
-        self._line.start(self._total)
+        self._tell(lambda line: line.start(self._total))
 
     def started(self, step: Step, arm: Arm) -> None:
         """A run begins."""
@@ -41,12 +44,12 @@ class LiveWatcher:
         self._quality, self._epoch, self._phase, self._at = None, None, "start", (step, arm)
         self._show(0.0)
 
-    def progress(self, events: list[Event], elapsed_s: float) -> None:
-        """Evaluations move the phase and the quality."""
+    def progress(self, events: list[Event], elapsed_s: float, phase: str = "") -> None:
+        """Evaluations move the epoch and the quality; ``phase`` is start, prepare, train or test."""
         for event in events:
             if isinstance(event, Evaluation):
-                self._quality = event.quality.get("validation")
-                self._phase, self._epoch = "train", event.epoch
+                self._quality, self._epoch = event.quality.get("validation"), event.epoch
+        self._phase = phase or self._phase
         self._show(elapsed_s)
 
     def finished(self, step: Step, arm: Arm, finished: Finished, record: Record | None) -> None:
@@ -66,31 +69,43 @@ class LiveWatcher:
                 outcome += f" ({run.error})"
         else:
             outcome = "failed"
-        self._line.finish_run(label, step.seed, outcome)
-        if self._position == self._total or finished.error is not None:
-            self._line.close()
+        self._tell(lambda line: line.finish_run(label, step.seed, outcome))
+
+    def close(self) -> None:
+        """Nothing more comes: the line is put away, however the campaign ended."""
+        self._tell(lambda line: line.close())
+
+    def _tell(self, what: Callable[[LiveLine], None]) -> None:
+        """Show it, until nobody looks: a display whose pipe was closed must not end the measurement."""
+        try:
+            what(self._line)
+        except BrokenPipeError:
+            self._line = NullLine()
 
     def _note(self, arm: int, record: Record) -> None:
         self._runs[arm] += 1
         time_s = summarise(record).time_to_accuracy_s
         if time_s is not None:
             self._times[arm].append(time_s)
+        self._estimates[arm] = self._estimate(arm)
 
     def _show(self, elapsed_s: float) -> None:
         if self._at is None:
             return
         step, arm = self._at
-        self._line.update(
-            self._position,
-            self._labels[step.arm],
-            step.seed,
-            self._phase,
-            elapsed_s,
-            self._quality,
-            arm.specification.target.threshold,
-            self._estimate(step.arm),
-            epoch=self._epoch,
-            metric=arm.specification.target.metric,
+        self._tell(
+            lambda line: line.update(
+                self._position,
+                self._labels[step.arm],
+                step.seed,
+                self._phase,
+                elapsed_s,
+                self._quality,
+                arm.specification.target.threshold,
+                self._estimates[step.arm],
+                epoch=self._epoch,
+                metric=arm.specification.target.metric,
+            )
         )
 
     def _estimate(self, arm: int) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
 
 from levelbench.errors import MissingError
 from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.environment.files import HERE, Roots
+from levelbench.measure.environment.machine import last_level_cache_bytes
 from levelbench.measure.loops import Calibration, Work, calibrate, time_ns
 
 __all__ = [
@@ -31,9 +32,7 @@ __all__ = [
     "prove_flush_with",
 ]
 
-SYSTEM_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 FALLBACK_BYTES: Final = 64 << 20
-_SUFFIXES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LINE_BYTES: Final = 64
 _PROBE_BYTES: Final = 256 << 10
 _PROBE_ROUNDS: Final = 9
@@ -73,12 +72,12 @@ class FlushProof:
         return self.ratio >= LEAST_RATIO
 
 
-def last_level_cache(folder: Path = SYSTEM_CACHES) -> LastLevel:
-    """The largest cache that the system describes in ``folder``, or 64 MiB assumed where it describes none."""
-    sizes = [_bytes(path.read_text().strip()) for path in sorted(folder.glob("index*/size"))]
-    if not any(sizes):
-        return LastLevel(FALLBACK_BYTES, f"assumed: {folder} describes no cache")
-    return LastLevel(max(sizes), f"read from {folder}")
+def last_level_cache(roots: Roots = HERE) -> LastLevel:
+    """The last-level cache that the system describes (one of them), or 64 MiB assumed where it describes none."""
+    size_bytes = last_level_cache_bytes(roots)
+    if size_bytes == 0:
+        return LastLevel(FALLBACK_BYTES, f"assumed: {roots.sys} describes no cache")
+    return LastLevel(size_bytes, f"read from {roots.sys}")
 
 
 class StreamFlusher:
@@ -194,11 +193,4 @@ class Cold(CacheState):
 
         The calls that find this out are not made cold, so they count as first attempts and never as values.
         """
-        found = calibrate(work, clock, most_inner=1)
-        return found._replace(first_ns=found.first_ns + found.values_ns, values_ns=[])
-
-
-def _bytes(text: str) -> int:
-    """``32768K`` in bytes."""
-    number, suffix = (text[:-1], text[-1]) if text[-1:] in _SUFFIXES else (text, "")
-    return int(number) * _SUFFIXES.get(suffix, 1) if number.isdigit() else 0
+        return calibrate(work, clock, most_inner=1).without_values()

@@ -21,8 +21,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from levelbench.errors import UnknownNameError
 from levelbench.measure.clocks import HOST, Clock
-from levelbench.measure.environment.files import HERE, Roots, fields
-from levelbench.measure.environment.machine import cache_bytes
+from levelbench.measure.environment.files import HERE, Roots
+from levelbench.measure.environment.machine import cache_bytes, memory_left_bytes
 from levelbench.measure.meters.utilisation import available_cores
 from levelbench.measure.statistics import Estimate, estimate
 
@@ -193,6 +193,6 @@ def _triad(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64
 def _array_bytes(roots: Roots) -> tuple[int, bool]:
     """Bytes of one array, four times all last-level caches unless memory forbids; and whether it is that large."""
     wanted = _BEYOND_CACHE * cache_bytes(roots) or 128 * 2**20
-    free = fields(roots.proc / "meminfo").get("MemAvailable", "").split()
-    most = int(int(free[0]) * 1024 * _MEMORY_SHARE / 3) if free and free[0].isdigit() else wanted
+    left = memory_left_bytes(roots)
+    most = wanted if left is None else int(left * _MEMORY_SHARE / 3)
     return min(wanted, most) // _WORD_BYTES * _WORD_BYTES, most >= wanted

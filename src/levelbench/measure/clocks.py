@@ -1,4 +1,4 @@
-"""Clocks: the only place that reads time.
+"""Clocks: the only place that reads time, to measure it (a clock) or to date something (:func:`utc_now`).
 
 The one idea: an accelerator runs behind the host, so a host clock read without waiting for the device measures the
 launch and not the work. A :class:`DeviceClock` waits first; :func:`check_synchronised` proves that a clock does.
@@ -8,9 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Protocol
 
-__all__ = ["HOST", "Clock", "Device", "DeviceClock", "FakeClock", "FakeDevice", "HostClock", "check_synchronised"]
+__all__ = [
+    "HOST",
+    "Clock",
+    "Device",
+    "DeviceClock",
+    "FakeClock",
+    "FakeDevice",
+    "HostClock",
+    "check_synchronised",
+    "utc_now",
+]
 
 
 class Clock(Protocol):
@@ -36,6 +47,11 @@ class HostClock:
 
 
 HOST = HostClock()
+
+
+def utc_now() -> datetime:
+    """The date and time now, in UTC: for a date in a record and never for a duration, as this clock is set at will."""
+    return datetime.now(UTC)
 
 
 class DeviceClock:

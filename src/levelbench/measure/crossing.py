@@ -14,9 +14,16 @@ from types import MappingProxyType
 
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = ["RULES", "Crossing", "find_crossing"]
+__all__ = ["DIRECTIONS", "RULES", "Crossing", "find_crossing", "sign_of"]
 
 DIRECTIONS = ("higher", "lower")
+
+
+def sign_of(direction: str) -> float:
+    """1 if higher is better and -1 if lower is; ``UnknownNameError`` for another direction."""
+    if direction not in DIRECTIONS:
+        raise UnknownNameError("direction", direction, DIRECTIONS)
+    return 1.0 if direction == "higher" else -1.0
 
 
 @dataclass(frozen=True)
@@ -98,10 +105,8 @@ def find_crossing(
     """
     if rule not in _FINDERS:
         raise UnknownNameError("crossing rule", rule, RULES)
-    if direction not in DIRECTIONS:
-        raise UnknownNameError("direction", direction, DIRECTIONS)
+    sign = sign_of(direction)
     _check(qualities, threshold, x, streak)
-    sign = 1.0 if direction == "higher" else -1.0
     found = _FINDERS[rule]([sign * quality >= sign * threshold for quality in qualities], streak)
     if found is None:
         return None

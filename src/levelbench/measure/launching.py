@@ -108,9 +108,14 @@ class _RunningWorker(Running):
         stdout = self._process.stdout
         if stdout is None or not select.select([stdout], [], [], self._timeout_s)[0]:
             raise self._failure("set up", f"it was not ready after {self._timeout_s:g} s")
-        if stdout.readline().strip() != READY:
-            self._process.wait(self._timeout_s)
-            raise self._failure("set up", self._last_error())
+        said = stdout.readline().strip()
+        if said != READY:
+            # One that goes on is not waited for: what it says is not what a worker says. One that ended may finish.
+            ended = not said
+            if not ended:
+                self._process.kill()
+            self._wait()
+            raise self._failure("set up", self._last_error() if ended else f"its process said {said[:80]!r} instead")
 
     def measure(self) -> Answer:
         """Send the word and read the answer."""
@@ -123,10 +128,15 @@ class _RunningWorker(Running):
         answer = json.loads(text)
         return Answer(tuple(answer["values_ns"]), tuple(answer["first_ns"]), answer["inner"])
 
+    def _wait(self) -> None:
+        try:
+            self._process.wait(self._timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
     def _last_error(self) -> str:
-        self._errors.seek(0)
-        lines = [line.strip() for line in self._errors if line.strip()]
-        return lines[-1] if lines else f"its process ended with status {self._process.returncode} and said nothing"
+        return _last_line(self._errors) or f"its process ended with status {self._process.returncode} and said nothing"
 
     def _failure(self, what: str, found: str) -> LevelbenchError:
         return DefinitionError(
@@ -175,17 +185,19 @@ class _RunningCommand(Running):
 
     def measure(self) -> Answer:
         """Run it; output is discarded, a failure is an error and never a time."""
-        spent_ns = time_ns(self._run, self._clock)
+        # A file, as reading a pipe while the command runs would take processor time from it.
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+            spent_ns = time_ns(lambda: self._run(errors), self._clock)
         return Answer((float(spent_ns),))
 
-    def _run(self) -> None:
+    def _run(self, errors: IO[str]) -> None:
         asked = f"the command {' '.join(self._words)!r}"
         try:
             done = subprocess.run(
                 self._words,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
                 timeout=self._timeout_s,
                 check=False,
             )
@@ -193,15 +205,28 @@ class _RunningCommand(Running):
             raise MissingError(
                 asked, f"no program is called {self._words[0]!r}", "install it, or correct its name"
             ) from None
+        except PermissionError:
+            found = f"{self._words[0]!r} is not a program that may be run"
+            raise UsageError(asked, found, "give a program, or make the file executable") from None
+        except OSError as error:
+            found = f"{self._words[0]!r} cannot be run: {error.strerror}"
+            raise UsageError(
+                asked, found, "give a program of this system, or a script that names its interpreter"
+            ) from None
         except subprocess.TimeoutExpired:
             found = f"it was not done after {self._timeout_s:g} s"
             raise UsageError(asked, found, "give a larger timeout_s or a shorter command") from None
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
-            found = f"it ended with status {done.returncode}: {said[-1] if said else 'it said nothing'}"
+            found = f"it ended with status {done.returncode}: {_last_line(errors) or 'it said nothing'}"
             raise DefinitionError(asked, found, "run it by hand until it succeeds")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing is left running."""
+
+
+def _last_line(errors: IO[str]) -> str:
+    """The last line of what a process wrote there, empty if it wrote none."""
+    errors.seek(0)
+    return next((line for each in reversed(errors.readlines()) if (line := each.strip())), "")

@@ -49,6 +49,10 @@ class Calibration(NamedTuple):
     first_ns: list[float]
     values_ns: list[float]
 
+    def without_values(self) -> Calibration:
+        """The same with every call a first attempt: none was made as a value has to be."""
+        return self._replace(first_ns=self.first_ns + self.values_ns, values_ns=[])
+
 
 def time_ns(work: Work, clock: Clock, inner: int = 1) -> int:
     """Nanoseconds on ``clock`` of ``inner`` calls of ``work`` in a row."""

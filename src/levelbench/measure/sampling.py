@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, overload
+from typing import Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import UnknownNameError
+from levelbench.errors import MissingError, UnknownNameError
 from levelbench.measure.caches import CacheState, Cold, Flusher, FlushProof, Hot, StreamFlusher, prove_flush
-from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.loops import Timer, Work, time_ns
 from levelbench.measure.statistics import Estimate, estimate
 from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, StoppingRule, bounded
@@ -86,7 +86,8 @@ def sample(
 
     A rule that may never be met gets a budget of ten seconds beside it. ``warmup`` is ``"auto"`` (found from the
     values) or the number of values to cut. ``cache="cold"`` flushes before each value with ``flusher`` (default: a
-    stream through twice the last-level cache). For an accelerator, ``clock`` is a ``DeviceClock``.
+    stream through twice the last-level cache). For an accelerator, ``clock`` is a ``DeviceClock``, and cold caches need
+    a ``flusher`` of the caller's: the default one flushes the host's.
 
     Raises ``MissingError`` where cold caches cannot be proved, ``UsageError`` for an unusable argument.
 
@@ -112,12 +113,13 @@ def sample_interleaved(
 ) -> tuple[Sample, Sample]:
     """Sample ``a`` and ``b`` in turns A B B A, so that linear drift hits both alike, until both meet ``until``.
 
-    Values come in twos, so a count is rounded up to whole turns. The longer of the two warm-ups is cut from both: the
+    Values come in twos, so a count is rounded up to whole turns. Calibration is made one after the other (A A B B), so
+    none of it counts as a value: it stands in ``warmup``. The longer of the two warm-ups is cut from both: the
     values of equal index were measured side by side. Errors as for :func:`sample`.
     """
     started_ns = clock.now_ns()
     state = _cache_state(cache, flusher, clock)
-    first, second = (_Lane(name, work, clock, state) for name, work in zip(names, (a, b), strict=True))
+    first, second = (_Lane(name, work, clock, state).anew() for name, work in zip(names, (a, b), strict=True))
     turn = [first, second, second, first]
     samples = _run([first, second], turn, bounded(until), clock, started_ns, warmup_rule(warmup))
     return samples[0], samples[1]
@@ -133,6 +135,11 @@ class _Lane:
         self.cache = cache
         self.calibration = cache.calibrate(work, clock)
         self.values_ns = list(self.calibration.values_ns)
+
+    def anew(self) -> Self:
+        """Count what calibration took as first attempts and not as values."""
+        self.calibration, self.values_ns = self.calibration.without_values(), []
+        return self
 
     def take(self) -> None:
         """Take one value."""
@@ -171,6 +178,7 @@ def _run(
     each value would cost time, and would stop too early, at the first lucky look.
     """
     shares = len(turn) // len(lanes)
+    _take(turn, math.ceil((warmup.least - len(lanes[0].values_ns)) / shares))
     while True:
         raw = [lane.values_s() for lane in lanes]
         found = max((warmup.find(values) for values in raw), key=lambda each: each.cut)
@@ -182,15 +190,25 @@ def _run(
             return [lane.finish(found, stopped_by, elapsed_s) for lane in lanes]
         wanted = max(until.more(look) for look, check in zip(looks, checks, strict=True) if not check.met)
         block = min(wanted, max(2, len(raw[0]) // 3))
-        for _ in range(math.ceil(block / shares)):
-            for lane in turn:
-                lane.take()
+        _take(turn, math.ceil(block / shares))
+
+
+def _take(turn: list[_Lane], turns: int) -> None:
+    for _ in range(turns):
+        for lane in turn:
+            lane.take()
 
 
 def _cache_state(cache: str, flusher: Flusher | None, clock: Clock) -> CacheState:
     if cache == "hot":
         return Hot()
     if cache == "cold":
+        if flusher is None and isinstance(clock, DeviceClock):
+            raise MissingError(
+                "a sample with cold caches on a device",
+                "the flusher that is built in flushes the host's caches, not the device's",
+                "give a flusher that works on the device, or measure hot",
+            )
         used = StreamFlusher() if flusher is None else flusher
         return Cold(used, prove_flush(used, clock))
     raise UnknownNameError("cache state", cache, ("hot", "cold"))

@@ -5,7 +5,7 @@ margin; an interval that neither does so nor excludes 1 is UNCLEAR, and says how
 
 Runs that never reached the target are ``None``. They are never filled in and never dropped: first the shares
 that reached it are compared (Fisher's exact test), then, if it is known when the others were given up, the times by a
-rank test.
+rank test. A run that could never have arrived was given up at infinity, however early it ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from levelbench.measure.statistics.distributions import normal_quantile
 from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.planning import more_runs, settling_error
 from levelbench.measure.statistics.proportions import fisher_exact
-from levelbench.measure.statistics.values import Interval, check_share, positive
+from levelbench.measure.statistics.values import Interval, check_share, positive, watched
 
 __all__ = ["Verdict", "VerdictKind", "format_verdict", "verdict"]
 
@@ -73,7 +73,8 @@ def verdict(
     excludes 1; else UNCLEAR. The interval is Welch's on logarithms, or, if the runs of equal index are ``paired`` (they
     share a seed), Student's on the logarithms of their ratios: decide which before looking at the times. With ``None``
     among the runs it inverts a log-rank test and needs ``censored_at_a`` and ``censored_at_b``, when each ``None`` run
-    was given up. With fewer than two runs in an arm there is a ratio and no verdict.
+    was given up (``math.inf`` for one that could never have arrived: it diverged). With fewer than two runs in an arm
+    there is a ratio and no verdict.
 
     Raises ``ValueError`` for times that are not positive and finite, for an empty arm, for a number of give-up times
     other than that of the ``None`` runs, and for a margin below zero.
@@ -135,7 +136,7 @@ def _arm(times: Sequence[float | None], censored_at: Sequence[float] | None) -> 
         raise ValueError(f"{len(censored_at)} give-up times for {missing} runs that never reached the target")
     return Arm(
         tuple(map(float, positive(reached, 0))),
-        tuple(map(float, positive(() if censored_at is None else censored_at, 0))),
+        tuple(map(float, watched(() if censored_at is None else censored_at))),
     )
 
 

@@ -42,12 +42,18 @@ class Warmup:
 class WarmupRule(Protocol):
     """Says how many of the first values are warm-up."""
 
+    @property
+    def least(self) -> int:
+        """How many values there must be before it is worth asking."""
+
     def find(self, values: Values) -> Warmup:
         """The cut for ``values``, shape (n,), seconds in order of measurement."""
 
 
 class Auto:
     """The cut that :func:`find_warmup` finds."""
+
+    least: Final = 0
 
     def find(self, values: Values) -> Warmup:
         """The cut for ``values``, shape (n,), seconds in order of measurement."""
@@ -60,9 +66,16 @@ class Fixed:
 
     cut: int
 
+    @property
+    def least(self) -> int:
+        """One value more than are cut."""
+        return self.cut + 1
+
     def find(self, values: Values) -> Warmup:
         """The cut for ``values``, shape (n,), seconds in order of measurement."""
-        return Warmup(min(self.cut, max(len(values) - 1, 0)), f"{self.cut} values cut as asked")
+        cut = min(self.cut, max(len(values) - 1, 0))
+        asked = "as asked" if cut == self.cut else f"of {self.cut} asked for: there are only {len(values)}"
+        return Warmup(cut, f"{cut} value{'s' * (cut != 1)} cut {asked}")
 
 
 def warmup_rule(wanted: str | int) -> WarmupRule:

@@ -27,7 +27,8 @@ class Executor(ABC):
     """A network on a backend, with live parameters. The loss is the mean cross-entropy of the softmax."""
 
     parameters: dict[str, Array]
-    """The live arrays: an update in place (``array -= step``) changes what the network computes."""
+    """The live arrays: an update in place (``array -= step``) changes what the network computes, and so does putting
+    another array in the place of one (``parameters[name] = array``)."""
 
     @abstractmethod
     def infer(self, inputs: Array) -> Array:

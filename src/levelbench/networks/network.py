@@ -87,6 +87,7 @@ class Builder:
 
     def gemm(self, width: int, *, gain: float = 2.0) -> Builder:
         """A fully connected layer of ``width`` outputs; ``gain`` over fan-in is the variance of its weights."""
+        self._need_width(width)
         if len(self._shape) != 1:
             raise self._error("a fully connected layer", f"samples of shape {self._shape}", "call flatten() before it")
         (fan_in,) = self._shape
@@ -97,6 +98,7 @@ class Builder:
 
     def conv(self, channels: int, kernel: int, *, padding: int = 0, stride: int = 1, gain: float = 2.0) -> Builder:
         """A square two-dimensional convolution with bias; samples are of shape (channels, height, width)."""
+        self._need_width(channels)
         self._need_image("a convolution")
         fan_in = self._shape[0] * kernel * kernel
         weight, bias = self._weights((channels, self._shape[0], kernel, kernel), math.sqrt(gain / fan_in))
@@ -144,6 +146,10 @@ class Builder:
         if min(kernel, stride) < 1 or size < kernel:
             raise self._error(f"a window of {kernel} with stride {stride}", f"only {size} to slide over", "shrink it")
         return (size - kernel) // stride + 1
+
+    def _need_width(self, width: int) -> None:
+        if width < 1:
+            raise self._error(f"a layer of width {width}", "that is no layer", "give one of 1 or more")
 
     def _need_image(self, what: str) -> None:
         if len(self._shape) != 3:

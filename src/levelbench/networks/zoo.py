@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from levelbench.networks.network import Builder, Network
 
-__all__ = ["cnn", "flat_mlp", "mlp"]
+__all__ = ["cnn", "mlp"]
 
 
 def mlp(inputs: int, hidden: int, classes: int) -> Network:
     """One hidden layer with ReLU: ``inputs`` to ``hidden`` to ``classes``."""
     return Builder("mlp", (inputs,)).gemm(hidden).relu().gemm(classes, gain=1.0).build()
-
-
-def flat_mlp(input_shape: tuple[int, ...], hidden: int, classes: int) -> Network:
-    """The same on samples of any shape, flattened first."""
-    return Builder("flat_mlp", input_shape).flatten().gemm(hidden).relu().gemm(classes, gain=1.0).build()
 
 
 def cnn(input_shape: tuple[int, int, int], channels: int, hidden: int, classes: int) -> Network:

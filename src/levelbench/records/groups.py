@@ -6,6 +6,8 @@ label is short in a short comparison and never ambiguous.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,12 +19,13 @@ from levelbench.records.summary import RunSummary, summarise
 __all__ = ["RunGroup", "group_runs", "labels_of"]
 
 _PARTS = ("recipe", "framework", "device")
+_TARGET = ("metric", "split", "direction", "low", "high")
 _RULES = ("crossing", "clock", "evaluate_every", "budget_epochs", "budget_s")
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs of one specification that came to an end (done or failed), in the order in which they were given.
+    """Runs of one specification and source that came to an end (done or failed), in the order of their giving.
 
     ``unfinished`` holds those that were interrupted or still run: an interruption says nothing about the recipe, so
     they are no replicates, and they are kept so that nobody overlooks them.
@@ -33,6 +36,7 @@ class RunGroup:
     specification: Specification
     runs: tuple[RunSummary, ...]
     unfinished: tuple[RunSummary, ...] = ()
+    source_digest: str = ""
 
     @property
     def n(self) -> int:
@@ -49,21 +53,31 @@ class RunGroup:
         return [run.time_to_accuracy_s for run in self.runs]
 
     def given_up(self) -> list[float]:
-        """For how many seconds each run that never reached the target had tried, in the order of its ``None``."""
-        return [run.given_up_s or 0.0 for run in self.runs if not run.reached]
+        """For how many seconds each run that never reached the target had tried, in the order of its ``None``.
+
+        ``math.inf`` for a run that is hopeless: had one waited for ever, it would not have arrived.
+        """
+        return [math.inf if run.hopeless else run.given_up_s or 0.0 for run in self.runs if not run.reached]
+
+    def own(self, records: Iterable[Record]) -> list[Record]:
+        """Those of ``records`` that are this group's runs, its unfinished ones among them."""
+        paths = {run.path for run in (*self.runs, *self.unfinished)}
+        return [record for record in records if record.header.key == self.key and str(record.path) in paths]
 
 
 def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
-    """The groups of ``runs`` (records are summarised under their own rules), by key, in the order of first meeting.
+    """The groups of ``runs`` (records are summarised under their own rules), in the order of first meeting.
 
-    A specification of which no run has come to an end makes no group.
+    Runs are of one group if they have one key, one source (what an edited task does is another thing) and are read on
+    one clock (which is no part of a key). A group of which no run has come to an end is none.
     """
-    members: dict[str, list[RunSummary]] = {}
+    members: dict[tuple[str, str, str], list[RunSummary]] = {}
     for run in runs:
         summary = summarise(run) if isinstance(run, Record) else run
-        members.setdefault(summary.key, []).append(summary)
+        members.setdefault((summary.key, summary.source_digest, summary.clock), []).append(summary)
     members = {key: group for key, group in members.items() if any(map(_ended, group))}
     specifications = [group[0].specification for group in members.values()]
+    labels = labels_of(specifications, [source for _, source, _ in members])
     return [
         RunGroup(
             label,
@@ -71,10 +85,9 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
             specification,
             tuple(filter(_ended, group)),
             tuple(run for run in group if not _ended(run)),
+            source,
         )
-        for (key, group), specification, label in zip(
-            members.items(), specifications, labels_of(specifications), strict=True
-        )
+        for ((key, source, _), group), specification, label in zip(members.items(), specifications, labels, strict=True)
     ]
 
 
@@ -82,24 +95,35 @@ def _ended(run: RunSummary) -> bool:
     return run.status in ("done", "failed")
 
 
-def labels_of(specifications: Sequence[Specification]) -> list[str]:
-    """The shortest ``task[name=value,...]`` for each: the values that differ among those of the same task."""
-    views = [_view(each) for each in specifications]
+def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = ()) -> list[str]:
+    """The shortest ``task[name=value,...]`` for each: the values that differ among those of the same task.
+
+    ``sources`` are the digests of the tasks' texts, one a specification (or none at all).
+    """
+    views = [
+        _view(each, source) for each, source in zip(specifications, sources or [""] * len(specifications), strict=True)
+    ]
+    kinds: dict[str, dict[str, set[tuple[bool, Value]]]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for specification, view in zip(specifications, views, strict=True):
+        for name, value in view.items():
+            # A switch is no number, though True == 1.
+            kinds.setdefault(specification.task, {}).setdefault(name, set()).add((isinstance(value, bool), value))
+            counts[specification.task, name] += 1
+    rivals = Counter(each.task for each in specifications)
     labels = []
     for specification, view in zip(specifications, views, strict=True):
-        rivals = [v for s, v in zip(specifications, views, strict=True) if s.task == specification.task]
-        differing = {name for rival in rivals for name in {*rival, *view} if rival.get(name) != view.get(name)}
-        differing |= {name for a in rivals for name in a if any(name not in b or b[name] != a[name] for b in rivals)}
-        told = {name: value for name, value in view.items() if name in differing}
-        labels.append(format_item(specification.task, told))
+        task = specification.task
+        told = {n: v for n, v in view.items() if len(kinds[task][n]) > 1 or counts[task, n] < rivals[task]}
+        labels.append(format_item(task, told))
     return labels
 
 
-def _view(specification: Specification) -> dict[str, Value]:
+def _view(specification: Specification, source: str) -> dict[str, Value]:
     """All that can tell a specification from another of its task, in the order in which labels show it."""
     view: dict[str, Value] = {name: getattr(specification, name) for name in _PARTS}
     view |= dict(sorted(specification.settings.items()))
     view["target"] = specification.target.threshold
-    view["metric"] = specification.target.metric
+    view |= {name: getattr(specification.target, name) for name in _TARGET}
     view |= {name: "none" if (value := getattr(specification, name)) is None else value for name in _RULES}
-    return view
+    return view | {"source": source[:8]} if source else view

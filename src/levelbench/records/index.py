@@ -30,7 +30,7 @@ from levelbench.records.survey import Survey
 __all__ = ["Index"]
 
 _NAME = ".index.sqlite"
-_VERSION = 1
+_VERSION = 2
 _WAIT_S = 10.0
 _LAST = "\U0010ffff"
 """Sorts behind any text: what begins with x lies between x and x with this."""
@@ -55,9 +55,21 @@ class Index:
         descending: bool = True,
         limit: int | None = None,
     ) -> list[Row]:
-        """The rows that ``selector`` means (all without one), in order; rows without the figure ordered by come last.
+        """The rows of ``listing``, without the problems."""
+        return self.listing(selector, order_by=order_by, descending=descending, limit=limit)[0]
 
-        ``latest:N`` means the N newest whatever the order. Raises ``UnknownNameError`` for an unknown order.
+    def listing(
+        self,
+        selector: Selector | None = None,
+        *,
+        order_by: str = "started",
+        descending: bool = True,
+        limit: int | None = None,
+    ) -> tuple[list[Row], list[RecordError]]:
+        """The rows that ``selector`` means (all without one) and the store's ``problems``, in one look at the store.
+
+        Rows come in order, those without the figure ordered by last. ``latest:N`` means the N newest whatever the
+        order. Raises ``UnknownNameError`` for an unknown order.
         """
         if order_by not in ORDERS:
             raise UnknownNameError("order", order_by, ORDERS)
@@ -66,20 +78,19 @@ class Index:
             order_by, descending = "started", True
             limit = chosen.latest if limit is None else min(limit, chosen.latest)
 
-        def answer() -> list[Row]:
+        def answer() -> tuple[list[Row], list[RecordError]]:
             matching = (row for row in self._rows(chosen, order_by, descending) if chosen.matches(row))
-            return [row for row, _ in zip(matching, _counter(limit), strict=False)]
+            return [row for row, _ in zip(matching, _counter(limit), strict=False)], self._problems()
 
         return self._safely(answer)
 
     def problems(self) -> list[RecordError]:
-        """Why each unreadable record cannot be read, by path."""
+        """Why each unreadable record or folder cannot be read, by path."""
+        return self._safely(self._problems)
 
-        def answer() -> list[RecordError]:
-            found = self._connection.execute("SELECT problem FROM runs WHERE problem IS NOT NULL ORDER BY path")
-            return [RecordError(*msgspec.json.decode(text, type=tuple[str, str, str])) for (text,) in found]
-
-        return self._safely(answer)
+    def _problems(self) -> list[RecordError]:
+        found = self._connection.execute("SELECT problem FROM runs WHERE problem IS NOT NULL ORDER BY path")
+        return [RecordError(*msgspec.json.decode(text, type=tuple[str, str, str])) for (text,) in found]
 
     def close(self) -> None:
         """Let go of the file."""

@@ -37,6 +37,12 @@ class _Preamble(msgspec.Struct):
     schema: int = 0
 
 
+class _Kind(msgspec.Struct):
+    """What every event says, also one of a kind that is not known here."""
+
+    kind: Any = None
+
+
 def _builtin(value: Any) -> Any:
     """The plain value of a NumPy or torch scalar or array, which msgspec does not know."""
     tolist = getattr(value, "tolist", None)
@@ -48,6 +54,7 @@ def _builtin(value: Any) -> Any:
 _ENCODER = msgspec.json.Encoder(enc_hook=_builtin)
 _HEADER = msgspec.json.Decoder(Header)
 _PREAMBLE = msgspec.json.Decoder(_Preamble)
+_KIND = msgspec.json.Decoder(_Kind)
 # Lax, so that "nan" and "inf" are figures where a figure is due; strings stay strings where a string is due.
 _EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Evaluation | Samples | Measurement | End, strict=False)
 
@@ -98,11 +105,18 @@ def decode_event(line: bytes) -> Event | None:
     try:
         return _EVENT.decode(line)
     except msgspec.ValidationError as error:
-        content = msgspec.json.decode(line)
-        kind = content.get("kind") if isinstance(content, dict) else None
+        kind = _kind_of(line)
         if isinstance(kind, str) and kind not in _KINDS:
             return None
         raise InvalidLine(_reason(error)) from error
+
+
+def _kind_of(line: bytes) -> Any:
+    """The kind that a line of JSON names; ``None`` for what is no object. Its other fields are not looked at."""
+    try:
+        return _KIND.decode(line).kind
+    except msgspec.ValidationError:
+        return None
 
 
 def _reason(error: BaseException) -> str:

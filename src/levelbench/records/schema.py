@@ -8,9 +8,9 @@ Durations are integer nanoseconds on the run's own timeline, qualities are on th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 __all__ = [
     "SCHEMA",
@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 SCHEMA = 1
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""What is counted or measured in whole numbers: never negative, and within 64 bits."""
 
 
 class Target(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +84,7 @@ class Header(Struct, frozen=True, tag="header", tag_field="kind"):
     schema: int
     id: str
     key: str
-    seed: int
+    seed: Count
     started: str
     specification: Specification
     environment: dict[str, Any]
@@ -96,13 +99,13 @@ class Evaluation(Struct, frozen=True, tag="evaluation", tag_field="kind"):
     evaluation before, ``None`` where there was no step.
     """
 
-    t_ns: int
-    step: int
+    t_ns: Count
+    step: Count
     epoch: float
-    samples: int
+    samples: Count
     quality: dict[str, float]
     loss: float | None
-    phases_ns: dict[str, int]
+    phases_ns: dict[str, Count]
 
 
 class Samples(Struct, frozen=True, tag="samples", tag_field="kind"):
@@ -127,17 +130,19 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
     """The last line. ``done`` means that the run came to its own end, whether or not it reached the target.
 
     ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the text of a failure;
-    ``suspect`` lists the reasons to doubt the run (phases that do not sum, load from elsewhere).
+    ``suspect`` lists the reasons to doubt the run (phases that do not sum, load from elsewhere); ``stopped_by`` says
+    why training ended where it did.
     """
 
     status: Literal["done", "failed"]
-    t_ns: int
-    phases_ns: dict[str, int]
+    t_ns: Count
+    phases_ns: dict[str, Count]
     quality: dict[str, float] = field(default_factory=dict)
     error: str | None = None
     suspect: list[str] = field(default_factory=list)
     environment_after: dict[str, Any] = field(default_factory=dict)
     dataset: DatasetFacts | None = None
+    stopped_by: str | None = None
 
 
 Event = Evaluation | Samples | Measurement | End

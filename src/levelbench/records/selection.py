@@ -121,7 +121,15 @@ def format_value(value: Value) -> str:
     if isinstance(value, int | float):
         return repr(value)
     plain = bool(value) and not re.search(r"[,\[\]\"]", value) and value == value.strip() and value.isprintable()
-    return value if plain and parse_value(value) == value else json.dumps(value)
+    return value if plain and _reads_as_itself(value) else json.dumps(value)
+
+
+def _reads_as_itself(text: str) -> bool:
+    try:
+        return parse_value(text) == text
+    except UsageError:
+        # Digits that are too large for a number, such as 12e34567.
+        return False
 
 
 @cache

@@ -50,12 +50,12 @@ class Store:
         descending: bool = False,
         limit: int | None = None,
     ) -> list[Row]:
-        """The runs in short, from the index alone: fast for any number of records. See ``Index.query``."""
+        """The runs in short, from the index alone: fast for any number of records. See ``Index.listing``."""
         from levelbench.records.index import Index
 
         with Index(self.path) as index:
-            rows = index.query(_parsed(selector), order_by=order_by, descending=descending, limit=limit)
-            self.problems = list(index.problems())
+            rows, problems = index.listing(_parsed(selector), order_by=order_by, descending=descending, limit=limit)
+            self.problems = list(problems)
         return rows
 
     def records(self, selector: str | Selector | None = None) -> list[Record]:
@@ -137,9 +137,10 @@ def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]
     """All records in ``folder`` and the folders in it, oldest first, and why others could not be read; no index."""
     from levelbench.records.survey import records_below
 
-    records, problems = _read(records_below(Path(folder)))
+    closed: list[LevelbenchError] = []
+    records, problems = _read(records_below(Path(folder), closed))
     records.sort(key=lambda record: (record.header.started, str(record.path)))
-    return records, problems
+    return records, [*problems, *closed]
 
 
 def _read(paths: Iterable[Path]) -> tuple[list[Record], list[LevelbenchError]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import Evaluation, Measurement, Samples, Specification, Target
@@ -28,8 +28,11 @@ class RunSummary(Struct, frozen=True):
     """One run under one view. ``None`` says that a figure is not there; times are in seconds.
 
     ``time_to_accuracy_s`` is there if the run reached its target, ``given_up_s`` (how long it tried, on the same
-    clock) if it did not. ``phases_s`` are the phases up to the evaluation that counts, or to the end of a run that did
-    not reach: they sum to the score and ``excluded_s``. ``wall_s`` is the whole run.
+    clock) if it did not: until its last evaluation, for what comes after that (the test set, meters) is not trying.
+    ``phases_s`` are the phases up to the evaluation that counts, or to the last one of a run that did not reach: they
+    sum to the score and ``excluded_s``. ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never
+    arrive, however long one waits: it failed, it diverged, or its schedule is over and only the end of it counts.
+    ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran.
     """
 
     id: str
@@ -68,6 +71,9 @@ class RunSummary(Struct, frozen=True):
     evaluate_every: str = ""
     budget_epochs: float = 0.0
     budget_s: float | None = None
+    hopeless: bool = False
+    source_digest: str = ""
+    checksums: dict[str, str] = field(default_factory=dict)
 
     @property
     def specification(self) -> Specification:
@@ -128,6 +134,7 @@ def summarise(
         clock=clock,
         time_to_accuracy_s=score.seconds if point else None,
         given_up_s=None if point else score.seconds,
+        hopeless=point is None and _hopeless(record, crossing),
         excluded_s=score.excluded_s,
         epochs_to_target=at.epoch if at else None,
         samples_to_target=at.samples if at else None,
@@ -143,6 +150,7 @@ def summarise(
         error=record.end.error if record.end else None,
         suspect=[*(record.end.suspect if record.end else ()), *_disagreements(record)],
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
+        checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
     )
 
 
@@ -165,7 +173,20 @@ def _given(record: Record) -> dict[str, Any]:
         "evaluate_every": specification.evaluate_every,
         "budget_epochs": specification.budget_epochs,
         "budget_s": specification.budget_s,
+        "source_digest": header.source.digest,
     }
+
+
+def _hopeless(record: Record, crossing: str) -> bool:
+    """Whether a run that missed could not have arrived later: failed, diverged, or at the end of what counts."""
+    diverged = record.end is not None and record.end.error is not None
+    ended = crossing == "final" and not _cut_short(record)
+    return record.status == "failed" or (record.status == "done" and (diverged or ended))
+
+
+def _cut_short(record: Record) -> bool:
+    """Whether a budget in seconds ended the run: its last evaluation is not the end of its schedule."""
+    return record.end is not None and (record.end.stopped_by or "").startswith("budget")
 
 
 def _point_of_crossing(record: Record, target: Target, rule: str) -> _Point | None:
@@ -174,7 +195,7 @@ def _point_of_crossing(record: Record, target: Target, rule: str) -> _Point | No
     curve = record.evaluations
     qualities = [evaluation.quality.get(target.split, math.nan) for evaluation in curve]
     found = find_crossing(qualities, target.threshold, direction=target.direction, rule=rule)
-    if found is None or record.status != "done":
+    if found is None or record.status != "done" or (rule == "final" and _cut_short(record)):
         return None
     at = curve[found.index]
     share = 1.0 if found.position is None else found.position - (found.index - 1)
@@ -202,10 +223,10 @@ def _between(before: Evaluation, after: Evaluation, share: float) -> tuple[dict[
 
 
 def _totals_ns(record: Record) -> dict[str, int]:
-    """The phase totals at the last moment that the record knows of."""
-    if record.end is not None:
-        return record.end.phases_ns
-    return record.evaluations[-1].phases_ns if record.evaluations else {}
+    """The phase totals at the last evaluation: until then a run tried. At the end of a run that had none."""
+    if record.evaluations:
+        return record.evaluations[-1].phases_ns
+    return record.end.phases_ns if record.end is not None else {}
 
 
 def _wall_ns(record: Record) -> int:

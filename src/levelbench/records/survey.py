@@ -139,7 +139,7 @@ class Survey:
                 elif is_record_name(entry.name):
                     try:
                         facts = entry.stat()
-                    except OSError:
+                    except FileNotFoundError:
                         continue
                     if stat.S_ISREG(facts.st_mode):
                         files.append(_Seen(path, facts.st_size, facts.st_mtime_ns))
@@ -226,8 +226,16 @@ def _insertion(names: tuple[str, ...]) -> str:
     return f"INSERT OR REPLACE INTO runs ({', '.join(names)}) VALUES ({', '.join(marks)})"
 
 
-def records_below(folder: Path) -> Iterator[Path]:
-    """The paths of all records in ``folder`` and the folders in it, by name; links to folders are not followed."""
-    for place, inner, names in os.walk(folder):
+def records_below(folder: Path, problems: list[LevelbenchError]) -> Iterator[Path]:
+    """The paths of all records in ``folder`` and the folders in it, by name; links to folders are not followed.
+
+    A folder that cannot be listed is added to ``problems``.
+    """
+
+    def closed(error: OSError) -> None:
+        place = Path(os.fsdecode(error.filename or folder))
+        problems.append(store_fault(f"listing {place}", place, error))
+
+    for place, inner, names in os.walk(folder, onerror=closed):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         yield from (Path(place) / name for name in sorted(names) if is_record_name(name))

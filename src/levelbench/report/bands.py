@@ -86,7 +86,7 @@ def curves_of(group: RunGroup, records: Sequence[Record], axis: Axis) -> Curves:
     position = _position(group.specification.clock, axis)
     reached = {run.id: _reached_at(run, axis) for run in group.runs}
     runs = []
-    for record in records:
+    for record in group.own(records):
         points = [(position(each), quality_of(each, group.specification)) for each in record.evaluations]
         # A diverged run's quality may be no number: there is nothing to draw there.
         known = [(x, quality) for x, quality in points if quality is not None and math.isfinite(quality)]
@@ -141,7 +141,7 @@ def evaluations_table(groups: Sequence[tuple[RunGroup, Sequence[Record]]]) -> Ta
     rows: list[tuple[Cell, ...]] = []
     for group, records in groups:
         time = _position(group.specification.clock, AXES[0])
-        for record in records:
+        for record in group.own(records):
             for each in record.evaluations:
                 quality = quality_of(each, group.specification)
                 if quality is not None:

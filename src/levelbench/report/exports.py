@@ -72,7 +72,14 @@ def _with_reason(table: Table, at: int) -> bool:
 
 def _names(column: Column, spread: tuple[str, ...], reason: bool) -> list[str]:
     """The CSV columns of ``column``."""
-    return [column.key, *(f"{column.key}_{each}" for each in spread), *([f"{column.key}_reason"] if reason else [])]
+    key = _guarded(column.key)
+    return [key, *(f"{key}_{each}" for each in spread), *([f"{key}_reason"] if reason else [])]
+
+
+def _guarded(text: str) -> str:
+    """``text`` cleaned, and with an apostrophe where a spreadsheet would run it."""
+    shown = clean(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[str]:
@@ -80,8 +87,7 @@ def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[str]:
     none: float | None = None
     match cell:
         case Text(text):
-            shown = clean(text)
-            values: list[str] = [f"'{shown}" if shown.startswith(_FORMULA) else shown]
+            values: list[str] = [_guarded(text)]
             bounds = dict.fromkeys(spread, none)
         case Number(value, low, high):
             values, bounds = [_plain(value)], {"low": low, "high": high}
@@ -90,7 +96,7 @@ def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[str]:
         case Absent():
             values, bounds = [""], dict.fromkeys(spread, none)
     values += [_plain(bounds.get(each)) for each in spread]
-    return values + ([clean(cell.reason) if isinstance(cell, Absent) else ""] if reason else [])
+    return values + ([_guarded(cell.reason) if isinstance(cell, Absent) else ""] if reason else [])
 
 
 def _plain(value: float | None) -> str:

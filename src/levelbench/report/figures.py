@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from levelbench.report.bands import AXES, Axis, Curves, curves_of, evaluations_table
 from levelbench.report.numbers import estimate_text
 from levelbench.report.spread import time_estimate
-from levelbench.report.summaries import phases_by_group, target_text
+from levelbench.report.summaries import phase_seconds, phases_by_group, target_text
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def _times(groups: Sequence[Group], name: str) -> Figure:
         parts.append(f"{group.label} {shown}, {group.reached} of {group.n} reached the target")
     caption = (
         "Dots: runs that reached the target. Triangles: runs that were given up, at that time; theirs is longer. "
+        "Crosses: runs that could never arrive (failed, diverged, or their schedule was over), where they ended. "
         "Diamond and bar: the estimate with its interval, an arrow where that goes on."
     )
     title = f"Time to accuracy on the {only[0].specification.clock} clock"
@@ -165,7 +166,7 @@ def _phases(groups: Sequence[Group], name: str) -> Figure:
     for group in only:
         totals: dict[str, float] = {}
         for run in group.runs:
-            for phase, seconds in run.phases_s.items():
+            for phase, seconds in phase_seconds(run.phases_s).items():
                 totals[phase] = totals.get(phase, 0.0) + seconds
         whole = sum(totals.values()) or 1.0
         largest = sorted(totals.items(), key=lambda item: -item[1])[:3]
@@ -174,6 +175,6 @@ def _phases(groups: Sequence[Group], name: str) -> Figure:
         )
     caption = (
         "Mean seconds of each phase over the runs, up to the evaluation at which the target counts as reached, "
-        "or to the end of a run that missed it. A clock policy counts a choice of these phases."
+        "or to the last one of a run that missed it. A clock policy counts a choice of these phases."
     )
     return Figure(name, "Where the time went", f"Phases. {'; '.join(parts)}.", caption, svg, table, table)

@@ -36,9 +36,11 @@ def write_whole(path: Path, text: str) -> Path:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        _remove(beside)
         found = error.strerror or str(error)
         raise StoreError(f"write {path}", found, "Choose a folder that is writable and has room") from error
+    finally:
+        # Renamed if all went well; whatever went wrong, an interrupt among it, leaves nothing behind.
+        _remove(beside)
     return path
 
 

@@ -30,6 +30,7 @@ __all__ = [
 ABSENT = "–"
 _MOST_DIGITS = 6
 _FACTOR = 3.0
+_WIDE = 1000.0
 _EXACT_INTEGERS = 2.0**53
 
 
@@ -92,6 +93,19 @@ def _fixed(value: float, decimals: int) -> str:
     return f"{rounded + 0.0 if rounded else 0.0:,.{max(decimals, 0)}f}"
 
 
+def _fixed_two_digits(value: float) -> str:
+    """``value`` with two significant digits, as plain digits."""
+    return _fixed(value, _decimals_of_digits(value, 2))
+
+
+def _two_digits(value: float) -> str:
+    """``value`` with two significant digits; as ``4.9e-5`` where plain digits would be a long row."""
+    if value == 0.0 or 1e-3 <= abs(value) < 1e6:
+        return _fixed_two_digits(value)
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
 def number(value: float, digits: int = 3) -> str:
     """A value without a known spread: ``digits`` significant digits; a whole number as it is.
 
@@ -107,19 +121,20 @@ def with_interval(value: float, low: float | None, high: float | None, digits: i
     """``value [low, high]``, all three with the decimals that the interval supports; ``number`` without one.
 
     At most six digits are shown of the largest bound. A bound that is not finite is shown as ``∞``. An interval that
-    spans more than a factor of three is one of factors (few runs, on a log scale): there each number keeps two digits.
+    spans more than a factor of three is one of factors (few runs, on a log scale): there each number keeps two digits,
+    and beyond a factor of a thousand a bound that would be a long row of digits is written with an exponent.
 
     >>> with_interval(0.9123, 0.8513, 0.9812), with_interval(17.1, 0.4523, 647.0)
     ('0.91 [0.85, 0.98]', '17 [0.45, 650]')
     """
-    if low is None or high is None:
+    if low is None or high is None or not math.isfinite(value) or math.isnan(low) or math.isnan(high):
         return number(value, digits)
     shown = (value, low, high)
     if all(float(each).is_integer() for each in shown if math.isfinite(each)) and high - low < 1000:
         decimals = 0
     elif low > 0.0 and _FACTOR * low < high < math.inf:
-        value_text, *bounds = (_fixed(each, _decimals_of_digits(each, 2)) for each in shown)
-        return f"{value_text} [{', '.join(bounds)}]"
+        text = _two_digits if high > _WIDE * low else _fixed_two_digits
+        return f"{text(value)} [{text(low)}, {text(high)}]"
     elif not (math.isfinite(high - low) and high > low):
         decimals = max(0, _decimals_of_digits(value, digits)) if math.isfinite(value) else 0
     else:
@@ -129,13 +144,12 @@ def with_interval(value: float, low: float | None, high: float | None, digits: i
 
 
 def estimate_text(value: float, low: float | None, high: float | None, units: tuple[Unit, ...] = TIME) -> str:
-    """A single value with its interval and its unit, outside a table.
+    """A single value with its interval and its unit, which the value chooses, outside a table.
 
-    >>> estimate_text(0.9123, 0.8513, 0.9812)
-    '0.91 s [0.85, 0.98]'
+    >>> estimate_text(0.9123, 0.8513, 0.9812), estimate_text(0.107, 4.9e-5, 240.0)
+    ('0.91 s [0.85, 0.98]', '110 ms [0.049, 240,000]')
     """
-    bounds = [bound for bound in (low, high) if bound is not None]
-    unit = choose_unit([value, *bounds], units)
+    unit = choose_unit([value], units)
     low, high = (None if each is None else each / unit.size for each in (low, high))
     head, bracket, tail = with_interval(value / unit.size, low, high).partition(" [")
     return f"{head} {unit.symbol}".rstrip() + bracket + tail

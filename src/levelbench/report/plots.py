@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from levelbench.report.bands import Axis, Curve, Curves
 from levelbench.report.numbers import number
 from levelbench.report.spread import time_estimate
 from levelbench.report.style import DASHES, PHASES, SERIES
+from levelbench.report.summaries import phase_seconds
 from levelbench.report.tables import Kind, clean
 
 if TYPE_CHECKING:
@@ -107,16 +108,18 @@ def _y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
 
 def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
     """A row a group: each run's time, the estimate and its interval. SVG text."""
-    with _canvas(name, 1.0 + 0.62 * len(groups)) as (canvas, axes):
+    with _canvas(name, _height_in(len(groups), 0.62)) as (canvas, axes):
         runs = [run for group in groups for run in group.runs]
         seconds = [run.time_to_accuracy_s if run.reached else run.given_up_s for run in runs]
         scale, unit = _time_scale([each for each in seconds if each is not None])
         for row, group in enumerate(groups):
             colour = _series(row)
             reached = [run.time_to_accuracy_s / scale for run in group.runs if run.time_to_accuracy_s is not None]
-            given_up = [run.given_up_s / scale for run in group.runs if not run.reached and run.given_up_s is not None]
+            missed = [(run.hopeless, (run.given_up_s or 0.0) / scale) for run in group.runs if not run.reached]
+            given_up = [time for _, time in missed]
             axes.plot(reached, [row + 0.16] * len(reached), "o", color=colour, markersize=5, alpha=0.6, mew=0)
-            axes.plot(given_up, [row + 0.16] * len(given_up), ">", color=colour, markersize=6, mfc="none")
+            for hopeless, time in missed:
+                axes.plot([time], [row + 0.16], "x" if hopeless else ">", color=colour, markersize=6, mfc="none")
             found = time_estimate(group)
             if found is not None:
                 if found.interval is not None:
@@ -135,28 +138,30 @@ def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
 
 def draw_phases(name: str, groups: Sequence[RunGroup]) -> str:
     """A stacked bar a group: mean seconds of each phase. SVG text; its legend is the page's."""
-    with _canvas(name, 1.0 + 0.5 * len(groups)) as (canvas, axes):
+    with _canvas(name, _height_in(len(groups), 0.5)) as (canvas, axes):
         whole = [sum(sum(run.phases_s.values()) for run in group.runs) / group.n for group in groups]
         scale, unit = _time_scale(whole)
         for row, group in enumerate(groups):
             left = 0.0
             for phase in PHASES:
-                mean = sum(_seconds(run.phases_s, phase) for run in group.runs) / group.n / scale
+                mean = sum(phase_seconds(run.phases_s).get(phase, 0.0) for run in group.runs) / group.n / scale
                 if mean > 0:
                     axes.barh(row, mean, 0.56, left, color=_phase(phase), linewidth=0)
                     left += mean
-            axes.annotate(number(whole[row] / scale), (left, row), (4, 0), textcoords="offset points", va="center")
+            sum_text = axes.annotate(
+                number(whole[row] / scale), (left, row), (4, 0), textcoords="offset points", va="center"
+            )
+            # The margin below holds it; as part of the layout it would squeeze the axes, at worst to nothing.
+            sum_text.set_in_layout(False)
         _rows(axes, [group.label for group in groups])
         axes.set_xlabel(f"mean time of a run, {unit}")
-        axes.margins(x=0.1)
-        axes.set_xlim(left=0)
+        axes.set_xlim(0, max([*whole, 1e-9 * scale]) / scale * 1.14)
         return _svg(canvas, name)
 
 
-def _seconds(phases_s: Mapping[str, float], phase: str) -> float:
-    """The seconds of a phase; names that are no phase count as ``other``."""
-    unknown = sum(seconds for name, seconds in phases_s.items() if name not in PHASES) if phase == "other" else 0.0
-    return phases_s.get(phase, 0.0) + unknown
+def _height_in(rows: int, each_in: float) -> float:
+    """The height of a figure of ``rows``; the axis below needs its room also where there is one row."""
+    return max(2.0, 1.0 + each_in * rows)
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
@@ -212,7 +217,8 @@ def _canvas(name: str, height_in: float) -> Iterator[tuple[Canvas, Axes]]:
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(settings)
-        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
+        # A missing glyph or a tight layout makes a drawing less pretty: no reason for a run to have no report.
+        warnings.simplefilter("ignore")
         canvas = Canvas(figsize=(_WIDTH_IN, height_in), layout="constrained")
         FigureCanvasSVG(canvas)
         canvas.patch.set_visible(False)

@@ -6,7 +6,7 @@ The one idea: what could explain a difference other than the recipe comes first,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from levelbench.report.figures import Group
@@ -33,31 +33,48 @@ _CROSSING = {
 
 def environment_section(groups: Sequence[Group]) -> Html:
     """What differs between the arms, if anything, then what they share."""
-    arms = [(group.label, group.runs[0].environment) for group, _ in groups if group.runs]
+    arms = [(group.label, _distinct(run.environment for run in group.runs)) for group, _ in groups if group.runs]
     parts = [tag("h2", "Environment")]
-    for label, environment in arms[1:]:
-        parts += _differences(arms[0], (label, environment))
+    for at, arm in enumerate(arms):
+        if at:
+            parts += _differences(arms[0], arm, f"Differs: {arms[0][0]} and {arm[0]}")
+        parts += _differences((f"first run of {arm[0]}", arm[1][:1]), (f"others of {arm[0]}", arm[1][1:]),
+                              f"Differs between the runs of {arm[0]}")  # fmt: skip
     if len(arms) > 1 and len(parts) == 1:
         parts.append(tag("p", "No difference between the groups that would matter for timing."))
-    flat = [dict(_flattened(environment)) for _, environment in arms]
+    flat = [dict(_flattened(environment)) for _, environments in arms for environment in environments]
     shared = [
         (path, shown) for path, shown in (flat[0].items() if flat else ()) if all(x.get(path) == shown for x in flat)
     ]
     if shared:
-        title = "Common to all groups" if len(arms) > 1 else "Of the first run"
+        title = "Common to all groups" if len(arms) > 1 else "Common to all runs"
         parts += [tag("h3", title), table_markup(listing("environment", title, ("what", "value"), shared), _MOST_FACTS)]
     return tag("section", *parts)
 
 
-def _differences(one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]]) -> list[Html]:
-    """A table of what differs between two arms' first runs, by how much it matters; nothing where nothing does."""
+_Arm = tuple[str, Sequence[Mapping[str, Any]]]
+
+
+def _distinct(environments: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Each environment once, in order."""
+    return list({json.dumps(each, sort_keys=True, default=str): each for each in environments}.values())
+
+
+def _differences(one: _Arm, other: _Arm, title: str) -> list[Html]:
+    """A table of what differs between any run of one arm and any of the other, by how much it matters; else nothing.
+
+    Every run is held against the first one of ``one``; where the runs of ``one`` differ has a table of its own.
+    """
     from levelbench.measure.environment import difference
 
-    found = difference(dict(one[1]), dict(other[1]))
+    found = dict.fromkeys(
+        (each.path, _shown(each.a), _shown(each.b), each.matters)
+        for environment in other[1]
+        for each in difference(dict(one[1][0]), dict(environment))
+    )
     if not found:
         return []
-    title = f"Differs: {one[0]} and {other[0]}"
-    rows = [(each.path, _shown(each.a), _shown(each.b), each.matters) for each in found]
+    rows = list(found)
     table = listing("differences", title, ("what", one[0], other[0], "why it matters"), rows)
     return [tag("h3", title), table_markup(table, _MOST_FACTS)]
 
@@ -95,7 +112,9 @@ def guide_section(groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Ve
     items += [
         "Typical values: from six runs the median with its exact order-statistic interval, below that the geometric "
         "mean with a t interval on the logarithms; where runs missed the target, the Kaplan-Meier median.",
-        "A run that missed the target or failed is counted in “reached”, and never dropped or filled in.",
+        "A run that missed the target or failed counts as one that never reached it: in “reached”, in the typical time "
+        "and in the verdict. One that was given up at its budget might have arrived later; one that failed, diverged "
+        "or came to the end of its schedule never would have. Interrupted runs and those still running do not count.",
     ]
     items += dict.fromkeys(
         f"FASTER and SLOWER: the {number(each.level * 100)} % interval of the ratio excludes 1. SAME: the whole "
@@ -109,8 +128,8 @@ def guide_section(groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Ve
 def versions_section(groups: Sequence[Group]) -> Html:
     """What was run: recipe, framework, device and settings of each group, its source's digest, levelbench's version."""
     rows = []
-    for group, records in groups:
-        each = group.specification
+    for group, everything in groups:
+        each, records = group.specification, group.own(everything)
         sources = sorted({f"{record.header.source.name} {record.header.source.digest[:12]}" for record in records})
         versions = sorted({record.header.version for record in records})
         place = f"{each.framework} on {each.device}"

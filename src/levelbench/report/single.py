@@ -9,7 +9,7 @@ from levelbench.records.reader import Record
 from levelbench.records.rows import Row
 from levelbench.records.summary import RunSummary
 from levelbench.report.numbers import estimate_text
-from levelbench.report.summaries import optional, target_text
+from levelbench.report.summaries import optional, phase_seconds, target_text
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
 __all__ = ["curve_table", "phases_table", "rows_table", "run_facts"]
@@ -24,6 +24,8 @@ def run_facts(run: RunSummary) -> Table:
         "settings": settings,
         "target": f"{target_text(run.target)}, {run.crossing}",
         "outcome": _outcome(run),
+        "whole run": _time(run.wall_s) + (f", {_time(run.time_per_step_s)} a step" if run.time_per_step_s else ""),
+        "data": "synthetic data: the time says nothing about a real task" if run.synthetic else "",
         "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items()),
         "memory": f"{run.peak_memory_bytes / 2**20:.0f} MiB at the peak" if run.peak_memory_bytes else "",
         "energy": f"{run.energy_j:.4g} J ({run.energy_method})" if run.energy_j is not None else f"{run.energy_reason}",
@@ -33,12 +35,13 @@ def run_facts(run: RunSummary) -> Table:
 
 
 def _outcome(run: RunSummary) -> str:
+    excluded = ", ".join(f"{phase} {_time(seconds)}" for phase, seconds in run.excluded_s.items())
+    left_out = f"; left out: {excluded}" if excluded else ""
     if run.time_to_accuracy_s is None:
-        return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock"
-    left_out = ", ".join(f"{phase} {_time(seconds)}" for phase, seconds in run.excluded_s.items())
+        return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
     return (
         f"reached in {_time(run.time_to_accuracy_s)} on the {run.clock} clock, {run.epochs_to_target:.4g} epochs, "
-        f"{run.samples_to_target:,} samples" + (f"; left out: {left_out}" if left_out else "")
+        f"{run.samples_to_target:,} samples{left_out}"
     )
 
 
@@ -48,9 +51,10 @@ def _time(seconds: float) -> str:
 
 def phases_table(run: RunSummary) -> Table:
     """Seconds and share of each phase, up to the evaluation that counts."""
-    whole = sum(run.phases_s.values()) or 1.0
+    phases = phase_seconds(run.phases_s)
+    whole = sum(phases.values()) or 1.0
     columns = (Column("phase", "phase"), Column("time_s", "time", Kind.TIME_S), Column("share", "share", Kind.SHARE))
-    rows = tuple((Text(name), Number(seconds), Number(seconds / whole)) for name, seconds in run.phases_s.items())
+    rows = tuple((Text(name), Number(seconds), Number(seconds / whole)) for name, seconds in phases.items())
     return Table("phases", "Phases", columns, rows)
 
 

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
     from levelbench.records.groups import RunGroup
 
-__all__ = ["Spread", "mean_and_range", "spread_of_reached", "spread_of_times", "spread_of_values", "time_estimate"]
+__all__ = [
+    "Spread",
+    "mean_and_range",
+    "spread_of_reached",
+    "spread_of_restarts",
+    "spread_of_times",
+    "spread_of_values",
+    "time_estimate",
+]
 
 
 @dataclass(frozen=True)
@@ -45,13 +53,10 @@ def spread_of_values(values: Sequence[float | None]) -> Spread:
     """The estimate over the values that are there; how many, if some are not."""
     from levelbench.measure.statistics import estimate
 
-    known = [float(value) for value in values if value is not None]
-    if not known:
-        return Spread(Absent())
-    if min(known) <= 0.0:
-        return mean_and_range(known)
-    remark = "" if len(known) == len(values) else f"({len(known)} of {len(values)})"
-    return _spread(estimate(known), remark)
+    known = [float(value) for value in values if value is not None and math.isfinite(value)]
+    if not known or min(known) <= 0.0:
+        return mean_and_range(values)
+    return _spread(estimate(known), _remark(known, values))
 
 
 def spread_of_times(group: RunGroup) -> Spread:
@@ -67,17 +72,37 @@ def spread_of_times(group: RunGroup) -> Spread:
 def time_estimate(group: RunGroup) -> Estimate | None:
     """The group's time to accuracy in seconds; ``None`` where fewer than half of the runs support a median.
 
-    Runs that gave up are censored at the time they gave up (Kaplan & Meier 1958), never filled in and never dropped.
+    Runs that gave up are censored at the time they gave up (Kaplan & Meier 1958), those that could never arrive at
+    infinity; none is filled in or dropped.
     """
     from levelbench.measure.statistics import estimate, estimate_signed, kaplan_meier
 
-    pairs = [(run.time_to_accuracy_s if run.reached else run.given_up_s, run.reached) for run in group.runs]
-    times = [time for time, _ in pairs if time is not None]
-    if group.reached == group.n:
-        return estimate(times) if min(times) > 0.0 else estimate_signed(times)
-    if not group.reached or len(times) < group.n:
+    times, given_up = _times(group), group.given_up()
+    if not times:
         return None
-    return _finite(kaplan_meier(times, [reached for _, reached in pairs]).median())
+    if not given_up:
+        return estimate(times) if min(times) > 0.0 else estimate_signed(times)
+    observed = [True] * len(times) + [False] * len(given_up)
+    return _finite(kaplan_meier([*times, *given_up], observed).median())
+
+
+def spread_of_restarts(group: RunGroup) -> Spread:
+    """The mean time until a run succeeds if those that missed are started again, each at the cost it had."""
+    from levelbench.measure.statistics import expected_time_with_restarts
+
+    times = _times(group)
+    if not times:
+        return Spread(Absent("no run reached the target"))
+    costs = [run.given_up_s or 0.0 for run in group.runs if not run.reached]
+    return Spread(
+        Number(expected_time_with_restarts(times, costs)),
+        "mean time until a run succeeds if those that miss are started again, no interval",
+    )
+
+
+def _times(group: RunGroup) -> list[float]:
+    """The times of the runs that reached the target."""
+    return [time for time in group.times() if time is not None]
 
 
 def _finite(found: Estimate | None) -> Estimate | None:
@@ -85,14 +110,25 @@ def _finite(found: Estimate | None) -> Estimate | None:
     return found if found is not None and math.isfinite(found.value) else None
 
 
-def mean_and_range(values: Sequence[float]) -> Spread:
-    """The arithmetic mean with the lowest and highest value: for qualities and for what may be zero."""
-    if not values:
-        return Spread(Absent())
-    mean = math.fsum(values) / len(values)
-    if len(values) == 1:
-        return Spread(Number(mean), "one run")
-    return Spread(Number(mean, min(values), max(values)), "mean [lowest, highest]")
+def mean_and_range(values: Sequence[float | None]) -> Spread:
+    """The arithmetic mean with the lowest and highest value: for qualities and for what may be zero.
+
+    A figure that is not finite, as a diverged run may have, is none; how many there are is said if some are not.
+    """
+    known = [float(value) for value in values if value is not None and math.isfinite(value)]
+    if not known:
+        lost = any(value is not None for value in values)
+        return Spread(Absent("not a finite number in any run" if lost else ""))
+    # Divided first: the sum of figures that a float can just hold is beyond it.
+    mean = math.fsum(value / len(known) for value in known)
+    if len(known) == 1:
+        return Spread(Number(mean, remark=_remark(known, values)), "one run")
+    return Spread(Number(mean, min(known), max(known), _remark(known, values)), "mean [lowest, highest]")
+
+
+def _remark(known: Sequence[float], values: Sequence[float | None]) -> str:
+    """How many of the values are there, if some are not."""
+    return "" if len(known) == len(values) else f"({len(known)} of {len(values)})"
 
 
 def _spread(found: Estimate, remark: str = "") -> Spread:

@@ -6,10 +6,18 @@ neither filled in nor dropped: it shows in ``reached`` and, as censored, in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from levelbench.report.spread import Spread, mean_and_range, spread_of_reached, spread_of_times, spread_of_values
+from levelbench.report.spread import (
+    Spread,
+    mean_and_range,
+    spread_of_reached,
+    spread_of_restarts,
+    spread_of_times,
+    spread_of_values,
+)
+from levelbench.report.style import PHASES
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
 if TYPE_CHECKING:
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
     from levelbench.records.schema import Target
     from levelbench.records.summary import RunSummary
 
-__all__ = ["groups_table", "listing", "phases_by_group", "runs_table", "target_text"]
+__all__ = ["groups_table", "listing", "phase_seconds", "phases_by_group", "runs_table", "target_text"]
 
 
 def target_text(target: Target) -> str:
@@ -29,14 +37,17 @@ def target_text(target: Target) -> str:
 def groups_table(groups: Sequence[RunGroup]) -> Table:
     """The main table: one row a group, every figure with its interval over the group's runs.
 
-    Columns: reached k/n, time to accuracy on the groups' clock, seconds that the clock leaves out, epochs and samples
-    to the target, time per step, final test quality, peak memory and energy (or why there is none).
+    Columns: reached k/n, time to accuracy on the groups' clock, the expected time with restarts where some runs missed,
+    seconds that the clock leaves out, epochs and samples to the target, time per step, final test quality, peak memory
+    and energy (or why there is none).
     """
     clock = _common({group.specification.clock for group in groups})
     metric = _common({group.specification.target.metric for group in groups}) or "quality"
+    missed = any(group.reached < group.n for group in groups)
     columns: tuple[tuple[Column, Callable[[RunGroup], Spread]], ...] = (
         (Column("reached", "reached"), spread_of_reached),
         (Column("time_to_accuracy_s", f"time to accuracy{clock and f' ({clock})'}", Kind.TIME_S), spread_of_times),
+        *(((Column("restarts_s", "expected with restarts", Kind.TIME_S), spread_of_restarts),) if missed else ()),
         (Column("left_out_s", "left out by the clock", Kind.TIME_S), _left_out),
         (Column("epochs_to_target", "epochs to target", Kind.NUMBER), _of_reached("epochs_to_target")),
         (Column("samples_to_target", "samples to target", Kind.NUMBER), _of_reached("samples_to_target")),
@@ -170,14 +181,24 @@ def optional(value: float | None) -> Cell:
 
 def phases_by_group(groups: Sequence[RunGroup]) -> Table:
     """Seconds a phase for each group, the mean over its runs, and the sum."""
-    names = list(dict.fromkeys(name for group in groups for run in group.runs for name in run.phases_s))
+    phases = [[phase_seconds(run.phases_s) for run in group.runs] for group in groups]
+    names = list(dict.fromkeys(name for runs in phases for run in runs for name in run))
     columns = (Column("group", "runs of"), *(Column(f"{name}_s", name, Kind.TIME_S) for name in [*names, "all"]))
     rows: list[tuple[Cell, ...]] = []
-    for group in groups:
-        means = [sum(run.phases_s.get(name, 0.0) for run in group.runs) / group.n for name in names]
+    for group, runs in zip(groups, phases, strict=True):
+        means = [sum(run.get(name, 0.0) for run in runs) / group.n for name in names]
         rows.append((Text(group.label), *(Number(mean) for mean in [*means, sum(means)])))
-    note = "Mean over the runs, up to the evaluation at which the target counts as reached, or to the end."
+    note = "Mean over the runs, up to the evaluation at which the target counts as reached, or to the last one."
     return Table("phases", "Seconds by phase", columns, tuple(rows), (note,))
+
+
+def phase_seconds(phases_s: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by phase; names that are no phase count as ``other``."""
+    found: dict[str, float] = {}
+    for name, seconds in phases_s.items():
+        phase = name if name in PHASES else "other"
+        found[phase] = found.get(phase, 0.0) + seconds
+    return found
 
 
 def listing(name: str, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -1,7 +1,7 @@
 """Carries out a plan: one run after another, each in its process, telling a watcher what happens.
 
-The one idea: the first error that would meet every run (a missing framework, a corrupt dataset, a task that raises)
-ends the campaign; what was finished before is in the store, and the same command goes on from there.
+The one idea: the first run that cannot be done ends the campaign, since what stops one (a corrupt dataset, a task that
+raises) mostly stops all; what was finished before is in the store, and the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Watcher(Protocol):
     def started(self, step: Step, arm: Arm) -> None:
         """A run's process begins."""
 
-    def progress(self, events: list[Event], elapsed_s: float) -> None:
-        """New events of the run that is going, and how long it has been; called a few times a second."""
+    def progress(self, events: list[Event], elapsed_s: float, phase: str) -> None:
+        """New events of the run that is going, how long it has been, and start, prepare, train, test or done."""
 
     def finished(self, step: Step, arm: Arm, finished: Finished, record: Record | None) -> None:
         """A run's process has ended."""
@@ -47,6 +47,7 @@ def carry_out(plan: Plan, store: Store, data: Path | None, watcher: Watcher) -> 
             id=new_id(),
             store=str(store.path),
             data=str(data) if data else None,
+            source=arm.source.digest,
         )
         watcher.started(step, arm)
         finished = launch(job, watcher.progress)

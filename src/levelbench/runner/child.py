@@ -6,11 +6,12 @@ from the record and, where there is none, from a message of three parts on the p
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.meters import Meter, meters
-from levelbench.measure.timeline import Phase, Timeline
+from levelbench.measure.timeline import Timeline
 from levelbench.networks.executor import Backend
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
 from levelbench.records.schema import DatasetFacts
@@ -33,6 +34,10 @@ from levelbench.training.task import Evaluate, Task
 from levelbench.training.trainer import Outcome, Stopping, Trainer
 
 __all__ = ["Job", "Message", "Recorder", "execute", "main"]
+
+Tell = Callable[["Message"], None]
+_CATCH_UP_NS = 30_000_000_000
+_PR_SET_PDEATHSIG = 1
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -45,12 +50,15 @@ class Job(msgspec.Struct, frozen=True):
     id: str
     store: str
     data: str | None = None
+    source: str = ""
+    """The digest of the task's source as the parent read it; empty if that does not matter."""
 
 
 class Message(msgspec.Struct, frozen=True):
     """A line to the parent: where the record is, or an error in its three parts."""
 
     path: str | None = None
+    phase: str | None = None
     error: tuple[str, str, str] | None = None
     exit_code: int = 0
     trace: str = ""
@@ -59,21 +67,38 @@ class Message(msgspec.Struct, frozen=True):
 class Recorder(Observer):
     """Appends each evaluation, and the raw step times before it, to the record; lets meters keep up."""
 
-    def __init__(self, writer: RecordWriter, gauges: Sequence[Meter] = ()) -> None:
+    def __init__(self, writer: RecordWriter, tell: Tell, gauges: Sequence[Meter] = ()) -> None:
         self._writer = writer
+        self._tell = tell
         self._gauges = gauges
+        self._caught_up_ns = 0
+
+    def on_start(self, progress: Progress) -> None:
+        """Tell the parent."""
+        self._tell(Message(phase="train"))
 
     def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
-        """Two lines, and a look at the counters that would wrap unseen in a long run."""
+        """Two lines, and now and then a look at the counters that would wrap unseen in a long run."""
         self._writer.append(Samples("step_time", "ns", step_times_ns))
         self._writer.append(evaluation)
-        for gauge in self._gauges:
-            gauge.catch_up()
+        if evaluation.t_ns - self._caught_up_ns > _CATCH_UP_NS:
+            self._caught_up_ns = evaluation.t_ns
+            for gauge in self._gauges:
+                gauge.catch_up()
+
+    def on_end(self, progress: Progress) -> None:
+        """Tell the parent."""
+        self._tell(Message(phase="test"))
 
 
-def execute(job: Job, tell: Any) -> None:
+def execute(job: Job, tell: Tell) -> None:
     """Carry out a job: open the framework, write the header, train, write the end."""
     task = load_task(job.reference)
+    source = source_of(task)
+    if job.source not in ("", source.digest):
+        raise DefinitionError(
+            f"a run of {task.name}", "the task's source changed while the runs were made", "start the command again"
+        )
     backend = load_framework(job.specification.framework).open(job.specification.device)
     environment = capture()
     environment["framework"] = backend.describe()
@@ -85,14 +110,17 @@ def execute(job: Job, tell: Any) -> None:
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         specification=job.specification,
         environment=environment,
-        source=source_of(task),
+        source=source,
         version=__version__,
     )
     with RecordWriter.create(Path(job.store), header) as writer:
-        tell(Message(path=str(writer.path)))
+        tell(Message(path=str(writer.path), phase="prepare"))
+        gauges = meters()
+        for gauge in gauges:
+            gauge.start()
         timeline = Timeline(backend.clock())
         try:
-            _train(job, task, backend, timeline, writer, environment)
+            _train(job, task, backend, timeline, writer, environment, tell, gauges)
         except Exception as error:
             text = str(error) if isinstance(error, LevelbenchError) else traceback.format_exc()
             totals = timeline.totals_ns()
@@ -101,14 +129,19 @@ def execute(job: Job, tell: Any) -> None:
 
 
 def _train(
-    job: Job, task: Task, backend: Backend, timeline: Timeline, writer: RecordWriter, environment: dict[str, Any]
+    job: Job,
+    task: Task,
+    backend: Backend,
+    timeline: Timeline,
+    writer: RecordWriter,
+    environment: dict[str, Any],
+    tell: Tell,
+    gauges: Sequence[Meter],
 ) -> None:
-    gauges = meters()
-    for gauge in gauges:
-        gauge.start()
-    host_began = HOST.now_ns()
-    dataset = task.data.load(Path(job.data) if job.data else None)
+    """What is on the clock, then what the meters read, then the end."""
+    began_ns = HOST.now_ns()
     specification = job.specification
+    dataset = task.data.load(Path(job.data) if job.data else None)
     trainer = Trainer(
         backend,
         dataset,
@@ -123,34 +156,42 @@ def _train(
         ),
         seed=job.seed,
         timeline=timeline,
-        observers=(Recorder(writer, gauges),),
+        observers=(Recorder(writer, tell, gauges),),
     )
     outcome = trainer.run()
-    timeline.switch(Phase.OTHER)
-    host_wall = HOST.now_ns() - host_began
+    totals = timeline.totals_ns()
+    wall_ns = HOST.now_ns() - began_ns
     for gauge in gauges:
         reading = gauge.stop()
         writer.append(Measurement(reading.name, reading.unit, reading.value, reading.method, reading.reason))
-    writer.append(_end(outcome, dataset, timeline, host_wall, environment))
+    writer.append(_end(outcome, dataset, totals, wall_ns, environment))
 
 
-def _end(outcome: Outcome, dataset: Dataset, timeline: Timeline, host_wall: int, environment: dict[str, Any]) -> End:
-    totals = timeline.totals_ns()
-    elapsed = sum(totals.values())
+def _end(outcome: Outcome, dataset: Dataset, totals: dict[str, int], wall_ns: int, environment: dict[str, Any]) -> End:
+    elapsed_ns = sum(totals.values())
     after = capture_after()
     suspect = list(doubts(environment, after))
-    if abs(elapsed - host_wall) > 0.01 * host_wall + 1_000_000:
-        suspect.append(f"phases sum to {elapsed / 1e9:.3f} s where the host's clock saw {host_wall / 1e9:.3f} s")
+    if abs(elapsed_ns - wall_ns) > 0.01 * wall_ns + 1_000_000:
+        suspect.append(f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns / 1e9:.3f} s")
     facts = DatasetFacts(
         dataset.name, dataset.sizes(), dataset.checksums, dataset.split_rule, dataset.licence, dataset.synthetic
     )
-    return End("done", elapsed, totals, outcome.quality, outcome.diverged, suspect, after, facts)
+    return End(
+        "done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by
+    )
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, so that no run goes on that nobody waits for."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main(arguments: list[str]) -> int:
     """Read a job from standard input, tell the parent on the file descriptor named first, and run it."""
     # The parent decides what an interrupt means; here it ends the process at once, and the record stays readable.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _die_with_parent()
     pipe = int(arguments[0])
 
     def tell(message: Message) -> None:
@@ -159,6 +200,7 @@ def main(arguments: list[str]) -> int:
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
     try:
         execute(job, tell)
+        tell(Message(phase="done"))
     except LevelbenchError as error:
         tell(
             Message(error=(error.asked, error.found, error.do), exit_code=error.exit_code, trace=traceback.format_exc())

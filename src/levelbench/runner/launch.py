@@ -6,24 +6,29 @@ so nothing can be seen that was not written.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from levelbench.errors import LevelbenchError
+from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower
 from levelbench.runner.child import Job, Message
 
-__all__ = ["Finished", "launch"]
+__all__ = ["Finished", "OnProgress", "launch"]
 
-_POLL_S = 0.2
+_LOOK_S = 0.5
+"""How often the record is looked at. Each look takes time from the run on a machine with few cores."""
+
+OnProgress = Callable[[list[Event], float, str], None]
 
 
 @dataclass(frozen=True)
@@ -32,13 +37,10 @@ class Finished:
 
     path: Path | None
     error: LevelbenchError | None
-    exit_code: int
-    output: str
-    trace: str = ""
 
 
-def launch(job: Job, on_events: Callable[[list[Event], float], None] | None = None) -> Finished:
-    """Run ``job`` to its end. ``on_events`` gets the new events and the elapsed seconds a few times a second.
+def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
+    """Run ``job`` to its end. ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second.
 
     If this process is interrupted, the child is ended too; its record is left as interrupted.
     """
@@ -54,7 +56,7 @@ def launch(job: Job, on_events: Callable[[list[Event], float], None] | None = No
         )
         os.close(write)
         try:
-            messages = _follow(process, job, read, on_events)
+            messages = _follow(process, job, read, on_progress)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -65,36 +67,51 @@ def launch(job: Job, on_events: Callable[[list[Event], float], None] | None = No
     return _finished(process.returncode, messages, text, job)
 
 
-def _follow(
-    process: subprocess.Popen[bytes],
-    job: Job,
-    read: int,
-    on_events: Callable[[list[Event], float], None] | None,
-) -> list[Message]:
+def _follow(process: subprocess.Popen[bytes], job: Job, read: int, on_progress: OnProgress | None) -> list[Message]:
     assert process.stdin is not None
-    try:
+    # It may have died before it read its job; how it died is told below.
+    with contextlib.suppress(BrokenPipeError):
         process.stdin.write(msgspec.json.encode(job))
         process.stdin.close()
-    except BrokenPipeError:
-        pass  # it died before it read its job; how it died is told below
-    began = time.monotonic()
+    began_ns = HOST.now_ns()
     messages: list[Message] = []
-    pending = b""
+    pending, phase = b"", "start"
     follower: Follower | None = None
-    ended = False
-    while not ended:
-        try:
-            ended = process.wait(_POLL_S) is not None
-        except subprocess.TimeoutExpired:
-            ended = False
-        pending, new = _messages(read, pending)
-        messages += new
-        for message in new:
-            if message.path is not None:
-                follower = Follower(Path(message.path))
-        if on_events is not None:
-            on_events(follower.poll() if follower else [], time.monotonic() - began)
+    with _ending(process) as ended:
+        alive = True
+        while alive:
+            alive = not ended(_LOOK_S)
+            pending, new = _messages(read, pending)
+            messages += new
+            for message in new:
+                phase = message.phase or phase
+                if message.path is not None:
+                    follower = Follower(Path(message.path))
+            if on_progress is not None:
+                on_progress(follower.poll() if follower else [], (HOST.now_ns() - began_ns) * 1e-9, phase)
     return messages
+
+
+@contextlib.contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
+    """A function that waits up to so many seconds, asleep, and says whether the process has ended.
+
+    ``Popen.wait`` with a timeout wakes up twenty times a second, beside a run whose threads need every core.
+    """
+    descriptor = os.pidfd_open(process.pid)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+
+    def ended(seconds: float) -> bool:
+        if not poll.poll(seconds * 1e3):
+            return False
+        process.wait()
+        return True
+
+    try:
+        yield ended
+    finally:
+        os.close(descriptor)
 
 
 def _messages(read: int, pending: bytes) -> tuple[bytes, list[Message]]:
@@ -117,10 +134,11 @@ def _finished(code: int, messages: list[Message], output: str, job: Job) -> Fini
     if told is not None and told.error is not None:
         error = LevelbenchError(*told.error)
         error.exit_code = told.exit_code
-        return Finished(path, error, told.exit_code, output, told.trace)
-    if code == 0:
-        return Finished(path, None, 0, output)
-    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        error.trace = told.trace
+        return Finished(path, error)
+    if code == 0 and any(message.phase == "done" for message in messages):
+        return Finished(path, None)
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} before the run was done"
     last = output.strip().splitlines()[-1:] or ["nothing printed"]
     error = LevelbenchError(
         f"a run of {job.specification.task}, seed {job.seed}",
@@ -128,4 +146,5 @@ def _finished(code: int, messages: list[Message], output: str, job: Job) -> Fini
         "run the same command again to resume; --debug shows all that it printed",
     )
     error.exit_code = 3
-    return Finished(path, error, 3, output)
+    error.trace = output
+    return Finished(path, error)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from levelbench import __version__
 from levelbench.errors import UsageError
 from levelbench.records import Record, Store
 from levelbench.records.selection import Selector
@@ -50,10 +52,13 @@ class Plan:
         return [counts, *(f"  again: {_runs(steps)}: {why}" for why, steps in reasons.items())]
 
 
-def make_plan(arms: Sequence[Arm], seeds: Sequence[int], store: Store, machine: str, *, fresh: bool = False) -> Plan:
+def make_plan(
+    arms: Sequence[Arm], seeds: Sequence[int], store: Store, environment: Mapping[str, Any], *, fresh: bool = False
+) -> Plan:
     """Look into the store and interleave what is to go: A B, B A, A B, ... with the seeds shared.
 
-    ``machine`` is the identity of this machine as records hold it; ``fresh`` counts nothing as done.
+    ``environment`` is that of this machine now, as ``capture`` gives it; ``fresh`` counts nothing as done. Raises
+    ``UsageError`` for the same run twice, and where another process is at one of the runs right now.
     """
     if len({arm.key for arm in arms}) < len(arms):
         raise UsageError(
@@ -67,7 +72,9 @@ def make_plan(arms: Sequence[Arm], seeds: Sequence[int], store: Store, machine: 
         for index, arm in enumerate(arms):
             for record in _records_of(store, arm):
                 place = (index, record.header.seed)
-                why = _why_not(record, arm, machine)
+                if record.status == "running" and record.header.seed in seeds:
+                    raise _running(record)
+                why = _why_not(record, arm, environment)
                 if why:
                     whys[place] = why
                 else:
@@ -86,15 +93,46 @@ def _records_of(store: Store, arm: Arm) -> list[Record]:
     return sorted(found, key=lambda record: record.header.started)
 
 
-def _why_not(record: Record, arm: Arm, machine: str) -> str:
+def _why_not(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
     """Why a record does not count as done, or an empty string."""
+    then = record.header.environment
     if record.status != "done":
-        return f"the run before was {record.status}" if record.status != "failed" else "the run before failed"
+        return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
     if record.header.source.digest != arm.source.digest:
         return "the task's source has changed since"
-    if record.header.environment.get("machine", {}).get("id") != machine:
-        return "recorded on another machine"
+    if record.header.version != __version__:
+        return f"recorded by levelbench {record.header.version}, and this is {__version__}"
+    for path, words in _MUST_AGREE.items():
+        if _at(then, path) != _at(now, path):
+            return words
+    for library in dict.fromkeys(("numpy", arm.specification.framework)):
+        before, after = _at(then, f"libraries.{library}"), _at(now, f"libraries.{library}")
+        if before != after:
+            return f"recorded with {library} {before}, and this is {after}"
     return ""
+
+
+_MUST_AGREE = {
+    "machine.id": "recorded on another machine",
+    "accelerators": "recorded with other accelerators",
+    "threads.settings": "recorded with other settings of threads (OMP_NUM_THREADS and the like)",
+    "malloc": "recorded with other MALLOC_* settings",
+}
+
+
+def _at(tree: Any, path: str) -> Any:
+    """What lies at ``path`` in a tree of unknown shape; ``None`` where it ends before."""
+    for name in path.split("."):
+        tree = tree.get(name) if isinstance(tree, Mapping) else None
+    return tree
+
+
+def _running(record: Record) -> UsageError:
+    return UsageError(
+        f"seed {record.header.seed} of {record.header.specification.task}",
+        f"another process is at this run right now ({record.path.name})",
+        "wait for it, or choose other seeds with --seed",
+    )
 
 
 def _runs(steps: Sequence[Step]) -> str:

@@ -13,17 +13,21 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from levelbench import plugins
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
-from levelbench.measure.crossing import RULES
 from levelbench.measure.policies import policy
 from levelbench.networks.executor import Framework
 from levelbench.records.digest import key_of
 from levelbench.records.schema import Source, Specification
-from levelbench.training.task import Evaluate, Setting, Task
+from levelbench.training.task import Evaluate, Recipe, Setting, Task
 
-__all__ = ["Arm", "Options", "load_framework", "load_task", "resolve", "source_of"]
+__all__ = ["STOPPING_RULES", "Arm", "Options", "load_framework", "load_task", "resolve", "source_of"]
+
+Rule = Literal["confirmed", "final", "first", "sustained"]
+STOPPING_RULES: tuple[Rule, ...] = ("confirmed", "final", "first", "sustained")
+"""The rules under which a run can be made; ``interpolated`` is a view of one that was."""
 
 _DEFAULT_FRAMEWORK = "torch", "numpy"
 
@@ -99,8 +103,7 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
     full = task.settings(recipe, settings)
     _check_available(task, framework, device, options.data)
     parts = task.assemble(recipe, full)
-    crossing = options.crossing or ("final" if parts.schedule.fixed_length else "confirmed")
-    _check_options(options, crossing)
+    budget_epochs = _check_options(options, parts)
     specification = Specification(
         task=task.name,
         recipe=recipe,
@@ -108,23 +111,38 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
         device=device,
         settings=full,
         target=task.quality.as_target(threshold),
-        crossing=crossing,  # type: ignore[arg-type]  # checked against RULES just above
+        crossing=_crossing(options, parts),
         clock=policy(options.clock or task.clock).name,
-        evaluate_every=options.evaluate_every or task.evaluate_every,
-        budget_epochs=options.budget_epochs or float(parts.epochs),
+        evaluate_every=str(Evaluate.parse(options.evaluate_every or task.evaluate_every)),
+        budget_epochs=budget_epochs,
         budget_s=options.budget_s,
     )
     return Arm(reference, specification, source_of(task))
 
 
-def _check_options(options: Options, crossing: str) -> None:
-    if crossing not in RULES:
-        raise UnknownNameError("crossing rule", crossing, RULES)
+def _crossing(options: Options, parts: Recipe) -> Rule:
+    """The rule asked for, else the one that suits the schedule."""
+    if options.crossing is None:
+        return "final" if parts.schedule.fixed_length else "confirmed"
+    for rule in STOPPING_RULES:
+        if rule == options.crossing:
+            return rule
+    raise UnknownNameError("crossing rule of a run", options.crossing, STOPPING_RULES)
+
+
+def _check_options(options: Options, parts: Recipe) -> float:
+    """The budget in epochs, once all numbers are found to make sense."""
     for name, value in (("epochs", options.budget_epochs), ("seconds", options.budget_s)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise UsageError(f"a budget of {value:g} {name}", "it is not positive", f"give a positive number of {name}")
-    if options.evaluate_every:
-        Evaluate.parse(options.evaluate_every)
+    epochs = options.budget_epochs or float(parts.epochs)
+    if parts.schedule.fixed_length and epochs != parts.epochs:
+        raise UsageError(
+            f"--epochs {epochs:g} for a schedule of fixed length",
+            f"its rate is planned over {parts.epochs} epochs, and to cut it is to train something else",
+            f"set the length of the schedule itself: [epochs={epochs:g}]",
+        )
+    return epochs
 
 
 def _check_available(task: Task, framework: str, device: str, data: Path | None) -> None:
@@ -167,7 +185,7 @@ def _task_from_file(path: Path) -> Task:
 def _place(error: BaseException, path: Path) -> str:
     """The error, and the line of the user's file that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
     line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
     where = f" at line {line}" if line else ""
     return f"{type(error).__name__}: {error}{where}"

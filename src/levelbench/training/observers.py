@@ -25,13 +25,16 @@ class Progress:
 
 
 class Observer:
-    """Hooks in the order of a run; each does nothing unless overridden. They run in phase ``other``, on the clock."""
+    """Hooks in the order of a run; each does nothing unless overridden.
+
+    All are on the clock, in phase ``other``, but for ``on_step``, which is part of the step it looks at.
+    """
 
     def on_start(self, progress: Progress) -> None:
         """Before the first step, once everything is prepared."""
 
     def on_step(self, progress: Progress) -> None:
-        """After each update, inside the step."""
+        """After each update, in phase ``update`` and inside the step's time."""
 
     def on_epoch(self, progress: Progress) -> None:
         """After the last step of an epoch, before its evaluation."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from levelbench.errors import DefinitionError, UnknownNameError, UsageError
+from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
 from levelbench.measure.policies import policy
 from levelbench.networks.network import Network
 from levelbench.training.datasets.base import DatasetSource
@@ -24,6 +24,7 @@ from levelbench.training.schedules import Constant, Schedule
 __all__ = ["Evaluate", "Recipe", "Setting", "Task"]
 
 Setting = int | float | str | bool
+RESERVED = ("recipe", "framework", "device", "target")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class Evaluate:
             case [count, ("epoch" | "epochs" | "step" | "steps") as unit] if count.isdecimal() and int(count) > 0:
                 return cls(int(count), unit.rstrip("s"))
         raise UsageError(f"evaluation every {text!r}", "that is no interval", 'write "1 epoch" or "100 steps"')
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.unit}{'s' * (self.count != 1)}"
 
     def steps(self, steps_per_epoch: int) -> int:
         """The interval in steps."""
@@ -83,6 +87,12 @@ class Task:
     def recipe(self, function: Callable[..., Recipe]) -> Callable[..., Recipe]:
         """Register a recipe under its function's name. The first one is the task's default."""
         for parameter in inspect.signature(function).parameters.values():
+            if parameter.name in RESERVED:
+                raise DefinitionError(
+                    f"recipe {function.__name__!r} of task {self.name!r}",
+                    f"{parameter.name!r} is not a setting: levelbench gives it a meaning of its own",
+                    f"call it otherwise ({', '.join(RESERVED)} are taken)",
+                )
             if not isinstance(parameter.default, int | float | str | bool):
                 raise DefinitionError(
                     f"recipe {function.__name__!r} of task {self.name!r}",
@@ -110,13 +120,23 @@ class Task:
         for name, value in (given or {}).items():
             if name not in result:
                 what = f"setting of {self.name}'s recipe {recipe!r}"
-                raise UnknownNameError(what, name, [*result, "framework", "device", "recipe"])
+                raise UnknownNameError(what, name, [*result, *RESERVED])
             result[name] = self._typed(recipe, name, result[name], value)
         return result
 
     def assemble(self, recipe: str, settings: Mapping[str, Setting]) -> Recipe:
         """Call the recipe with its settings."""
-        made: Any = self.recipe_function(recipe)(**settings)
+        try:
+            made: Any = self.recipe_function(recipe)(**settings)
+        except LevelbenchError:
+            raise
+        except Exception as error:  # a recipe is a user's code and may raise anything
+            given = ", ".join(f"{name}={value}" for name, value in settings.items())
+            raise DefinitionError(
+                f"recipe {recipe!r} of task {self.name!r} with {given}",
+                f"it raised {type(error).__name__}: {error}",
+                "correct the recipe, or give other settings",
+            ) from error
         if not isinstance(made, Recipe):
             raise DefinitionError(
                 f"recipe {recipe!r} of task {self.name!r}", f"it returned a {type(made).__name__}", "return a Recipe"

@@ -81,6 +81,7 @@ class Trainer:
 
     def run(self) -> Outcome:
         """Train until the target, the schedule's end or the budget; then look at the test set, once."""
+        self._timeline.switch(Phase.OTHER)
         self._tell("on_start")
         stopped_by = self._epochs()
         self._timeline.switch(Phase.OTHER)
@@ -111,6 +112,7 @@ class Trainer:
                 self.steps(order, start - first, end - first, planned)
                 if end == first + steps_per_epoch:
                     self._timeline.switch(Phase.OTHER)
+                    self.progress.epoch = epoch + 1.0
                     for hook in on_epoch:
                         hook(self.progress)
                 if end % every == 0 or end == last_step:
@@ -178,7 +180,8 @@ class Trainer:
 
     def _reason_to_stop(self, evaluation: Evaluation, last: bool) -> str:
         stopping = self._stopping
-        if stopping.crossing in ("confirmed", "first"):
+        # A schedule of fixed length was promised all its steps: it is judged at its end.
+        if stopping.crossing in ("confirmed", "first") and not self._recipe.schedule.fixed_length:
             qualities = [each.quality["validation"] for each in self._evaluations]
             target = stopping.target
             if find_crossing(qualities, target.threshold, direction=target.direction, rule=stopping.crossing):

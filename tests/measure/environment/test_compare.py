@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.measure.environment import Difference, capture, difference, same_machine
+from levelbench.measure.environment import Difference, capture, difference, differences, same_machine
 
 BASE = {
     "machine": {"id": "aa", "cpu": "X", "cores_logical": 2, "governor": "performance", "kernel": "Linux 6.1"},
@@ -15,6 +15,7 @@ BASE = {
     "git": {"commit": "c0", "dirty": False},
     "load": {"one_minute": 0.2, "counters": {"at_s": 1.0}},
     "frequency": {"median_mhz": 3000.0},
+    "framework": {"name": "torch", "device": "cpu", "threads": 2, "deterministic": True},
     "time": "2026-01-01T00:00:00+00:00",
 }
 
@@ -77,8 +78,10 @@ def test_what_matters_most_for_time_comes_first():
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 TREES = st.recursive(LEAVES, lambda inner: st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=8)
-PARTS = st.sampled_from(["machine", "threads", "malloc", "libraries", "git", "load", "time", "other"])
-ENVIRONMENTS = st.dictionaries(PARTS, st.dictionaries(st.text(max_size=5), TREES, max_size=4))
+PARTS = st.sampled_from(["machine", "threads", "malloc", "libraries", "git", "load", "framework", "time", "other"])
+FACTS = st.sampled_from(["id", "names", "cores_logical", "one_minute", "device", "threads"]) | st.text(max_size=5)
+SHAPES = TREES | st.lists(TREES, max_size=2) | st.dictionaries(FACTS, TREES | st.floats() | st.lists(TREES), max_size=4)
+ENVIRONMENTS = st.dictionaries(PARTS, SHAPES) | SHAPES
 
 
 @settings(max_examples=50, deadline=None)
@@ -86,8 +89,59 @@ ENVIRONMENTS = st.dictionaries(PARTS, st.dictionaries(st.text(max_size=5), TREES
 def test_a_difference_is_the_same_seen_from_the_other_side(a, b):
     there = [(each.path, each.a, each.b, each.matters) for each in difference(a, b)]
     back = [(each.path, each.b, each.a, each.matters) for each in difference(b, a)]
-    assert there == back
+    assert list(map(str, there)) == list(map(str, back))
     assert difference(a, a) == []
+    assert differences([a, b, b, a]) == differences([a, b])
+    assert same_machine(a, b) == same_machine(b, a)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"machine": None},
+        {"machine": ["id"]},
+        {"machine": "aa", "accelerators": 3, "framework": None},
+        {**BASE, "machine": {**BASE["machine"], "cores_logical": "two"}, "load": {"one_minute": "busy"}},
+        {**BASE, "load": None},
+        [],
+        None,
+        "linux",
+    ],
+)
+def test_an_environment_of_any_shape_is_compared_by_what_can_be_read_of_it(strange):
+    for a, b in ((BASE, strange), (strange, BASE), (strange, strange)):
+        assert all(isinstance(each, Difference) for each in [*difference(a, b), *differences([a, b])])
+        assert same_machine(a, b) in (True, False)
+
+
+def test_every_distinct_difference_of_several_from_the_first_is_told_once_the_most_telling_first():
+    others = [changed(libraries__numpy="2.0"), changed(libraries__numpy="1.9"), changed(machine__id="bb"), BASE]
+    loads = [changed(load__one_minute=9.0, libraries__numpy="2.0"), changed(load__one_minute=8.0)]
+    found = [(each.path, each.b) for each in differences([BASE, *others, *loads])]
+    assert found == [
+        ("machine.id", "bb"),
+        ("libraries.numpy", "2.0"),
+        ("libraries.numpy", "1.9"),
+        ("load.one_minute", 9.0),
+    ]
+    assert differences([]) == differences([BASE]) == []
+
+
+@pytest.mark.parametrize(("fact", "value"), [("device", "NVIDIA H200"), ("threads", 8), ("deterministic", False)])
+def test_what_a_framework_says_of_itself_is_compared(fact, value):
+    found = difference(BASE, changed(**{f"framework__{fact}": value}))
+    assert [(each.path, each.b) for each in found] == [(f"framework.{fact}", value)]
+
+
+def test_a_framework_that_says_nothing_of_its_threads_does_not_differ_in_them():
+    silent = changed(framework={"name": "numpy", "device": "cpu"})
+    assert difference(BASE, silent) == []
+    assert same_machine(BASE, silent)
+
+
+def test_two_devices_of_one_machine_are_not_the_same():
+    assert not same_machine(BASE, changed(framework__device="NVIDIA H200"))
+    assert same_machine(BASE, {key: value for key, value in BASE.items() if key != "framework"})
 
 
 def test_one_machine_is_the_same_whatever_its_settings():

@@ -43,7 +43,7 @@ def test_a_stretch_of_few_ticks_has_no_share(tmp_path):
     meter = u.busy_meter(tmp_path)
     meter.start()
     stat(tmp_path, user=105)
-    assert meter.stop().reason == "5 ticks of /proc/stat passed; a share needs 10"
+    assert meter.stop().reason == "5 ticks of /proc/stat passed; a share needs 8"
 
 
 @pytest.mark.parametrize("factory", [u.busy_meter, u.steal_meter, lambda proc: u.other_load_meter(proc=proc)])

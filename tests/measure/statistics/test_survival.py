@@ -74,6 +74,22 @@ def test_half_of_the_runs_failing_leaves_the_median_open():
     assert kaplan_meier([1, 2, 9, 9, 9], [True, True, False, False, False]).median().value == math.inf
 
 
+def test_runs_that_could_never_arrive_are_at_risk_throughout_however_early_they_ended():
+    curve = kaplan_meier([10.0] * 4 + [math.inf] * 6, [True] * 4 + [False] * 6)
+    assert (curve.at_risk, curve.at(10.0), curve.last) == ((10,), pytest.approx(0.6), math.inf)
+    assert curve.median().value == math.inf
+    # Given up at 3 s they would have left the risk set, and half of all would seem to arrive by 10 s.
+    assert kaplan_meier([10.0] * 4 + [3.0] * 6, [True] * 4 + [False] * 6).median().value == 10.0
+
+
+@pytest.mark.parametrize(
+    ("times", "observed"), [([math.inf], [True]), ([math.nan], [False]), ([-math.inf], [False]), ([], [])]
+)
+def test_times_that_are_no_times_are_refused(times, observed):
+    with pytest.raises(ValueError, match="values"):
+        kaplan_meier(times, observed)
+
+
 def test_nothing_observed_is_a_curve_without_steps():
     curve = kaplan_meier([5.0, 5.0], [False, False])
     assert (curve.times, curve.at(9), curve.median().value) == ((), 1.0, math.inf)
@@ -137,6 +153,31 @@ def test_three_runs_an_arm_bound_nothing():
 
 def test_there_is_no_ratio_if_nobody_arrived():
     assert time_ratio(Arm((), (5.0, 5.0)), Arm((), (5.0, 5.0))) is None
+
+
+def test_a_run_that_could_never_arrive_shortens_no_horizon():
+    a, late, never = Arm((1.0, 2.0, 3.0, 4.0)), Arm((5.0, 6.0, 7.0), (4.5,)), Arm((5.0, 6.0, 7.0), (math.inf,))
+    assert never.horizon == math.inf
+    assert log_rank_p(a, never) == pytest.approx(2 / 70)
+    assert log_rank_p(a, Arm((5.0, 6.0, 7.0), (0.5,))) == 1.0
+    assert log_rank_p(a, late) == pytest.approx(2 / 70)
+
+
+def test_a_run_that_could_never_arrive_stays_so_under_any_ratio():
+    a, b = [tuple(scale * (1 + i / 20) for i in range(12)) for scale in (10.0, 5.0)]
+    found = time_ratio(Arm(a), Arm(b, (math.inf,)))
+    assert 0.0 < found.interval.low <= 0.5 <= found.interval.high < 1.0
+
+
+def test_there_is_no_ratio_if_no_run_of_an_arm_could_have_arrived():
+    assert time_ratio(Arm((1.0, 2.0)), Arm((), (math.inf, math.inf))) is None
+    assert time_ratio(Arm((), (math.inf, math.inf)), Arm((1.0, 2.0))) is None
+
+
+@pytest.mark.parametrize("given_up", [-math.inf, math.nan, 0.0])
+def test_give_up_times_that_are_no_times_are_refused(given_up):
+    with pytest.raises(ValueError, match="give-up"):
+        time_ratio(Arm((1.0, 2.0)), Arm((1.0,), (given_up,)))
 
 
 def test_a_large_comparison_uses_the_normal_tail_and_finds_the_ratio():

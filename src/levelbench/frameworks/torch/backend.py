@@ -92,7 +92,7 @@ class TorchExecutor(Executor):
         self._leaves = list(leaves.values())
         self._chain = [_closure(node, leaves) for node in network.nodes]
         self._loss: Tensor | None = None
-        self.parameters = {name: leaf.detach() for name, leaf in leaves.items()}
+        self.parameters = _Live({name: leaf.detach() for name, leaf in leaves.items()})
 
     def infer(self, inputs: Tensor) -> Tensor:
         """Logits of shape (batch, classes)."""
@@ -113,6 +113,15 @@ class TorchExecutor(Executor):
         for function in self._chain:
             x = function(x)
         return x
+
+
+class _Live(dict[str, Any]):
+    """Tensors that share the leaves' storage; putting another one in a place copies its values there."""
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        live = self[name]
+        if value is not live:
+            live.copy_(value)
 
 
 class TorchBackend(Backend):

@@ -6,19 +6,19 @@ data that travels with the record. No host name, no user name, no folder of a ho
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from levelbench.measure.clocks import utc_now
 from levelbench.measure.environment.accelerators import accelerators
-from levelbench.measure.environment.compare import Difference, difference, same_machine
+from levelbench.measure.environment.compare import Difference, difference, differences, same_machine
 from levelbench.measure.environment.doubts import doubts
 from levelbench.measure.environment.machine import machine
 from levelbench.measure.environment.software import libraries, malloc, threads
 from levelbench.measure.environment.source import git
 from levelbench.measure.environment.state import frequency, load, others_cores, throttling
 
-__all__ = ["Difference", "capture", "capture_after", "difference", "doubts", "same_machine"]
+__all__ = ["Difference", "capture", "capture_after", "difference", "differences", "doubts", "same_machine"]
 
 
 def capture(folder: Path | None = None) -> dict[str, Any]:
@@ -50,5 +50,5 @@ def _moving() -> dict[str, Any]:
     return {
         "frequency": frequency(),
         "throttling": throttling(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": utc_now().isoformat(timespec="seconds"),
     }

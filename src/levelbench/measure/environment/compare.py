@@ -1,24 +1,29 @@
 """How two environments differ, the most telling first, and whether they are the same machine.
 
 The one idea: not every difference matters for time. Each path of an environment belongs to one rule, which says why
-it matters; the rules are in order of weight, and what changes by itself (time, counters) belongs to none.
+it matters; the rules are in order of weight, and what changes by itself (time, counters) belongs to none. Records are
+read that other programs wrote, so an environment may have any shape: what is not of the form expected is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Difference", "difference", "same_machine"]
+__all__ = ["Difference", "difference", "differences", "same_machine"]
 
 # (prefix of the path, why it matters); the first that fits counts, and the order is the order of weight.
 _RULES: tuple[tuple[str, str], ...] = (
     ("machine.id", "another kind of machine: times do not compare"),
     ("accelerators.names", "other accelerators: times do not compare"),
+    ("framework.device", "the work ran on another device: times do not compare"),
     ("machine.cpu", "another processor"),
     ("machine.cores", "another number of cores"),
     ("machine.cgroup", "another limit on the container"),
+    ("framework.threads", "the framework uses another number of threads"),
+    ("framework.deterministic", "deterministic kernels are slower, and others may give other bits"),
     ("threads", "numeric libraries use other threads or kernels"),
     ("malloc", "memory allocators behave otherwise: steps can differ by a third"),
     ("machine.governor", "the processor chooses its frequency otherwise"),
@@ -49,24 +54,61 @@ class Difference:
         return f"{self.path}: {_shown(self.a)} against {_shown(self.b)} ({self.matters})"
 
 
-def difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
+def difference(a: Any, b: Any) -> list[Difference]:
     """What differs between two captured environments, ordered by how much it matters for time."""
-    first, second = dict(_flat(a)), dict(_flat(b))
+    return _compared(dict(_flat(a)), dict(_flat(b)))
+
+
+def differences(environments: Sequence[Any]) -> list[Difference]:
+    """Every distinct difference of any environment from the first, ordered as by :func:`difference`.
+
+    The load is never twice the same, so it is told once, as it first differs.
+    """
+    flat = [dict(_flat(each)) for each in environments]
+    found: dict[str, Difference] = {}
+    for other in flat[1:]:
+        for each in _compared(flat[0], other):
+            moves = each.path.startswith("load.")
+            found.setdefault(each.path if moves else f"{each.path} {_text(each.b)}", each)
+    return sorted(found.values(), key=lambda each: (_rank(each.path) or 0, each.path))
+
+
+def same_machine(a: Any, b: Any) -> bool:
+    """Whether both ran on hardware of one kind, accelerators included; two unknown machines are not the same.
+
+    Nor are two devices of one machine: what a framework says that it ran on counts where both say it.
+    """
+    ids, boards, devices = (
+        [_fact(each, *path) for each in (a, b)]
+        for path in (("machine", "id"), ("accelerators", "names"), ("framework", "device"))
+    )
+    same_device = None in devices or devices[0] == devices[1]
+    return ids[0] is not None and ids[0] == ids[1] and boards[0] == boards[1] and same_device
+
+
+def _fact(tree: Any, part: str, name: str) -> Any:
+    facts = tree.get(part) if isinstance(tree, Mapping) else None
+    return facts.get(name) if isinstance(facts, Mapping) else None
+
+
+def _compared(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
     found = []
     for path in sorted(first.keys() | second.keys()):
         rank = _rank(path)
-        values = first.get(path, _ABSENT), second.get(path, _ABSENT)
-        if rank is None or values[0] == values[1] or (path.startswith("load.") and not _busier(*values, first, second)):
+        a, b = first.get(path, _ABSENT), second.get(path, _ABSENT)
+        same = a == b or _text(a) == _text(b)
+        if rank is None or same or (path.startswith("load.") and not _busier(a, b, first, second)):
             continue
-        found.append((rank, Difference(path, *values, _RULES[rank][1])))
+        # A framework that says nothing of its threads has not another number of them.
+        if path.startswith("framework.") and None in (a, b):
+            continue
+        found.append((rank, Difference(path, a, b, _RULES[rank][1])))
     return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].path))]
 
 
-def same_machine(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether both ran on hardware of one kind, accelerators included; two unknown machines are not the same."""
-    ids = [each.get("machine", {}).get("id") for each in (a, b)]
-    boards = [each.get("accelerators", {}).get("names") for each in (a, b)]
-    return ids[0] is not None and ids[0] == ids[1] and boards[0] == boards[1]
+def _text(value: Any) -> str:
+    """A value as text, in which not a number equals itself."""
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _rank(path: str) -> int | None:
@@ -77,12 +119,18 @@ def _rank(path: str) -> int | None:
 
 
 def _busier(a: Any, b: Any, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    cores = min(each.get("machine.cores_logical") or 1 for each in (first, second))
-    known = isinstance(a, int | float) and isinstance(b, int | float)
-    return known and abs(a - b) > _BUSIER_PER_CORE * cores
+    cores = min(_number(each.get("machine.cores_logical")) or 1.0 for each in (first, second))
+    loads = _number(a), _number(b)
+    return loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > _BUSIER_PER_CORE * cores
 
 
-def _flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(tree, Mapping):
+        return
     for key, value in tree.items():
         here = f"{path}.{key}" if path else str(key)
         if isinstance(value, Mapping):

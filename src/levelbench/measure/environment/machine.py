@@ -15,7 +15,7 @@ from typing import Any
 
 from levelbench.measure.environment.files import HERE, Roots, count_cpus, fields, integer, text
 
-__all__ = ["cache_bytes", "machine"]
+__all__ = ["cache_bytes", "last_level_cache_bytes", "machine", "memory_left_bytes"]
 
 # Instruction sets that decide which kernels a numeric library picks.
 _INSTRUCTIONS = (
@@ -110,11 +110,32 @@ def _cgroup_limits(sys: Path) -> dict[str, Any]:
     if not quota:
         quota, period = text(root / "cpu/cpu.cfs_quota_us") or "", text(root / "cpu/cpu.cfs_period_us") or ""
     cores = int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
-    memory = integer(root / "memory.max")
-    if memory is None:
-        memory = integer(root / "memory" / "memory.limit_in_bytes")
+    return {"cgroup_cores": cores, "cgroup_memory_bytes": _cgroup_memory_bytes(root)}
+
+
+def _cgroup_memory_bytes(root: Path) -> int | None:
+    limit = integer(root / "memory.max")
+    if limit is None:
+        limit = integer(root / "memory" / "memory.limit_in_bytes")
     # Version 1 says "no limit" by a number near 2**63.
-    return {"cgroup_cores": cores, "cgroup_memory_bytes": memory if memory and memory < 2**60 else None}
+    return limit if limit and limit < 2**60 else None
+
+
+def memory_left_bytes(roots: Roots = HERE) -> int | None:
+    """Bytes that may still be taken: the lesser of what the machine has and what a container grants; or ``None``.
+
+    Files that the kernel keeps in memory do not count as taken: it gives them up.
+    """
+    root = roots.sys / "fs" / "cgroup"
+    available = fields(roots.proc / "meminfo").get("MemAvailable", "").split()
+    left = [int(available[0]) * 1024] if available and available[0].isdigit() else []
+    limit = _cgroup_memory_bytes(root)
+    if limit is not None:
+        version_2 = integer(root / "memory.max") is not None
+        used = integer(root / "memory.current" if version_2 else root / "memory" / "memory.usage_in_bytes") or 0
+        kept = fields(root / "memory.stat" if version_2 else root / "memory" / "memory.stat", None).get("inactive_file")
+        left.append(max(0, limit - used + (int(kept) if kept and kept.isdigit() else 0)))
+    return min(left, default=None)
 
 
 def _virtualisation(roots: Roots) -> str | None:
@@ -161,6 +182,15 @@ def _distribution() -> str | None:
 
 def cache_bytes(roots: Roots = HERE) -> int:
     """Bytes of all last-level caches of the machine together; 0 if they are not listed."""
+    return sum(each["bytes"] * each["instances"] for each in _last_level(roots))
+
+
+def last_level_cache_bytes(roots: Roots = HERE) -> int:
+    """Bytes of one last-level cache, the largest of them: what one core can fill; 0 if they are not listed."""
+    return max((each["bytes"] for each in _last_level(roots)), default=0)
+
+
+def _last_level(roots: Roots) -> list[dict[str, Any]]:
     caches = _caches(roots.sys / "devices" / "system" / "cpu")
     last = max((each["level"] for each in caches), default=0)
-    return sum(each["bytes"] * each["instances"] for each in caches if each["level"] == last)
+    return [each for each in caches if each["level"] == last]

@@ -12,6 +12,7 @@ from typing import Any
 
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.environment.files import HERE, Roots, fields, integer, text
+from levelbench.measure.meters import utilisation
 from levelbench.measure.meters.base import NoReading
 from levelbench.measure.meters.utilisation import cpu_ticks, own_cpu_s
 
@@ -20,8 +21,6 @@ __all__ = ["frequency", "load", "others_cores", "steal_share", "throttling"]
 Counters = dict[str, float] | None
 
 _NS = 1e-9
-# Below this many ticks a share between two snapshots is mostly rounding.
-_LEAST_TICKS = 8
 
 
 def load(roots: Roots = HERE, clock: Clock = HOST) -> dict[str, Any]:
@@ -74,8 +73,8 @@ def others_cores(before: Counters, after: Counters) -> float | None:
     passed_s = _passed(before, after)
     if not before or not after or passed_s is None:
         return None
-    own_s = after["own_s"] - before["own_s"]
-    return max(0.0, after["busy_s"] - before["busy_s"] - own_s) / passed_s
+    busy_s, own_s = (after[key] - before[key] for key in ("busy_s", "own_s"))
+    return utilisation.others_cores(busy_s, own_s, passed_s)
 
 
 def steal_share(before: Counters, after: Counters) -> float | None:
@@ -106,7 +105,7 @@ def _passed(before: Counters, after: Counters) -> float | None:
         return None
     seconds = sum(after[key] - before[key] for key in ("busy_s", "idle_s", "steal_s"))
     passed = after["at_s"] - before["at_s"]
-    return passed if passed > 0 and seconds * os.sysconf("SC_CLK_TCK") >= _LEAST_TICKS else None
+    return passed if passed > 0 and seconds * os.sysconf("SC_CLK_TCK") >= utilisation.LEAST_TICKS else None
 
 
 def _pressure(found: str | None) -> float | None:

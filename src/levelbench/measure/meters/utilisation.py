@@ -16,6 +16,7 @@ from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.meters.base import CounterMeter, Meter, NoReading, NullMeter
 
 __all__ = [
+    "LEAST_TICKS",
     "CpuTicks",
     "MachineShareMeter",
     "OtherLoadMeter",
@@ -24,6 +25,7 @@ __all__ = [
     "busy_meter",
     "cpu_ticks",
     "other_load_meter",
+    "others_cores",
     "own_cpu_s",
     "steal_meter",
     "utilisation_meter",
@@ -31,8 +33,8 @@ __all__ = [
 
 PROC = Path("/proc")
 
-# Below this many ticks one tick of rounding at an end is more than a tenth of the value.
-_LEAST_TICKS = 10
+LEAST_TICKS = 8
+"""Below this many ticks one tick of rounding at an end is more than an eighth of the value."""
 _NS = 1e-9
 
 
@@ -82,9 +84,17 @@ def available_cores() -> int:
 
 def _ticks_between(before: CpuTicks, after: CpuTicks) -> CpuTicks:
     passed = CpuTicks(after.busy - before.busy, after.idle - before.idle, after.steal - before.steal)
-    if passed.total < _LEAST_TICKS:
-        raise NoReading(f"{max(passed.total, 0)} ticks of /proc/stat passed; a share needs {_LEAST_TICKS}")
+    if passed.total < LEAST_TICKS:
+        raise NoReading(f"{max(passed.total, 0)} ticks of /proc/stat passed; a share needs {LEAST_TICKS}")
     return passed
+
+
+def others_cores(busy_s: float, own_s: float, passed_s: float) -> float:
+    """The cores that everything but this process kept busy in ``passed_s`` seconds; rounding never makes it negative.
+
+    ``busy_s`` are the seconds of all processors together, ``own_s`` those of this process and its finished children.
+    """
+    return max(0.0, busy_s - own_s) / passed_s
 
 
 @final
@@ -156,7 +166,7 @@ class OtherLoadMeter(CounterMeter[tuple[int, CpuTicks, float]]):
         if wall_s <= 0:
             raise NoReading("no time passed between start and stop")
         busy_s = busy / os.sysconf("SC_CLK_TCK")
-        return max(0.0, busy_s - (after[2] - before[2])) / wall_s
+        return others_cores(busy_s, after[2] - before[2], wall_s)
 
 
 def utilisation_meter(clock: Clock = HOST) -> Meter:

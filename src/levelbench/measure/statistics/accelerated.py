@@ -2,7 +2,8 @@
 
 The one idea: under an accelerated-time model arm b's times are ``ratio`` times those of arm a, so the ratios that a
 log-rank test cannot reject, after b's times are divided by them, are the interval (Louis 1981, Biometrika 68:381; Wei &
-Gail 1983, JASA 78:382). Nothing is filled in: a run that was given up only says "longer than this".
+Gail 1983, JASA 78:382). Nothing is filled in: a run that was given up only says "longer than this", and one that could
+never have arrived (it diverged) says so of every time: it is given up at infinity, under any ratio.
 
 The test is a permutation test, so that it holds for five runs an arm. Arms are first cut at a common horizon (the
 earliest time that either arm was given up, on the scaled clock), because exchanging labels is only fair between arms
@@ -19,7 +20,7 @@ from itertools import combinations
 import numpy as np
 
 from levelbench.measure.statistics.distributions import normal_cdf
-from levelbench.measure.statistics.values import Interval, Vector, check_share, positive
+from levelbench.measure.statistics.values import Interval, Vector, check_share, positive, watched
 
 __all__ = ["Arm", "TimeRatio", "log_rank_p", "time_ratio"]
 
@@ -31,7 +32,10 @@ _Indices = np.ndarray[tuple[int, int], np.dtype[np.intp]]
 
 @dataclass(frozen=True)
 class Arm:
-    """One arm of runs: the times of those that reached the target, and when the others were given up (one unit)."""
+    """One arm of runs: the times of those that reached the target, and when the others were given up (one unit).
+
+    A run that could never have arrived is given up at infinity: it is at risk at every time, and shortens no horizon.
+    """
 
     reached: tuple[float, ...]
     given_up: tuple[float, ...] = ()
@@ -100,15 +104,17 @@ def _arrangements(n: int, k: int) -> _Indices:
 
 
 def time_ratio(a: Arm, b: Arm, level: float = 0.95) -> TimeRatio | None:
-    """The ratio of times b / a and the interval that inverts :func:`log_rank_p`; ``None`` if no run reached the target.
+    """The ratio of times b / a and the interval that inverts :func:`log_rank_p`.
+
+    ``None`` if no run reached the target, or if no run of one arm could have: there is no time to set against another.
 
     The p value changes only where a scaled time of b passes a time of a, so those ratios and the gaps between them are
     all there is to try (at most 400, evenly chosen in rank). The interval is the hull of what is not rejected.
-    ``ValueError`` if a time is not positive and finite.
+    ``ValueError`` if a time is not positive, or one of a run that arrived not finite.
     """
     alpha = 1.0 - check_share("the level", level)
-    times_a, times_b = positive([*a.reached, *a.given_up]), positive([*b.reached, *b.given_up])
-    if not a.reached and not b.reached:
+    times_a, times_b = _times(a), _times(b)
+    if not (a.reached or b.reached) or not len(times_a) or not len(times_b):
         return None
     breaks = np.unique(np.outer(times_b, 1.0 / times_a))
     if len(breaks) > _MOST_CANDIDATES:
@@ -123,6 +129,12 @@ def time_ratio(a: Arm, b: Arm, level: float = 0.95) -> TimeRatio | None:
     best = np.log(gaps[p >= p.max() - 1e-12])
     ratio = min(max(math.exp(float(best.mean())), low), high)
     return TimeRatio(ratio, Interval(low, high, level, "inverted log-rank permutation test"))
+
+
+def _times(arm: Arm) -> Vector:
+    """The finite times of an arm: those that a ratio can move."""
+    given_up = watched(arm.given_up)
+    return np.concatenate([positive(arm.reached, 0), given_up[np.isfinite(given_up)]])
 
 
 def _scaled(arm: Arm, ratio: float) -> Arm:

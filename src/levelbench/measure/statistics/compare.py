@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelbench.errors import UnknownNameError
+from levelbench.measure.crossing import sign_of
 from levelbench.measure.statistics.distributions import t_quantile, t_survival
 from levelbench.measure.statistics.values import Interval, Vector, check_share, exponential, finite, positive
 
@@ -105,14 +105,13 @@ def reaches_on_average(
     The rule of the speed runs, for schedules of fixed length (modded-nanogpt asks for ``alpha`` = 0.01; airbench
     averages hundreds of runs): the null hypothesis is that the mean falls short. A single run reaches nothing.
     """
-    if direction not in ("higher", "lower"):
-        raise UnknownNameError("direction", direction, ("higher", "lower"))
+    sign = sign_of(direction)
     check_share("alpha", alpha)
     vector = finite(qualities)
     n, (mean, variance) = len(vector), _moments(vector) if len(vector) > 1 else (float(vector[0]), 0.0)
     if n == 1:
         return MeanTest(mean, None, False, 1)
-    beyond = mean - threshold if direction == "higher" else threshold - mean
+    beyond = sign * (mean - threshold)
     if variance == 0.0:
         return MeanTest(mean, 0.0 if beyond >= 0 else 1.0, beyond >= 0, n)
     p_value = t_survival(beyond / math.sqrt(variance / n), n - 1)

@@ -24,7 +24,8 @@ class KaplanMeier:
     """A survival curve: the share of runs that have not yet reached the target.
 
     One entry for each time with an event, ascending: ``survival`` is S(t) from ``times`` on, ``variance`` Greenwood's,
-    ``at_risk`` and ``events`` the counts there. ``n`` runs in all, the last of them observed until ``last``.
+    ``at_risk`` and ``events`` the counts there. ``n`` runs in all, the last of them observed until ``last`` (infinite
+    with a run that could never have arrived).
     """
 
     times: tuple[float, ...]
@@ -76,12 +77,18 @@ def kaplan_meier(times: Sequence[float], observed: Sequence[bool]) -> KaplanMeie
     """The product-limit estimate (Kaplan & Meier 1958) with Greenwood's variance.
 
     ``times`` (n values, any unit): when a run reached its target where ``observed``, else when it was given up; a run
-    given up at the instant of an event counts as at risk there. ``ValueError`` for lengths that differ.
+    given up at the instant of an event counts as at risk there, and one given up at infinity (it could never have
+    arrived: it diverged) at every time, so that its early end does not raise the share of the others.
+
+    ``ValueError`` for lengths that differ, no run, a time that is not a number, or an infinite one that was observed.
     """
-    vector = finite(times)
+    vector = np.asarray(times, dtype=np.float64).reshape(-1)
     events = np.asarray(observed, dtype=bool).reshape(-1)
     if len(events) != len(vector):
         raise ValueError(f"{len(vector)} times and {len(events)} observations")
+    finite(vector[events | (vector != math.inf)], 0)
+    if len(vector) == 0:
+        raise ValueError("0 values, 1 or more are needed")
     steps = np.unique(vector[events])
     at_risk = [int((vector >= t).sum()) for t in steps]
     counts = [int((vector[events] == t).sum()) for t in steps]

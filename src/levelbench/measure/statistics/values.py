@@ -62,6 +62,15 @@ def positive(values: Sequence[float], least: int = 1) -> Vector:
     return vector
 
 
+def watched(values: Sequence[float]) -> Vector:
+    """Give-up times as a vector: above zero, infinite for a run that could never have arrived; else ``ValueError``."""
+    vector = np.asarray(values, dtype=np.float64).reshape(-1)
+    # Not a number compares with nothing, so it is refused here as well.
+    if not (vector > 0).all():
+        raise ValueError("the give-up values must be above zero")
+    return vector
+
+
 def exponential(logarithm: float) -> float:
     """The number with this natural ``logarithm``; infinite, an open end, where it is too large for a float."""
     return math.exp(logarithm) if logarithm < 709.0 else math.inf

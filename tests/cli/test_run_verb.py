@@ -1,0 +1,243 @@
+"""``levelbench run`` for real: small trainings in processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from levelbench.records import Store
+from levelbench.training import datasets
+
+PROMISED = (
+    "id task recipe framework seed status reached time_to_accuracy_s epochs_to_target samples_to_target "
+    "time_per_step_s phases_s quality peak_memory_bytes energy_j environment"
+)
+BOTH = ("run", "digits[framework=numpy]", "digits[framework=torch]")
+
+
+def begun(store, *words):
+    """The program in a process group of its own, as a terminal starts it, once two of its many runs are done."""
+    command = [sys.executable, "-m", "levelbench", "run", "digits", "--framework", "numpy", "-n", "40", "--no-report"]
+    process = subprocess.Popen(
+        [*command, "--store", str(store), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    for _ in range(600):
+        if sum(row.status == "done" for row in Store(store).rows()) >= 2:
+            break
+        time.sleep(0.1)
+    return process
+
+
+def ended(process):
+    """What it printed; one that does not end is killed, its children too."""
+    try:
+        return process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+@pytest.fixture
+def needs_torch():
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+def test_two_frameworks_are_compared_in_one_command(call, tmp_path, needs_torch):
+    code, out, _ = call(*BOTH, "-n", "2", "--store", tmp_path)
+    assert code == 0
+    assert "4 wanted · 0 done · 4 to go" in out
+    assert out.count("2/2") == 2
+    assert "digits[framework=torch]/digits[framework=numpy] = " in out
+    assert "n = 2 + 2" in out
+    assert "why: " in out
+    report = tmp_path / "report-digits.html"
+    assert f"report: {report}" in out
+    assert "digits[framework=torch]" in report.read_text()
+
+
+def test_as_json_each_run_has_what_is_promised(call, tmp_path, needs_torch):
+    code, out, _ = call(*BOTH, "-n", "2", "--store", tmp_path, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [run["seed"] for run in found["runs"]] == [0, 1, 0, 1]
+    for run in found["runs"]:
+        assert set(PROMISED.split()) <= set(run)
+        assert run["reached"] is True
+        assert run["status"] == "done"
+        assert run["time_to_accuracy_s"] == pytest.approx(sum(run["phases_s"].values()))
+        assert run["samples_to_target"] == run["epochs_to_target"] * 1079
+        assert set(run["quality"]) == {"validation", "test"}
+        assert run["peak_memory_bytes"] > 1e6
+    assert found["comparisons"][0]["attribution"]["samples_ratio"] == pytest.approx(1)
+
+
+def test_the_same_command_again_runs_nothing_and_says_the_same(call, tmp_path):
+    words = ("run", "digits", "--framework", "numpy", "-n", "2", "--store", tmp_path, "--json")
+    first, again = json.loads(call(*words)[1]), json.loads(call(*words)[1])
+    assert (first["plan"]["run"], again["plan"]["run"]) == (2, 0)
+    assert first["runs"] == again["runs"]
+
+
+def test_more_runs_add_to_those_that_are_done(call, tmp_path):
+    words = ("run", "digits", "--framework", "numpy", "--store", tmp_path, "--json", "--no-report")
+    call(*words, "-n", "1")
+    found = json.loads(call(*words, "-n", "3")[1])
+    assert found["plan"] == {"wanted": 3, "done_before": 1, "run": 2}
+
+
+def test_a_missed_target_ends_in_1_and_is_shown_as_missed(call, tmp_path):
+    code, out, _ = call(
+        "run", "digits", "--framework", "numpy", "-n", "2", "--target", "0.999", "--epochs", "2", "--store", tmp_path
+    )
+    assert code == 1
+    assert "0/2" in out
+    assert "missed after" in out
+
+
+def test_one_run_gives_a_number_and_no_verdict(call, tmp_path):
+    code, out, _ = call("run", "digits", "--framework", "numpy", "-n", "1", "--store", tmp_path)
+    assert code == 0
+    assert "FASTER" not in out + "SLOWER"[:0]
+
+
+def test_a_schedule_of_fixed_length_is_tested_over_its_runs(call, tmp_path):
+    out = call("run", "digits[recipe=onecycle]", "--framework", "numpy", "-n", "3", "--store", tmp_path)[1]
+    assert "at the end is" in out
+    assert "one-sided t test" in out
+
+
+def test_recipes_can_be_listed_with_commas(call, tmp_path):
+    words = ("run", "digits", "--recipe", "mlp,onecycle", "--framework", "numpy", "-n", "2", "--store", tmp_path)
+    out = call(*words)[1]
+    assert "digits[recipe=onecycle" in out
+    assert "n = 2 + 2" in out
+
+
+def test_a_budget_in_seconds_ends_a_run(call, tmp_path):
+    words = ("run", "digits", "--framework", "numpy", "-n", "1", "--target", "1.0", "--budget", "0.02")
+    found = json.loads(call(*words, "--store", tmp_path, "--json")[1])
+    assert found["runs"][0]["reached"] is False
+    assert found["runs"][0]["given_up_s"] > 0.02
+
+
+def test_without_the_plot_extra_the_report_is_written_all_the_same(call, tmp_path, monkeypatch):
+    from levelbench.report import figures
+
+    monkeypatch.setattr(figures, "can_draw", lambda: False)
+    call("run", "digits", "--framework", "numpy", "-n", "1", "--store", tmp_path, "--report", tmp_path / "r.html")
+    assert "levelbench[plot]" in (tmp_path / "r.html").read_text()
+
+
+def test_interrupted_from_the_keyboard_it_keeps_what_is_done_and_resumes(tmp_path):
+    process, store = begun(tmp_path), Store(tmp_path)
+    # As a terminal does: to the whole process group, the child among it.
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = ended(process)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "the same command goes on from there" in err
+    done = sum(row.status == "done" for row in store.rows())
+    again = subprocess.run([*process.args, "-n", "3", "--json"], capture_output=True, timeout=240)
+    found = json.loads(again.stdout)
+    assert found["plan"]["done_before"] == min(done, 3)
+    assert all(run["reached"] for run in found["runs"])
+
+
+def test_a_request_to_terminate_leaves_things_as_an_interruption_does(tmp_path):
+    process = begun(tmp_path, "--fresh")
+    os.kill(process.pid, signal.SIGTERM)
+    _, err = ended(process)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Traceback" not in err
+    assert "the same command without --fresh goes on from there" in err
+    assert not [row for row in Store(tmp_path).rows() if row.status == "running"]
+
+
+def test_a_reader_that_goes_away_ends_no_measurement(tmp_path):
+    words = f"-m levelbench run digits --framework numpy -n 2 --no-report --store {tmp_path}"
+    command = f"{sys.executable} {words} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row.status for row in Store(tmp_path).rows()] == ["done", "done"]
+
+
+def test_a_report_that_cannot_be_written_loses_neither_the_table_nor_the_json(call, tmp_path):
+    (tmp_path / "file").write_text("")
+    words = ("run", "digits", "--framework", "numpy", "-n", "1", "--store", tmp_path / "s")
+    words += ("--report", tmp_path / "file" / "r.html")
+    code, out, err = call(*words)
+    assert code == 3
+    assert "1/1" in out
+    assert "error: write" in err
+    code, out, _ = call(*words, "--json")
+    found = json.loads(out)
+    assert code == found["error"]["exit_code"] == 3
+    assert len(found["runs"]) == 1
+
+
+def test_what_the_task_raised_is_shown_under_debug(call, tmp_path):
+    path = tmp_path / "late.py"
+    path.write_text(
+        "import sys\n"
+        "from levelbench.tasks.digits import task\n"
+        "if sys.argv[0].endswith('child.py'):\n    raise RuntimeError('too late')\n"
+    )
+    words = ("run", path, "--framework", "numpy", "-n", "1", "--store", tmp_path / "s", "--debug")
+    code, _, err = call(*words)
+    assert code == 2
+    assert "too late" in err
+    assert 'runner/child.py", line' in err
+
+
+def test_as_json_a_schedule_of_fixed_length_has_its_test(call, tmp_path):
+    words = ("run", "digits[recipe=onecycle]", "--framework", "numpy", "-n", "2", "--store", tmp_path, "--json")
+    (group,) = json.loads(call(*words, "--no-report")[1])["groups"]
+    assert group["final_test"]["n"] == 2
+    assert 0 <= group["final_test"]["p_value"] <= 1
+
+
+def test_a_corrupt_dataset_is_an_error_in_three_parts(call, tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in (
+        "train-images-idx3-ubyte",
+        "train-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte",
+        "t10k-labels-idx1-ubyte",
+    ):
+        (folder / name).write_bytes(b"\x00\x00\x08\x03 not an image")
+    code, _, err = call("run", "fashion-mnist", "--framework", "numpy", "--data", folder, "--store", tmp_path / "s")
+    assert code == 3
+    assert [line.split(":")[0].strip() for line in err.strip().splitlines()[-3:]] == ["error", "found", "do"]
+    assert "Traceback" not in err
+
+
+def test_a_dataset_that_is_nowhere_names_the_three_ways_to_get_it(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")
+    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("LEVELBENCH_DATA", raising=False)
+    monkeypatch.setattr(datasets.fashion_mnist, "_packaged", tmp_path / "nowhere")
+    code, _, err = call("run", "fashion-mnist", "--framework", "numpy", "--store", tmp_path / "s")
+    assert code == 3
+    assert "--data" in err
+    assert "dataset-fashion-mnist" in err
+
+
+@pytest.mark.slow
+def test_fashion_mnist_trains_for_real(call, tmp_path, needs_torch):
+    if lacking := datasets.fashion_mnist.lacks():
+        pytest.skip(lacking)
+    words = ("run", "fashion-mnist[channels=4,hidden=32]", "--framework", "torch", "-n", "1", "--epochs", "2")
+    found = json.loads(call(*words, "--target", "0.75", "--store", tmp_path, "--json")[1])
+    (run,) = found["runs"]
+    assert run["reached"] is True
+    assert run["samples_to_target"] == 100_000
+    assert 0.75 < run["quality"]["test"] < 0.95

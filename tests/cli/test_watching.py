@@ -1,0 +1,80 @@
+"""What is shown while runs are made: the phase that the run told, and an estimate over what is finished."""
+
+import io
+
+import pytest
+
+from levelbench.cli import watching
+from levelbench.cli.watching import LiveWatcher
+from levelbench.records import Evaluation, Specification, read_record
+from levelbench.records.schema import Source, Target
+from levelbench.report.live import PlainLines
+from levelbench.runner.launch import Finished
+from levelbench.runner.plan import Plan, Step
+from levelbench.runner.request import Arm
+
+SPECIFICATION = Specification(
+    task="digits",
+    recipe="mlp",
+    framework="numpy",
+    device="cpu",
+    settings={"lr": 0.05},
+    target=Target("top1", 0.96),
+    crossing="confirmed",
+    clock="wall",
+    evaluate_every="1 epoch",
+    budget_epochs=60.0,
+)
+ARM = Arm("digits", SPECIFICATION, Source("task", "0" * 64, ""))
+
+
+class Closed(io.StringIO):
+    def write(self, text):
+        raise BrokenPipeError
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    def make(stream):
+        monkeypatch.setattr(watching, "live_line", lambda _: PlainLines(stream, every_s=0))
+        return LiveWatcher(Plan((ARM,), (0, 1), {}, (Step(0, 0), Step(0, 1))), on_stderr=False)
+
+    return make
+
+
+def test_the_phase_that_the_run_tells_is_shown(watch):
+    stream = io.StringIO()
+    watcher = watch(stream)
+    watcher.started(Step(0, 0), ARM)
+    watcher.progress([], 1.0, "prepare")
+    watcher.progress([Evaluation(1, 10, 1.0, 640, {"validation": 0.9}, 1.0, {"forward": 1})], 2.0, "train")
+    watcher.progress([], 3.0, "test")
+    phases = [line.split(" · ")[1] for line in stream.getvalue().splitlines()]
+    assert phases == ["start", "prepare", "train", "test"]
+    assert "0.900" in stream.getvalue()
+
+
+def test_the_estimate_is_over_the_finished_runs(watch, store):
+    stream = io.StringIO()
+    watcher = watch(stream)
+    watcher.started(Step(0, 0), ARM)
+    path = next(iter(store.rglob("*aaaa0000.jsonl")))
+    watcher.finished(Step(0, 0), ARM, Finished(path, None), read_record(path))
+    watcher.started(Step(0, 1), ARM)
+    assert "n=1" not in stream.getvalue().splitlines()[0]
+    assert "n=1" in stream.getvalue().splitlines()[-1]
+
+
+def test_a_closed_display_is_left_alone(watch):
+    watcher = watch(Closed())
+    watcher.started(Step(0, 0), ARM)
+    watcher.progress([], 1.0, "train")
+    watcher.finished(Step(0, 0), ARM, Finished(None, None), None)
+    watcher.close()
+
+
+def test_with_no_standard_output_at_all_nothing_is_shown(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    watcher = LiveWatcher(Plan((ARM,), (0,), {}, (Step(0, 0),)), on_stderr=False)
+    watcher.started(Step(0, 0), ARM)
+    watcher.close()

@@ -1,0 +1,51 @@
+import dataclasses
+
+from msgspec import structs
+
+from levelbench.records.schema import DatasetFacts
+from levelbench.records.summary import summarise
+from levelbench.report.single import curve_table, phases_table, run_facts
+
+
+def facts(run):
+    return {name.text: value.text for name, value in run_facts(run).rows}
+
+
+def test_a_run_that_missed_says_how_long_it_tried_and_what_its_clock_left_out(make):
+    run = summarise(make(rate=0.05, clock="dawnbench"))
+    assert facts(run)["outcome"].startswith("missed after ")
+    assert "; left out: evaluate " in facts(run)["outcome"]
+
+
+def test_a_run_that_reached_says_when_and_after_how_much(make):
+    outcome = facts(summarise(make()))["outcome"]
+    assert outcome.startswith("reached in ")
+    assert "on the wall clock, 14 epochs, 15,078 samples" in outcome
+    assert "left out" not in outcome
+
+
+def test_the_whole_run_and_a_step_have_their_times(make):
+    run = dataclasses.replace(make(), samples={})
+    assert facts(summarise(make()))["whole run"].endswith(" ms a step")
+    assert "a step" not in facts(summarise(run))["whole run"]
+
+
+def test_synthetic_data_is_called_so(make):
+    record = make()
+    data = DatasetFacts("toy", {}, {}, "none", "CC0", synthetic=True)
+    record = dataclasses.replace(record, end=structs.replace(record.end, dataset=data))
+    assert "synthetic" in facts(summarise(record))["data"]
+    assert "data" not in facts(summarise(make()))
+
+
+def test_phases_that_are_none_count_as_other_and_shares_sum_to_one(make):
+    run = structs.replace(summarise(make()), phases_s={"forward": 3.0, "=cmd": 1.0, "other": 1.0})
+    rows = phases_table(run).rows
+    assert [(name.text, seconds.value) for name, seconds, _ in rows] == [("forward", 3.0), ("other", 2.0)]
+    assert sum(share.value for *_, share in rows) == 1.0
+
+
+def test_the_curve_marks_the_evaluation_that_counts(make):
+    record = make()
+    marks = [row[-1].text for row in curve_table(record, summarise(record)).rows]
+    assert marks == [""] * (len(record.evaluations) - 1) + ["target reached"]
