@@ -241,3 +241,15 @@ def test_fashion_mnist_trains_for_real(call, tmp_path, needs_torch):
     assert run["reached"] is True
     assert run["samples_to_target"] == 100_000
     assert 0.75 < run["quality"]["test"] < 0.95
+
+
+def test_another_clock_reads_the_runs_there_are_and_makes_none(call, tmp_path):
+    words = ("run", "digits", "--framework", "numpy", "-n", "2", "--store", tmp_path, "--json", "--no-report")
+    call(*words)
+    found = json.loads(call(*words, "--clock", "dawnbench")[1])
+    assert found["plan"]["run"] == 0
+    for run in found["runs"]:
+        assert run["clock"] == "dawnbench"
+        assert run["excluded_s"]["evaluate"] > 0
+        whole = run["time_to_accuracy_s"] + sum(run["excluded_s"].values())
+        assert whole == pytest.approx(sum(run["phases_s"].values()))

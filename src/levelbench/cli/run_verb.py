@@ -80,25 +80,34 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         _say(plan, store, as_json)
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
         records = carry_out(plan, store, given["data"], watcher)
-    return _conclude(plan, [records[place] for place in sorted(records)], store, as_json, given, wrong)
+    return _conclude(plan, dict(sorted(records.items())), store, as_json, given, wrong)
 
 
 def _conclude(
-    plan: Plan, records: list[Record], store: Store, as_json: bool, given: dict[str, Any], wrong: frozenset[str]
+    plan: Plan,
+    records: dict[tuple[int, int], Record],
+    store: Store,
+    as_json: bool,
+    given: dict[str, Any],
+    wrong: frozenset[str],
 ) -> int:
     """Compare, print, write the report: in this order, so that a report that cannot be written loses nothing."""
     from levelbench.analysis.comparison import compare_all
     from levelbench.cli.reporting import exit_code, write
     from levelbench.records import group_runs, summarise
 
-    groups = group_runs([summarise(record) for record in records])
+    # A run that is done may have been made under another clock, which is only another way to read it.
+    clocks = [arm.specification.clock for arm in plan.arms]
+    groups = group_runs([summarise(record, clock=clocks[arm]) for (arm, _), record in records.items()])
     comparisons, refusals = compare_all(groups, given["margin"], given["level"])
 
     def report() -> Path | None:
         if given["no_report"]:
             return None
         tasks = "-".join(dict.fromkeys(group.specification.task for group in groups))
-        return write(groups, records, comparisons, given["report_path"] or store.path / f"report-{tasks}.html")[0]
+        return write(
+            groups, list(records.values()), comparisons, given["report_path"] or store.path / f"report-{tasks}.html"
+        )[0]
 
     code = exit_code(groups, comparisons, wrong, refused=len(refusals))
     if as_json:

@@ -25,6 +25,7 @@ class LiveWatcher:
         self._total = len(plan.steps)
         stream = sys.stderr if on_stderr else sys.stdout
         self._line: LiveLine = live_line(stream) if stream is not None else NullLine()
+        self._clocks = [arm.specification.clock for arm in plan.arms]
         self._labels = labels_of([arm.specification for arm in plan.arms])
         self._times: list[list[float]] = [[] for _ in plan.arms]
         self._runs = [0] * len(plan.arms)
@@ -57,7 +58,7 @@ class LiveWatcher:
         label = self._labels[step.arm]
         if record is not None and finished.error is None:
             self._note(step.arm, record)
-            run = summarise(record)
+            run = summarise(record, clock=arm.specification.clock)
             outcome = (
                 f"reached in {run.time_to_accuracy_s:.3g} s, {run.epochs_to_target:.3g} epochs"
                 if run.time_to_accuracy_s is not None
@@ -84,7 +85,7 @@ class LiveWatcher:
 
     def _note(self, arm: int, record: Record) -> None:
         self._runs[arm] += 1
-        time_s = summarise(record).time_to_accuracy_s
+        time_s = summarise(record, clock=self._clocks[arm]).time_to_accuracy_s
         if time_s is not None:
             self._times[arm].append(time_s)
         self._estimates[arm] = self._estimate(arm)

@@ -12,7 +12,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import msgspec
 
 from levelbench import __version__
 from levelbench.errors import DefinitionError, LevelbenchError
-from levelbench.measure.clocks import HOST
+from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.meters import Meter, meters
 from levelbench.measure.timeline import Timeline
@@ -107,7 +106,7 @@ def execute(job: Job, tell: Tell) -> None:
         id=job.id,
         key=job.key,
         seed=job.seed,
-        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        started=utc_now().isoformat(timespec="milliseconds"),
         specification=job.specification,
         environment=environment,
         source=source,
@@ -176,9 +175,7 @@ def _end(outcome: Outcome, dataset: Dataset, totals: dict[str, int], wall_ns: in
     facts = DatasetFacts(
         dataset.name, dataset.sizes(), dataset.checksums, dataset.split_rule, dataset.licence, dataset.synthetic
     )
-    return End(
-        "done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by
-    )
+    return End("done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by)
 
 
 def _die_with_parent() -> None:

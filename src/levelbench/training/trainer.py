@@ -65,7 +65,7 @@ class Trainer:
         self._stopping = stopping
         self._seed = seed
         self._timeline = timeline
-        self._observers = observers
+        self.observers = observers
         backend.seed(seed)
         self._train = self._native(dataset.train)
         self._validation = self._native(dataset.validation)
@@ -102,7 +102,7 @@ class Trainer:
         if recipe.schedule.fixed_length:
             last_step = min(last_step, planned)
         every = min(stopping.evaluate_every.steps(steps_per_epoch), last_step)
-        on_epoch = overridden(self._observers, "on_epoch")
+        on_epoch = overridden(self.observers, "on_epoch")
         epoch = 0
         while True:
             self._timeline.switch(Phase.DATA)
@@ -132,7 +132,7 @@ class Trainer:
         factor, batch, progress = self._recipe.schedule.factor, self._recipe.sampler.batch, self.progress
         inputs, labels = self._train
         losses, times, samples = self.losses, self._step_times_ns, self._samples
-        on_step = overridden(self._observers, "on_step")
+        on_step = overridden(self.observers, "on_step")
         data, forwards, backwards, update = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE))
         switch(data)
         for position in range(start, end):
@@ -172,7 +172,7 @@ class Trainer:
         )
         self._evaluations.append(evaluation)
         times, self._step_times_ns, self.losses = self._step_times_ns, [], []
-        for hook in overridden(self._observers, "on_evaluation"):
+        for hook in overridden(self.observers, "on_evaluation"):
             hook(progress, evaluation, times)
         if evaluation.loss is None:
             return f"diverged: the training loss is {loss} at step {progress.step}"
@@ -194,7 +194,7 @@ class Trainer:
         return self._backend.array(split.inputs), self._backend.array(split.labels)
 
     def _tell(self, hook: str) -> None:
-        hooks: tuple[Callable[[Progress], None], ...] = overridden(self._observers, hook)
+        hooks: tuple[Callable[[Progress], None], ...] = overridden(self.observers, hook)
         for each in hooks:
             each(self.progress)
 

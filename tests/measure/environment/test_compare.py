@@ -139,8 +139,12 @@ def test_a_framework_that_says_nothing_of_its_threads_does_not_differ_in_them():
     assert same_machine(BASE, silent)
 
 
-def test_two_devices_of_one_machine_are_not_the_same():
-    assert not same_machine(BASE, changed(framework__device="NVIDIA H200"))
+def test_two_accelerators_of_one_machine_are_not_the_same():
+    assert not same_machine(changed(framework__device="NVIDIA A100"), changed(framework__device="NVIDIA H200"))
+
+
+def test_the_processor_and_the_accelerator_of_a_machine_are_one_machine():
+    assert same_machine(BASE, changed(framework__device="NVIDIA H200"))
     assert same_machine(BASE, {key: value for key, value in BASE.items() if key != "framework"})
 
 

@@ -76,13 +76,14 @@ def differences(environments: Sequence[Any]) -> list[Difference]:
 def same_machine(a: Any, b: Any) -> bool:
     """Whether both ran on hardware of one kind, accelerators included; two unknown machines are not the same.
 
-    Nor are two devices of one machine: what a framework says that it ran on counts where both say it.
+    Nor are two different accelerators of one machine, where both sides say which they ran on; the processor of a
+    machine beside its accelerator is the same machine.
     """
     ids, boards, devices = (
         [_fact(each, *path) for each in (a, b)]
         for path in (("machine", "id"), ("accelerators", "names"), ("framework", "device"))
     )
-    same_device = None in devices or devices[0] == devices[1]
+    same_device = None in devices or "cpu" in devices or devices[0] == devices[1]
     return ids[0] is not None and ids[0] == ids[1] and boards[0] == boards[1] and same_device
 
 
