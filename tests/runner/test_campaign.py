@@ -293,3 +293,24 @@ def test_two_campaigns_on_one_store_lose_nothing(task_file, store):
     assert all(each.error is None for each in finished)
     assert {record.header.id for record in store.records()} == {job.id for job in jobs}
     assert all(read_record(each.path).status == "done" for each in finished)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_nothing_is_imported_on_the_clock(store, framework):
+    if framework == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    arm = resolve("digits", {}, Options(framework=framework))
+    job = Job(arm.reference, arm.specification, arm.key, 0, new_id(), str(store.path))
+    code = (
+        "import msgspec, sys\nfrom levelbench.runner import child\n"
+        "job = msgspec.json.decode(sys.stdin.buffer.read(), type=child.Job)\nrun, before = child.Trainer.run, set()\n"
+        "start = child.Timeline.__init__\n"
+        "def init(self, *a): before.update(sys.modules); start(self, *a)\n"
+        "def last(self): out = run(self); print(*sorted(set(sys.modules) - before)); return out\n"
+        "child.Timeline.__init__, child.Trainer.run = init, last\nchild.execute(job, lambda message: None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=msgspec.json.encode(job), capture_output=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().split() == []

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
@@ -42,7 +43,7 @@ class Parameter:
         """The initial value: a function of the seed and the name alone. Shape: ``self.shape``."""
         if self.std == 0:
             return np.zeros(self.shape, np.float32)
-        generator = np.random.Generator(np.random.PCG64([seed, zlib.crc32(self.name.encode())]))
+        generator = Generator(PCG64([seed, zlib.crc32(self.name.encode())]))
         return (generator.standard_normal(self.shape) * self.std).astype(np.float32)
 
 

@@ -7,6 +7,7 @@ from the record and, where there is none, from a message of three parts on the p
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -117,6 +118,9 @@ def execute(job: Job, tell: Tell) -> None:
         gauges = meters()
         for gauge in gauges:
             gauge.start()
+        # What the imports left behind is not the run's: without this a collection of it falls somewhere on the clock.
+        gc.collect()
+        gc.freeze()
         timeline = Timeline(backend.clock())
         try:
             _train(job, task, backend, timeline, writer, environment, tell, gauges)

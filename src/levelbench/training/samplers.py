@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
@@ -42,4 +43,4 @@ class Shuffled(Sampler):
 
     def order(self, samples: int, seed: int, epoch: int) -> NDArray[np.int64]:
         """The permutation."""
-        return np.random.Generator(np.random.PCG64([seed, epoch, 0x5AFE])).permutation(samples).astype(np.int64)
+        return Generator(PCG64([seed, epoch, 0x5AFE])).permutation(samples).astype(np.int64)

@@ -30,7 +30,8 @@ def stratified_split(
     order = np.argsort(np.frombuffer(digests, dtype="S32"), kind="stable")
     ordered_labels = labels[order]
     parts: list[list[Indices]] = []
-    for label in np.unique(labels):
+    # Not np.unique: it imports numpy.ma, and this is on a run's clock.
+    for label in sorted(set(labels.tolist())):
         members = order[ordered_labels == label]
         *held, rest = np.split(members, np.cumsum(held_out(len(members))))
         parts.append([rest, *held])
