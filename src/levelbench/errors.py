@@ -9,7 +9,9 @@ answers with. Nothing in levelbench raises a bare ``ValueError`` at a user; noth
     ├── DefinitionError    2  correct the task, recipe or plug-in file
     ├── RecordError        2  correct or remove the record
     ├── IncomparableError  2  compare like with like
+    ├── CheckFailedError   1  correct the operator, network or scheme: it was found wrong
     ├── MissingError       3  install or fetch something
+    ├── UnsupportedError   3  use another framework: this one cannot do it
     ├── DataError          3  fetch the data again: it is corrupt or incomplete
     └── StoreError         3  make the folder writable, or make room
 """
@@ -20,6 +22,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "CheckFailedError",
     "DataError",
     "DefinitionError",
     "IncomparableError",
@@ -28,6 +31,7 @@ __all__ = [
     "RecordError",
     "StoreError",
     "UnknownNameError",
+    "UnsupportedError",
     "UsageError",
     "nearest",
 ]
@@ -84,6 +88,18 @@ class MissingError(LevelbenchError):
     """Something that is not here: a framework, a dataset, a device."""
 
     exit_code = 3
+
+
+class UnsupportedError(LevelbenchError):
+    """A framework that cannot do what is asked: an operator, a dtype, a device, training."""
+
+    exit_code = 3
+
+
+class CheckFailedError(LevelbenchError):
+    """Something that was checked and found wrong; ``found`` says what, where, how much and against which tolerance."""
+
+    exit_code = 1
 
 
 class DataError(LevelbenchError):

@@ -55,3 +55,17 @@ def test_the_builder_keeps_track_of_shapes_through_padding_stride_and_pooling():
 def test_a_layer_that_cannot_be_is_an_error_that_says_why(build, says):
     with pytest.raises(DefinitionError, match=says):
         build()
+
+
+def test_any_operator_can_be_a_layer_with_weights_of_its_own():
+    network = (
+        Builder("custom", (4,))
+        .operator("GeluBias", [((4,), 0.5)], domain="levelbench.custom", approximate=True)
+        .gemm(2)
+        .build()
+    )
+    node = network.nodes[0]
+    assert (node.operator, node.domain, node.attributes) == ("GeluBias", "levelbench.custom", {"approximate": True})
+    assert node.inputs == ("input", network.parameters[0].name)
+    assert len({each.name for each in network.parameters}) == 3
+    assert network.output_shape == (2,)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +23,13 @@ __all__ = ["Builder", "Network", "Node", "Parameter"]
 
 @dataclass(frozen=True)
 class Node:
-    """One operator: ONNX's name and attributes, the names of the values it reads and the one it writes."""
+    """One operator: ONNX's name, attributes and domain, the names of the values it reads and the one it writes."""
 
     operator: str
     inputs: tuple[str, ...]
     output: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    domain: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,15 +127,36 @@ class Builder:
         self._shape = (math.prod(self._shape),)
         return self
 
+    def operator(
+        self,
+        operator: str,
+        weights: Sequence[tuple[tuple[int, ...], float]] = (),
+        *,
+        shape: tuple[int, ...] | None = None,
+        domain: str = "",
+        **attributes: Any,
+    ) -> Builder:
+        """Any operator of one input, ``weights`` as (shape, standard deviation), and one output.
+
+        ``shape`` is that of a sample it puts out (default: the one it takes). A custom operator is one of ``domain``
+        ``levelbench.custom``.
+        """
+        layer = f"{operator.lower()}{len(self._nodes)}"
+        added = [Parameter(f"{layer}.{at}", tuple(size), std) for at, (size, std) in enumerate(weights)]
+        self._parameters += added
+        self._add(operator, tuple(each.name for each in added), attributes, domain)
+        self._shape = self._shape if shape is None else tuple(shape)
+        return self
+
     def build(self) -> Network:
         """The network so far."""
         if not self._nodes:
             raise self._error("a network", "no layer", "add at least one")
         return Network(self._name, self._input_shape, self._shape, tuple(self._nodes), tuple(self._parameters))
 
-    def _add(self, operator: str, parameters: tuple[str, ...], attributes: dict[str, Any]) -> None:
+    def _add(self, operator: str, parameters: tuple[str, ...], attributes: dict[str, Any], domain: str = "") -> None:
         output = f"{operator.lower()}{len(self._nodes)}"
-        self._nodes.append(Node(operator, (self._value, *parameters), output, attributes))
+        self._nodes.append(Node(operator, (self._value, *parameters), output, attributes, domain))
         self._value = output
 
     def _weights(self, shape: tuple[int, ...], std: float) -> tuple[str, str]:

@@ -6,7 +6,6 @@ from the record and, where there is none, from a message of three parts on the p
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
@@ -25,9 +24,11 @@ from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.meters import Meter, meters
 from levelbench.measure.timeline import Timeline
 from levelbench.networks.executor import Backend
+from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
 from levelbench.records.schema import DatasetFacts
-from levelbench.runner.request import load_framework, load_task, source_of
+from levelbench.runner.lifetime import die_with_parent
+from levelbench.runner.request import load_task, source_of
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.observers import Observer, Progress
 from levelbench.training.task import Evaluate, Task
@@ -37,7 +38,6 @@ __all__ = ["Job", "Message", "Recorder", "execute", "main"]
 
 Tell = Callable[["Message"], None]
 _CATCH_UP_NS = 30_000_000_000
-_PR_SET_PDEATHSIG = 1
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -99,7 +99,13 @@ def execute(job: Job, tell: Tell) -> None:
         raise DefinitionError(
             f"a run of {task.name}", "the task's source changed while the runs were made", "start the command again"
         )
-    backend = load_framework(job.specification.framework).open(job.specification.device)
+    backend = open_framework(job.specification.framework, job.specification.device)
+    if not isinstance(backend, Backend):
+        raise DefinitionError(
+            f"framework {job.specification.framework!r}",
+            "its backend cannot train",
+            "set trains = False in its Framework",
+        )
     environment = capture()
     environment["framework"] = backend.describe()
     header = Header(
@@ -182,17 +188,11 @@ def _end(outcome: Outcome, dataset: Dataset, totals: dict[str, int], wall_ns: in
     return End("done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by)
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, so that no run goes on that nobody waits for."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def main(arguments: list[str]) -> int:
     """Read a job from standard input, tell the parent on the file descriptor named first, and run it."""
     # The parent decides what an interrupt means; here it ends the process at once, and the record stays readable.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _die_with_parent()
+    die_with_parent()
     pipe = int(arguments[0])
 
     def tell(message: Message) -> None:

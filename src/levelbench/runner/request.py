@@ -16,14 +16,21 @@ from pathlib import Path
 from typing import Literal
 
 from levelbench import plugins
-from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
+from levelbench.errors import (
+    DefinitionError,
+    LevelbenchError,
+    MissingError,
+    UnknownNameError,
+    UnsupportedError,
+    UsageError,
+)
 from levelbench.measure.policies import policy
-from levelbench.networks.executor import Framework
+from levelbench.operators.frameworks import load_framework
 from levelbench.records.digest import key_of
 from levelbench.records.schema import Source, Specification
 from levelbench.training.task import Evaluate, Recipe, Setting, Task
 
-__all__ = ["STOPPING_RULES", "Arm", "Options", "load_framework", "load_task", "resolve", "source_of"]
+__all__ = ["STOPPING_RULES", "Arm", "Options", "load_task", "resolve", "source_of"]
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
 STOPPING_RULES: tuple[Rule, ...] = ("confirmed", "final", "first", "sustained")
@@ -68,14 +75,6 @@ def load_task(reference: str) -> Task:
     found = plugins.load("task", reference)
     if not isinstance(found, Task):
         raise DefinitionError(f"task {reference!r}", f"its entry point is a {type(found).__name__}", "make it a Task")
-    return found
-
-
-def load_framework(name: str) -> Framework:
-    """The framework of that name, not opened."""
-    found = plugins.load("framework", name)
-    if not isinstance(found, Framework):
-        raise DefinitionError(f"framework {name!r}", f"its entry point is a {type(found).__name__}", "a Framework")
     return found
 
 
@@ -146,7 +145,12 @@ def _check_options(options: Options, parts: Recipe) -> float:
 
 
 def _check_available(task: Task, framework: str, device: str, data: Path | None) -> None:
-    if lacking := load_framework(framework).lacks(device):
+    found = load_framework(framework)
+    if not found.trains:
+        raise UnsupportedError(
+            f"framework {framework!r} for task {task.name!r}", "it does not train", "use torch or numpy"
+        )
+    if lacking := found.lacks(device):
         raise MissingError(f"framework {framework!r} on device {device!r}", lacking, "levelbench list shows what runs")
     # Here and not in the first run's process, whose clock would have the download on it.
     task.data.fetch(data)

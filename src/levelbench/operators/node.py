@@ -1,0 +1,151 @@
+"""An operator as data: ONNX's node, with its attributes as Python values and the defaults of its schema filled in.
+
+The one idea: a node holds no shape and no array, so one operator made of it takes inputs of any shape that ONNX allows.
+Operators are checked against ONNX's schema of the opset they ask for when they are made, not when they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import onnx
+from onnx import defs, helper, numpy_helper
+
+from levelbench.errors import UnknownNameError, UsageError
+
+__all__ = ["CUSTOM_DOMAIN", "DEFAULT_OPSET", "IR_VERSION", "OPSETS", "OperatorNode", "in_range", "operator_node"]
+
+DEFAULT_OPSET = 21
+IR_VERSION = 10
+OPSETS = range(13, 29)
+"""The opsets of ONNX's own domain that adapters implement; an operator that changed since an older one is refused."""
+
+# Versions before opset 13 that differ from the next one in the types they allow, or not at all in what they compute.
+_SAME = {("Dropout", 7), ("Dropout", 10), ("If", 11), ("Loop", 11), ("Scan", 9), ("Scatter", 9), ("Upsample", 9)}
+
+CUSTOM_DOMAIN = "levelbench.custom"
+"""The domain of custom operators."""
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorNode:
+    """ONNX's node: ``inputs`` and ``outputs`` are value names, the empty one for an optional value that is left out.
+
+    ``attributes`` are Python values: int, float, str, lists of these, ``numpy.ndarray`` for a tensor; graphs, types and
+    sparse tensors stay ONNX's own messages. ``node["pads"]`` answers with the schema's default where none is given.
+    """
+
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    domain: str = ""
+    opset: int = DEFAULT_OPSET
+
+    @cached_property
+    def schema(self) -> defs.OpSchema | None:
+        """ONNX's schema in force at ``opset``, ``None`` for an operator that ONNX does not know."""
+        try:
+            return defs.get_schema(self.op_type, self.opset, self.domain)
+        except defs.SchemaError:
+            return None
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        if self.schema is None:
+            return {}
+        known = self.schema.attributes
+        return {name: _value(each.default_value) for name, each in known.items() if each.default_value.name}
+
+    def __getitem__(self, name: str) -> Any:
+        """The attribute, else the schema's default; ``KeyError`` where there is neither."""
+        return self.attributes[name] if name in self.attributes else self._defaults[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The attribute, else the schema's default, else ``default``."""
+        return self.attributes.get(name, self._defaults.get(name, default))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.attributes or name in self._defaults
+
+    @property
+    def title(self) -> str:
+        """``Conv`` or ``domain::Name``."""
+        return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+
+    @classmethod
+    def from_proto(cls, proto: onnx.NodeProto, opset: int) -> OperatorNode:
+        """The node of a model whose import of ``proto``'s domain is ``opset``."""
+        attributes = {each.name: _value(each) for each in proto.attribute if not each.ref_attr_name}
+        return cls(proto.op_type, tuple(proto.input), tuple(proto.output), attributes, proto.domain, opset)
+
+    def to_proto(self) -> onnx.NodeProto:
+        """ONNX's message of it."""
+        attributes = {name: _message(value) for name, value in self.attributes.items() if value is not None}
+        return helper.make_node(self.op_type, self.inputs, self.outputs, domain=self.domain, **attributes)
+
+
+def in_range(node: OperatorNode) -> bool:
+    """Whether the version of the operator in force at the node's opset is one that is in force in ``OPSETS``."""
+    if node.domain or node.opset in OPSETS:
+        return True
+    if node.opset > OPSETS[-1] or node.schema is None:
+        return False
+    since = node.schema.since_version
+    return (node.op_type, since) in _SAME or defs.get_schema(node.op_type, OPSETS[0]).since_version == since
+
+
+def operator_node(
+    op_type: str,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    *,
+    domain: str = "",
+    opset: int = DEFAULT_OPSET,
+    **attributes: Any,
+) -> OperatorNode:
+    """A node checked against ONNX's schema; without names, all required inputs and the first output of the schema.
+
+    Raises ``UnknownNameError`` for an operator or attribute that ONNX does not know at ``opset``, and ``UsageError``
+    for an attribute that is missing or inputs that are too few or too many.
+    """
+    try:
+        schema = defs.get_schema(op_type, opset, domain)
+    except defs.SchemaError:
+        known = sorted({each.name for each in defs.get_all_schemas() if each.domain == domain})
+        raise UnknownNameError(f"operator of opset {opset}", op_type, known) from None
+    for name in attributes:
+        if name not in schema.attributes:
+            raise UnknownNameError(f"attribute of {op_type}", name, list(schema.attributes))
+    missing = [name for name, each in schema.attributes.items() if each.required and name not in attributes]
+    if missing:
+        raise UsageError(f"operator {op_type}", f"attribute {missing[0]!r} is missing", f"give {', '.join(missing)}")
+    optional = defs.OpSchema.FormalParameterOption.Optional
+    names = [each.name for each in schema.inputs if each.option != optional] if inputs is None else list(inputs)
+    if not schema.min_input <= len(names) <= schema.max_input:
+        takes = f"it takes {schema.min_input} to {schema.max_input}"
+        raise UsageError(f"operator {op_type} with {len(names)} inputs", takes, "give as many")
+    found = [schema.outputs[0].name] if outputs is None else list(outputs)
+    return OperatorNode(op_type, tuple(names), tuple(found), attributes, domain, opset)
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    match attribute.type:
+        case onnx.AttributeProto.STRING:
+            return value.decode(errors="replace")
+        case onnx.AttributeProto.STRINGS:
+            return [each.decode(errors="replace") for each in value]
+        case onnx.AttributeProto.TENSOR:
+            return numpy_helper.to_array(value)
+        case onnx.AttributeProto.INTS | onnx.AttributeProto.FLOATS:
+            return list(value)
+    return value
+
+
+def _message(value: Any) -> Any:
+    # An array is the one value that ONNX's helper cannot take as it is.
+    return numpy_helper.from_array(value) if hasattr(value, "dtype") and hasattr(value, "shape") else value
