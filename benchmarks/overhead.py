@@ -21,12 +21,14 @@ from pathlib import Path
 import numpy as np
 
 from levelbench import plugins
-from levelbench.frameworks.numpy.operators import OPERATORS, softmax_cross_entropy, softmax_cross_entropy_gradient
+from levelbench.frameworks.numpy.cross_entropy import softmax_cross_entropy, softmax_cross_entropy_gradient
+from levelbench.frameworks.numpy.operators import OPERATORS
 from levelbench.measure.sampling import sample, sample_interleaved
 from levelbench.measure.statistics import median_interval
 from levelbench.measure.stopping import Budget, Precision
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import zoo
+from levelbench.operators.node import OperatorNode
 from levelbench.training import Constant, Momentum, Observer, Recipe, Shuffled, Top1, Trainer, datasets
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.optimizers import apply
@@ -101,25 +103,31 @@ def numpy_by_hand(network, inputs, labels):
     velocity = {name: np.zeros_like(array) for name, array in weights.items()}
     losses = []
     calls = [
-        (OPERATORS[node.operator], node.attributes, node.inputs[1:], at > 0) for at, node in enumerate(network.nodes)
+        (_kernel(node), node.inputs[1:], (at > 0, *(True for _ in node.inputs[1:])))
+        for at, node in enumerate(network.nodes)
     ]
 
     def step(rows):
-        x, saved = inputs[rows], []
-        for (forward, _), attributes, names, _ in calls:
-            x, kept = forward(attributes, x, *[weights[name] for name in names])
-            saved.append(kept)
+        x, pullbacks = inputs[rows], []
+        for kernel, names, wanted in calls:
+            (x, *_), pullback = kernel.differentiate((x, *[weights[name] for name in names]), wanted)
+            pullbacks.append(pullback)
         loss, kept = softmax_cross_entropy(x, labels[rows])
         losses.append(loss)
         gradient = softmax_cross_entropy_gradient(kept)
-        for ((_, backward), _, names, wanted), kept in zip(reversed(calls), reversed(saved), strict=True):
-            gradient, *others = backward(kept, gradient, (wanted,))
+        for (_, names, _), pullback in zip(reversed(calls), reversed(pullbacks), strict=True):
+            gradient, *others = pullback(gradient)
             for name, other in zip(names, others, strict=True):
                 velocity[name] *= MU
                 velocity[name] += other
                 weights[name] -= LR * velocity[name]
 
     return step, losses, lambda rows: rows
+
+
+def _kernel(node):
+    described = OperatorNode(node.operator, node.inputs, (node.output,), node.attributes)
+    return OPERATORS[node.operator](described)
 
 
 def bare(trainer, backend, inputs, labels):

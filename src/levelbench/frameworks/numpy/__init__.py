@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from levelbench.errors import MissingError
-from levelbench.networks.executor import Backend, Framework
+from levelbench.networks.executor import Backend
+from levelbench.operators.contract import Framework
 
 __all__ = ["NumpyFramework", "framework"]
 

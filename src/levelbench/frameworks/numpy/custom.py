@@ -1,0 +1,52 @@
+"""Custom operators on NumPy: those written for it, for the Array API standard, or in C++ on the arrays' own memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from levelbench.operators.contract import Array, Operator
+from levelbench.operators.custom import host
+from levelbench.operators.custom.definition import CustomOperator
+from levelbench.operators.custom.registry import create, node_of
+from levelbench.operators.node import OperatorNode
+
+__all__ = ["NumpyCustom", "custom_operator", "function"]
+
+
+def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., Any]:
+    """The operator as a function of arrays, one array or a tuple out, held to its own ``infer``.
+
+    NumPy has no differentiation: for gradients, ``NumpyCustom(operator).vjp(*inputs)``.
+    """
+    made = operator if isinstance(operator, CustomOperator) else operator()
+
+    def call(*inputs: Array) -> Any:
+        found = host.forward(made, inputs)
+        return found[0] if len(found) == 1 else found
+
+    call.__name__ = call.__qualname__ = made.name
+    return call
+
+
+def custom_operator(node: OperatorNode) -> Operator:
+    """The operator that a node of the domain ``levelbench.custom`` describes."""
+    return NumpyCustom(create(node), node)
+
+
+class NumpyCustom(Operator):
+    """A custom operator as one of Level 0's."""
+
+    def __init__(self, operator: CustomOperator | type[CustomOperator], node: OperatorNode | None = None) -> None:
+        self._operator = operator if isinstance(operator, CustomOperator) else operator()
+        self.node = node or node_of(self._operator)
+
+    def forward(self, *inputs: Array) -> tuple[Array, ...]:
+        """The outputs, new arrays."""
+        return host.forward(self._operator, inputs)
+
+    def backward(
+        self, gradients: Sequence[Array | None], inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> tuple[Array | None, ...]:
+        """The operator's own backward."""
+        return host.backward(self._operator, gradients, inputs, outputs)

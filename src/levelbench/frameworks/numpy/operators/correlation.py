@@ -1,0 +1,209 @@
+"""The three products behind Conv and ConvTranspose: a correlation and its gradients by the input and by the weight.
+
+The one idea: windows are copied next to each other (im2col) a few images at a time, so that the copies stay in the
+cache and one product of matrices for each group does the arithmetic. Depthwise convolutions pay for it: their products
+are vectors times matrices, bound by the copies, and take about five times as long as PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from levelbench.frameworks.numpy.operators.numeric import Array
+from levelbench.frameworks.numpy.operators.windows import Windows, crop, pad
+
+__all__ = ["correlate", "input_gradient", "weight_gradient"]
+
+_BLOCK = 1 << 18
+"""Elements of the copied windows of a block: about 1 MiB of float32, which the caches of a core hold."""
+
+_WIDE = 4
+"""With more outputs than so many times the inputs, adding up windows of the input is cheaper than copying those of the
+gradient."""
+
+
+class _Block(NamedTuple):
+    """Images and rows (positions on the first spatial axis) of the output that are computed at once."""
+
+    images: slice
+    rows: slice
+    shape: tuple[int, ...]
+
+
+def correlate(
+    x: Array, weight: Array, windows: Windows, group: int, bias: Array | None = None, kept: list[Array] | None = None
+) -> Array:
+    """Conv: x (N, C, spatial axes), weight (M, C / group, kernel), bias (M) to (N, M, ``windows.out``).
+
+    Where all windows fit one block, they are put into ``kept``: :func:`weight_gradient` can use them again.
+    """
+    if _is_pointwise(windows):
+        return _pointwise(x, _matrix(weight, group), bias)
+    padded = pad(x, windows.before, windows.after)
+    result = np.empty((len(x), len(weight), *windows.out), x.dtype)
+    fits = x.shape[1] * prod(windows.kernel) * len(x) * prod(windows.out) <= _BLOCK
+    if _pays_by_rows(weight, windows, group) and not (fits and kept is not None):
+        products = _by_rows(padded, weight, windows, group)
+    else:
+        products = _by_windows(padded, weight, windows, group, kept if fits else None)
+    column = None if bias is None else bias.reshape(-1, *(1,) * len(windows.out))
+    for block, product in products:
+        target = result[block.images, :, block.rows]
+        np.copyto(target, product) if column is None else np.add(product, column, out=target)
+    return result
+
+
+def _by_windows(
+    padded: Array, weight: Array, windows: Windows, group: int, kept: list[Array] | None
+) -> Iterator[tuple[_Block, Array]]:
+    """Each block of the output (images, outputs, rows), as one product with whole windows."""
+    matrix = _matrix(weight, group)
+    for block, columns in _columns(padded, windows, group):
+        yield block, np.matmul(matrix, columns).reshape(len(weight), *block.shape).swapaxes(0, 1)
+        if kept is not None:
+            kept.append(columns)
+
+
+def _pays_by_rows(weight: Array, windows: Windows, group: int) -> bool:
+    """Whether the outputs to be added up are fewer than the elements of windows that need no copy."""
+    saved = group * weight.shape[1] * prod(windows.kernel[1:])
+    return windows.strides[0] == 1 and windows.kernel[0] > 1 and len(weight) <= saved
+
+
+def _by_rows(padded: Array, weight: Array, windows: Windows, group: int) -> Iterator[tuple[_Block, Array]]:
+    """As :func:`_by_windows`, where the first stride is 1: for each row of the kernel a product, all added up.
+
+    Windows are copied along the other axes alone; the rows that a row of the kernel sees are a slice of the copy.
+    """
+    outputs = len(weight)
+    channels, inner, reach = padded.shape[1], prod(windows.out[1:]), windows.reach[0]
+    elements = channels * prod(windows.kernel[1:])
+    matrices = [_matrix(np.ascontiguousarray(weight[:, :, at]), group) for at in range(windows.kernel[0])]
+    sizes = (windows.out[0] + reach - 1, *windows.out[1:])
+    view = replace(windows, kernel=(1, *windows.kernel[1:]), out=sizes).view(padded)[:, :, 0]
+    spread = (slice(None),) * (len(windows.out) - 1)
+    for block in _blocks(len(padded), elements, windows.out):
+        images, rows, *_ = block.shape
+        seen: Any = (block.images, slice(None), *spread, slice(block.rows.start, block.rows.stop + reach - 1))
+        columns = np.ascontiguousarray(view[seen]).reshape(images, group, elements // group, -1)
+        total: Any = 0
+        for at, matrix in enumerate(matrices):
+            start = at * windows.dilations[0] * inner
+            product = np.matmul(matrix, columns[..., start : start + rows * inner])
+            total = product if at == 0 else np.add(total, product, out=total)
+        yield block, total.reshape(images, outputs, *block.shape[1:])
+
+
+def input_gradient(g: Array, weight: Array, windows: Windows, group: int, spatial: tuple[int, ...]) -> Array:
+    """The gradient (N, C, ``spatial``) by the input, given that by the output, (N, M, ``windows.out``).
+
+    This is also what ConvTranspose computes.
+    """
+    channels = group * weight.shape[1]
+    if _is_pointwise(windows):
+        return _pointwise(g, _matrix(weight, group).swapaxes(1, 2), None)
+    mirrored = _mirrored(windows, spatial) if g.shape[1] <= _WIDE * channels else None
+    if mirrored is not None:
+        return correlate(g, _turned(weight, group), mirrored, group)
+    matrix = np.ascontiguousarray(_matrix(weight, group).swapaxes(1, 2))
+    sizes = (b + n + a for b, n, a in zip(windows.before, spatial, windows.after, strict=True))
+    padded = np.zeros((len(g), channels, *sizes), g.dtype)
+    for block in _blocks(len(g), channels * prod(windows.kernel), windows.out):
+        rows = _rows(g, block, group)
+        spread = np.matmul(matrix, rows).reshape(channels, *windows.kernel, *block.shape)
+        first = replace(windows, out=block.shape[1:])
+        part = padded[block.images, :, block.rows.start * windows.strides[0] :]
+        for tap, where in first.taps():
+            seen: Any = (slice(None), slice(None), *where)
+            at: Any = (slice(None), *tap)
+            part[seen] += spread[at].swapaxes(0, 1)
+    return crop(padded, windows.before, spatial)
+
+
+def weight_gradient(x: Array, g: Array, windows: Windows, group: int, kept: Sequence[Array] = ()) -> Array:
+    """The gradient (M, C / group, kernel) by the weight, given that by the output."""
+    outputs, inputs = g.shape[1], x.shape[1] // group
+    if kept:
+        whole = _Block(slice(None), slice(None), (len(g), *windows.out))
+        return np.matmul(_rows(g, whole, group), kept[0].swapaxes(1, 2)).reshape(outputs, inputs, *windows.kernel)
+    total = np.zeros((group, outputs // group, inputs * prod(windows.kernel)), g.dtype)
+    for block, columns in _columns(pad(x, windows.before, windows.after), windows, group):
+        total += np.matmul(_rows(g, block, group), columns.swapaxes(1, 2))
+    return total.reshape(outputs, inputs, *windows.kernel)
+
+
+def _matrix(weight: Array, group: int) -> Array:
+    return weight.reshape(group, len(weight) // group, -1)
+
+
+def _turned(weight: Array, group: int) -> Array:
+    """The weight of the correlation that undoes a stride of 1: mirrored in space, inputs and outputs swapped."""
+    outputs, inputs, *kernel = weight.shape
+    turned = weight.reshape(group, outputs // group, inputs, *kernel).swapaxes(1, 2)
+    mirror: Any = (..., *(slice(None, None, -1) for _ in kernel))
+    return np.ascontiguousarray(turned[mirror]).reshape(group * inputs, outputs // group, *kernel)
+
+
+def _is_pointwise(windows: Windows) -> bool:
+    return not windows.is_padded and all(each == 1 for each in (*windows.kernel, *windows.strides))
+
+
+def _pointwise(x: Array, matrix: Array, bias: Array | None) -> Array:
+    """A kernel of one element: a product for each image, on the arrays as they lie."""
+    group, outputs, inputs = matrix.shape
+    images = np.ascontiguousarray(x).reshape(len(x), group, inputs, prod(x.shape[2:]))
+    result = np.matmul(matrix, images).reshape(len(x), group * outputs, *x.shape[2:])
+    if bias is not None:
+        result += bias.reshape(-1, *(1,) * (x.ndim - 2))
+    return result
+
+
+def _mirrored(windows: Windows, spatial: tuple[int, ...]) -> Windows | None:
+    """The windows on the gradient of the output; ``None`` with a stride, or a border wider than the kernel."""
+    before = tuple(reach - 1 - b for reach, b in zip(windows.reach, windows.before, strict=True))
+    sizes = zip(spatial, windows.out, before, windows.reach, strict=True)
+    after = tuple(n - out - b + reach - 1 for n, out, b, reach in sizes)
+    if any(each != 1 for each in windows.strides) or min(*before, *after) < 0:
+        return None
+    return replace(windows, before=before, after=after, out=spatial)
+
+
+def _blocks(batch: int, height: int, out: tuple[int, ...]) -> Iterator[_Block]:
+    """Covers all images and rows with blocks of about ``_BLOCK`` elements, for ``height`` elements a window."""
+    row = max(height * prod(out[1:]), 1)
+    rows = min(max(_BLOCK // row, 1), max(out[0], 1))
+    images = max(_BLOCK // (row * max(out[0], 1)), 1)
+    for start in range(0, batch, images):
+        stop = min(start + images, batch)
+        for top in range(0, out[0], rows):
+            bottom = min(top + rows, out[0])
+            yield _Block(slice(start, stop), slice(top, bottom), (stop - start, bottom - top, *out[1:]))
+
+
+def _columns(padded: Array, windows: Windows, group: int) -> Iterator[tuple[_Block, Array]]:
+    """The windows of each block as (group, elements of a window, windows); the memory is used again."""
+    view = windows.view(padded)
+    channels, rank = padded.shape[1], len(windows.out)
+    elements = channels * prod(windows.kernel)
+    # (images, channels, kernel, out) to (channels, kernel, images, out): the order of the product.
+    order = (*range(1, 2 + rank), 0, *range(2 + rank, 2 + 2 * rank))
+    memory: Array | None = None
+    for block in _blocks(len(padded), elements, windows.out):
+        size = elements * prod(block.shape)
+        if memory is None or memory.size < size:
+            memory = np.empty(size, padded.dtype)
+        columns = memory[:size].reshape(channels, *windows.kernel, *block.shape)
+        part = (block.images, slice(None), *(slice(None),) * rank, block.rows)
+        np.copyto(columns, view[part].transpose(order))
+        yield block, columns.reshape(group, elements // group, -1)
+
+
+def _rows(g: Array, block: _Block, group: int) -> Array:
+    """The block of a gradient as (group, channels of a group, windows)."""
+    part = g[block.images, :, block.rows].swapaxes(0, 1)
+    return np.ascontiguousarray(part).reshape(group, g.shape[1] // group, -1)

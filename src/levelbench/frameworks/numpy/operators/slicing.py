@@ -1,0 +1,181 @@
+"""Concat, Split, Slice and Pad, forward and backward.
+
+The one idea: each copies whole blocks, so the gradient of a block is the block of the gradient; only padding that
+repeats elements adds some of them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
+from levelbench.frameworks.numpy.operators.numeric import Array, alone, is_real, lift, within
+from levelbench.operators.node import OperatorNode
+
+__all__ = ["OPERATORS"]
+
+OPERATORS = Registry()
+
+
+def _along(axis: int, rank: int, part: slice) -> tuple[slice, ...]:
+    return tuple(part if at == axis % rank else slice(None) for at in range(rank))
+
+
+def _integers(given: Any) -> list[int]:
+    return [int(each) for each in np.asarray(given).reshape(-1)]
+
+
+@OPERATORS.add("Concat")
+def _concat(node: OperatorNode) -> Kernel:
+    axis = node["axis"]
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+        ends = np.cumsum([each.shape[axis] for each in inputs])[:-1]
+        return tuple(np.split(gradient, ends, axis))
+
+    return Kernel(lambda *inputs: np.concatenate(inputs, axis), alone(backward))
+
+
+@OPERATORS.add("Split")
+def _split(node: OperatorNode) -> Kernel:
+    """Views of x; without ``split`` equal ones, of which the last is smaller where it must be."""
+    axis, count = node["axis"], node.get("num_outputs") or len(node.outputs)
+
+    def forward(x: Array, split: Array | None = None) -> tuple[Array, ...]:
+        size = x.shape[axis]
+        if split is None:
+            share = -(-size // count)
+            ends = [min(share * at, size) for at in range(1, count)]
+        else:
+            ends = np.cumsum(_integers(split))[:-1].tolist()
+        return tuple(np.split(x, ends, axis))
+
+    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        x, rest = inputs[0], (None,) * (len(inputs) - 1)
+        if not is_real(x) or all(each is None for each in gradients):
+            return None, *rest
+        parts = zip(gradients, forward(*inputs), strict=True)
+        return np.concatenate([np.zeros_like(y) if g is None else g for g, y in parts], axis), *rest
+
+    return Kernel(forward, backward)
+
+
+@OPERATORS.add("Slice")
+def _slice(node: OperatorNode) -> Kernel:
+    """A view of x; negative steps walk back, positions outside are moved to the edge."""
+
+    def parts(x: Array, starts: Array, ends: Array, axes: Any = None, steps: Any = None) -> tuple[slice, ...]:
+        first, last = _integers(starts), _integers(ends)
+        where = range(len(first)) if axes is None else _integers(axes)
+        strides = [1] * len(first) if steps is None else _integers(steps)
+        found = [slice(None)] * x.ndim
+        for axis, start, end, step in zip(where, first, last, strides, strict=True):
+            found[axis] = _part(x.shape[axis], start, end, step)
+        return tuple(found)
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+        result = np.zeros_like(inputs[0])
+        result[parts(*inputs)] = gradient
+        return result, *(None,) * (len(inputs) - 1)
+
+    return Kernel(lambda x, *where: x[parts(x, *where)], alone(backward))
+
+
+def _part(size: int, start: int, end: int, step: int) -> slice:
+    """ONNX's slice: unlike Python's, a start before the first place is moved to it when it walks back, too."""
+    first, last = (each + size if each < 0 else each for each in (start, end))
+    if step > 0 or not size:
+        return slice(max(first, 0), max(last, 0), step)
+    first, last = min(max(first, 0), size - 1), max(last, -1)
+    return slice(first, None if last < 0 else last, step)
+
+
+@OPERATORS.add("Pad")
+def _pad(node: OperatorNode) -> Kernel:
+    """Padding by a constant, the edge, the mirror image or the other side; negative pads cut off."""
+    mode = node["mode"]
+
+    def widths(x: Array, pads: Array, axes: Any = None) -> list[tuple[int, int]]:
+        where = range(x.ndim) if axes is None else [axis % x.ndim for axis in _integers(axes)]
+        values, found = _integers(pads), [(0, 0)] * x.ndim
+        for at, axis in enumerate(where):
+            found[axis] = (values[at], values[at + len(where)])
+        return found
+
+    def forward(x: Array, pads: Array, value: Any = None, axes: Any = None) -> Array:
+        pairs = widths(x, pads, axes)
+        kept = x[_kept(x.shape, pairs)]
+        grown = [(max(before, 0), max(after, 0)) for before, after in pairs]
+        if mode == "constant":
+            nothing = "" if x.dtype.kind in "OSU" else 0
+            return _framed(kept, grown, nothing if value is None else np.asarray(value).reshape(()))
+        result = _framed(kept, grown, None)
+        for axis, pair in enumerate(grown):
+            _fill(result, axis, pair, mode)
+        return result
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+        x, pads, value, axes = (*inputs, None, None)[:4]
+        pairs = widths(x, pads, axes)
+        inner = tuple(slice(max(b, 0), size - max(a, 0)) for (b, a), size in zip(pairs, gradient.shape, strict=True))
+        kept = _kept(x.shape, pairs)
+        result = np.zeros_like(x)
+        wide = lift(gradient)
+        if mode == "constant":
+            result[kept] = gradient[inner]
+        else:
+            for axis, (before, after) in enumerate(pairs):
+                wide = _folded(wide, axis, (max(before, 0), max(after, 0)), mode)
+            result[kept] = wide
+        by_value = None
+        if mode == "constant" and is_real(value):
+            by_value = within((wide.sum() - wide[inner].sum()).reshape(value.shape), value)
+        return (result, None, by_value, None)[: len(inputs)]
+
+    return Kernel(forward, alone(backward))
+
+
+def _kept(shape: Sequence[int], pairs: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    """What negative pads leave."""
+    return tuple(slice(max(-b, 0), size - max(-a, 0)) for (b, a), size in zip(pairs, shape, strict=True))
+
+
+def _framed(x: Array, pairs: Sequence[tuple[int, int]], value: Any) -> Array:
+    result = np.empty([size + b + a for (b, a), size in zip(pairs, x.shape, strict=True)], x.dtype)
+    if value is not None and any(b or a for b, a in pairs):
+        result[...] = value
+    result[tuple(slice(b, b + size) for (b, _), size in zip(pairs, x.shape, strict=True))] = x
+    return result
+
+
+def _fill(result: Array, axis: int, pair: tuple[int, int], mode: str) -> None:
+    """Fill the padding of an axis from its middle; the other axes' padding takes part once it is filled."""
+    before, after = pair
+    size, rank = result.shape[axis] - before - after, result.ndim
+    sources = _sources(size, pair, mode) + before
+    for start, stop in ((0, before), (before + size, before + size + after)):
+        if start < stop:
+            result[_along(axis, rank, slice(start, stop))] = result.take(sources[start:stop], axis=axis)
+
+
+def _sources(size: int, pair: tuple[int, int], mode: str) -> Array:
+    """Which element of an axis each one of the padded axis repeats."""
+    return np.pad(np.arange(size), pair, mode=mode)  # type: ignore[call-overload]
+
+
+def _folded(gradient: Array, axis: int, pair: tuple[int, int], mode: str) -> Array:
+    """The gradient of an axis before it was padded: that of its padding is added where it came from."""
+    before, after = pair
+    if not (before or after):
+        return gradient
+    size = gradient.shape[axis] - before - after
+    sources, rank = _sources(size, pair, mode).tolist(), gradient.ndim
+    result = gradient[_along(axis, rank, slice(before, before + size))].copy()
+    # One step a row of padding, which is a few; each adds a whole row.
+    for at in (*range(before), *range(before + size, before + size + after)):
+        to = sources[at]
+        result[_along(axis, rank, slice(to, to + 1))] += gradient[_along(axis, rank, slice(at, at + 1))]
+    return result
