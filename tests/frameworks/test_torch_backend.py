@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from levelbench.errors import DefinitionError, MissingError
+from levelbench.errors import DefinitionError, MissingError, UnsupportedError
 from levelbench.networks import Network, Node, zoo
 
 
@@ -50,12 +50,20 @@ def test_a_network_that_is_no_chain_is_refused(torch_backend):
         torch_backend.executor(branching, {})
 
 
-def test_uneven_padding_is_refused(torch_backend):
-    attributes = {"kernel_shape": (1, 1), "pads": (0, 0, 1, 1), "strides": (1, 1)}
-    node = Node("Conv", ("input", "w", "b"), "y", attributes)
-    parameters = {"w": np.ones((1, 1, 1, 1), np.float32), "b": np.zeros(1, np.float32)}
-    with pytest.raises(DefinitionError, match="differ at the two ends"):
-        torch_backend.executor(Network("uneven", (1, 2, 2), (1, 2, 2), (node,), ()), parameters)
+def test_uneven_padding_is_that_of_the_reference(torch_backend, numpy_backend):
+    attributes = {"kernel_shape": (2, 2), "pads": (0, 1, 1, 0), "strides": (1, 1)}
+    network = Network("uneven", (1, 3, 3), (1, 3, 3), (Node("Conv", ("input", "w", "b"), "y", attributes),), ())
+    parameters = {"w": np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), "b": np.ones(1, np.float32)}
+    inputs = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+    found = torch_backend.executor(network, parameters).infer(torch_backend.array(inputs))
+    reference = numpy_backend.executor(network, parameters).infer(inputs)
+    np.testing.assert_allclose(torch_backend.host(found), reference)
+
+
+def test_a_network_with_an_operator_that_is_not_there_is_refused(torch_backend):
+    network = Network("strange", (2,), (2,), (Node("NoSuchOperator", ("input",), "y"),), ())
+    with pytest.raises(UnsupportedError, match="NoSuchOperator on torch"):
+        torch_backend.executor(network, {})
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense", "meta"])

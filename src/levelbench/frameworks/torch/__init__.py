@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from levelbench.errors import MissingError
 from levelbench.measure.ceilings import GemmMaker
-from levelbench.networks.executor import Backend, Framework
+from levelbench.networks.executor import Backend
+from levelbench.operators.contract import Framework
 
 __all__ = ["TorchFramework", "framework"]
 

@@ -1,0 +1,121 @@
+"""NumPy's arrays as PyTorch's tensors and back, with the types that NumPy has only from ``ml_dtypes``.
+
+The one idea: a type that ``torch.from_numpy`` does not know has the same bits on both sides, so it travels as an
+integer of its width and is only given another name. Integers of four and two bits take a byte each, as in ``ml_dtypes``
+(PyTorch has names for them, but no arithmetic).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from onnx import TensorProto
+from torch import Tensor
+
+from levelbench.errors import UnsupportedError
+
+__all__ = ["FLOAT8", "POWER_OF_TWO", "SMALL", "from_numpy", "small_to_bytes", "to_numpy", "torch_dtype"]
+
+FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
+"""Those with a sign and a mantissa."""
+
+SMALL = {torch.int4: (4, True), torch.uint4: (4, False), torch.int2: (2, True), torch.uint2: (2, False)}
+"""Integers below a byte: bits, and whether there is a sign."""
+
+POWER_OF_TWO: torch.dtype | None = getattr(torch, "float8_e8m0fnu", None)
+"""``float8_e8m0fnu``, which PyTorch has since version 2.7."""
+
+_SAME_BITS: dict[Any, tuple[Any, torch.dtype]] = {
+    np.dtype(ml_dtypes.bfloat16): (np.int16, torch.bfloat16),
+    np.dtype(ml_dtypes.float8_e4m3fn): (np.uint8, torch.float8_e4m3fn),
+    np.dtype(ml_dtypes.float8_e4m3fnuz): (np.uint8, torch.float8_e4m3fnuz),
+    np.dtype(ml_dtypes.float8_e5m2): (np.uint8, torch.float8_e5m2),
+    np.dtype(ml_dtypes.float8_e5m2fnuz): (np.uint8, torch.float8_e5m2fnuz),
+}
+if POWER_OF_TWO is not None:
+    _SAME_BITS[np.dtype(ml_dtypes.float8_e8m0fnu)] = (np.uint8, POWER_OF_TWO)
+_SAME_VALUES: dict[Any, tuple[Any, torch.dtype]] = {
+    np.dtype(ml_dtypes.int4): (np.int8, torch.int4),
+    np.dtype(ml_dtypes.uint4): (np.uint8, torch.uint4),
+    np.dtype(ml_dtypes.int2): (np.int8, torch.int2),
+    np.dtype(ml_dtypes.uint2): (np.uint8, torch.uint2),
+}
+_CARRIERS = {dtype: (carrier, name) for name, (carrier, dtype) in {**_SAME_BITS, **_SAME_VALUES}.items()}
+_TORCH_CARRIERS = {np.int16: torch.int16, np.uint8: torch.uint8, np.int8: torch.int8}
+
+_TORCH = {
+    TensorProto.FLOAT: torch.float32,
+    TensorProto.UINT8: torch.uint8,
+    TensorProto.INT8: torch.int8,
+    TensorProto.UINT16: torch.uint16,
+    TensorProto.INT16: torch.int16,
+    TensorProto.INT32: torch.int32,
+    TensorProto.INT64: torch.int64,
+    TensorProto.BOOL: torch.bool,
+    TensorProto.FLOAT16: torch.float16,
+    TensorProto.DOUBLE: torch.float64,
+    TensorProto.UINT32: torch.uint32,
+    TensorProto.UINT64: torch.uint64,
+    TensorProto.COMPLEX64: torch.complex64,
+    TensorProto.COMPLEX128: torch.complex128,
+    TensorProto.BFLOAT16: torch.bfloat16,
+    TensorProto.FLOAT8E4M3FN: torch.float8_e4m3fn,
+    TensorProto.FLOAT8E4M3FNUZ: torch.float8_e4m3fnuz,
+    TensorProto.FLOAT8E5M2: torch.float8_e5m2,
+    TensorProto.FLOAT8E5M2FNUZ: torch.float8_e5m2fnuz,
+    TensorProto.UINT4: torch.uint4,
+    TensorProto.INT4: torch.int4,
+    TensorProto.UINT2: torch.uint2,
+    TensorProto.INT2: torch.int2,
+}
+if POWER_OF_TWO is not None:
+    _TORCH[TensorProto.FLOAT8E8M0] = POWER_OF_TWO
+
+
+def torch_dtype(code: int) -> torch.dtype:
+    """PyTorch's type for ONNX's number of it (``TensorProto.DataType``); ``UnsupportedError`` where it has none."""
+    if code not in _TORCH:
+        name = TensorProto.DataType.Name(code)
+        raise UnsupportedError(f"type {name} on torch", "PyTorch has no such elements", "use another framework")
+    return _TORCH[code]
+
+
+def from_numpy(host: NDArray[Any], device: torch.device) -> Tensor:
+    """A tensor with the same type and values on ``device``; on the CPU it may share the host's memory.
+
+    Raises ``UnsupportedError`` for strings and other types that PyTorch has not.
+    """
+    carrier, dtype = (_SAME_BITS | _SAME_VALUES).get(host.dtype, (None, None))
+    if carrier is not None:
+        host = (
+            host.astype(carrier) if host.dtype in _SAME_VALUES else np.require(host, requirements=["C"]).view(carrier)
+        )
+    try:
+        tensor = torch.from_numpy(np.require(host, requirements=["C", "W"])).to(device)
+    except (TypeError, ValueError):
+        raise UnsupportedError(
+            f"an array of {host.dtype} on torch", "PyTorch has no such elements", "use another framework"
+        ) from None
+    return tensor if dtype is None else tensor.view(dtype)
+
+
+def to_numpy(tensor: Tensor) -> NDArray[Any]:
+    """A copy on the host with the same type, once it has been computed."""
+    tensor = tensor.detach()
+    carrier, name = _CARRIERS.get(tensor.dtype, (None, None))
+    if carrier is None:
+        copy: NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy().copy()
+        return copy
+    bits = tensor.view(_TORCH_CARRIERS[carrier]).cpu().numpy()
+    return bits.astype(name) if name in _SAME_VALUES else bits.copy().view(name)
+
+
+def small_to_bytes(tensor: Tensor) -> Tensor:
+    """A tensor of four or two bits an element as one of bytes, any other as it is."""
+    if tensor.dtype not in SMALL:
+        return tensor
+    return tensor.view(torch.int8 if SMALL[tensor.dtype][1] else torch.uint8)
