@@ -1,0 +1,76 @@
+"""NumPy's arrays as JAX's and back, and the devices that JAX sees.
+
+The one idea: JAX has the element types of ``ml_dtypes`` as its own, so an array keeps its type on the way; 64-bit types
+are kept too, once JAX is told to (it is, for the whole process, when a backend is opened).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from levelbench.errors import UnsupportedError
+
+__all__ = ["device_of", "from_numpy", "is_differentiable", "lacking_device", "numpy_dtype", "to_numpy"]
+
+_SMALL = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "bfloat16")
+_FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+_NUMPY = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+_DTYPES = frozenset(
+    [np.dtype(name) for name in _NUMPY] + [np.dtype(getattr(ml_dtypes, name)) for name in (*_SMALL, *_FLOAT8)]
+)
+
+
+def device_of(name: str) -> Any:
+    """JAX's device of ``cpu``, ``cuda`` or ``cuda:N``, which :func:`lacking_device` does not lack."""
+    kind, _, index = name.partition(":")
+    return jax.local_devices(backend=kind)[int(index or 0)]
+
+
+def lacking_device(name: str) -> str | None:
+    """``None`` if JAX can use the device, else the reason."""
+    kind, _, index = name.partition(":")
+    if kind not in {"cpu", "cuda"} or (index and not index.isdecimal()):
+        return f"this adapter runs on cpu, cuda and cuda:N, not on {name!r}"
+    try:
+        count = len(jax.local_devices(backend=kind))
+    except RuntimeError:
+        count = 0
+    return None if int(index or 0) < count else f"JAX sees {count} {kind} devices here"
+
+
+def numpy_dtype(code: int) -> np.dtype[Any]:
+    """NumPy's name for ONNX's number of a type (``TensorProto.DataType``); ``UnsupportedError`` where JAX lacks it."""
+    found: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(code))
+    if found not in _DTYPES:
+        name = TensorProto.DataType.Name(code)
+        raise UnsupportedError(f"type {name} on jax", "JAX has no such elements", "use another framework")
+    return found
+
+
+def from_numpy(host: NDArray[Any], device: Any) -> Any:
+    """An array with the same type and values on ``device``; ``UnsupportedError`` for strings."""
+    if host.dtype not in _DTYPES:
+        raise UnsupportedError(f"an array of {host.dtype} on jax", "JAX has no such elements", "use another framework")
+    # On the CPU JAX takes over memory that is not its own; an array that changes with the host's would be a surprise.
+    return jax.device_put(host.copy(), device)
+
+
+def to_numpy(array: Any) -> NDArray[Any]:
+    """A copy on the host with the same type, once it has been computed."""
+    return np.array(array)
+
+
+@cache
+def is_differentiable(dtype: np.dtype[Any]) -> bool:
+    """Whether JAX takes derivatives by arrays of this type: floating-point and complex ones."""
+    return bool(jax.numpy.issubdtype(dtype, np.inexact))
