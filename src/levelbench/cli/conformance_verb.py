@@ -1,0 +1,109 @@
+"""``levelbench conformance``: ONNX's own node tests through each framework, by operator."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from levelbench.operators.conformance import Result, Tally
+
+__all__ = ["command"]
+
+
+@click.command("conformance")
+@click.option(
+    "--framework", "frameworks", help="Framework, or several with commas between; default: all that run here."
+)
+@click.option("--device", default="cpu", show_default=True, help="Device of the frameworks.")
+@click.option("--operator", "operators", default="", help="Only the tests of these operators, commas between.")
+@click.option("--match", default="", help="Only the tests whose name contains this.")
+@click.option("--summary", is_flag=True, help="Only the totals, without a row an operator.")
+@click.option("--verbose", "-v", is_flag=True, help="Say of each test that did not pass what was found.")
+@shared.json_option
+@shared.debug_option
+def command(
+    frameworks: str | None,
+    device: str,
+    operators: str,
+    match: str,
+    summary: bool,
+    verbose: bool,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Run the node tests of the ONNX package: passed, wrong or unsupported, by operator.
+
+    Exits with 1 where a framework's answer is wrong. A fault that is known as the framework's own is counted apart, as
+    upstream.
+    """
+    from levelbench.operators.conformance import collect_cases, run_conformance
+
+    names = _frameworks(frameworks, device)
+    cases = collect_cases([each.strip() for each in operators.split(",") if each.strip()], match)
+    if not cases:
+        raise UsageError(f"node tests that match {match!r}", "there is none", "give a part of a test's name")
+    tallies: list[Tally] = []
+    for name in names:
+        with _Progress(name, len(cases)) as progress:
+            tallies.append(run_conformance(name, cases, device, progress.tell))
+    if as_json:
+        shared.emit_json({"cases": len(cases), "device": device, "frameworks": [each.to_dict() for each in tallies]})
+    else:
+        _print(tallies, summary, verbose)
+    return int(any(each.total["wrong"] for each in tallies))
+
+
+def _frameworks(words: str | None, device: str) -> list[str]:
+    from levelbench import plugins
+    from levelbench.operators.frameworks import load_framework
+
+    if words is None:
+        return [name for name in sorted(plugins.names("framework")) if load_framework(name).lacks(device) is None]
+    names = [each.strip() for each in words.split(",") if each.strip()]
+    if not names:
+        raise UsageError("--framework", "it names none", "give one, as in --framework torch")
+    for name in names:
+        if lacking := load_framework(name).lacks(device):
+            raise MissingError(f"framework {name!r} on {device!r}", lacking, "levelbench list shows what runs")
+    return list(dict.fromkeys(names))
+
+
+def _print(tallies: list[Tally], summary: bool, verbose: bool) -> None:
+    from levelbench.report.conformance import operators_table, totals_table
+
+    totals = [(each.framework, each.total) for each in tallies]
+    tables = [] if summary else [operators_table([(each.framework, each.by_operator) for each in tallies])]
+    shared.print_tables(*tables, totals_table(totals))
+    for each in tallies:
+        shown = [one for one in each.results if one.status != "passed"] if verbose else each.of("wrong")
+        for one in shown:
+            click.echo(f"{each.framework} {one.status}: {one.name}: {one.detail}")
+
+
+class _Progress:
+    """Says on a terminal's standard error how far a framework is."""
+
+    def __init__(self, framework: str, total: int) -> None:
+        self._framework, self._total, self._done = framework, total, 0
+        self._wrong = 0
+        self._terminal = bool(sys.stderr is not None and sys.stderr.isatty())
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def tell(self, result: Result) -> None:
+        """One more result."""
+        self._done += 1
+        self._wrong += result.status == "wrong"
+        if self._terminal and (self._done % 10 == 0 or self._done == self._total):
+            click.echo(f"\r{self._framework}: {self._done} of {self._total}, {self._wrong} wrong ", err=True, nl=False)
+
+    def __exit__(self, *_: Any) -> None:
+        if self._terminal:
+            click.echo(err=True)
