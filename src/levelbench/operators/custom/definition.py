@@ -1,0 +1,205 @@
+"""What a custom operator is: a class with a forward, and with a backward where it is to be trained through.
+
+The one idea: the class says what is computed and never in which framework; shapes and dtypes of outputs follow from
+those of inputs alone (``infer``), so that compilers can trace it without running it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError, UnsupportedError, UsageError
+
+__all__ = ["Attribute", "Cost", "CustomOperator", "Spec", "differentiable", "infer_outputs", "spec_of"]
+
+Attribute = int | float | str | list[int] | list[float] | list[str]
+"""The value of an attribute: what ONNX's nodes can carry."""
+
+
+class Spec(NamedTuple):
+    """An array without its values."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of its elements."""
+        return self.size * self.dtype.itemsize
+
+
+class Cost(NamedTuple):
+    """What one call needs at least: operations, two a multiply-add, and bytes read and written."""
+
+    flops: float
+    bytes: float
+
+
+class CustomOperator(ABC):
+    """An operator of one's own; keyword arguments of its constructor are the attributes of its ONNX node.
+
+    ``name`` is the ``op_type`` of the node, in the domain ``levelbench.custom``; by default the name of the class.
+    ``inputs`` are by default the parameters of ``forward``, ``outputs`` is ``("output",)``.
+    ``array_api`` says that forward and backward keep to the Array API standard (``namespace(x)``): they then run
+    natively on PyTorch's and JAX's arrays. Otherwise they are given NumPy arrays by every framework.
+
+    Inputs must not be changed, outputs must be new arrays, and nothing may be kept from one call to the next.
+    """
+
+    name: ClassVar[str] = ""
+    inputs: ClassVar[tuple[str, ...]] = ()
+    outputs: ClassVar[tuple[str, ...]] = ("output",)
+    array_api: ClassVar[bool] = False
+    has_backward: ClassVar[bool] = False
+    has_reference: ClassVar[bool] = False
+    attributes: Mapping[str, Attribute]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        for flag, method in (("has_backward", "backward"), ("has_reference", "reference")):
+            if method in cls.__dict__ and flag not in cls.__dict__:
+                setattr(cls, flag, True)
+        if cls.forward is CustomOperator.forward:
+            return
+        if not cls.__dict__.get("name"):
+            cls.name = cls.__name__
+        if not cls.inputs:
+            cls.inputs = _parameters(cls)
+        for kind, names in (("inputs", cls.inputs), ("outputs", cls.outputs)):
+            if not isinstance(names, tuple) or not names or len(set(names)) < len(names):
+                found = f"its {kind} are {names!r}"
+                raise DefinitionError(f"custom operator {cls.name!r}", found, "give a tuple of different names")
+
+    def __new__(cls, *positional: Any, **attributes: Any) -> CustomOperator:
+        """Note the attributes, with their defaults."""
+        self = super().__new__(cls)
+        self.attributes = MappingProxyType(_bound(cls, positional, attributes))
+        return self
+
+    def infer(self, *inputs: Spec) -> tuple[Spec, ...] | Spec:
+        """Shapes and dtypes of the outputs; here, those of the first input. Raise ``ValueError`` if they do not fit."""
+        return (inputs[0],) * len(self.outputs)
+
+    @abstractmethod
+    def forward(self, *inputs: Any) -> Any:
+        """One array, or a tuple with one an output."""
+
+    def backward(self, gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """A tuple of gradients, one an input (``None``: it has none), of the inputs' shapes and dtypes.
+
+        ``gradients`` has one an output, ``None`` for an output that is not floating-point.
+        """
+        raise UnsupportedError(f"the gradient of {self.name}", "it has no backward", "write one")
+
+    def reference(self, *inputs: NDArray[Any]) -> Any:
+        """The same as ``forward``, as plainly as can be, on NumPy arrays: what a check compares with."""
+        raise UnsupportedError(f"the reference of {self.name}", "it has none", "write one")
+
+    def examples(self, random: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Inputs to check with, several of different shapes; none by default."""
+        yield from ()
+
+    def cost(self, *inputs: Spec) -> Cost | None:
+        """Operations and bytes of a forward on such inputs; ``None`` where it is not said."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.attributes.items())})"
+
+
+def _parameters(cls: type[CustomOperator]) -> tuple[str, ...]:
+    """The names of forward's parameters."""
+    found = list(inspect.signature(cls.forward).parameters.values())[1:]
+    if any(each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in found):
+        what = f"{cls.__name__}.forward{inspect.signature(cls.forward)} does not name its inputs one by one"
+        raise DefinitionError(f"custom operator {cls.__name__!r}", what, 'say inputs = ("x", ...) in the class')
+    return tuple(each.name for each in found)
+
+
+def _bound(cls: type[CustomOperator], positional: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Attribute]:
+    """Attributes by name, with the defaults of the constructor."""
+    if cls.__init__ is object.__init__:
+        if positional or given:
+            raise UnknownNameError(f"attribute of {cls.name}", next(iter(given), repr(positional)), ())
+        return {}
+    initialiser = inspect.signature(cls.__init__)
+    signature = initialiser.replace(parameters=list(initialiser.parameters.values())[1:])
+    try:
+        bound = signature.bind(*positional, **given)
+    except TypeError as error:
+        known = [each.name for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise UnknownNameError(f"attribute of {cls.name}", unknown[0], known) from None
+        raise UsageError(f"custom operator {cls.name}", str(error), f"its attributes are {', '.join(known)}") from None
+    bound.apply_defaults()
+    values = dict(bound.arguments)
+    for each in signature.parameters.values():
+        if each.kind is each.VAR_KEYWORD:
+            values.update(values.pop(each.name, {}))
+    return {name: _attribute(cls, name, value) for name, value in values.items()}
+
+
+def _attribute(cls: type[CustomOperator], name: str, value: Any) -> Attribute:
+    """The value as ONNX would carry it: numbers of Python, text, and lists of one kind."""
+    if isinstance(value, bool | np.bool_ | int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        items: list[Any] = [_attribute(cls, name, each) for each in value]
+        kinds = {type(each) for each in items}
+        if kinds == {int, float}:
+            return [float(each) for each in items]
+        if len(kinds) < 2 and not any(isinstance(each, list) for each in items):
+            return items
+    found = f"{name} is {value!r}"
+    raise UsageError(f"custom operator {cls.name}", found, "give an int, a float, a str or a list of one of these")
+
+
+def spec_of(array: NDArray[Any]) -> Spec:
+    """Shape and dtype of a NumPy array."""
+    return Spec(array.shape, array.dtype)
+
+
+def differentiable(spec: Spec) -> bool:
+    """Whether an array of that dtype can have a gradient: a floating-point one, those of ``ml_dtypes`` included."""
+    # ml_dtypes registers its floating types with kind V (and NumPy's own are f): only theirs have no fields.
+    return spec.dtype.kind == "f" or (spec.dtype.kind == "V" and "float" in spec.dtype.name)
+
+
+def infer_outputs(operator: CustomOperator, inputs: Sequence[Spec]) -> tuple[Spec, ...]:
+    """What ``infer`` answers, as a tuple with one an output.
+
+    Raises ``UsageError`` where ``infer`` refuses the inputs with a ``ValueError``, and ``CheckFailedError`` where it
+    answers with something that is no specification of the outputs.
+    """
+    try:
+        found = operator.infer(*inputs)
+    except ValueError as error:
+        raise UsageError(f"{operator.name} of {_listed(inputs)}", str(error), "give inputs that fit") from error
+    specs = (found,) if isinstance(found, Spec) else tuple(found)
+    if len(specs) != len(operator.outputs) or not all(isinstance(each, tuple) and len(each) == 2 for each in specs):
+        what = f"it answers {specs!r} for the outputs {', '.join(operator.outputs)}"
+        raise CheckFailedError(f"infer of {operator.name}", what, "return one Spec(shape, dtype) an output")
+    # A dimension may be a compiler's symbol, so it is not made an int here.
+    return tuple(Spec(tuple(shape), np.dtype(dtype)) for shape, dtype in specs)
+
+
+def _listed(specs: Sequence[Spec]) -> str:
+    return ", ".join(f"{spec.dtype}[{','.join(map(str, spec.shape))}]" for spec in specs)

@@ -1,0 +1,96 @@
+"""Runs a custom operator on NumPy arrays, and holds it to what it said: numbers, shapes and dtypes of what it returns.
+
+The one idea: an operator that returns another shape than it inferred would corrupt a compiled program, so it is found
+out here, by name, before any framework sees the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
+from levelbench.operators.custom.compiled import CompiledOperator
+from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs, spec_of
+
+__all__ = ["as_tuple", "backward", "count_inputs", "forward", "need_backward"]
+
+
+def count_inputs(operator: CustomOperator, given: int) -> None:
+    """``UsageError`` for another number of inputs than the operator takes."""
+    if given != len(operator.inputs):
+        found = f"it takes {len(operator.inputs)}: {', '.join(operator.inputs)}"
+        raise UsageError(f"{operator.name} of {given} inputs", found, "give as many")
+
+
+def need_backward(operator: CustomOperator) -> None:
+    """``UnsupportedError`` for an operator without a backward."""
+    if not operator.has_backward:
+        raise UnsupportedError(f"the gradient of {operator.name}", "it has no backward", "write one")
+
+
+def as_tuple(found: Any) -> tuple[Any, ...]:
+    """What forward or backward returned, one array or several."""
+    return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def forward(operator: CustomOperator, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+    """New arrays, one an output, of the inferred shapes and dtypes.
+
+    Raises ``UsageError`` for inputs that do not fit and ``CheckFailedError`` for outputs other than inferred.
+    """
+    count_inputs(operator, len(inputs))
+    if isinstance(operator, CompiledOperator) and type(operator).forward is CompiledOperator.forward:
+        # It allocates its outputs as inferred, so there is nothing to hold it to.
+        return operator.forward(*inputs)
+    specs = infer_outputs(operator, [spec_of(each) for each in inputs])
+    found = as_tuple(operator.forward(*inputs))
+    if len(found) != len(specs):
+        what = f"it returned {len(found)} arrays for the outputs {', '.join(operator.outputs)}"
+        raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
+    named = zip(operator.outputs, found, specs, strict=True)
+    return tuple(_held(each, spec, inputs, f"output {name} of {operator.name}") for name, each, spec in named)
+
+
+def backward(
+    operator: CustomOperator,
+    gradients: Sequence[NDArray[Any] | None],
+    inputs: Sequence[NDArray[Any]],
+    outputs: Sequence[NDArray[Any]],
+) -> tuple[NDArray[Any] | None, ...]:
+    """Gradients of inputs; ``None`` for those that have none. A gradient of an output that is ``None`` is zero.
+
+    Raises ``UnsupportedError`` without a backward and ``CheckFailedError`` for gradients of another shape or dtype
+    than the inputs have.
+    """
+    need_backward(operator)
+    count_inputs(operator, len(inputs))
+    given = [
+        (np.zeros(each.shape, each.dtype) if slope is None else slope) if differentiable(spec_of(each)) else None
+        for slope, each in zip(gradients, outputs, strict=True)
+    ]
+    found = as_tuple(operator.backward(tuple(given), tuple(inputs), tuple(outputs)))
+    if len(found) != len(inputs):
+        what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
+        raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")
+    kept = (*inputs, *outputs, *(each for each in given if each is not None))
+    return tuple(
+        _held(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
+        if slope is not None and differentiable(spec_of(each))
+        else None
+        for name, slope, each in zip(operator.inputs, found, inputs, strict=True)
+    )
+
+
+def _held(found: Any, spec: Spec, kept: Sequence[NDArray[Any]], what: str) -> NDArray[Any]:
+    """The array, if it is as inferred; a copy, if it is a view of what belongs to the caller."""
+    array: NDArray[Any] = np.asarray(found)
+    if array.shape != spec.shape or array.dtype != spec.dtype:
+        said = f"it is {array.dtype}{list(array.shape)}, and {spec.dtype}{list(spec.shape)} was to be expected"
+        raise CheckFailedError(f"the {what}", said, "correct infer, or what is returned")
+    if not array.flags.writeable or any(np.may_share_memory(array, each) for each in kept):
+        return array.copy()
+    return array

@@ -1,0 +1,125 @@
+"""Operators from files: a Python file is imported, a C++ one compiled and loaded; both give classes.
+
+Loading runs what is in the file. :mod:`levelbench.operators.custom.isolation` runs it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
+from levelbench.operators.custom.binary import Library
+from levelbench.operators.custom.classes import classes_of
+from levelbench.operators.custom.compile import compile_source
+from levelbench.operators.custom.compiled import CompiledOperator
+from levelbench.operators.custom.definition import CustomOperator
+from levelbench.operators.custom.registry import register
+
+__all__ = ["SUFFIXES", "compiled", "cuda_class", "load_file"]
+
+SUFFIXES: Final = (".cc", ".cpp", ".cu", ".cxx")
+"""What ends the name of a C++ file."""
+
+_LIBRARIES: dict[tuple[Path, Path], list[type[CompiledOperator]]] = {}
+
+
+def load_file(path: str | Path) -> list[type[CustomOperator]]:
+    """The operators that a file defines, registered by their names, in the order of the file.
+
+    Raises ``MissingError`` without the file or a compiler, ``DefinitionError`` for a file that raises, does not
+    compile, or defines no operator.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise MissingError(f"the operator file {path}", "there is no such file", "give the path of a .py or .cpp file")
+    if path.suffix not in (".py", *SUFFIXES):
+        do = f"give a file that ends in .py, {', '.join(SUFFIXES)}"
+        raise DefinitionError(f"the operator file {path}", f"what {path.suffix!r} means is not known", do)
+    classes: list[type[CustomOperator]]
+    classes = _of_module(_import(path), path) if path.suffix == ".py" else [*_compiled(path)]
+    for each in classes:
+        register(each)
+    return classes
+
+
+def compiled(path: str | Path, name: str = "") -> type[CompiledOperator]:
+    """The class of a C++ file's operator, to derive from: for a reference, examples or a cost written in Python.
+
+    A relative path is looked up beside the file that calls. ``name`` chooses where the file defines several.
+    """
+    path = Path(path)
+    if not path.is_absolute():
+        frame = inspect.currentframe()
+        caller = frame.f_back.f_code.co_filename if frame is not None and frame.f_back is not None else ""
+        path = Path(caller).parent / path if Path(caller).is_file() else path
+    classes = {each.name: each for each in _compiled(path)}
+    if not name and len(classes) == 1:
+        return next(iter(classes.values()))
+    if name not in classes:
+        raise UnknownNameError(f"operator of {path.name}", name, classes)
+    return classes[name]
+
+
+def cuda_class(cls: type[CompiledOperator]) -> type[CompiledOperator]:
+    """The same operator compiled with nvcc for the GPU that is here; ``UnsupportedError`` if it has no CUDA code."""
+    base = next(each for each in cls.__mro__ if "index" in each.__dict__)
+    found = {each.index: each for each in _compiled(cls.source, cuda=True)}[base.__dict__["index"]]
+    if not found.runs_on_cuda:
+        raise UnsupportedError(f"{cls.name} on CUDA", "it has no forward_cuda", "write one, or use --device cpu")
+    return found
+
+
+def _compiled(path: Path, cuda: bool = False) -> list[type[CompiledOperator]]:
+    source = path.resolve()
+    made = compile_source(path, cuda=cuda)
+    # A library stays what it is, so its classes are made once.
+    if (made, source) not in _LIBRARIES:
+        _LIBRARIES[made, source] = classes_of(Library(made, source))
+    return _LIBRARIES[made, source]
+
+
+def _import(path: Path) -> ModuleType:
+    """The module of a file, under a name that only this path has."""
+    resolved = path.resolve()
+    name = f"levelbench_operators_{path.stem}_{hashlib.sha256(str(resolved).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, resolved)
+    if spec is None or spec.loader is None:
+        raise DefinitionError(f"the operator file {path}", "Python cannot import it", "give a .py file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except LevelbenchError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's file may raise anything; it becomes an error with its place
+        found = f"it raised {_place(error, resolved)}"
+        raise DefinitionError(f"the operator file {path}", found, "correct the file") from error
+    return module
+
+
+def _place(error: BaseException, path: Path) -> str:
+    """The error, and the line of the user's file that raised it."""
+    lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
+    return f"{type(error).__name__}: {error}" + (f" at line {line}" if line else "")
+
+
+def _of_module(module: ModuleType, path: Path) -> list[type[CustomOperator]]:
+    """The classes that the module itself defines, not those that it imports."""
+    found = [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, CustomOperator) and each.__module__ == module.__name__
+    ]
+    found = [each for each in dict.fromkeys(found) if not inspect.isabstract(each)]
+    if not found:
+        do = "write a class derived from levelbench.operators.custom.CustomOperator"
+        raise DefinitionError(f"the operator file {path}", "it defines no operator", do)
+    return found

@@ -1,0 +1,57 @@
+"""The tutorial on custom operators is true: its files compile and its code runs, as they stand on the page."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[3] / "docs" / "custom-operators.md").read_text()
+BLOCKS = re.findall(r"```(python|cpp)\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+def block(words):
+    """The one code block that holds ``words``."""
+    (found,) = [text for _, text in BLOCKS if words in text]
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "gelu_bias.py").write_text(block("class GeluBias(CustomOperator)"))
+    (tmp_path / "gelu_bias.cpp").write_text(block("struct FusedGeluBias"))
+    return tmp_path
+
+
+def run(folder, words):
+    (folder / "run.py").write_text(block(words))
+    done = subprocess.run([sys.executable, "run.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("words", ["class GeluBias(CustomOperator)", "struct FusedGeluBias"])
+def test_the_operator_takes_under_60_lines(words):
+    assert block(words).count("\n") < 60
+
+
+def test_the_two_agree_each_in_a_process_of_its_own(folder):
+    run(folder, "run_isolated(")
+
+
+def test_the_check_finds_the_operator_in_cpp_equal_to_that_in_python(folder):
+    (folder / "fused.py").write_text(block("class Fused(compiled"))
+    words = [sys.executable, "-m", "levelbench", "check", "fused.py"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^forward +passed", done.stdout, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
+def test_a_network_learns_through_it(folder, name):
+    pytest.importorskip(name)
+    said = run(folder, f"levelbench.frameworks.{name}.custom")
+    losses = re.findall(r"^gelu_bias\.(?:py|cpp): ([\d.]+) to ([\d.]+)$", said, flags=re.MULTILINE)
+    assert len(losses) == 2
+    assert all(float(last) < float(first) / 4 for first, last in losses)
