@@ -1,0 +1,147 @@
+"""Checks the custom operators of a file on one framework: what the process that is made for it does.
+
+The one idea: an operator is made by the framework's own adapter, as a node of a network would be, so what is checked is
+what will be run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
+from levelbench.operators.custom.definition import CustomOperator
+from levelbench.operators.custom.library import load_file
+from levelbench.operators.custom.registry import node_of
+from levelbench.operators.frameworks import open_framework
+from levelbench.operators.validation.check import check_operator
+from levelbench.operators.validation.findings import Finding, Report
+from levelbench.operators.validation.forward import Reference
+from levelbench.operators.validation.properties import DTYPES
+from levelbench.operators.validation.samples import Inputs
+from levelbench.operators.validation.subject import Subject, attempt, subject_of
+
+__all__ = ["Request", "check_in_file", "operator_names"]
+
+_MOST_EXAMPLES = 6
+
+
+@dataclass(frozen=True)
+class Request:
+    """One operator of a file, on one framework. ``reference`` is ``FILE.py:function``; ``shapes`` are by input."""
+
+    path: str
+    operator: str
+    framework: str
+    device: str = "cpu"
+    reference: str = ""
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    dtypes: Sequence[str] = ()
+    seed: int = 0
+
+
+def operator_names(path: Path) -> list[str]:
+    """The names of the operators that a file defines; raises what :func:`load_file` raises."""
+    return [each.name for each in load_file(path)]
+
+
+def check_in_file(
+    request: Request, tell: Callable[[str], None], hear: Callable[[Finding], None]
+) -> tuple[Report, NDArray[np.float64] | None]:
+    """The report, and the first output's deviation from the reference on the first example, where there is one."""
+    classes = {each.name: each for each in load_file(request.path)}
+    if request.operator not in classes:
+        raise UnknownNameError(f"operator of {request.path}", request.operator, classes)
+    try:
+        operator: CustomOperator = classes[request.operator]()
+    except TypeError as error:
+        do = "give its constructor's arguments defaults: they are what it is checked with"
+        raise DefinitionError(f"operator {request.operator}", str(error), do) from error
+    samples = _samples(operator, request)
+    backend = open_framework(request.framework, request.device)
+    subject = replace(
+        subject_of(backend.operator(node_of(operator)), backend, name=operator.name),
+        infer=operator.infer,
+        aliases=bool(getattr(operator, "aliases", False)),
+        deterministic=bool(getattr(operator, "deterministic", True)),
+    )
+    if not operator.has_backward:
+        subject = replace(subject, pull=None)
+    reference = _reference(operator, request.reference)
+    report = check_operator(
+        subject, samples, reference=reference, dtypes=request.dtypes, seed=request.seed, tell=tell, hear=hear
+    )
+    return report, _deviation(subject, samples[0], reference)
+
+
+def _samples(operator: CustomOperator, request: Request) -> list[Inputs]:
+    random = np.random.default_rng(request.seed)
+    if request.shapes:
+        return [_of_shapes(operator, request, random)]
+    examples = [list(each) for each in islice(operator.examples(random), _MOST_EXAMPLES)]
+    if not examples:
+        do = f"write examples, or give --shape {operator.inputs[0]}=8x16 and so on, one an input"
+        raise UsageError(f"operator {operator.name}", "it has no examples to check it with", do)
+    return [[np.asarray(value) for value in example] for example in examples]
+
+
+def _of_shapes(operator: CustomOperator, request: Request, random: np.random.Generator) -> Inputs:
+    for name in request.shapes:
+        if name not in operator.inputs:
+            raise UnknownNameError(f"input of {operator.name}", name, operator.inputs)
+    missing = [name for name in operator.inputs if name not in request.shapes]
+    if missing:
+        found = f"input {missing[0]!r} has no shape"
+        raise UsageError(f"operator {operator.name} with --shape", found, f"give --shape {missing[0]}=8x16")
+    dtype = DTYPES[request.dtypes[0]] if request.dtypes else DTYPES["float32"]
+    largest = max(math.prod(each) for each in request.shapes.values())
+    if largest > 2**24:
+        found = f"an input would have {largest} elements"
+        raise UsageError(f"operator {operator.name} with --shape", found, "a check needs no more than 2^24: give less")
+    return [random.standard_normal(tuple(request.shapes[name])).astype(dtype) for name in operator.inputs]
+
+
+def _reference(operator: CustomOperator, word: str) -> Any:
+    """The function that the user names, else the operator's own reference; ``None`` without one."""
+    if not word:
+        return operator.reference if operator.has_reference else None
+    place, colon, name = word.rpartition(":")
+    path = Path(place)
+    if not colon or path.suffix != ".py" or not name.isidentifier():
+        raise UsageError(f"--reference {word}", "it names no function of a file", "write FILE.py:function")
+    if not path.is_file():
+        raise MissingError(f"--reference {word}", f"there is no file {place}", "give the path of a .py file")
+    spec = importlib.util.spec_from_file_location("levelbench_reference", path.resolve())
+    if spec is None or spec.loader is None:
+        raise DefinitionError(f"--reference {word}", "Python cannot import it", "give a .py file")
+    module = importlib.util.module_from_spec(spec)
+    made = attempt(spec.loader.exec_module, module)
+    if not made.worked:
+        raise DefinitionError(f"--reference {word}", f"it raises {made.error}", "correct the file")
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [each for each in vars(module) if callable(getattr(module, each)) and not each.startswith("_")]
+        raise UnknownNameError(f"function of {place}", name, known)
+    return function
+
+
+def _deviation(subject: Subject, inputs: Inputs, reference: Any) -> NDArray[np.float64] | None:
+    """Actual minus expected of the first output, if both are there and of one shape."""
+    if reference is None:
+        return None
+    wanted, found = attempt(Reference(reference).outputs, inputs), attempt(subject.forward, inputs)
+    if not (wanted.worked and found.worked):
+        return None
+    first, second = found.value[0], wanted.value.wide[0]
+    if first is None or second is None or first.shape != second.shape:
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(first.astype(np.float64) - second.astype(np.float64))

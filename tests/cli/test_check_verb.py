@@ -1,0 +1,160 @@
+"""``levelbench check FILE`` on operators that are right, wrong, crash, hang, or cannot be read."""
+
+import json
+import shutil
+
+import pytest
+
+RIGHT = """
+import numpy as np
+from levelbench.operators.custom import CustomOperator
+
+class Square(CustomOperator):
+    def forward(self, x):
+        return x * x
+
+    def backward(self, gradients, inputs, outputs):
+        return (2 * gradients[0] * inputs[0],)
+
+    def reference(self, x):
+        return x ** 2
+
+    def examples(self, random):
+        yield (random.standard_normal((3, 5)).astype("float32"),)
+"""
+PLAIN = RIGHT.replace("    def examples(self, random):", "    def unused(self, random):")
+HANGS = RIGHT.replace("return x * x", "while True: pass")
+CRASHES = RIGHT.replace("return x * x", "import ctypes; ctypes.string_at(0)\n        return x * x")
+WRONG = RIGHT.replace("2 * gradients", "gradients")
+OFF = RIGHT.replace("return x * x", "y = x * x; y[..., -1:] += 1; return y")
+BEYOND = """
+#include <levelbench.h>
+using namespace levelbench;
+struct Beyond {
+  static constexpr auto inputs = "x";
+  static constexpr auto outputs = "y";
+  static constexpr auto examples = "4x8";
+  template <class T> void forward(const Forward& call) const {
+    auto x = call.input<T>(0);
+    auto y = call.output<T>(0);
+    for (int64_t i = 0; i <= x.size(); ++i) y[i] = 2 * x[i % x.size()];
+  }
+};
+LEVELBENCH_OPERATOR(Beyond, float)
+"""
+
+
+@pytest.fixture
+def check(call, tmp_path):
+    """Write an operator's file and check it."""
+
+    def run(text, *words, name="operator.py"):
+        path = tmp_path / name
+        path.write_text(text)
+        return call("check", path, *words)
+
+    return run
+
+
+def test_a_right_operator_passes(check):
+    code, out, _ = check(RIGHT)
+    assert code == 0
+    assert "Square on numpy: nothing found wrong" in out
+
+
+def test_a_wrong_gradient_is_a_finding_and_exit_code_1(check):
+    code, out, _ = check(WRONG)
+    assert code == 1
+    assert "the gradient of input 0 'x' is wrong" in out
+
+
+def test_findings_are_json(check):
+    code, out, _ = check(WRONG, "--json")
+    found = json.loads(out)
+    assert (code, found["passed"]) == (1, False)
+    assert {each["check"] for each in found["reports"][0]["findings"] if each["status"] == "failed"} >= {"gradient"}
+
+
+def test_a_crash_is_a_finding_that_names_the_signal_and_the_check(check):
+    code, out, _ = check(CRASHES)
+    assert code == 1
+    assert "its process ended in the check 'forward': SIGSEGV" in out
+
+
+@pytest.mark.slow
+def test_an_operator_that_does_not_end_is_a_finding(check):
+    code, out, _ = check(HANGS, "--timeout", "6")
+    assert code == 1
+    assert "did not end within 6 s" in out
+
+
+def test_a_write_beyond_the_end_in_cpp_is_a_finding(check):
+    if shutil.which("g++") is None:
+        pytest.skip("there is no C++ compiler")
+    code, out, _ = check(BEYOND, name="beyond.cpp")
+    assert code == 1
+    assert "4 bytes beyond its end" in out
+
+
+def test_a_reference_of_ones_own_is_compared_with(check, tmp_path):
+    (tmp_path / "cube.py").write_text("def cube(x):\n    return x ** 3\n")
+    code, out, _ = check(RIGHT, "--reference", tmp_path / "cube.py:cube")
+    assert code == 1
+    assert "forward" in out
+
+
+def test_shapes_stand_in_for_examples(check):
+    code, out, _ = check(PLAIN, "--shape", "x=4x3")
+    assert code == 0
+    assert "forward" in out
+
+
+def test_without_examples_and_shapes_it_is_said_what_to_give(check):
+    code, _, err = check(PLAIN)
+    assert code == 2
+    assert "--shape x=8x16" in err
+
+
+@pytest.mark.slow
+def test_pytorch_runs_the_same_checks(check):
+    pytest.importorskip("torch")
+    code, out, _ = check(RIGHT, "--framework", "torch", "--dtype", "float32,float64")
+    assert code == 0
+    assert "Square on torch: nothing found wrong" in out
+
+
+def test_the_deviation_is_drawn(check, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, _, err = check(OFF, "--heatmap", tmp_path / "map.png")
+    assert code == 1
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    assert "map.png" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "code", "says"),
+    [
+        ("x = 1\n", [], 2, "defines no operator"),
+        ("raise SystemExit(3)\n", [], 2, "SystemExit"),
+        ("import os; os._exit(7)\n", [], 2, "exit code 7"),
+        (RIGHT, ["--operator", "Squares"], 2, "close: Square"),
+        (RIGHT, ["--shape", "y=3"], 2, "no input of Square"),
+        (RIGHT, ["--shape", "x=3xx"], 2, "no name and sizes"),
+        (RIGHT, ["--shape", "x=100000x100000"], 2, "2^24"),
+        (RIGHT, ["--dtype", "float31"], 2, "close: float32"),
+        (RIGHT, ["--framework", ","], 2, "it names none"),
+        (RIGHT, ["--reference", "here"], 2, "FILE.py:function"),
+        (RIGHT, ["--reference", "none.py:f"], 3, "there is no file"),
+        (RIGHT, ["--heatmap", "map.txt"], 2, ".png or .svg"),
+    ],
+)
+def test_what_cannot_be_checked_is_said_with_what_to_do(check, text, words, code, says):
+    found, _, err = check(text, *words)
+    assert found == code
+    assert says in err
+
+
+def test_a_file_that_is_not_there_is_missing(call, tmp_path):
+    code, _, err = call("check", tmp_path / "none.py")
+    assert code == 3
+    assert "no such file" in err
