@@ -28,6 +28,9 @@ VERBS = {
     "run": "Run or resume; several are interleaved and compared.",
     "show": "One run: phases, curve, warnings.",
     "compare": "Verdict, attribution and difference of environments of two sides.",
+    "operator": "Level 0: operators measured against each other and the machine's ceilings.",
+    "check": "Is this operator well-formed and right?",
+    "conformance": "ONNX's own node tests through each framework.",
     "report": "One HTML file, with Markdown and CSV of every table.",
     "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
 }
@@ -149,7 +152,7 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def _advice(words: list[str]) -> str:
-    if words[:1] != ["run"]:
+    if words[:1] not in (["run"], ["operator"]):
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
     return f"interrupted: what is finished is kept; {again} goes on from there"

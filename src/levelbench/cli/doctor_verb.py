@@ -41,7 +41,7 @@ def command(seconds: float, as_json: bool, debug: bool) -> int:
 def _gemms() -> list[Any]:
     """The matrix products of the frameworks that can run here, beside NumPy's own."""
     from levelbench import plugins
-    from levelbench.runner.request import load_framework
+    from levelbench.operators.frameworks import load_framework
 
     found: list[Any] = []
     for name in sorted(plugins.names("framework")):

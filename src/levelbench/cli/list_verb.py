@@ -100,17 +100,21 @@ def _tasks() -> list[dict[str, Any]]:
 def _frameworks() -> list[dict[str, Any]]:
     from levelbench import plugins
 
-    return [{"framework": name, "lacks": _framework_lacks(name)} for name in sorted(plugins.names("framework"))]
+    return [_framework(name) for name in sorted(plugins.names("framework"))]
 
 
-def _framework_lacks(name: str) -> str | None:
-    """What it lacks; a plug-in that does not load lacks that, and the others are listed all the same."""
-    from levelbench.runner.request import load_framework
+def _framework(name: str) -> dict[str, Any]:
+    """What it does and lacks; a plug-in that does not load lacks that, and the others are listed all the same."""
+    from levelbench.operators.frameworks import load_framework
 
     try:
-        return load_framework(name).lacks()
+        found = load_framework(name)
+        does = "operators, training" if found.trains else "operators"
+        return {"framework": name, "does": does, "lacks": found.lacks()}
     except LevelbenchError as error:
-        return error.found
+        return {"framework": name, "does": None, "lacks": error.found}
+    except Exception as error:  # noqa: BLE001  # the boundary to a plug-in
+        return {"framework": name, "does": None, "lacks": f"its plug-in fails ({type(error).__name__}: {error})"}
 
 
 def _clocks() -> list[dict[str, Any]]:

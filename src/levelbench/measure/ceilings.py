@@ -26,7 +26,8 @@ from levelbench.measure.environment.machine import cache_bytes, memory_left_byte
 from levelbench.measure.meters.utilisation import available_cores
 from levelbench.measure.statistics import Estimate, estimate
 
-__all__ = ["Ceilings", "GemmMaker", "measure_bandwidth", "measure_ceilings", "measure_gemm", "numpy_gemm"]
+__all__ = ["Ceilings", "GemmMaker", "measure_bandwidth", "measure_ceilings", "measure_gemm", "measure_largest_gemm"]
+__all__ += ["numpy_gemm"]
 
 GemmMaker = Callable[[int], tuple[Callable[[], object], float]]
 """Makes for a size n the work (one matrix product, finished when it returns) and its number of operations."""
@@ -138,7 +139,7 @@ def measure_ceilings(
     share_s = seconds / (len(makers) + 1)
     flop_s, sizes = {}, {}
     for name, maker in makers.items():
-        flop_s[name], sizes[name] = _largest_gemm(maker, share_s, clock)
+        flop_s[name], sizes[name] = measure_largest_gemm(maker, share_s, clock)
     threads = cores or available_cores()
     array_bytes, large = _array_bytes(roots)
     bandwidth = measure_bandwidth(array_bytes // _WORD_BYTES, threads, seconds=share_s, clock=clock)
@@ -152,7 +153,7 @@ def measure_ceilings(
     return Ceilings(flop_s, bandwidth, details)
 
 
-def _largest_gemm(maker: GemmMaker, seconds: float, clock: Clock) -> tuple[Estimate, int]:
+def measure_largest_gemm(maker: GemmMaker, seconds: float, clock: Clock) -> tuple[Estimate, int]:
     """The rate at the largest size of which enough calls fit into ``seconds``."""
     first_ns = clock.now_ns()
     for size, larger in zip(_SIZES, (*_SIZES[1:], None), strict=True):

@@ -18,7 +18,7 @@ from levelbench.records import lines, locks
 from levelbench.records.faults import store_fault
 from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, Samples
 
-__all__ = ["Follower", "Record", "Status", "follow", "read_record"]
+__all__ = ["Follower", "Record", "Status", "follow", "open_record", "read_line", "read_record"]
 
 Status = Literal["done", "failed", "interrupted", "running"]
 
@@ -46,10 +46,10 @@ def read_record(path: str | Path) -> Record:
     """
     path = Path(path)
     asked = f"reading the record {path}"
-    with _opened(path, asked) as file:
+    with open_record(path, asked) as file:
         # Asked before reading: a lock let go in between then means that the end is there to be read.
         running = locks.is_held(file.fileno())
-        header = lines.decode_header(_line(file, 1, asked), asked)
+        header = lines.decode_header(read_line(file, 1, asked), asked)
         events = _events(file, asked)
     end = events[-1] if events and isinstance(events[-1], End) else None
     return Record(
@@ -63,7 +63,8 @@ def read_record(path: str | Path) -> Record:
     )
 
 
-def _opened(path: Path, asked: str) -> BinaryIO:
+def open_record(path: Path, asked: str) -> BinaryIO:
+    """The file, if it is a regular one; ``RecordError`` or ``StoreError`` that begins with ``asked`` otherwise."""
     try:
         # Not blocking: a named pipe would keep us waiting for somebody to write to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -77,7 +78,8 @@ def _opened(path: Path, asked: str) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _line(file: BinaryIO, number: int, asked: str) -> bytes:
+def read_line(file: BinaryIO, number: int, asked: str) -> bytes:
+    """The next line, empty at the end; ``RecordError`` for one that is too long to be ours."""
     line = file.readline(lines.LINE_LIMIT + 1)
     if len(line) > lines.LINE_LIMIT:
         raise RecordError(asked, f"line {number} is longer than {lines.LINE_LIMIT} bytes", _RESTORE)
@@ -87,7 +89,7 @@ def _line(file: BinaryIO, number: int, asked: str) -> bytes:
 def _events(file: BinaryIO, asked: str) -> list[Event]:
     events: list[Event] = []
     number = 2
-    while line := _line(file, number, asked):
+    while line := read_line(file, number, asked):
         try:
             event = lines.decode_event(line)
         except lines.MALFORMED as error:
@@ -136,9 +138,9 @@ class Follower:
             return []
         asked = f"following the record {self.path}"
         events: list[Event] = []
-        with _opened(self.path, asked) as file:
+        with open_record(self.path, asked) as file:
             file.seek(self._offset)
-            while (line := _line(file, self._number + 1, asked)).endswith(b"\n"):
+            while (line := read_line(file, self._number + 1, asked)).endswith(b"\n"):
                 self._offset += len(line)
                 self._number += 1
                 event = self._read(line, asked)

@@ -19,7 +19,7 @@ from levelbench.records import lines, locks
 from levelbench.records.faults import store_fault
 from levelbench.records.schema import Event, Header
 
-__all__ = ["RecordWriter", "new_id"]
+__all__ = ["RecordWriter", "new_id", "path_part", "publish", "write_whole"]
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
@@ -60,8 +60,8 @@ class RecordWriter:
         published = False
         try:
             locks.hold(descriptor)
-            _write(descriptor, line)
-            _publish(draft, path)
+            write_whole(descriptor, line)
+            publish(draft, path)
             published = True
         except OSError as error:
             raise store_fault(asked, path, error) from error
@@ -86,7 +86,7 @@ class RecordWriter:
             raise RecordError(asked, found, "write the samples in smaller blocks")
         whole = False
         try:
-            _write(self._descriptor, line)
+            write_whole(self._descriptor, line)
             whole = True
         except OSError as error:
             raise store_fault(asked, self.path, error) from error
@@ -118,14 +118,14 @@ class RecordWriter:
         self.close()
 
 
-def _write(descriptor: int, line: bytes) -> None:
+def write_whole(descriptor: int, line: bytes) -> None:
     """Write the whole line: in one call, but that a nearly full disk or a signal may cut it short."""
     done = os.write(descriptor, line)
     while done < len(line):
         done += os.write(descriptor, line[done:])
 
 
-def _publish(draft: Path, path: Path) -> None:
+def publish(draft: Path, path: Path) -> None:
     """Give the draft its name, never over a file that has it already."""
     try:
         os.link(draft, path)
@@ -151,10 +151,10 @@ def _path_of(store: Path, header: Header, asked: str) -> Path:
     except ValueError as error:
         do = "give the start as an ISO 8601 date and time"
         raise RecordError(asked, f"the run started at {header.started!r}", do) from error
-    name = f"{_part(header.key)[:8]}-s{header.seed}-{_part(header.id)}.jsonl"
-    return store / _part(header.specification.task) / date / name
+    name = f"{path_part(header.key)[:8]}-s{header.seed}-{path_part(header.id)}.jsonl"
+    return store / path_part(header.specification.task) / date / name
 
 
-def _part(text: str) -> str:
+def path_part(text: str) -> str:
     """``text`` as the name of a file or folder: never a path, never hidden, never empty."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:80] or "unnamed"

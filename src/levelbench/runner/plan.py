@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from levelbench import __version__
 from levelbench.errors import UsageError
 from levelbench.records import Record, Store
 from levelbench.records.selection import Selector
+from levelbench.runner.agreement import disagreement
 from levelbench.runner.request import Arm
 
 __all__ = ["Plan", "Step", "make_plan"]
@@ -95,36 +95,11 @@ def _records_of(store: Store, arm: Arm) -> list[Record]:
 
 def _why_not(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
     """Why a record does not count as done, or an empty string."""
-    then = record.header.environment
     if record.status != "done":
         return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
     if record.header.source.digest != arm.source.digest:
         return "the task's source has changed since"
-    if record.header.version != __version__:
-        return f"recorded by levelbench {record.header.version}, and this is {__version__}"
-    for path, words in _MUST_AGREE.items():
-        if _at(then, path) != _at(now, path):
-            return words
-    for library in dict.fromkeys(("numpy", arm.specification.framework)):
-        before, after = _at(then, f"libraries.{library}"), _at(now, f"libraries.{library}")
-        if before != after:
-            return f"recorded with {library} {before}, and this is {after}"
-    return ""
-
-
-_MUST_AGREE = {
-    "machine.id": "recorded on another machine",
-    "accelerators": "recorded with other accelerators",
-    "threads.settings": "recorded with other settings of threads (OMP_NUM_THREADS and the like)",
-    "malloc": "recorded with other MALLOC_* settings",
-}
-
-
-def _at(tree: Any, path: str) -> Any:
-    """What lies at ``path`` in a tree of unknown shape; ``None`` where it ends before."""
-    for name in path.split("."):
-        tree = tree.get(name) if isinstance(tree, Mapping) else None
-    return tree
+    return disagreement(record.header.version, record.header.environment, now, ("numpy", arm.specification.framework))
 
 
 def _running(record: Record) -> UsageError:

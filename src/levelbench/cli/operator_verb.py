@@ -1,0 +1,234 @@
+"""``levelbench operator``: Level 0, operators measured against each other and the machine's ceilings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import LevelbenchError, MissingError, UsageError
+
+if TYPE_CHECKING:
+    from levelbench.records.benchmark_summary import BenchmarkSummary
+    from levelbench.records.benchmarks import BenchmarkSpecification, Problem
+    from levelbench.runner.benchmarks import BenchmarkPlan
+
+__all__ = ["command"]
+
+_PREFERRED = ("torch", "jax", "onnxruntime")
+_PRECISION = 0.05
+_NOTHING_MEASURED = 4
+_SINGLE = (5, 5.0)
+_SUITE = (3, 1.0)
+
+
+@click.command("operator")
+@click.argument("operator", required=False, metavar="[NAME]")
+@click.option("--suite", help="A suite of problems: deepbench-gemm, -conv, -rnn, -sparse.")
+@click.option("--subset", help="A part of the suite: training, inference-server, inference-device.")
+@click.option(
+    "--framework", "frameworks", help="Framework, or several with commas between; default: all that run here."
+)
+@click.option("--shape", "shapes", multiple=True, help="Shape of an input: X=8x64x56x56, with :int64 for a dtype.")
+@click.option("--input", "values", multiple=True, help="Values of an input: axes=0,1.")
+@click.option("--attr", "attributes", multiple=True, help="Attribute: pads=1,1,1,1.")
+@click.option("--opset", type=int, help="Opset of the operators.  [default: 21]")
+@click.option("--dtype", default="float32", show_default=True, help="float32, float64, bfloat16 or float16.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
+@click.option("--cache", type=click.Choice(["hot", "cold"]), default="hot", show_default=True, help="State of caches.")
+@click.option(
+    "--direction", type=click.Choice(["forward", "backward"]), default="forward", show_default=True, help="Which pass."
+)
+@click.option("--limit", type=int, help="At most so many problems of the suite.")
+@click.option("--match", default="", help="Only problems whose name contains this.")
+@click.option("-n", "--processes", type=int, help="Processes a framework.  [default: 5; 3 for a suite]")
+@click.option("--budget-s", type=float, help="Seconds for a problem in a process.  [default: 5; 1 for a suite]")
+@click.option("--plot", type=click.Path(path_type=Path), help="Where the roofline goes: .svg or .png.")
+@click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write the table as CSV.")
+@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
+@shared.statistics_options
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
+    """Measure an ONNX operator, or a suite of problems, in one framework or several.
+
+    \b
+      levelbench operator --suite deepbench-gemm --framework torch,onnxruntime --limit 10
+      levelbench operator Conv --shape X=8x64x56x56 --shape W=64x64x3x3 --attr pads=1,1,1,1
+      levelbench operator ReduceSum --shape data=4096x4096 --input axes=1 --cache cold
+
+    Each result is compared with NumPy's in float64 before it is timed. Exits with 1 where one is wrong, with 4 where
+    nothing could be measured. Processes that the store already holds are not made again: the same command resumes.
+    """
+    from levelbench.cli.operator_progress import Progress
+    from levelbench.measure.environment import capture
+    from levelbench.records.benchmark_summary import summarise_benchmark
+    from levelbench.runner.benchmarks import carry_out_benchmark, plan_benchmark
+
+    shared.check_statistics(given["margin"], given["level"])
+    if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):
+        raise UsageError(f"--plot {given['plot']}", "its ending is none of a figure", "write .svg or .png")
+    title, problems, left_out = _problems(operator, given)
+    count, arms = _arms(title, problems, given)
+    plan = plan_benchmark(arms, count, store_path, capture(), fresh=given["fresh"])
+    with shared.as_far_as_read(err=as_json):
+        _say(plan, store_path, left_out, as_json)
+    with Progress(plan) as progress:
+        records = carry_out_benchmark(plan, store_path, given["dtype"], progress)
+    columns = [[records[at, seed] for seed in range(count)] for at in range(len(arms))]
+    summary = summarise_benchmark(columns, given["level"], given["margin"])
+    _show(summary, left_out, store_path, as_json, given)
+    return _code(summary)
+
+
+def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Problem], str]:
+    """The title, the problems, and what was left out, in words."""
+    from msgspec.structs import replace
+
+    from levelbench.operators.node import DEFAULT_OPSET, OPSETS
+    from levelbench.operators.suites import load_suite
+    from levelbench.operators.suites.deepbench import subsets_of
+    from levelbench.operators.suites.problems import FLOATS
+
+    if (operator is None) == (given["suite"] is None):
+        found = "there is neither" if operator is None else "there are both"
+        raise UsageError("an operator's name or --suite", found, "give one: levelbench operator --suite deepbench-gemm")
+    if given["dtype"] not in FLOATS:
+        raise UsageError(f"--dtype {given['dtype']}", "it is none of them", f"give one of {', '.join(FLOATS)}")
+    opset = DEFAULT_OPSET if given["opset"] is None else given["opset"]
+    if opset not in OPSETS:
+        raise UsageError(f"--opset {opset}", "no adapter implements it", f"give one from {OPSETS[0]} to {OPSETS[-1]}")
+    if operator is not None:
+        from levelbench.operators.suites.single import parse_problem
+
+        words = given["shapes"], given["values"], given["attributes"]
+        return operator, [parse_problem(operator, *words, opset=opset, dtype=given["dtype"])], ""
+    if given["shapes"] or given["values"] or given["attributes"]:
+        raise UsageError("--shape, --input and --attr with a suite", "its problems have their own", "name an operator")
+    suite = given["suite"]
+    everything = load_suite(suite, given["subset"], given["dtype"])
+    found_all = [each for each in everything if given["match"].lower() in each.name.lower()]
+    if given["limit"] is not None and given["limit"] < 1:
+        raise UsageError(f"--limit {given['limit']}", "that is no problem at all", "ask for at least one")
+    chosen = found_all[: given["limit"]]
+    if not chosen:
+        shown = everything[0].name
+        raise UsageError(f"problems of {suite} that match {given['match']!r}", "there is none", f"as in {shown!r}")
+    out = len(everything) - len(chosen)
+    said = f"{len(chosen)} of {len(everything)} problems: {out} left out by --limit or --match" if out else ""
+    title = f"{suite}-{given['subset'] or subsets_of(suite)[0]}"
+    return title, [replace(each, opset=opset) for each in chosen], said
+
+
+def _arms(title: str, problems: list[Problem], given: dict[str, Any]) -> tuple[int, list[BenchmarkSpecification]]:
+    """How many processes, and the specification for each framework."""
+    from levelbench.records.benchmarks import BenchmarkSpecification
+
+    default_count, default_budget_s = _SINGLE if given["suite"] is None else _SUITE
+    count = default_count if given["processes"] is None else given["processes"]
+    budget_s = default_budget_s if given["budget_s"] is None else given["budget_s"]
+    if count < 1:
+        raise UsageError(f"-n {count}", "that is no process at all", "ask for at least one; five give an interval")
+    if not budget_s > 0:
+        raise UsageError(f"--budget-s {budget_s:g}", "it is not positive", "give a number of seconds, as in 1")
+    return count, [
+        BenchmarkSpecification(
+            title=title,
+            framework=name,
+            device=given["device"],
+            cache=given["cache"],
+            direction=given["direction"],
+            budget_s=budget_s,
+            precision=_PRECISION,
+            problems=tuple(problems),
+        )
+        for name in _frameworks(given["frameworks"], given["device"])
+    ]
+
+
+def _frameworks(words: str | None, device: str) -> list[str]:
+    from levelbench import plugins
+    from levelbench.operators.frameworks import load_framework
+
+    if words is not None:
+        names = list(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
+        if not names:
+            raise UsageError("--framework", "it names none", "give one, as in --framework torch")
+        return names
+    known = plugins.names("framework")
+    found = [name for name in _PREFERRED if name in known and load_framework(name).lacks(device) is None]
+    if not found and device == "cpu":
+        return ["numpy"]
+    if not found:
+        raise MissingError(f"a framework on {device!r}", "none can run there", "levelbench list shows what runs")
+    return found
+
+
+def _say(plan: BenchmarkPlan, store: Path, left_out: str, as_json: bool) -> None:
+    for line in (*plan.lines(), left_out):
+        if line:
+            click.echo(line, err=as_json)
+    if plan.steps:
+        click.echo(f"records: {store / 'operators'}", err=as_json)
+
+
+def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, given: dict[str, Any]) -> None:
+    """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
+    from levelbench.report.operators import ceilings_line, details_table, problems_table, summary_lines
+
+    table, details = problems_table(summary), details_table(summary)
+    if not as_json:
+        with shared.as_far_as_read():
+            click.echo()
+            shared.print_tables(table)
+            doubts = [f"doubt: {doubt}" for doubt in summary.suspect]
+            said = [
+                *summary_lines(summary),
+                ceilings_line(summary.ceilings),
+                *doubts,
+                *([left_out] if left_out else []),
+            ]
+            for line in ("", *said):
+                click.echo(line)
+    written = _write(summary, table, details, store, given)
+    if as_json:
+        from levelbench.cli.operator_json import summary_json
+
+        shared.emit_json({**summary_json(summary), "left_out": left_out, **written})
+        return
+    for name, path in written.items():
+        click.echo(f"{name.replace('_', ' ')}: {path}")
+
+
+def _write(summary: BenchmarkSummary, table: Any, details: Any, store: Path, given: dict[str, Any]) -> dict[str, str]:
+    """The paths of what was written, or why the figure was not."""
+    from levelbench.report.exports import to_csv, to_markdown
+    from levelbench.report.files import write_whole
+    from levelbench.report.roofline import write_roofline
+
+    written = {}
+    if given["csv_path"] is not None:
+        written["csv"] = str(write_whole(given["csv_path"], to_csv(table)))
+    if given["markdown_path"] is not None:
+        text = "\n".join(to_markdown(each) for each in (table, details))
+        written["markdown"] = str(write_whole(given["markdown_path"], text))
+    name = f"roofline-{summary.title}-{summary.direction}-{summary.cache}-{given['dtype']}.svg"
+    path = given["plot"] or store / "operators" / name
+    try:
+        written["roofline"] = str(write_roofline(summary, path))
+    except LevelbenchError as error:
+        if given["plot"] is not None:
+            raise
+        written["no_roofline"] = error.found
+    return written
+
+
+def _code(summary: BenchmarkSummary) -> int:
+    statuses = {entry.status for _, entries in summary.rows for entry in entries}
+    if statuses & {"wrong", "failed"}:
+        return 1
+    return 0 if "measured" in statuses else _NOTHING_MEASURED

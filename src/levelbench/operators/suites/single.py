@@ -1,0 +1,212 @@
+"""A problem from a user's words: an operator's name, the shapes of its inputs, values and attributes.
+
+The one idea: ONNX's schema knows what each word must be (which inputs there are, their dtypes, the attributes' kinds),
+so nothing is said twice, and what is missing is asked for by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import defs
+
+from levelbench.errors import UnknownNameError, UsageError
+from levelbench.operators.node import DEFAULT_OPSET, OperatorNode, operator_node
+from levelbench.operators.suites.problems import dtype_of
+from levelbench.records.benchmarks import Fill, Problem, Tensor
+
+__all__ = ["parse_problem"]
+
+_INTEGERS = ("int64", "int32", "uint8", "int8", "bool")
+_POSITIVE = frozenset({"Acosh", "Log", "Pow", "Reciprocal", "Sqrt"})
+_UNIT = frozenset({"Acos", "Asin", "Atanh"})
+# Inputs that choose among the values along an axis of the first input.
+_CHOOSING = frozenset({"indices", "target"})
+_OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
+_VARIADIC = defs.OpSchema.FormalParameterOption.Variadic
+_ATTRIBUTE = defs.OpSchema.AttrType
+
+
+def parse_problem(
+    operator: str,
+    shapes: Sequence[str] = (),
+    values: Sequence[str] = (),
+    attributes: Sequence[str] = (),
+    *,
+    opset: int = DEFAULT_OPSET,
+    dtype: str = "float32",
+) -> Problem:
+    """The problem that the words mean.
+
+    ``shapes`` are words such as ``X=8x64x56x56`` (with ``:int32`` behind for another dtype), ``values`` such as
+    ``axes=0,1`` and ``attributes`` such as ``pads=1,1,1,1``. An input of any number of tensors (Concat's) is given
+    several times. Raises ``UnknownNameError`` for names that ONNX does not know, ``UsageError`` for what cannot be read
+    or is missing; both list what there is.
+    """
+    known = operator_attributes(operator, opset, attributes)
+    schema = defs.get_schema(operator, opset, "")
+    given = _gathered(operator, schema, shapes, values)
+    names: list[str] = []
+    tensors: list[Tensor] = []
+    for at, parameter in enumerate(schema.inputs):
+        found = given.get(parameter.name, [])
+        if not found and parameter.option != _OPTIONAL:
+            raise _missing(operator, schema, parameter.name)
+        made = [f"{parameter.name}_{each}" for each in range(len(found))] if len(found) > 1 else [parameter.name]
+        names += made if found else [""]
+        for name, (shape, listed) in zip(made, found, strict=False):
+            tensors.append(_tensor(name, shape, listed, dtype, schema, at))
+    while names and not names[-1]:
+        names.pop()
+    node = operator_node(operator, names, opset=opset, **known)
+    return Problem(
+        name=_title(node, tensors),
+        operator=operator,
+        inputs=node.inputs,
+        outputs=node.outputs,
+        tensors=tuple(_scaled(tensor, tensors, node) for tensor in tensors),
+        opset=opset,
+        attributes=known,
+    )
+
+
+def operator_attributes(operator: str, opset: int, words: Sequence[str]) -> dict[str, Any]:
+    """``pads=1,1,1,1`` by the schema's kinds."""
+    try:
+        schema = defs.get_schema(operator, opset, "")
+    except defs.SchemaError:
+        names = {each.name for each in defs.get_all_schemas() if not each.domain}
+        raise UnknownNameError(f"operator of opset {opset}", operator, names) from None
+    found = {}
+    for word in words:
+        name, text = _split(word, "--attr")
+        if name not in schema.attributes:
+            raise UnknownNameError(f"attribute of {operator}", name, list(schema.attributes))
+        found[name] = _attribute(f"--attr {word}", text, schema.attributes[name].type)
+    return found
+
+
+def _attribute(asked: str, text: str, kind: Any) -> Any:
+    readers: dict[Any, Any] = {_ATTRIBUTE.INT: int, _ATTRIBUTE.FLOAT: float, _ATTRIBUTE.STRING: str}
+    lists: dict[Any, Any] = {_ATTRIBUTE.INTS: int, _ATTRIBUTE.FLOATS: float, _ATTRIBUTE.STRINGS: str}
+    try:
+        if kind in readers:
+            return readers[kind](text)
+        if kind in lists:
+            return [lists[kind](each) for each in text.split(",")]
+    except ValueError:
+        name = kind.name.lower()
+        raise UsageError(asked, f"{text!r} is no {name}", "give numbers, commas between") from None
+    raise UsageError(
+        asked, f"an attribute of kind {kind.name} cannot be given in words", "use a network's file instead"
+    )
+
+
+def _gathered(
+    operator: str, schema: Any, shapes: Sequence[str], values: Sequence[str]
+) -> Mapping[str, list[tuple[tuple[int, ...], Any]]]:
+    """By input: (shape and dtype text, or values) in the order given."""
+    names = [each.name for each in schema.inputs]
+    variadic = {each.name for each in schema.inputs if each.option == _VARIADIC}
+    found: dict[str, list[Any]] = {}
+    for option, words in (("--shape", shapes), ("--input", values)):
+        for word in words:
+            name, text = _split(word, option)
+            if name not in names:
+                raise UnknownNameError(f"input of {operator}", name, names)
+            if name in found and name not in variadic:
+                raise UsageError(f"{option} {word}", f"{name} is given already", "give each input once")
+            read = _shape(word, text) if option == "--shape" else _values(word, text)
+            found.setdefault(name, []).append(read)
+    return found
+
+
+def _split(word: str, option: str) -> tuple[str, str]:
+    name, equals, text = word.partition("=")
+    if not (name and equals):
+        raise UsageError(f"{option} {word}", "it has no '='", f"write {option} NAME=VALUE")
+    return name.strip(), text.strip()
+
+
+def _shape(word: str, text: str) -> tuple[tuple[int, ...], Any]:
+    sizes, _, dtype = text.partition(":")
+    if not re.fullmatch(r"(\d+(x\d+)*)?", sizes):
+        raise UsageError(f"--shape {word}", f"{sizes!r} is no shape", "write sizes with x between: X=8x64x56x56")
+    return tuple(int(each) for each in sizes.split("x") if each), dtype or None
+
+
+def _values(word: str, text: str) -> tuple[tuple[int, ...], Any]:
+    scalar = "," not in text
+    try:
+        read = np.asarray([float(each) for each in text.split(",") if each.strip()])
+    except ValueError:
+        raise UsageError(f"--input {word}", f"{text!r} are no numbers", "write numbers, commas between") from None
+    return () if scalar else read.shape, read
+
+
+def _tensor(name: str, shape: tuple[int, ...], listed: Any, dtype: str, schema: Any, at: int) -> Tensor:
+    allowed = _allowed(schema, at)
+    if isinstance(listed, np.ndarray):
+        chosen = next((each for each in _INTEGERS if each in allowed), dtype)
+        # ONNX wants a list of axes, sizes or repeats even where it has one element; scalars it names by rank alone.
+        if not shape and chosen == "int64" and schema.name not in ("CumSum", "Gather", "OneHot", "Range", "Trilu"):
+            shape = (1,)
+        numbers = listed.tolist() if chosen == dtype else [int(each) for each in listed.tolist()]
+        return Tensor(name, shape, chosen, "given", values=tuple(numbers))
+    chosen = listed or (dtype if dtype in allowed else next((each for each in _INTEGERS if each in allowed), dtype))
+    if chosen not in allowed:
+        raise UsageError(
+            f"--dtype {chosen}, for input {name} of {schema.name}", f"it takes {', '.join(sorted(allowed))}", "choose"
+        )
+    kind = dtype_of(chosen).kind
+    fill: Fill = "boolean" if kind == "b" else "index" if kind in "iu" else "normal"
+    if fill == "normal" and (schema.name in _POSITIVE or name in ("var", "input_var")):
+        fill = "positive"
+    if fill == "normal" and schema.name in _UNIT:
+        fill = "unit"
+    return Tensor(name, shape, chosen, fill, scale=10.0 if fill == "index" else 1.0)
+
+
+def _allowed(schema: Any, at: int) -> set[str]:
+    """NumPy's names of the dtypes that the input may have."""
+    names = {"float": "float32", "double": "float64"}
+    found = {re.sub(r"^tensor\((.*)\)$", r"\1", each) for each in schema.inputs[at].types}
+    return {names.get(each, each) for each in found}
+
+
+def _scaled(tensor: Tensor, tensors: Sequence[Tensor], node: OperatorNode) -> Tensor:
+    """Weights scaled by their fan-in; indices within the axis that they choose from."""
+    from msgspec.structs import replace
+
+    if tensor.fill == "normal" and tensor.name in ("W", "R", "B") and len(tensor.shape) > 1:
+        fan_in = math.prod(tensor.shape[1:]) if node.op_type == "Conv" else tensor.shape[-1]
+        return replace(tensor, scale=1 / math.sqrt(max(1, fan_in)))
+    if tensor.fill == "index" and tensor.name in _CHOOSING and tensors[0].shape:
+        first = tensors[0].shape
+        axis = 1 if tensor.name == "target" else int(node.get("axis", 0) or 0)
+        choices = min(first) if node.op_type.endswith("ND") else first[axis % len(first)]
+        return replace(tensor, scale=float(choices))
+    return tensor
+
+
+def _title(node: OperatorNode, tensors: Sequence[Tensor]) -> str:
+    shapes = [f"{each.name}={'x'.join(map(str, each.shape)) or 'scalar'}" for each in tensors if each.values is None]
+    settings = [
+        f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in node.attributes.items()
+    ]
+    given = [f"{each.name}={','.join(map(str, each.values))}" for each in tensors if each.values is not None]
+    return " ".join([node.op_type, *shapes, *given, *settings])
+
+
+def _missing(operator: str, schema: Any, name: str) -> UsageError:
+    listed = [f"{each.name}{' (optional)' * (each.option == _OPTIONAL)}" for each in schema.inputs]
+    return UsageError(
+        f"levelbench operator {operator}",
+        f"the shape of input {name!r} is missing; its inputs are {', '.join(listed)}",
+        f"give --shape {name}=..., as in {name}=8x64, or its values with --input {name}=...",
+    )

@@ -1,0 +1,262 @@
+"""What the records of a benchmark say: by problem and framework the time, its share of the ceiling, and the verdict.
+
+The one idea: the replicate is the process, so each process gives one value a problem, its median, and everything here
+is computed from those. Over a suite, FASTER and SLOWER must survive Holm's correction for the number of problems.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from levelbench.measure.statistics import Estimate, estimate, geometric_mean, holm, paired_log_ratio, welch_log_ratio
+from levelbench.measure.verdict import Verdict, VerdictKind, verdict
+from levelbench.records.benchmarks import BenchmarkRecord, Case, Problem
+
+__all__ = ["BenchmarkSummary", "Entry", "Share", "Total", "summarise_benchmark"]
+
+PAIRS_NEED = 5
+"""Processes from which pairs are compared: with fewer, t of so few pairs costs more than pairing gains."""
+
+_ABOVE = 1.1
+_WORST = ("failed", "wrong", "unsupported", "skipped")
+
+
+@dataclass(frozen=True)
+class Share:
+    """The time that the ceilings allow as a share of that taken; ``bound`` is the ceiling that is nearer."""
+
+    value: float
+    bound: Literal["compute", "memory"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One problem on one framework. ``times_s`` holds one median a process, by its number; empty if none was taken.
+
+    ``status`` is the worst over the processes (``measured`` if all is well); ``reason`` says why it is not that.
+    ``verdict`` is against the first framework, after Holm's correction.
+    """
+
+    status: str
+    reason: str
+    times_s: Mapping[int, float]
+    time: Estimate | None
+    flops: float | None
+    bytes: float | None
+    errors: Mapping[str, float | None]
+    checked: str
+    share: Share | None
+    verdict: Verdict | None = None
+
+    @property
+    def flop_s(self) -> float | None:
+        """Operations a second."""
+        return self.flops / self.time.value if self.flops and self.time is not None else None
+
+
+@dataclass(frozen=True)
+class Total:
+    """A framework against the first over the ``compared`` problems that both measured.
+
+    ``verdict`` compares geometric means over these problems, one a process; ``kinds`` counts the problems' verdicts.
+    """
+
+    framework: str
+    counts: Mapping[str, int]
+    compared: int = 0
+    verdict: Verdict | None = None
+    kinds: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class BenchmarkSummary:
+    """``rows`` holds for each problem one entry a framework, in the order of ``frameworks``."""
+
+    title: str
+    frameworks: tuple[str, ...]
+    rows: tuple[tuple[Problem, tuple[Entry, ...]], ...]
+    totals: tuple[Total, ...]
+    ceilings: Mapping[str, Any]
+    processes: tuple[int, ...]
+    cache: str
+    direction: str
+    device: str
+    level: float
+    margin: float
+    suspect: tuple[str, ...] = ()
+
+
+def summarise_benchmark(
+    arms: Sequence[Sequence[BenchmarkRecord]], level: float = 0.95, margin: float = 0.02
+) -> BenchmarkSummary:
+    """``arms`` holds for each framework its records, whole and of the same problems; the first is the yardstick."""
+    specification = arms[0][0].header.specification
+    ceilings = _ceilings([record.header.ceilings for arm in arms for record in arm])
+    problems = specification.problems
+    columns = [[_entry(problem, at, arm, ceilings, level) for at, problem in enumerate(problems)] for arm in arms]
+    columns = [columns[0], *(_judged(columns[0], column, level, margin) for column in columns[1:])]
+    names = tuple(arm[0].header.specification.framework for arm in arms)
+    totals = [_total(name, columns[0], column, level, margin) for name, column in zip(names, columns, strict=True)]
+    return BenchmarkSummary(
+        title=specification.title,
+        frameworks=names,
+        rows=tuple((problem, tuple(column[at] for column in columns)) for at, problem in enumerate(problems)),
+        totals=tuple(totals),
+        ceilings=ceilings,
+        processes=tuple(len(arm) for arm in arms),
+        cache=specification.cache,
+        direction=specification.direction,
+        device=specification.device,
+        level=level,
+        margin=margin,
+        suspect=(
+            *(doubt for name, arm in zip(names, arms, strict=True) for doubt in _doubts(name, arm)),
+            *_exceeded(columns),
+        ),
+    )
+
+
+def _doubts(name: str, arm: Sequence[BenchmarkRecord]) -> list[str]:
+    """The first doubt of each kind, and in how many processes there was one: their figures differ, not their sense."""
+    doubtful = [record.end.suspect for record in arm if record.end is not None and record.end.suspect]
+    shown = doubtful[0] if doubtful else []
+    return [f"{name}, {len(doubtful)} of {len(arm)} processes: {doubt}" for doubt in shown]
+
+
+def _exceeded(columns: Sequence[Sequence[Entry]]) -> list[str]:
+    """A ceiling of arithmetic that something exceeded is none."""
+    shares = [
+        entry.share.value for column in columns for entry in column if entry.share and entry.share.bound == "compute"
+    ]
+    above = [share for share in shares if share > _ABOVE]
+    if not above:
+        return []
+    found = f"{len(above)} results lie above the measured ceiling, by up to {max(above):.1f} times"
+    return [f"{found}: it was measured while the machine was busy; measure again with --fresh"]
+
+
+def _ceilings(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The largest of each kind: a ceiling that was reached once is one."""
+    best: dict[str, Any] = {"flop_s": {}, "bandwidth_b_s": {}}
+    for each in found:
+        for kind, limits in best.items():
+            for name, limit in each.get(kind, {}).items():
+                if name not in limits or limit["value"] > limits[name]["value"]:
+                    limits[name] = limit
+    return best
+
+
+def _entry(
+    problem: Problem, at: int, arm: Sequence[BenchmarkRecord], ceilings: Mapping[str, Any], level: float
+) -> Entry:
+    cases = {record.header.seed: record.cases[at] for record in arm if at in record.cases}
+    times = {
+        record.header.seed: float(np.median(record.samples[at]))
+        for record in sorted(arm, key=lambda each: each.header.seed)
+        if len(record.samples.get(at, ()))
+    }
+    status, reason = _status(list(cases.values()), len(times))
+    time = estimate(list(times.values()), level) if times else None
+    last = next((case for case in cases.values() if case.flops is not None or case.bytes is not None), None)
+    checked = next((case for case in cases.values() if case.checked), None)
+    flops, moved = (last.flops, last.bytes) if last is not None else (None, None)
+    return Entry(
+        status=status,
+        reason=reason,
+        times_s=times,
+        time=time,
+        flops=flops,
+        bytes=moved,
+        errors=checked.errors if checked is not None else {},
+        checked=checked.checked if checked is not None else "",
+        share=_share(problem, flops, moved, time, ceilings),
+    )
+
+
+def _status(cases: Sequence[Case], measured: int) -> tuple[str, str]:
+    for status in _WORST:
+        found = [case for case in cases if case.status == status]
+        if found and (status != "skipped" or not measured):
+            return status, found[0].reason
+        if found:
+            return "measured", f"skipped in {len(found)} of {len(cases)} processes: {found[0].reason}"
+    return ("measured", "") if cases else ("skipped", "no process came so far")
+
+
+def _share(
+    problem: Problem, flops: float | None, moved: float | None, time: Estimate | None, ceilings: Mapping[str, Any]
+) -> Share | None:
+    if time is None or flops is None or moved is None or not problem.tensors:
+        return None
+    limits = {
+        "compute": (flops, ceilings["flop_s"].get(problem.tensors[0].dtype)),
+        "memory": (moved, ceilings["bandwidth_b_s"].get("triad")),
+    }
+    if any(amount and limit is None for amount, limit in limits.values()):
+        return None
+    least = {name: amount / limit["value"] if amount and limit else 0.0 for name, (amount, limit) in limits.items()}
+    bound: Literal["compute", "memory"] = "compute" if least["compute"] >= least["memory"] else "memory"
+    return Share(least[bound] / time.value, bound) if least[bound] > 0 else None
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Times of two frameworks, one a process; paired where the processes of equal number are compared."""
+
+    a: list[float]
+    b: list[float]
+    paired: bool
+
+    @property
+    def p_value(self) -> float:
+        """Of the hypothesis that both take the same time; 1 where there are too few values for a test."""
+        if min(len(self.a), len(self.b)) < 2:
+            return 1.0
+        return (paired_log_ratio if self.paired else welch_log_ratio)(self.a, self.b).p_value
+
+    def verdict(self, margin: float, level: float) -> Verdict:
+        """Of the second against the first."""
+        return verdict(self.a, self.b, margin=margin, level=level, paired=self.paired)
+
+
+def _pair(a: Mapping[int, float], b: Mapping[int, float]) -> _Pair:
+    """Both mappings are in the order of their keys."""
+    return _Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED)
+
+
+def _judged(first: Sequence[Entry], column: Sequence[Entry], level: float, margin: float) -> list[Entry]:
+    """The entries with their verdicts against ``first``, corrected for how many there are."""
+    pairs = {
+        at: _pair(a.times_s, b.times_s)
+        for at, (a, b) in enumerate(zip(first, column, strict=True))
+        if a.times_s and b.times_s
+    }
+    adjusted = dict(zip(pairs, holm([pair.p_value for pair in pairs.values()]), strict=True))
+    judged = list(column)
+    for at, pair in pairs.items():
+        found = pair.verdict(margin, level)
+        if found.kind in (VerdictKind.FASTER, VerdictKind.SLOWER) and adjusted[at] > 1 - level:
+            reason = f"{found.kind} alone, but not among {len(pairs)} problems (Holm)"
+            found = replace(found, kind=VerdictKind.UNCLEAR, reason=reason)
+        judged[at] = replace(column[at], verdict=found)
+    return judged
+
+
+def _total(name: str, first: Sequence[Entry], column: Sequence[Entry], level: float, margin: float) -> Total:
+    counts = dict(Counter(entry.status for entry in column))
+    if column is first:
+        return Total(name, counts)
+    kinds = dict(Counter(str(entry.verdict.kind) for entry in column if entry.verdict is not None))
+    shared = [(a, b) for a, b in zip(first, column, strict=True) if a.times_s and b.times_s]
+    seeds: list[int] = max((sorted(a.times_s.keys() & b.times_s.keys()) for a, b in shared), key=len, default=[])
+    both = [(a, b) for a, b in shared if set(seeds) <= a.times_s.keys() & b.times_s.keys()]
+    if not seeds:
+        return Total(name, counts, kinds=kinds)
+    means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
+    means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
+    return Total(name, counts, len(both), _pair(means_a, means_b).verdict(margin, level), kinds)

@@ -1,0 +1,237 @@
+"""What a benchmark of operators leaves behind: one file a process, with raw times and errors of every problem.
+
+The one idea: the process is the replicate, so one process is one record: what was asked, the environment, then for
+each problem the raw times and what was found right or wrong, then the end. The files lie in the store's folder
+``operators`` under another ending than runs have, so neither kind is taken for the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+import msgspec
+from msgspec import Struct, field
+
+from levelbench.errors import RecordError
+from levelbench.records import lines, locks
+from levelbench.records.digest import key_of
+from levelbench.records.faults import store_fault
+from levelbench.records.reader import open_record, read_line
+from levelbench.records.schema import Count, Samples, Specification
+from levelbench.records.writer import RecordWriter, path_part, publish, write_whole
+
+__all__ = ["BENCHMARK_SCHEMA", "FOLDER", "BenchmarkEnd", "BenchmarkHeader", "BenchmarkRecord", "BenchmarkSpecification"]
+__all__ += ["BenchmarkWriter", "Case", "Problem", "Tensor", "benchmark_key", "find_benchmarks", "read_benchmark"]
+
+BENCHMARK_SCHEMA = 1
+FOLDER = "operators"
+"""The folder in a store that holds benchmarks of operators."""
+_ENDING = ".jsonlines"
+
+Fill = Literal["normal", "positive", "unit", "index", "boolean", "sparse", "given"]
+
+
+class Tensor(Struct, frozen=True, forbid_unknown_fields=True):
+    """An input of a problem and how it is made: from a seed, or from ``values`` (then ``fill`` is ``given``).
+
+    ``scale`` is the standard deviation of ``normal`` and ``sparse`` values and the number of values that an ``index``
+    chooses from; ``density`` the share of ``sparse`` values that are not zero.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    fill: Fill = "normal"
+    scale: float = 1.0
+    density: float = 1.0
+    values: tuple[int | float | bool, ...] | None = None
+
+
+class Problem(Struct, frozen=True, forbid_unknown_fields=True):
+    """An ONNX node with its inputs. ``inputs`` names them in order, the empty name for one that is left out."""
+
+    name: str
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    opset: int
+    attributes: dict[str, Any] = {}
+    domain: str = ""
+    note: str = ""
+
+
+class BenchmarkSpecification(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a benchmark is to be on one framework; its key is the digest of this alone.
+
+    ``budget_s`` is for one problem in one process, ``precision`` the half width of the interval of a process's median
+    at which its sampling ends.
+    """
+
+    title: str
+    framework: str
+    device: str
+    cache: Literal["hot", "cold"]
+    direction: Literal["forward", "backward"]
+    budget_s: float
+    precision: float
+    problems: tuple[Problem, ...]
+
+
+class BenchmarkHeader(Struct, frozen=True, tag="benchmark", tag_field="kind"):
+    """The first line. ``seed`` is the number of the process; ``ceilings`` as ``Ceilings.to_dict`` gives them."""
+
+    schema: int
+    id: str
+    key: str
+    seed: Count
+    started: str
+    specification: BenchmarkSpecification
+    environment: dict[str, Any]
+    ceilings: dict[str, Any]
+    version: str
+
+
+class Case(Struct, frozen=True, tag="case", tag_field="kind"):
+    """What came of the problem at ``index``; its raw times are the samples of that name.
+
+    ``status``: ``measured`` (and found right); ``wrong`` (measured, but its result is not the reference's), ``skipped``
+    (does not fit), ``unsupported`` (refused by the framework) and ``failed`` (it raised), each with a ``reason``.
+    ``errors`` are those of ``levelbench.operators.validation.metrics`` against the reference; ``checked`` says which
+    part of the results was compared, and against which tolerance.
+    """
+
+    index: Count
+    status: Literal["measured", "wrong", "skipped", "unsupported", "failed"]
+    reason: str = ""
+    flops: float | None = None
+    bytes: float | None = None
+    errors: dict[str, float | None] = {}
+    checked: str = ""
+    inner: int = 0
+    stopped_by: str = ""
+    warmup_reason: str = ""
+    first_s: float | None = None
+
+
+class BenchmarkEnd(Struct, frozen=True, tag="end", tag_field="kind"):
+    """The last line: every problem has its case. ``suspect`` lists reasons to doubt the times."""
+
+    suspect: list[str] = field(default_factory=list)
+    environment_after: dict[str, Any] = field(default_factory=dict)
+
+
+_HEADER = msgspec.json.Decoder(BenchmarkHeader)
+# Lax, so that "nan" and "inf", which stand for what JSON has not, are figures again.
+_EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Case | Samples | BenchmarkEnd, strict=False)
+
+
+@dataclass(frozen=True)
+class BenchmarkRecord:
+    """What one process left behind: cases by index, and its raw times in seconds a call."""
+
+    path: Path
+    header: BenchmarkHeader
+    cases: dict[int, Case]
+    samples: dict[int, Sequence[float]]
+    end: BenchmarkEnd | None
+    running: bool = False
+
+    @property
+    def status(self) -> Literal["done", "running", "interrupted"]:
+        """``done`` has an end; what is not done and not being written was interrupted."""
+        return "done" if self.end is not None else "running" if self.running else "interrupted"
+
+
+def benchmark_key(specification: BenchmarkSpecification) -> str:
+    """The digest of a specification, as for runs: 64 hexadecimal digits of the canonical JSON's SHA-256."""
+    return key_of(cast(Specification, specification))
+
+
+class BenchmarkWriter(RecordWriter):
+    """An open record of a benchmark; see :class:`RecordWriter`, whose way to write whole lines it shares."""
+
+    @classmethod
+    def begin(cls, store: Path, header: BenchmarkHeader) -> BenchmarkWriter:
+        """Begin ``<store>/operators/<title>/<date>/<key8>-s<seed>-<id>.jsonlines`` with its header in it.
+
+        Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
+        """
+        asked = f"beginning a benchmark's record in {store}"
+        name = f"{header.key[:8]}-s{header.seed}-{path_part(header.id)}{_ENDING}"
+        path = store / FOLDER / path_part(header.specification.title) / path_part(header.started[:10]) / name
+        draft = path.with_name(f".{path.name}.new")
+        line = lines.encode(cast(Any, header))
+        descriptor = -1
+        published = False
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+            locks.hold(descriptor)
+            write_whole(descriptor, line)
+            publish(draft, path)
+            published = True
+        except OSError as error:
+            raise store_fault(asked, path, error) from error
+        finally:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            if not published and descriptor >= 0:
+                os.close(descriptor)
+        return cls(path, descriptor, len(line))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(self, event: Case | Samples | BenchmarkEnd) -> None:
+        """Write one line; it survives the end of this process from then on."""
+        self.append(cast(Any, event))
+
+
+def read_benchmark(path: Path) -> BenchmarkRecord:
+    """The record at ``path``; a torn last line is passed over. ``RecordError`` for what is none, or is damaged."""
+    asked = f"reading the benchmark's record {path}"
+    remove = "restore the record from a copy, or remove the file"
+    with open_record(path, asked) as file:
+        running = locks.is_held(file.fileno())
+        try:
+            header = _HEADER.decode(read_line(file, 1, asked))
+        except lines.MALFORMED as error:
+            raise RecordError(asked, f"line 1 is not the header of a benchmark ({error})", remove) from error
+        if header.schema > BENCHMARK_SCHEMA:
+            found = f"it was written in schema {header.schema} and this version reads up to {BENCHMARK_SCHEMA}"
+            raise RecordError(asked, found, "upgrade levelbench to read it")
+        cases: dict[int, Case] = {}
+        samples: dict[int, Sequence[float]] = {}
+        end, number = None, 2
+        while line := read_line(file, number, asked):
+            try:
+                event = _EVENT.decode(line)
+            except lines.MALFORMED as error:
+                if not line.endswith(b"\n"):
+                    break
+                raise RecordError(asked, f"line {number} is broken ({error})", remove) from error
+            if isinstance(event, Case):
+                cases[event.index] = event
+            elif isinstance(event, Samples):
+                samples[int(event.name)] = event.values
+            else:
+                end = event
+            number += 1
+    return BenchmarkRecord(path, header, cases, samples, end, running)
+
+
+def find_benchmarks(store: Path, key: str) -> list[BenchmarkRecord]:
+    """The records in ``store`` of the specification with that key, oldest first; those damaged are passed over."""
+    found = []
+    for path in (store / FOLDER).glob(f"*/*/{key[:8]}-s*{_ENDING}"):
+        with suppress(RecordError):
+            record = read_benchmark(path)
+            if record.header.key == key:
+                found.append(record)
+    return sorted(found, key=lambda record: (record.header.started, str(record.path)))

@@ -1,0 +1,109 @@
+"""``levelbench operator``: what it refuses, and one small benchmark from the command to the figure, resumed."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from levelbench.records.benchmarks import read_benchmark
+
+RELU = ("operator", "Relu", "--shape", "X=64", "--framework", "numpy", "--budget-s", "0.02")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ((), 2, "there is neither"),
+        (("Relu", "--suite", "deepbench-gemm"), 2, "there are both"),
+        (("--suite", "deepbench-gem"), 2, "close: deepbench-gemm"),
+        (("--suite", "deepbench-gemm", "--subset", "trainin"), 2, "close: training"),
+        (("--suite", "deepbench-all-reduce"), 2, "no single operator"),
+        (("--suite", "deepbench-gemm", "--match", "nothing"), 2, "there is none"),
+        (("--suite", "deepbench-gemm", "--limit", "0"), 2, "no problem at all"),
+        (("--suite", "deepbench-gemm", "--shape", "X=4"), 2, "have their own"),
+        (("Relu",), 2, "its inputs are X"),
+        (("Relu", "--shape", "X=4", "--dtype", "float31"), 2, "float32"),
+        (("Relu", "--shape", "X=4", "--opset", "99"), 2, "from 13 to"),
+        (("Relu", "--shape", "X=4", "--framework", "nunpy"), 2, "close: numpy"),
+        (("Relu", "--shape", "X=4", "--framework", ","), 2, "names none"),
+        (("Relu", "--shape", "X=4", "--framework", "numpy", "--device", "cuda"), 3, "numpy runs on cpu only"),
+        (("Relu", "--shape", "X=4", "-n", "0"), 2, "no process at all"),
+        (("Relu", "--shape", "X=4", "--budget-s", "0"), 2, "not positive"),
+        (("Relu", "--shape", "X=4", "--plot", "a.pdf"), 2, ".svg or .png"),
+        (("Relu", "--shape", "X=4", "--margin", "2"), 2, "2 per cent"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_is_answered_in_three_parts(call, tmp_path, words, code, says):
+    found, out, err = call("operator", *words, "--store", tmp_path / "store")
+    assert found == code, err
+    assert [line.split(":")[0].strip() for line in err.strip().splitlines()[-3:]] == ["error", "found", "do"]
+    assert says in err
+    assert not list(tmp_path.rglob("*.jsonlines"))
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.slow
+def test_a_benchmark_is_measured_shown_written_and_resumed(call, tmp_path):
+    store = tmp_path / "store"
+    code, out, err = call(*RELU, "-n", "2", "--store", store, "--csv", tmp_path / "t.csv", "--json")
+    found = json.loads(out)
+    assert code == 0, err
+    result = found["problems"][0]["results"]["numpy"]
+    assert (result["status"], len(result["times_s"]), result["errors"]["linf"]) == ("measured", 2, 0.0)
+    assert set(found["ceilings"]["flop_s"]) == {"float32", "float64"}
+    assert (tmp_path / "t.csv").read_text().count("\n") >= 2
+    assert len(list(store.rglob("*.jsonlines"))) == 2
+    code, out, err = call(*RELU, "-n", "2", "--store", store)
+    assert code == 0, err
+    assert "2 processes wanted · 2 done · 0 to go" in out
+    assert "Relu X=64" in out
+    assert "numpy: 1 measured" in out
+    assert "roofline: " in out
+
+
+@pytest.mark.slow
+def test_after_kill_9_nothing_is_half_written_and_the_same_command_goes_on(call, tmp_path):
+    words = (*RELU, "-n", "2", "--store", str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "levelbench", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(600):
+            if list(tmp_path.rglob("*-s0-*.jsonlines")) or process.poll() is not None:
+                break
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    kept = list(tmp_path.rglob("*.jsonlines"))
+    assert kept
+    assert all(read_benchmark(path).header.specification.framework == "numpy" for path in kept)
+    # The child dies with its parent, a moment later.
+    while any(read_benchmark(path).status == "running" for path in kept):
+        time.sleep(0.01)
+    code, out, err = call(*words)
+    assert code == 0, err
+    assert "numpy: 1 measured" in out
+
+
+def test_help_names_every_option_and_imports_no_framework():
+    code = (
+        "from levelbench.cli import cli\ncli.main(['operator', '--help'], standalone_mode=False)\n"
+        "import sys; print('loaded', *sorted({'torch', 'onnx', 'numpy', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].strip() == "loaded"
+    for option in (
+        "--suite",
+        "--subset",
+        "--shape",
+        "--input",
+        "--attr",
+        "--cache",
+        "--direction",
+        "--limit",
+        "--plot",
+    ):
+        assert option in done.stdout

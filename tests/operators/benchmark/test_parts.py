@@ -1,0 +1,88 @@
+"""A part of a problem, computed alone, is the same part of the whole."""
+
+import math
+
+import numpy as np
+import pytest
+
+from levelbench.operators.benchmark import parts
+from levelbench.operators.benchmark.parts import parts_of, select
+from levelbench.operators.node import operator_node
+
+PROBLEMS = {
+    "NN": ("Gemm", {}, [(12, 5), (5, 9)]),
+    "TN": ("Gemm", {"transA": 1}, [(5, 12), (5, 9)]),
+    "NT": ("Gemm", {"transB": 1}, [(12, 5), (9, 5)]),
+    "TT": ("Gemm", {"transA": 1, "transB": 1}, [(5, 12), (9, 5)]),
+    "MatMul": ("MatMul", {}, [(12, 5), (5, 9)]),
+    "Conv": ("Conv", {"pads": [1, 1, 1, 1], "strides": [2, 1]}, [(5, 4, 7, 6), (8, 4, 3, 3), (8,)]),
+    "grouped": ("Conv", {"group": 2}, [(5, 4, 7, 6), (8, 2, 3, 3)]),
+    "RNN": ("RNN", {"hidden_size": 4}, [(6, 5, 3), (1, 4, 3), (1, 4, 4)]),
+    "GRU": ("GRU", {"hidden_size": 4, "linear_before_reset": 1}, [(6, 5, 3), (1, 12, 3), (1, 12, 4)]),
+    "LSTM": ("LSTM", {"hidden_size": 4}, [(6, 5, 3), (1, 16, 3), (1, 16, 4)]),
+}
+
+
+@pytest.fixture(params=PROBLEMS)
+def whole(request):
+    op_type, attributes, shapes = PROBLEMS[request.param]
+    random = np.random.default_rng(0)
+    inputs = [random.standard_normal(shape) for shape in shapes]
+    return operator_node(op_type, [f"i{at}" for at in range(len(shapes))], **attributes), inputs
+
+
+def divided(node, inputs, output, direction, share):
+    """The parts, with the limit so low that the reference may compute this share of the whole."""
+    flops = parts.LIMIT_FLOPS / share / (3 if direction == "backward" else 1)
+    return parts_of(node, [each.shape for each in inputs], output.shape, flops, direction)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.02])
+def test_outputs_of_a_part_are_those_of_the_whole(whole, reference, share):
+    node, inputs = whole
+    (output,) = reference(node).forward(*inputs)
+    (part,) = divided(node, inputs, output, "forward", share)
+    (alone,) = reference(node).forward(*part.of_inputs(inputs))
+    np.testing.assert_allclose(alone, select(output, part.output), rtol=1e-12, atol=1e-12)
+    assert not part.whole
+    assert alone.size < output.size
+
+
+def test_gradients_of_a_part_are_those_of_the_whole(whole, reference):
+    node, inputs = whole
+    outputs, pullback = reference(node).vjp(*inputs)
+    given = np.random.default_rng(1).standard_normal(outputs[0].shape)
+    gradients = pullback(given)
+    for part in divided(node, inputs, outputs[0], "backward", 0.3):
+        _, alone = reference(node).vjp(*part.of_inputs(inputs))
+        found = alone(select(given, part.output))
+        assert part.gradients
+        for at in part.gradients:
+            np.testing.assert_allclose(found[at], select(gradients[at], part.inputs[at]), rtol=1e-9, atol=1e-9)
+
+
+def test_a_part_says_what_it_leaves_out(whole, reference):
+    node, inputs = whole
+    (output,) = reference(node).forward(*inputs)
+    (part,) = divided(node, inputs, output, "forward", 0.02)
+    assert " of " in part.said
+
+
+def test_what_is_cheap_is_compared_whole(whole, reference):
+    node, inputs = whole
+    (output,) = reference(node).forward(*inputs)
+    (part,) = parts_of(node, [each.shape for each in inputs], output.shape, 1000.0)
+    assert part.whole
+    assert part.said == "whole"
+
+
+def test_the_first_and_the_last_row_are_always_among_them():
+    node = operator_node("Gemm", ["A", "B"])
+    (part,) = parts_of(node, [(1000, 8), (8, 1000)], (1000, 1000), 1e4 * parts.LIMIT_FLOPS)
+    assert {0, 999} <= set(part.output[-2].tolist())
+
+
+def test_an_operator_without_a_rule_is_compared_whole():
+    node = operator_node("Relu", ["X"])
+    (part,) = parts_of(node, [(10, 10)], (10, 10), math.inf)
+    assert part.whole

@@ -1,0 +1,235 @@
+"""Records of benchmarks: whole lines, one file a process, apart from the records of runs; and what they say."""
+
+import math
+
+import pytest
+from msgspec.structs import replace
+
+from levelbench.errors import RecordError
+from levelbench.measure.verdict import VerdictKind
+from levelbench.records import Samples, Store
+from levelbench.records.benchmark_summary import summarise_benchmark
+from levelbench.records.benchmarks import (
+    BENCHMARK_SCHEMA,
+    BenchmarkEnd,
+    BenchmarkHeader,
+    BenchmarkSpecification,
+    BenchmarkWriter,
+    Case,
+    Problem,
+    Tensor,
+    benchmark_key,
+    find_benchmarks,
+    read_benchmark,
+)
+
+
+def problem(name="p0", dtype="float32"):
+    tensors = (Tensor("A", (8, 8), dtype), Tensor("B", (8, 8), dtype))
+    return Problem(name, "Gemm", ("A", "B"), ("Y",), tensors, 21)
+
+
+def specification(framework="torch", count=1, **parts):
+    problems = tuple(problem(f"p{at}") for at in range(count))
+    base = BenchmarkSpecification("test", framework, "cpu", "hot", "forward", 1.0, 0.05, problems)
+    return replace(base, **parts)
+
+
+def limit(value):
+    return {"value": value, "interval": None, "n": 1, "statistic": "single value"}
+
+
+CEILINGS = {"flop_s": {"float32": limit(1e9)}, "bandwidth_b_s": {"triad": limit(1e9)}}
+
+
+def header(spec, seed=0, identity="abcd", ceilings=CEILINGS):
+    started = f"2026-01-02T03:04:{seed:02d}.000+00:00"
+    key = benchmark_key(spec)
+    return BenchmarkHeader(BENCHMARK_SCHEMA, identity, key, seed, started, spec, {}, ceilings, "0.1.0")
+
+
+def write(store, spec, seed, times_s, *, flops=1e6, moved=1e3, case=None, end=True, ceilings=CEILINGS, suspect=()):
+    """One process: for each problem one median time, or ``None`` where it was skipped."""
+    with BenchmarkWriter.begin(store, header(spec, seed, f"id{seed}", ceilings)) as writer:
+        for at, time_s in enumerate(times_s):
+            if time_s is None:
+                writer.add(Case(at, "skipped", "too large", flops, moved))
+                continue
+            writer.add(Samples(str(at), "s", [time_s] * 3))
+            writer.add(case or Case(at, "measured", "", flops, moved, {"relative": 1e-7}, "whole"))
+        if end:
+            writer.add(BenchmarkEnd(list(suspect)))
+    return read_benchmark(writer.path)
+
+
+def arm(store, framework, times_s, **more):
+    """One record a process; ``times_s`` has one list a process."""
+    spec = specification(framework, len(times_s[0]))
+    return [write(store, spec, seed, each, **more) for seed, each in enumerate(times_s)]
+
+
+def test_a_record_is_read_back_as_it_was_written(tmp_path):
+    spec = specification(count=2)
+    record = write(tmp_path, spec, 3, [0.5, None])
+    assert record.header.specification == spec
+    assert record.samples == {0: [0.5, 0.5, 0.5]}
+    assert [record.cases[at].status for at in (0, 1)] == ["measured", "skipped"]
+    assert record.status == "done"
+
+
+def test_figures_that_json_has_not_survive(tmp_path):
+    case = Case(0, "wrong", "off", errors={"linf": math.inf, "ulp": None, "l2": math.nan})
+    errors = write(tmp_path, specification(), 0, [1.0], case=case).cases[0].errors
+    assert errors["linf"] == math.inf
+    assert errors["ulp"] is None
+    assert math.isnan(errors["l2"])
+
+
+def test_a_record_without_an_end_was_interrupted(tmp_path):
+    assert write(tmp_path, specification(), 0, [1.0], end=False).status == "interrupted"
+
+
+def test_a_record_that_is_being_written_is_running(tmp_path):
+    with BenchmarkWriter.begin(tmp_path, header(specification())) as writer:
+        assert read_benchmark(writer.path).status == "running"
+
+
+def test_a_torn_last_line_is_passed_over(tmp_path):
+    path = write(tmp_path, specification(count=2), 0, [1.0, 2.0], end=False).path
+    path.write_bytes(path.read_bytes()[:-20])
+    assert list(read_benchmark(path).cases) == [0]
+
+
+@pytest.mark.parametrize("damage", [b"{}\n", b'{"kind":"case"}\n', b"\xff\n"])
+def test_a_broken_line_is_damage_and_says_where(tmp_path, damage):
+    path = write(tmp_path, specification(), 0, [1.0]).path
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + damage + b"".join(rest))
+    with pytest.raises(RecordError, match="line 2"):
+        read_benchmark(path)
+
+
+def test_a_record_of_a_newer_schema_asks_for_an_upgrade(tmp_path):
+    path = write(tmp_path, specification(), 0, [1.0]).path
+    path.write_text(path.read_text().replace('"schema":1', '"schema":99'))
+    with pytest.raises(RecordError, match="Upgrade levelbench"):
+        read_benchmark(path)
+
+
+def test_equal_specifications_have_one_key_and_others_another():
+    assert benchmark_key(specification()) == benchmark_key(specification())
+    assert benchmark_key(specification()) != benchmark_key(specification(cache="cold"))
+    assert benchmark_key(specification()) != benchmark_key(specification(budget_s=2.0))
+
+
+def test_the_processes_of_a_specification_are_found_oldest_first_and_no_others(tmp_path):
+    for seed in (1, 0):
+        write(tmp_path, specification(), seed, [1.0])
+    write(tmp_path, specification("jax"), 0, [1.0])
+    found = find_benchmarks(tmp_path, benchmark_key(specification()))
+    assert [record.header.seed for record in found] == [0, 1]
+
+
+def test_a_damaged_record_hides_no_others(tmp_path):
+    write(tmp_path, specification(), 0, [1.0]).path.write_text("no record")
+    write(tmp_path, specification(), 1, [1.0])
+    assert len(find_benchmarks(tmp_path, benchmark_key(specification()))) == 1
+
+
+def test_the_store_of_runs_does_not_see_benchmarks(tmp_path):
+    write(tmp_path, specification(), 0, [1.0])
+    store = Store(tmp_path)
+    assert store.rows() == []
+    assert store.records() == []
+    assert store.problems == []
+
+
+def noisy(value, process):
+    return value * (1 + 0.004 * ((process * 7) % 5 - 2))
+
+
+def test_a_process_is_one_value_its_median(tmp_path):
+    summary = summarise_benchmark([arm(tmp_path, "torch", [[1.0], [2.0], [3.0]])])
+    assert list(summary.rows[0][1][0].times_s.values()) == [1.0, 2.0, 3.0]
+    assert summary.rows[0][1][0].time.n == 3
+
+
+def test_each_framework_is_judged_against_the_first(tmp_path):
+    a = arm(tmp_path, "torch", [[noisy(1.0, at)] for at in range(5)])
+    b = arm(tmp_path, "jax", [[noisy(0.5, at + 1)] for at in range(5)])
+    (_, (first, second)) = summarise_benchmark([a, b]).rows[0]
+    assert first.verdict is None
+    assert second.verdict.kind == VerdictKind.FASTER
+    assert second.verdict.reason == "paired by seed"
+
+
+def test_few_processes_are_not_compared_in_pairs(tmp_path):
+    a, b = (arm(tmp_path, name, [[noisy(1.0, at)] for at in range(3)]) for name in ("torch", "jax"))
+    assert "paired" not in summarise_benchmark([a, b]).rows[0][1][1].verdict.reason
+
+
+def test_over_a_suite_a_verdict_must_survive_holms_correction(tmp_path):
+    """Alone 1.4 % slower at p of about 0.02; among fifty problems without a difference that is to be expected."""
+    shift = [[1.0 + (0.014 if at == 0 else 0.0) for at in range(50)] for _ in range(3)]
+    noise = [[1 + 0.004 * math.sin(1 + 7 * at + 13 * process) for at in range(50)] for process in range(6)]
+    a = arm(tmp_path, "torch", [noise[process] for process in range(3)])
+    slower = [[s * n for s, n in zip(shift[p], noise[p + 3], strict=True)] for p in range(3)]
+    b = arm(tmp_path, "jax", slower)
+    many = summarise_benchmark([a, b], margin=0.001)
+    alone = summarise_benchmark(
+        [
+            arm(tmp_path / "alone", name, [[each[0]] for each in rows])
+            for name, rows in (("torch", noise[:3]), ("jax", slower))
+        ],
+        margin=0.001,
+    )
+    assert alone.rows[0][1][1].verdict.kind == VerdictKind.SLOWER
+    assert many.rows[0][1][1].verdict.kind == VerdictKind.UNCLEAR
+    assert "Holm" in many.rows[0][1][1].verdict.reason
+
+
+def test_the_mean_over_a_suite_is_geometric_and_of_what_both_measured(tmp_path):
+    a = arm(tmp_path, "torch", [[1.0, 1.0, 1.0]] * 3)
+    b = arm(tmp_path, "jax", [[2.0, 0.5, None]] * 3)
+    total = summarise_benchmark([a, b]).totals[1]
+    assert total.compared == 2
+    assert total.verdict.ratio == pytest.approx(1.0)
+    assert total.counts == {"measured": 2, "skipped": 1}
+
+
+def test_a_problem_skipped_in_some_processes_counts_the_others_and_says_so(tmp_path):
+    entry = summarise_benchmark([arm(tmp_path, "torch", [[1.0], [None], [1.0]])]).rows[0][1][0]
+    assert (entry.status, len(entry.times_s)) == ("measured", 2)
+    assert "skipped in 1 of 3 processes: too large" in entry.reason
+
+
+def test_a_problem_that_is_wrong_in_one_process_is_wrong(tmp_path):
+    spec = specification()
+    records = [write(tmp_path, spec, 0, [1.0]), write(tmp_path, spec, 1, [1.0], case=Case(0, "wrong", "off by one"))]
+    entry = summarise_benchmark([records]).rows[0][1][0]
+    assert (entry.status, entry.reason) == ("wrong", "off by one")
+
+
+@pytest.mark.parametrize(
+    ("flops", "moved", "bound", "share"),
+    [(1e6, 1e3, "compute", 0.5), (1e3, 1e6, "memory", 0.5), (0.0, 1e6, "memory", 0.5)],
+)
+def test_the_share_is_of_the_nearer_ceiling(tmp_path, flops, moved, bound, share):
+    entry = summarise_benchmark([arm(tmp_path, "torch", [[2e-3]], flops=flops, moved=moved)]).rows[0][1][0]
+    assert (entry.share.bound, entry.share.value) == (bound, pytest.approx(share))
+
+
+@pytest.mark.parametrize(("flops", "ceilings"), [(None, CEILINGS), (1e6, {"flop_s": {}, "bandwidth_b_s": {}})])
+def test_without_a_figure_or_a_ceiling_there_is_no_share(tmp_path, flops, ceilings):
+    entry = summarise_benchmark([arm(tmp_path, "torch", [[1.0]], flops=flops, ceilings=ceilings)]).rows[0][1][0]
+    assert entry.share is None
+
+
+def test_a_ceiling_that_was_exceeded_is_doubted(tmp_path):
+    summary = summarise_benchmark([arm(tmp_path, "torch", [[1e-4]])])
+    assert "above the measured ceiling, by up to 10.0 times" in summary.suspect[0]
+
+
+def test_doubts_of_the_processes_are_told_once_with_their_number(tmp_path):
+    summary = summarise_benchmark([arm(tmp_path, "torch", [[1.0], [1.0]], suspect=("others kept a core busy",))])
+    assert summary.suspect == ("torch, 2 of 2 processes: others kept a core busy",)
