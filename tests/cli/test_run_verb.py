@@ -232,7 +232,8 @@ def test_a_dataset_that_is_nowhere_names_the_three_ways_to_get_it(call, tmp_path
 
 
 @pytest.mark.slow
-def test_fashion_mnist_trains_for_real(call, tmp_path, needs_torch):
+def test_fashion_mnist_trains_for_real(call, tmp_path, needs_torch, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")  # a test downloads nothing
     if lacking := datasets.fashion_mnist.lacks():
         pytest.skip(lacking)
     words = ("run", "fashion-mnist[channels=4,hidden=32]", "--framework", "torch", "-n", "1", "--epochs", "2")

@@ -85,7 +85,7 @@ def test_the_largest_size_is_taken_of_which_enough_calls_fit(seconds, size):
         # A tenth of a second for the product of size 1024.
         return lambda: clock.advance(int(1e8 * (n / 1024) ** 3)), 2.0 * n**3
 
-    found, taken = c._largest_gemm(maker, seconds, clock)
+    found, taken = c.measure_largest_gemm(maker, seconds, clock)
     assert taken == size
     assert found.value == pytest.approx(2.0 * 1024**3 * 10)
 

@@ -35,8 +35,9 @@ def test_digits_follows_the_same_losses_on_numpy_and_torch(recipe):
 
 
 @pytest.mark.slow
-def test_fashion_mnist_follows_the_same_losses_on_numpy_and_torch():
+def test_fashion_mnist_follows_the_same_losses_on_numpy_and_torch(monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")  # a test downloads nothing
     if lacking := datasets.fashion_mnist.lacks():
         pytest.skip(lacking)
     difference = np.abs(losses("numpy", "fashion-mnist", "cnn") - losses("torch", "fashion-mnist", "cnn"))
