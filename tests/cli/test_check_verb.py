@@ -158,3 +158,56 @@ def test_a_file_that_is_not_there_is_missing(call, tmp_path):
     code, _, err = call("check", tmp_path / "none.py")
     assert code == 3
     assert "no such file" in err
+
+
+SCALED = """
+import numpy as np
+from levelbench.operators.custom import CustomOperator, Spec
+
+class Pick(CustomOperator):
+    def __init__(self, scale):
+        self.scale = scale
+
+    def infer(self, x, index):
+        return Spec((*index.shape, *x.shape[1:]), x.dtype)
+
+    def forward(self, x, index):
+        return np.take(x, index, axis=0, mode="clip") * x.dtype.type(self.scale)
+
+    def reference(self, x, index):
+        return np.take(x, index, axis=0, mode="clip") * self.scale
+"""
+
+
+def test_an_attribute_and_a_whole_number_input_can_be_given(check):
+    words = ("--shape", "x=9x4", "--shape", "index=5:int64", "--dtype", "float32")
+    code, out, _ = check(SCALED, *words, "--attr", "scale=0.5")
+    assert (code, "nothing found wrong" in out) == (0, True)
+    code, _, err = check(SCALED, *words)
+    assert code == 2
+    assert "--attr" in err
+
+
+def test_a_dtype_of_a_shape_that_does_not_exist_answers_with_the_nearest(check):
+    code, _, err = check(RIGHT, "--shape", "x=3:int46")
+    assert code == 2
+    assert "int64" in err
+
+
+NOISY = RIGHT.replace(
+    "return x * x",
+    "return x * x * np.asarray(1 + 2e-7 * (np.random.default_rng().random(x.shape) > 0.5), x.dtype)",
+)
+
+
+def test_runs_that_differ_in_the_last_bits_are_noted_with_how_far_and_where(check):
+    _, out, _ = check(NOISY, "--repeat", "20", "--dtype", "float32", "--json")
+    (found,) = [each for each in json.loads(out)["reports"][0]["findings"] if each["check"] == "repeatability"]
+    assert found["status"] == "noted"
+    assert "of 20 calls agree bit for bit" in found["detail"]
+    assert "ULP" in found["detail"]
+    assert "output 0, index" in found["detail"]
+
+
+def test_calls_that_agree_bit_for_bit_are_said_to(check):
+    assert "20 calls, bit for bit" in check(RIGHT, "--repeat", "20")[1]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -28,10 +29,12 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
 @click.option("--device", default="cpu", show_default=True, help="Device of the frameworks.")
 @click.option("--operator", "only", default="", help="One operator of the file; default: all.")
 @click.option("--reference", default="", help="FILE.py:function to compare with; default: the operator's own.")
-@click.option("--shape", "shapes", multiple=True, help="Shape of an input, X=8x16; default: the operator's examples.")
+@click.option("--shape", "shapes", multiple=True, help="Shape of an input, X=8x16 or I=8:int64; default: examples.")
+@click.option("--attr", "attributes", multiple=True, help="Attribute of the operator, epsilon=1e-5 or axes=0,1.")
 @click.option("--dtype", "dtypes", default="", help=f"Of {', '.join(_DTYPES)}, commas between; default: all it takes.")
 @click.option("--heatmap", type=click.Path(path_type=Path), help="Draw the deviation to this .png or .svg file.")
 @click.option("--seed", default=0, show_default=True, help="Seed of inputs and directions.")
+@click.option("--repeat", "runs", default=100, show_default=True, help="Equal calls, to see whether they agree.")
 @click.option("--timeout", default=300.0, show_default=True, help="Seconds that one operator may take.")
 @shared.json_option
 @shared.debug_option
@@ -42,9 +45,11 @@ def command(
     only: str,
     reference: str,
     shapes: tuple[str, ...],
+    attributes: tuple[str, ...],
     dtypes: str,
     heatmap: Path | None,
     seed: int,
+    runs: int,
     timeout: float,
     as_json: bool,
     debug: bool,
@@ -57,12 +62,15 @@ def command(
     from levelbench.operators.validation.isolated import check_isolated, names_isolated
 
     wanted = _dtypes(dtypes)
-    sizes = dict(_shape(each) for each in shapes)
+    inputs = [_shape(each) for each in shapes]
+    sizes = {name: size for name, size, _ in inputs}
+    kinds = {name: kind for name, _, kind in inputs if kind}
+    given = dict(_attribute(each) for each in attributes)
     _check_heatmap(heatmap)
     chosen = _frameworks(frameworks, device)
     names = _names(names_isolated(file, timeout), only, file)
     requests = [
-        Request(str(file), name, framework, device, reference, sizes, wanted, seed)
+        Request(str(file), name, framework, device, reference, sizes, wanted, seed, kinds, given, runs)
         for name in names
         for framework in chosen
     ]
@@ -115,13 +123,36 @@ def _dtypes(words: str) -> tuple[str, ...]:
     return found
 
 
-def _shape(word: str) -> tuple[str, tuple[int, ...]]:
-    """``X=8x16`` as a name and sizes; ``X=`` is a scalar."""
-    name, equals, text = word.partition("=")
+def _shape(word: str) -> tuple[str, tuple[int, ...], str]:
+    """``X=8x16:int64`` as a name, sizes and a dtype; ``X=`` is a scalar, and no dtype a floating one."""
+    from levelbench.errors import UnknownNameError
+
+    name, equals, rest = word.partition("=")
+    text, _, kind = rest.partition(":")
+    if kind and kind not in _KINDS:
+        raise UnknownNameError(f"dtype of --shape {word}", kind, _KINDS)
     sizes = [each for each in text.lower().split("x") if text]
     if not equals or not name or not all(each.isdecimal() for each in sizes):
         raise UsageError(f"--shape {word}", "it is no name and sizes", "write --shape X=8x16")
-    return name, tuple(int(each) for each in sizes)
+    return name, tuple(int(each) for each in sizes), kind
+
+
+def _attribute(word: str) -> tuple[str, Any]:
+    """``axes=0,1`` as a name and a list, ``epsilon=1e-5`` as a name and a number; what is neither is text."""
+    name, equals, text = word.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--attr {word}", "it is no name and value", "write --attr epsilon=1e-5")
+    values = [_number(each) for each in text.split(",")]
+    return name, values if len(values) > 1 else values[0]
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _frameworks(words: str, device: str) -> list[str]:

@@ -28,6 +28,7 @@ def check_operator(
     backward: Callable[..., Any] | None = None,
     dtypes: Sequence[str] = (),
     seed: int = 0,
+    runs: int = 100,
     aliases: bool | None = None,
     name: str = "",
     tell: Callable[[str], None] = lambda _: None,
@@ -37,6 +38,7 @@ def check_operator(
 
     ``operator`` is what :func:`check_forward` takes, and so is ``reference``; without one its own float64 results stand
     in, and what only a reference can tell is not tried. ``dtypes`` are those to try, by default all floating ones.
+    ``runs`` is how often it is called on equal inputs to see how well it repeats itself (below 2: not tried).
     ``aliases`` allows or forbids outputs that share memory with inputs; ``None`` is what the operator says. ``tell``
     is told each check before it is run, and ``hear`` each finding as it comes. What the operator raises is a finding.
     """
@@ -48,7 +50,7 @@ def check_operator(
         found = "there are no inputs to check it with"
         raise UsageError(f"operator {subject.name}", found, "give inputs, shapes, or write examples in the operator")
     stands_in = Reference(subject if reference is None else reference)
-    setting = Setting(subject, stands_in, reference is not None, tuple(dtypes), seed)
+    setting = Setting(subject, stands_in, reference is not None, tuple(dtypes), seed, runs)
     findings: list[Finding] = []
     for at, sample in enumerate(samples):
         for finding in _on(setting, sample, first=at == 0, tell=tell):

@@ -14,6 +14,7 @@ from levelbench.operators.validation.findings import Finding, failed, not_tried,
 from levelbench.operators.validation.forward import Reference
 from levelbench.operators.validation.gradient import examine_gradient
 from levelbench.operators.validation.kinks import AT_A_KINK
+from levelbench.operators.validation.repeatability import repeatability
 from levelbench.operators.validation.samples import Inputs, describe, other_values
 from levelbench.operators.validation.subject import Host, Subject, attempt, widened
 from levelbench.operators.validation.tolerances import is_float, tolerance_for
@@ -25,13 +26,17 @@ _NO_REFERENCE = "there is no reference to compare with"
 
 @dataclass(frozen=True)
 class Setting:
-    """``compared``: whether ``reference`` is another than the operator itself; ``dtypes`` are those asked for."""
+    """``compared``: whether ``reference`` is another than the operator itself; ``dtypes`` are those asked for.
+
+    ``runs`` is how often an operator is called to see how well it repeats itself; below 2, that is not tried.
+    """
 
     subject: Subject
     reference: Reference
     compared: bool
     dtypes: tuple[str, ...]
     seed: int
+    runs: int = 100
 
     def other(self, inputs: Inputs, random: np.random.Generator) -> Inputs:
         """The same shapes with other values, a hundred times as large: what is kept of them shows."""
@@ -167,6 +172,18 @@ def _determinism(setting: Setting, inputs: Inputs, random: np.random.Generator) 
     return properties.repeats(setting.subject, inputs, setting.other(inputs, random))
 
 
+def _repeatability(setting: Setting, inputs: Inputs, _: np.random.Generator) -> list[Finding]:
+    """Bit for bit or not is no fault, but worth knowing: how many runs, how far apart, where."""
+    if not setting.subject.deterministic or setting.runs < 2:
+        return []
+    found = repeatability(setting.subject, inputs, runs=setting.runs)
+    if found.bitwise:
+        return [passed("repeatability", f"{found.runs} calls, bit for bit")]
+    most, where = found.worst()
+    says = f"{found.identical} of {found.runs} calls agree bit for bit, the others within {found.ulp:.3g} ULP"
+    return [noted("repeatability", f"{says}; the largest variance is {most:.2g}, at {where}", describe(inputs))]
+
+
 def _strides(setting: Setting, inputs: Inputs, _: np.random.Generator) -> list[Finding]:
     return memory.strides(setting.subject, inputs) if setting.subject.deterministic else []
 
@@ -210,6 +227,7 @@ def _long_sums(setting: Setting, inputs: Inputs, random: np.random.Generator) ->
 CHECKS: tuple[tuple[str, Check, bool], ...] = (
     ("forward", _forward, True),
     ("determinism", _determinism, False),
+    ("repeatability", _repeatability, False),
     ("shape inference", _inference, True),
     ("gradient", _gradient, True),
     ("gradient at ties", _gradient_at_ties, False),

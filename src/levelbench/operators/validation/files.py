@@ -28,6 +28,7 @@ from levelbench.operators.validation.forward import Reference
 from levelbench.operators.validation.properties import DTYPES
 from levelbench.operators.validation.samples import Inputs
 from levelbench.operators.validation.subject import Subject, attempt, subject_of
+from levelbench.operators.validation.tolerances import is_float
 
 __all__ = ["Request", "check_in_file", "operator_names"]
 
@@ -36,7 +37,12 @@ _MOST_EXAMPLES = 6
 
 @dataclass(frozen=True)
 class Request:
-    """One operator of a file, on one framework. ``reference`` is ``FILE.py:function``; ``shapes`` are by input."""
+    """One operator of a file, on one framework.
+
+    ``reference`` is ``FILE.py:function``; ``shapes`` are by input, and so are ``kinds``, the dtypes of those that
+    are no floats; ``attributes`` are the constructor's; ``runs`` is how often it is called to see how well it repeats
+    itself.
+    """
 
     path: str
     operator: str
@@ -46,6 +52,9 @@ class Request:
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     dtypes: Sequence[str] = ()
     seed: int = 0
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    runs: int = 100
 
 
 def operator_names(path: Path) -> list[str]:
@@ -61,10 +70,9 @@ def check_in_file(
     if request.operator not in classes:
         raise UnknownNameError(f"operator of {request.path}", request.operator, classes)
     try:
-        operator: CustomOperator = classes[request.operator]()
-    except TypeError as error:
-        do = "give its constructor's arguments defaults: they are what it is checked with"
-        raise DefinitionError(f"operator {request.operator}", str(error), do) from error
+        operator: CustomOperator = classes[request.operator](**request.attributes)
+    except UsageError as error:
+        raise UsageError(error.asked, error.found, f"{error.do}; give them with --attr name=value") from error
     samples = _samples(operator, request)
     backend = open_framework(request.framework, request.device)
     subject = replace(
@@ -77,7 +85,14 @@ def check_in_file(
         subject = replace(subject, pull=None)
     reference = _reference(operator, request.reference)
     report = check_operator(
-        subject, samples, reference=reference, dtypes=request.dtypes, seed=request.seed, tell=tell, hear=hear
+        subject,
+        samples,
+        reference=reference,
+        dtypes=request.dtypes,
+        seed=request.seed,
+        runs=request.runs,
+        tell=tell,
+        hear=hear,
     )
     return report, _deviation(subject, samples[0], reference)
 
@@ -106,7 +121,17 @@ def _of_shapes(operator: CustomOperator, request: Request, random: np.random.Gen
     if largest > 2**24:
         found = f"an input would have {largest} elements"
         raise UsageError(f"operator {operator.name} with --shape", found, "a check needs no more than 2^24: give less")
-    return [random.standard_normal(tuple(request.shapes[name])).astype(dtype) for name in operator.inputs]
+    return [
+        _drawn(tuple(request.shapes[name]), np.dtype(request.kinds.get(name, dtype)), random)
+        for name in operator.inputs
+    ]
+
+
+def _drawn(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
+    """Normal numbers, or whole ones from 0 to 7: small enough to be an index of most things."""
+    return (
+        random.standard_normal(shape).astype(dtype) if is_float(dtype) else random.integers(0, 8, shape).astype(dtype)
+    )
 
 
 def _reference(operator: CustomOperator, word: str) -> Any:

@@ -35,6 +35,15 @@ class Repeatability:
         """Whether all runs are equal."""
         return self.identical == self.runs
 
+    def worst(self) -> tuple[float, str]:
+        """The largest variance, and where it is: the output and the index."""
+        most, where = 0.0, "nowhere"
+        for at, each in enumerate(self.variance):
+            if each is not None and each.size and (largest := float(np.nan_to_num(each, nan=np.inf).max())) > most:
+                index = np.unravel_index(int(np.argmax(np.nan_to_num(each, nan=np.inf))), each.shape)
+                most, where = largest, f"output {at}, index {tuple(int(i) for i in index)}"
+        return most, where
+
     def to_dict(self) -> dict[str, Any]:
         """JSON types only: of the variances, the largest."""
         largest = [None if each is None else float(each.max(initial=0.0)) for each in self.variance]
