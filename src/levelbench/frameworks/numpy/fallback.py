@@ -35,6 +35,12 @@ class Fallback(Operator):
         except (RuntimeContextError, NotImplementedError, RuntimeError) as error:
             raise _refusal(node, error) from error
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether ONNX's reference has a version of the operator for the very one that is in force at the opset."""
+        since = self.node.schema.since_version if self.node.schema is not None else 0
+        return type(self._evaluator.rt_nodes_[0]).__name__ == f"{self.node.op_type}_{since}"
+
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
         """The outputs as ONNX's reference computes them."""
         pairs = zip(self._inputs, inputs, strict=False)

@@ -12,8 +12,9 @@ from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.fallback import Fallback
 from levelbench.frameworks.numpy.operators import OPERATORS, Kernel
 from levelbench.frameworks.numpy.operators.kernel import Wanted, as_outputs
+from levelbench.frameworks.numpy.versions import modern
 from levelbench.operators.contract import Array, Operator, Pullback
-from levelbench.operators.node import OperatorNode, in_range
+from levelbench.operators.node import OperatorNode
 
 __all__ = ["NumpyOperator"]
 
@@ -23,12 +24,18 @@ class NumpyOperator(Operator):
 
     def __init__(self, node: OperatorNode) -> None:
         """Raises ``UnsupportedError`` for an operator that neither we nor ONNX's reference implement."""
-        self.node = node
         self._count = len(node.outputs)
         self._fallback: Fallback | None = None
-        self._kernel = _kernel(node)
-        if self._kernel is None:
-            self._fallback = Fallback(node)
+        self._kernel: Kernel | None = None
+        try:
+            self.node = modern(node)
+            self._kernel = _kernel(self.node)
+        except UnsupportedError:
+            self.node, self._fallback = node, Fallback(node)
+            if not self._fallback.is_exact:
+                raise
+        if self._kernel is None and self._fallback is None:
+            self._fallback = Fallback(self.node)
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
         """The outputs."""
@@ -69,8 +76,8 @@ class NumpyOperator(Operator):
 
 
 def _kernel(node: OperatorNode) -> Kernel | None:
-    """Ours, for the opsets that we implement."""
-    if node.domain or node.op_type not in OPERATORS or not in_range(node):
+    """Ours, if it covers the node."""
+    if node.domain or node.op_type not in OPERATORS:
         return None
     try:
         return OPERATORS[node.op_type](node)

@@ -64,7 +64,7 @@ def _attention(node: OperatorNode) -> Kernel:
                 np.matmul(steps[SOFTMAX], problem.v[at], out=y[at])
                 if mode is not None and shown is not None:
                     shown.reshape(*problem.q.shape[:3], keys)[at] = steps[mode]
-            y = _merged(y.reshape(len(q), heads, queries, -1), q.ndim)
+            y = _merged(y.reshape(len(q), heads, queries, y.shape[3]), q.ndim)
             return (lower(y, q.dtype), *present, None if shown is None else lower(shown, q.dtype))
 
     def backward(
@@ -115,7 +115,10 @@ def _split(x: Array, heads: Any) -> Array:
 
 def _merged(x: Array, rank: int) -> Array:
     """The reverse of :func:`_split`, for inputs of that rank."""
-    return x if rank == 4 else np.ascontiguousarray(x.swapaxes(1, 2)).reshape(len(x), x.shape[2], -1)
+    if rank == 4:
+        return x
+    batch, heads, sequence, size = x.shape
+    return np.ascontiguousarray(x.swapaxes(1, 2)).reshape(batch, sequence, heads * size)
 
 
 def _as_rows(g: Any, problem: _Problem) -> Any:
@@ -123,7 +126,8 @@ def _as_rows(g: Any, problem: _Problem) -> Any:
     if g is None:
         return None
     batch, held, rows, _ = problem.q.shape
-    return _split(lift(g), held * problem.sharing).astype(problem.q.dtype, copy=False).reshape(batch, held, rows, -1)
+    whole = _split(lift(g), held * problem.sharing).astype(problem.q.dtype, copy=False)
+    return whole.reshape(batch, held, rows, whole.shape[3])
 
 
 def _blocks(problem: _Problem) -> Iterator[tuple[int, slice]]:
@@ -194,7 +198,7 @@ def _answer(inputs: Sequence[Any], found: list[Any], gradients: Sequence[Any], p
         if g is not None:
             whole += lift(g)
     answer: list[Any] = [None] * len(inputs)
-    answer[0] = within(_merged(by_q.reshape(batch, heads, -1, size), inputs[0].ndim), inputs[0])
+    answer[0] = within(_merged(by_q.reshape(batch, heads, rows // problem.sharing, size), inputs[0].ndim), inputs[0])
     for at, whole in ((1, by_k), (2, by_v)):
         past = inputs[at + 3] if len(inputs) > at + 3 else None
         old = 0 if past is None else past.shape[2]

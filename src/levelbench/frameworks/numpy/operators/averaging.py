@@ -6,6 +6,7 @@ The one idea: a sum over a window is a sum over each axis in turn, and its gradi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def _global_average_pool(node: OperatorNode) -> Kernel:
 
     def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
         x = inputs[0]
-        share = lift(gradient) * (y.size / x.size)
+        share = lift(gradient) / prod(x.shape[2:])
         return (np.broadcast_to(lower(share, x.dtype), x.shape),)
 
     return Kernel(forward, alone(backward))

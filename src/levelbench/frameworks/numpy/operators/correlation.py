@@ -2,7 +2,7 @@
 
 The one idea: windows are copied next to each other (im2col) a few images at a time, so that the copies stay in the
 cache and one product of matrices for each group does the arithmetic. Depthwise convolutions pay for it: their products
-are vectors times matrices, bound by the copies, and take about five times as long as PyTorch's.
+are vectors times matrices, bound by the copies, and take about four times as long as PyTorch's.
 """
 
 from __future__ import annotations

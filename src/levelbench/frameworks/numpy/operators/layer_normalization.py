@@ -14,7 +14,7 @@ import numpy as np
 from levelbench.frameworks.numpy.operators.broadcast import unbroadcast
 from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
 from levelbench.frameworks.numpy.operators.numeric import Array, alone, lift, lower, quiet, within
-from levelbench.frameworks.numpy.operators.standardise import dots, standardise, standardise_gradient
+from levelbench.frameworks.numpy.operators.standardise import dots, stage, staged, standardise, standardise_gradient
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS"]
@@ -34,9 +34,9 @@ def _layer_normalization(node: OperatorNode) -> Kernel:
     """Standardised over the axes from ``axis`` on (Ba, Kiros and Hinton 2016); computed in float32 or wider."""
     axis, epsilon = int(node["axis"]), node["epsilon"]
 
-    def differentiate(x: Array, scale: Array, bias: Array | None = None, keep: bool = True) -> Any:
-        wide = lift(x)
-        rows, column = _rows(wide, axis)
+    def differentiate(*inputs: Any, keep: bool = True) -> Any:
+        x, scale, bias = (*inputs, None)[:3]
+        rows, column = _rows(staged(x, node), axis)
         with quiet():
             found = standardise(rows, epsilon)
             values = found.values.reshape(x.shape)
@@ -51,33 +51,12 @@ def _layer_normalization(node: OperatorNode) -> Kernel:
                 by_x = standardise_gradient((g * lift(scale)).reshape(rows.shape), found, *others).reshape(x.shape)
                 by_scale = within(unbroadcast(g * values, scale.shape), scale)
                 by_bias = None if bias is None else within(unbroadcast(g, bias.shape), bias)
-            return within(by_x, x), by_scale, by_bias
+            return (within(by_x, x), by_scale, by_bias)[: len(inputs)]
 
-        outputs = (lower(y, x.dtype), found.mean.reshape(column), found.inverse.reshape(column))
-        return outputs, lambda *gradients: pullback(*gradients)[: 2 if bias is None else 3]
+        kept = (lower(each.reshape(column), stage(node)) for each in (found.mean, found.inverse))
+        return (lower(y, x.dtype), *kept), pullback
 
-    return _padded(differentiate, len(node.inputs), node)
-
-
-def _padded(differentiate: Any, count: int, node: OperatorNode) -> Kernel:
-    """A kernel whose pullback answers with one gradient for each of ``count`` inputs, those left out included."""
-
-    def vjp(*inputs: Any) -> Any:
-        outputs, pullback = differentiate(*inputs)
-
-        def padded(*gradients: Any) -> tuple[Any, ...]:
-            found = pullback(*gradients)
-            return (*found, *(None,) * (len(inputs) - len(found)))
-
-        return _stashed(outputs, inputs[0], node), padded
-
-    return Kernel(lambda *inputs: _stashed(differentiate(*inputs, keep=False)[0], inputs[0], node), vjp=vjp)
-
-
-def _stashed(outputs: tuple[Any, ...], x: Array, node: OperatorNode) -> tuple[Any, ...]:
-    """Mean and InvStdDev in the type that ``stash_type`` asks for: float32, unless it is told another."""
-    kind = np.dtype(np.float32) if node.get("stash_type", 1) == 1 else x.dtype
-    return (outputs[0], *(lower(each, kind) for each in outputs[1:]))
+    return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
 
 
 @OPERATORS.add("RMSNormalization")
@@ -86,8 +65,7 @@ def _rms_normalization(node: OperatorNode) -> Kernel:
     axis, epsilon = int(node["axis"]), node["epsilon"]
 
     def differentiate(x: Array, scale: Array) -> Any:
-        wide = lift(x)
-        rows, _ = _rows(wide, axis)
+        rows, _ = _rows(staged(x, node), axis)
         n = max(rows.shape[1], 1)
         with quiet():
             inverse = 1 / np.sqrt(dots(rows, rows) / n + rows.dtype.type(epsilon))

@@ -6,13 +6,15 @@ that scale * x - scale * mean would lose.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
 from levelbench.frameworks.numpy.operators.numeric import Array, lift, lower, quiet, within
-from levelbench.frameworks.numpy.operators.standardise import standardise, standardise_gradient
+from levelbench.frameworks.numpy.operators.standardise import staged, standardise, standardise_gradient
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS"]
@@ -24,7 +26,11 @@ OPERATORS = Registry()
 def _batch_normalization(node: OperatorNode) -> Kernel:
     """By channel, with given statistics or, in training mode, those of the batch (Ioffe and Szegedy 2015)."""
     epsilon, momentum = node["epsilon"], node["momentum"]
-    vjp = _train if node.get("training_mode", 0) else _infer
+    training = bool(node.get("training_mode", 0))
+    if len(node.outputs) > 1 and not training:
+        found = "it puts out statistics in training mode only"
+        raise UnsupportedError("BatchNormalization on numpy", found, "set training_mode")
+    vjp = _train if training else _infer
 
     def differentiate(x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Any:
         given = (x, scale, bias, mean, variance)
@@ -36,7 +42,7 @@ def _batch_normalization(node: OperatorNode) -> Kernel:
 
 def _planes(x: Array) -> Array:
     """(batch, channels, elements)."""
-    return x.reshape(len(x), x.shape[1] if x.ndim > 1 else 1, -1)
+    return x.reshape(len(x), x.shape[1] if x.ndim > 1 else 1, prod(x.shape[2:]))
 
 
 def _column(vector: Array, dtype: np.dtype[Any]) -> Array:
@@ -111,10 +117,9 @@ def _train(given: tuple[Array, ...], epsilon: float, momentum: float) -> Any:
 @OPERATORS.add("InstanceNormalization")
 def _instance_normalization(node: OperatorNode) -> Kernel:
     """Each channel of each image standardised by itself, then scaled and shifted by channel."""
-    epsilon = node["epsilon"]
 
-    def differentiate(x: Array, scale: Array, bias: Array, keep: bool = True) -> Any:
-        return _by_channel((x, scale, bias), x.shape[1], epsilon, per_group=False, keep=keep)
+    def differentiate(*inputs: Any, keep: bool = True) -> Any:
+        return _by_channel(inputs, inputs[0].shape[1], node, keep)
 
     return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
 
@@ -122,23 +127,24 @@ def _instance_normalization(node: OperatorNode) -> Kernel:
 @OPERATORS.add("GroupNormalization")
 def _group_normalization(node: OperatorNode) -> Kernel:
     """Groups of channels of each image standardised (Wu and He 2018); scale and bias by channel, by group before 21."""
-    epsilon, groups = node["epsilon"], int(node["num_groups"])
+    groups = int(node["num_groups"])
 
-    def differentiate(x: Array, scale: Array, bias: Array, keep: bool = True) -> Any:
-        return _by_channel((x, scale, bias), groups, epsilon, per_group=node.opset < 21, keep=keep)
+    def differentiate(*inputs: Any, keep: bool = True) -> Any:
+        return _by_channel(inputs, groups, node, keep)
 
     return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
 
 
-def _by_channel(given: tuple[Array, ...], groups: int, epsilon: float, *, per_group: bool, keep: bool) -> Any:
-    """Standardises (batch, groups, rest of the channels and space); scales (batch, channels, space), or by group."""
+def _by_channel(given: tuple[Array, ...], groups: int, node: OperatorNode, keep: bool) -> Any:
+    """Standardises each group of an image, then scales and shifts by channel, or by group if there are as many."""
     x, scale, bias = given
-    wide = lift(x)
+    wide = staged(x, node)
     kind = wide.dtype
-    outer = (len(x), groups, -1) if per_group else (*x.shape[:2], -1)
+    outer = (len(x), len(scale), x.size // max(len(x) * len(scale), 1))
+    rows = (len(x) * groups, prod(x.shape[1:]) // groups)
     with quiet():
-        found = standardise(np.ascontiguousarray(wide).reshape(len(x) * groups, -1), epsilon)
-        values = found.values.reshape(outer) if x.size else found.values.reshape(*x.shape[:2], 0)
+        found = standardise(np.ascontiguousarray(wide).reshape(rows), node["epsilon"])
+        values = found.values.reshape(outer)
         y = np.multiply(values, _column(scale, kind), out=None if keep else values)
         y += _column(bias, kind)
 

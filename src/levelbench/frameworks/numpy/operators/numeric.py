@@ -61,7 +61,8 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def lift(array: Array) -> Array:
     """The array in its working dtype."""
-    return array.astype(np.float32) if array.dtype in _NARROW else array
+    # Most are wide, and their size says so sooner than a look into the set.
+    return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype in _NARROW else array
 
 
 def lower(array: Any, dtype: np.dtype[Any]) -> Array:

@@ -9,13 +9,26 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from onnx import TensorProto, helper
 
-from levelbench.frameworks.numpy.operators.numeric import Array
+from levelbench.frameworks.numpy.operators.numeric import Array, lift
+from levelbench.operators.node import OperatorNode
 
-__all__ = ["Standardised", "dots", "standardise", "standardise_gradient"]
+__all__ = ["Standardised", "dots", "stage", "staged", "standardise", "standardise_gradient"]
 
 
 _LONG = 4096
+
+
+def stage(node: OperatorNode) -> np.dtype[Any]:
+    """The type that ``stash_type`` asks the statistics to be computed in: float32, unless it is told another."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(node.get("stash_type", TensorProto.FLOAT)))
+
+
+def staged(x: Array, node: OperatorNode) -> Array:
+    """``x`` in its working dtype or, if the node asks for it, in a wider one."""
+    wide = lift(x)
+    return wide.astype(np.float64) if stage(node) == np.float64 else wide
 
 
 class Standardised(NamedTuple):

@@ -33,7 +33,7 @@ class Unrolled:
         self._bias, self._valid = inputs[B], _valid(inputs[LENGTHS], x.shape)
         steps, batch, _ = x.shape
         self._order = list(reversed(range(steps))) if backwards else list(range(steps))
-        entered = (x.reshape(steps * batch, -1) @ self._weight.T).reshape(steps, batch, -1)
+        entered = (x.reshape(steps * batch, x.shape[2]) @ self._weight.T).reshape(steps, batch, len(self._weight))
         if self._bias is not None:
             entered += self._own_bias(len(self._weight))
         zero = np.zeros((batch, cell.hidden), x.dtype)
@@ -102,7 +102,7 @@ class Unrolled:
         by_x = np.stack([each.by_x for each in pulled]).reshape(-1, width)
         by_recurrent = np.stack([each.by_recurrent for each in pulled]).reshape(-1, width)
         before = np.stack(self._before).reshape(-1, n)
-        x = self._x[self._order].reshape(steps * batch, -1)
+        x = self._x[self._order].reshape(steps * batch, self._x.shape[2])
         by_input = np.empty_like(self._x)
         by_input[self._order] = (by_x @ self._weight).reshape(self._x.shape)
         by_r = by_recurrent.T @ before
