@@ -1,11 +1,16 @@
-"""ONNX's node tests through each framework: how many pass, and none of them wrong."""
+"""ONNX's node tests through each framework: how many pass, and none of them wrong.
+
+JAX compiles each test's operators, which takes minutes for all of them: every fifth is tried here, and all by
+``levelbench conformance --framework jax``.
+"""
 
 import pytest
 
 from levelbench.operators.conformance import collect_cases, run_conformance
 from levelbench.operators.frameworks import load_framework
 
-LEAST = {"numpy": 1880, "torch": 1700, "onnxruntime": 1534, "jax": 1400}
+LEAST = {"numpy": (1883, 1), "torch": (1823, 1), "onnxruntime": (1534, 1), "jax": (365, 5)}
+"""How many must pass at the least, of every so many."""
 
 
 @pytest.mark.slow
@@ -14,7 +19,9 @@ LEAST = {"numpy": 1880, "torch": 1700, "onnxruntime": 1534, "jax": 1400}
 def test_onnxs_node_tests_pass_and_none_is_wrong(framework):
     if lacking := load_framework(framework).lacks():
         pytest.skip(lacking)
-    found = run_conformance(framework, collect_cases())
+    least, stride = LEAST[framework]
+    cases = collect_cases()[::stride]
+    found = run_conformance(framework, cases)
     assert [f"{each.name}: {each.detail}" for each in found.of("wrong")] == []
-    assert found.total["passed"] >= LEAST[framework]
-    assert sum(found.total.values()) == 1884
+    assert found.total["passed"] >= least
+    assert sum(found.total.values()) == len(cases)

@@ -91,7 +91,7 @@ class Graph:
             step(values)
             for name in forget:
                 values.pop(name, None)
-        return [values[name] for name in self.outputs]
+        return [values[name] if name else None for name in self.outputs]
 
 
 class Step:
@@ -171,6 +171,9 @@ def _function(function: onnx.FunctionProto, node: OperatorNode, scope: Scope) ->
     """A function of ONNX as a call: its nodes with the attributes of ``node`` put in."""
     graph = functions.instantiate(function, node)
     program = Graph(graph, scope.within(function))
+    # ONNX writes a definition without the nodes whose outputs were not asked for.
+    made = {name for each in graph.node for name in each.output} | set(function.input)
+    program.outputs = [name if name in made else "" for name in function.output]
 
     def call(*inputs: Any) -> Sequence[Any]:
         padded = [*inputs, *[None] * (len(function.input) - len(inputs))]

@@ -46,6 +46,7 @@ class Kernel:
         self._function = entry.make(node)
         self._static = [at for at in structural(node) if at < len(node.inputs) and node.inputs[at]]
         self._programs: dict[Any, Program] = {}
+        self._recent: tuple[Sequence[_Known], Program | None] = ((), None)
         # Where all inputs are constants of the program, nothing but this tells JAX where to compute.
         self._placed = entry.eager(node) or len(self._static) == sum(1 for each in node.inputs if each)
         direct = not (self._static or self._placed or entry.random)
@@ -82,10 +83,11 @@ class Kernel:
 
     def _call(self, *inputs: Any) -> tuple[Any, ...]:
         program, arguments = self._find(inputs)
-        if self._placed:
+        if self._entry.random or self._placed:
             with jax.default_device(self._source.device):
                 return program.forward(*self._drawn(), *arguments)
-        return program.forward(*self._drawn(), *arguments)
+        found: tuple[Any, ...] = program.forward(*arguments)
+        return found
 
     def _drawn(self) -> tuple[Any, ...]:
         return (self._source.draw(),) if self._entry.random else ()
@@ -95,12 +97,15 @@ class Kernel:
         if not self._static:
             return self._programs.get(()) or self._make((), ()), inputs
         arguments = list(inputs)
-        key = []
         for at in self._static:
-            key.append(array_key(arguments[at]))
             arguments[at] = None
-        found = tuple(key)
-        program = self._programs.get(found) or self._make([inputs[at] for at in self._static], found)
+        # Structural inputs are mostly those of the last call, and comparing is cheaper than looking up.
+        expected, program = self._recent
+        if program is None or not _same(expected, inputs):
+            key = tuple([array_key(inputs[at]) for at in self._static])
+            constants = [inputs[at] for at in self._static]
+            program = self._programs.get(key) or self._make(constants, key)
+            self._recent = [_known(at, each) for at, each in zip(self._static, constants, strict=True)], program
         return program, arguments
 
     def _make(self, constants: Sequence[Any], key: Any) -> Program:
@@ -110,6 +115,25 @@ class Kernel:
         program = Program(self.node, self._entry, self._function, dict(zip(self._static, copies, strict=True)))
         self._programs[key] = program
         return program
+
+
+_Known = tuple[int, bytes | None, Any, Any]
+"""A position, and the bytes, type and shape of what was there."""
+
+
+def _known(at: int, value: Any) -> _Known:
+    return (at, None, None, None) if value is None else (at, value.tobytes(), value.dtype, value.shape)
+
+
+def _same(expected: Sequence[_Known], inputs: Sequence[Any]) -> bool:
+    for at, content, dtype, shape in expected:
+        value = inputs[at]
+        if value is None or content is None:
+            if value is not content:
+                return False
+        elif value.dtype is not dtype or value.shape != shape or value.tobytes() != content:
+            return False
+    return True
 
 
 @jax.jit

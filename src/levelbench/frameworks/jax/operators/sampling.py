@@ -88,8 +88,11 @@ def _grid_sample(node: OperatorNode) -> Function:
 
     def taps(place: Any, length: int) -> list[_Tap]:
         if mode == "cubic":
-            # ONNX moves a point outside the image to its border before it looks for neighbours; PyTorch does not.
-            start = jnp.clip(place, 0, length - 1) if padding == "border" else place
+            # ONNX's reference and ONNX Runtime move a point that lies beyond the edges of the outer pixels to their
+            # centres before they look for its neighbours; PyTorch does not.
+            edge = 0.0 if corners else 0.5
+            beyond = (place < -edge) | (place > length - 1 + edge)
+            start = jnp.where(beyond & (padding == "border"), jnp.clip(place, 0, length - 1), place)
             return [_Tap(_inside(tap.place, length, padding, corners), tap.weight) for tap in _cubic_taps(start)]
         inner = _inside(place, length, padding, corners)
         return [_Tap(jnp.round(inner), jnp.ones_like(inner))] if mode == "nearest" else _linear_taps(inner)
