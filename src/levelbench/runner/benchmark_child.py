@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from levelbench.errors import DefinitionError, LevelbenchError
+from levelbench.measure.lifetime import die_with_parent
 from levelbench.records.benchmarks import BenchmarkSpecification, Case
-from levelbench.runner.lifetime import die_with_parent
 
 __all__ = ["BenchmarkJob", "Note", "main"]
 

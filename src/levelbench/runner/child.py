@@ -21,13 +21,13 @@ from levelbench import __version__
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.lifetime import die_with_parent
 from levelbench.measure.meters import Meter, meters
 from levelbench.measure.timeline import Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
 from levelbench.records.schema import DatasetFacts
-from levelbench.runner.lifetime import die_with_parent
 from levelbench.runner.request import load_task, source_of
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.observers import Observer, Progress

@@ -62,11 +62,10 @@ def test_a_pullback_may_be_asked_twice(name):
         np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize("name", CASES)
+# GroupNormalization's scale was by group before opset 21.
+@pytest.mark.parametrize("name", [each for each in CASES if each != "GroupNormalization"])
 def test_every_opset_that_has_the_operator_computes_the_same(name):
     operator, inputs = case(name)
-    if name == "GroupNormalization":
-        pytest.skip("its scale was by group before opset 21")
     expected = operator.forward(*inputs)[0]
     node = operator.node
     tried = 0

@@ -12,6 +12,7 @@ import sys
 import warnings
 from dataclasses import asdict
 
+from levelbench.measure.lifetime import die_with_parent
 from levelbench.operators.conformance.cases import collect_cases
 from levelbench.operators.conformance.trial import try_case
 from levelbench.operators.frameworks import open_framework
@@ -19,6 +20,7 @@ from levelbench.operators.frameworks import open_framework
 
 def main() -> None:
     """Carry out the job on standard input."""
+    die_with_parent()
     job = json.loads(sys.stdin.readline())
     # What a framework prints must not come between our lines.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
