@@ -55,8 +55,14 @@ class Kernel:
     def vjp(self, *inputs: Any) -> tuple[tuple[Any, ...], Pullback]:
         """The outputs, and what takes their gradients to those of the inputs."""
         program, arguments = self._find(inputs)
-        with jax.default_device(self._source.device):
-            outputs, pullback = program.vjp(*self._drawn(), *arguments)
+        try:
+            with jax.default_device(self._source.device):
+                outputs, pullback = program.vjp(*self._drawn(), *arguments)
+        except NotImplementedError as error:
+            reason = str(error).splitlines()[0]
+            raise UnsupportedError(
+                f"the gradient of {self.node.title} on jax", reason, "use another framework"
+            ) from error
         at = differentiable(arguments)
         kinds = [None if each is None else (each.shape, each.dtype) for each in outputs]
         count = len(inputs)

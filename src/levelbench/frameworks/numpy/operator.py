@@ -25,6 +25,7 @@ class NumpyOperator(Operator):
     def __init__(self, node: OperatorNode) -> None:
         """Raises ``UnsupportedError`` for an operator that neither we nor ONNX's reference implement."""
         self._count = len(node.outputs)
+        self._gaps = "" in node.outputs
         self._fallback: Fallback | None = None
         self._kernel: Kernel | None = None
         try:
@@ -42,7 +43,8 @@ class NumpyOperator(Operator):
         if self._kernel is None:
             return self._reference(None, inputs)
         try:
-            return as_outputs(self._kernel.forward(*inputs))[: self._count]
+            found = as_outputs(self._kernel.forward(*inputs))[: self._count]
+            return self._named(found) if self._gaps else found
         except UnsupportedError as refusal:
             return self._reference(refusal, inputs)
 
@@ -58,7 +60,11 @@ class NumpyOperator(Operator):
     def vjp(self, *inputs: Array, wanted: Wanted = None) -> tuple[tuple[Array, ...], Pullback]:
         """The outputs and what takes their gradients to those of the inputs, or of those inputs that are ``wanted``."""
         outputs, pullback = self._differentiable().differentiate(inputs, wanted)
-        return outputs[: self._count], pullback
+        found = outputs[: self._count]
+        return self._named(found) if self._gaps else found, pullback
+
+    def _named(self, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(each if name else None for each, name in zip(outputs, self.node.outputs, strict=False))
 
     def _differentiable(self) -> Kernel:
         if self._kernel is None or (self._kernel.backward is None and self._kernel.vjp is None):

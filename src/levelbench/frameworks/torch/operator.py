@@ -50,6 +50,7 @@ class TorchOperator(Operator):
         self._function = entry.make(node, device)
         self._unsigned = entry.unsigned
         self._count = len(node.outputs)
+        self._gaps = "" in node.outputs
 
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
         """The outputs; ``UnsupportedError`` where PyTorch has no kernel for these types."""
@@ -57,7 +58,9 @@ class TorchOperator(Operator):
             found = self._function(*inputs)
         except (RuntimeError, TypeError, ValueError) as error:
             found = self._again(error, inputs)
-        return found[: self._count] if type(found) is tuple else (found,)
+        if type(found) is not tuple:
+            return (found,)
+        return self._named(found) if self._gaps else found[: self._count]
 
     def vjp(self, *inputs: Array) -> tuple[tuple[Array, ...], Pullback]:
         """The outputs, and autograd's vector-Jacobian product, which may be asked for more than once."""
@@ -82,6 +85,9 @@ class TorchOperator(Operator):
     ) -> tuple[Array | None, ...]:
         """The gradients of inputs; the forward is computed once more, for autograd saves what it needs there only."""
         return self.vjp(*inputs)[1](*gradients)
+
+    def _named(self, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(each if name else None for each, name in zip(outputs, self.node.outputs, strict=False))
 
     def _again(self, error: Exception, inputs: tuple[Array, ...]) -> Any:
         text = str(error)

@@ -25,7 +25,8 @@ def _power(base: Any, exponent: Any) -> Any:
     """Of the base's type, whatever the exponent's."""
     if jnp.issubdtype(base.dtype, jnp.inexact) or not jnp.issubdtype(exponent.dtype, jnp.inexact):
         return jnp.power(base, exponent.astype(base.dtype))
-    return jnp.power(base.astype(exponent.dtype), exponent).astype(base.dtype)
+    # In 64 bits: a narrower exponent's type does not hold every base.
+    return jnp.power(base.astype(jnp.float64), exponent.astype(jnp.float64)).astype(base.dtype)
 
 
 def _mean(*inputs: Any) -> Any:

@@ -115,7 +115,12 @@ def _compress(node: OperatorNode) -> Function:
 
 @maker("NonZero", eager=True)
 def _non_zero(_: OperatorNode) -> Function:
-    return lambda x: jnp.stack(jnp.nonzero(x)).astype(jnp.int64)
+    def non_zero(x: Any) -> Any:
+        if x.ndim == 0:
+            return jnp.zeros((0, int(bool(x))), jnp.int64)
+        return jnp.stack(jnp.nonzero(x)).astype(jnp.int64)
+
+    return non_zero
 
 
 @maker("Unique", eager=True)

@@ -150,8 +150,10 @@ def _mean_variance_normalization(node: OperatorNode) -> Function:
     axes = tuple(int(each) for each in node.get("axes") or (0, 2, 3))
 
     def mean_variance_normalization(x: Any) -> Any:
-        centred = x - jnp.mean(x, axes, keepdims=True)
-        # ONNX's definition adds 1e-9 to the standard deviation, not to the variance.
-        return centred / (jnp.sqrt(jnp.mean(centred * centred, axes, keepdims=True)) + jnp.asarray(1e-9, x.dtype))
+        # ONNX's definition adds 1e-9 to the standard deviation, not to the variance; half precisions do not hold it.
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        centred = wide - jnp.mean(wide, axes, keepdims=True)
+        deviation = jnp.sqrt(jnp.mean(centred * centred, axes, keepdims=True))
+        return (centred / (deviation + jnp.asarray(1e-9, wide.dtype))).astype(x.dtype)
 
     return mean_variance_normalization

@@ -47,14 +47,15 @@ def _activations(node: OperatorNode, default: Sequence[str]) -> list[Callable[[A
     alphas, betas = list(node.get("activation_alpha") or []), list(node.get("activation_beta") or [])
     clip = node.get("clip")
     found = []
-    for name in names:
+    for at, name in enumerate(names):
         if name.lower() not in _ACTIVATIONS:
             raise refuse(node, f"there is no activation {name!r}")
         function, alpha, beta = _ACTIVATIONS[name.lower()]
         takes = _TAKES.get(name.lower(), 0)
         alpha = alphas.pop(0) if takes > 0 and alphas else alpha
         beta = betas.pop(0) if takes > 1 and betas else beta
-        found.append(_clipped(function, alpha, beta, clip))
+        # As ONNX Runtime does (ONNX's text leaves it open): an LSTM's third, of the cell itself, is not clipped.
+        found.append(_clipped(function, alpha, beta, None if node.op_type == "LSTM" and at % 3 == 2 else clip))
     return found
 
 

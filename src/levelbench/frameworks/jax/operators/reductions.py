@@ -69,7 +69,7 @@ def _reduction(node: OperatorNode) -> Function:
     def reduction(x: Any, axes: Any = None) -> Any:
         listed = given if axes is None else [int(each) for each in axes]
         if not listed and nothing:
-            return alone.get(node.op_type, lambda each: each)(x)
+            return alone.get(node.op_type, lambda each: each)(x).astype(x.dtype)
         return function(x, axis=tuple(listed) if listed else None, keepdims=keep).astype(x.dtype)
 
     return reduction

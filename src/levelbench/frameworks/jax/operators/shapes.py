@@ -117,9 +117,9 @@ def _slice(_: OperatorNode) -> Function:
 
 
 def _range(start: int, end: int, step: int, length: int) -> slice:
-    """Python's slice with ONNX's bounds: an end below the first element goes to it when going down."""
-    if step < 0 and end < -length:
-        return slice(start, None, step)
+    """Python's slice with ONNX's bounds: going down, what lies below the first element begins or ends at it."""
+    if step < 0:
+        return slice(max(start, -length), None if end < -length else end, step)
     return slice(start, end, step)
 
 

@@ -112,10 +112,13 @@ def _transposed(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int
         full = strides[axis] * (n - 1) + extra[axis] + dilations[axis] * (kernel[axis] - 1) + 1
         if asked or mode.startswith("SAME"):
             size = int(asked[-rank:][axis]) if asked else n * strides[axis]
-            # Where the output is longer than all windows, the rest lies behind them.
+            # ONNX's formula gives the odd one to the end for SAME_UPPER alone.
             total = full - size
-            small, large = (total // 2, total - total // 2) if total >= 0 else (0, total)
-            first, last = (small, large) if mode != "SAME_LOWER" else (large, small)
+            first = total // 2 if mode == "SAME_UPPER" else total - total // 2
+            last = total - first
+            if first < 0:
+                reason = f"an output of {size} is longer than all its windows, at both ends"
+                raise UnsupportedError(f"{node.title} on numpy", reason, "give output_padding instead")
         else:
             first, last = (pads[axis], pads[rank + axis]) if mode == "NOTSET" else (0, 0)
             size = full - first - last

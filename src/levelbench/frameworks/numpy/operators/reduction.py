@@ -121,7 +121,7 @@ def _log_sum_exp(x: Array, axes: Axes) -> Array:
     top = np.maximum.reduce(x, axis=axes, keepdims=True, initial=-np.inf)
     # An infinite maximum is not subtracted: infinity minus itself is no number.
     base = np.where(np.isfinite(top), top, x.dtype.type(0))
-    shifted = x - base
+    shifted = np.asarray(x - base)
     np.exp(shifted, out=shifted)
     return np.asarray(np.log(_sum(shifted, axes)) + base)
 

@@ -134,10 +134,12 @@ class _Attention:
         bias = _bias(mask, allowed, query.dtype)
         steps.append(steps[1] if bias is None else steps[1] + bias)
         scores = steps[2] if self._precision is None else steps[2].to(self._precision)
-        weights = torch.softmax(scores, -1)
-        if bias is not None:
-            # Seen from the bias: scores of a query that sees no key may be anything.
-            weights = weights.masked_fill(torch.isneginf(bias).all(-1, keepdim=True), 0)
+        # Seen from the bias: scores of a query that sees no key may be anything.
+        blind = None if bias is None else torch.isneginf(bias).all(-1, keepdim=True)
+        # Before the softmax too, whose gradient would be no number there.
+        weights = torch.softmax(scores if blind is None else scores.masked_fill(blind, 0), -1)
+        if blind is not None:
+            weights = weights.masked_fill(blind, 0)
         steps.append(weights.to(query.dtype))
         output = torch.matmul(steps[3].to(value.dtype), value)
         return output, None if self._mode is None else steps[self._mode]

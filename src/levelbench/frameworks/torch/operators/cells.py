@@ -48,7 +48,7 @@ def activations(node: OperatorNode, names: list[str]) -> list[Function]:
     alphas, betas = iter(node.get("activation_alpha") or []), iter(node.get("activation_beta") or [])
     clip = node.get("clip")
     found: list[Function] = []
-    for name in names:
+    for at, name in enumerate(names):
         if name not in _PLAIN and name not in _SCALED:
             raise refuse(node, f"there is no activation function {name!r}", "use one that ONNX lists")
         function = _PLAIN.get(name)
@@ -57,7 +57,9 @@ def activations(node: OperatorNode, names: list[str]) -> list[Function]:
             alpha = None if alpha is None else next(alphas, alpha)
             beta = None if beta is None else next(betas, beta)
             function = _scaled(_SCALED[name], alpha, beta)
-        found.append(function if clip is None else _clipped(function, clip))
+        # As ONNX Runtime does (ONNX's text leaves it open): an LSTM's third, of the cell itself, is not clipped.
+        whole = clip is None or (node.op_type == "LSTM" and at % 3 == 2)
+        found.append(function if whole else _clipped(function, clip))
     return found
 
 

@@ -96,8 +96,8 @@ def _compress(node: OperatorNode) -> Function:
 
 
 def _non_zero(x: Tensor) -> Tensor:
-    """Indices of shape (rank, count): a scalar counts as one element."""
-    return torch.nonzero(x).t() if x.dim() else torch.nonzero(x.reshape(1)).t()
+    """Indices of shape (rank, count): none, but a count, for a scalar."""
+    return torch.nonzero(x).t()
 
 
 plain({"NonZero": _non_zero})

@@ -105,9 +105,10 @@ def _mean_variance_normalization(node: OperatorNode) -> Function:
     axes: Sequence[int] = node.get("axes") or [0, 2, 3]
 
     def normalise(x: Tensor) -> Tensor:
-        variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
-        # ONNX adds its 1e-9 to the standard deviation.
-        return (x - mean) / (torch.sqrt(variance) + 1e-9)
+        # ONNX adds its 1e-9 to the standard deviation; half precisions do not hold it.
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        variance, mean = torch.var_mean(wide, axes, correction=0, keepdim=True)
+        return ((wide - mean) / (torch.sqrt(variance) + 1e-9)).to(x.dtype)
 
     return normalise
 

@@ -29,8 +29,11 @@ def _pad(node: OperatorNode) -> Function:
         if mode == "constant":
             return _with_constant(x, begins, ends, constant)
         for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-            if begin or end:
-                x = x.index_select(axis, _source(x.shape[axis], begin, end, mode, x.device))
+            # What is cut off is not reflected or repeated.
+            if begin < 0 or end < 0:
+                x = x.narrow(axis, max(-begin, 0), x.shape[axis] + min(begin, 0) + min(end, 0))
+            if begin > 0 or end > 0:
+                x = x.index_select(axis, _source(x.shape[axis], max(begin, 0), max(end, 0), mode, x.device))
         return x
 
     return pad

@@ -106,7 +106,7 @@ def _register(kind: str, reduce: Reduce) -> None:
             if chosen:
                 return reduce(x, chosen, keep)
             if (nothing and not chosen) or x.dim() == 0:
-                return element(x) if element is not None else x
+                return element(x).to(x.dtype) if element is not None else x
             return reduce(x, list(range(x.dim())), keep)
 
         return call

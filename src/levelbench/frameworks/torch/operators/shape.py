@@ -107,7 +107,8 @@ def _slice(_: OperatorNode) -> Function:
                 bounds[axis] = slice(start, end, step)
                 continue
             # PyTorch has no negative strides: take the same elements in rising order, then turn them.
-            taken = range(*slice(start, _end(end), step).indices(x.shape[axis]))[::-1]
+            length = x.shape[axis]
+            taken = range(*slice(max(start, -length), _end(end), step).indices(length))[::-1]
             bounds[axis] = slice(taken.start, taken.stop, taken.step) if taken else slice(0, 0)
             turned.append(axis)
         found = x[tuple(bounds)]
