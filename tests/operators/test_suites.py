@@ -157,3 +157,34 @@ def test_words_that_mean_no_problem_are_refused_with_what_there_is(words, says):
 def test_a_name_that_onnx_does_not_know_is_refused(words):
     with pytest.raises(UnknownNameError):
         parse_problem(*words)
+
+
+def test_a_value_has_the_type_of_the_tensor_it_belongs_to():
+    problem = parse_problem("Clip", ["input=4x4"], ["min=0.5", "max=0.9"])
+    assert [(each.dtype, each.shape, each.values) for each in problem.tensors[1:]] == [
+        ("float32", (), (0.5,)),
+        ("float32", (), (0.9,)),
+    ]
+
+
+def test_a_list_of_one_number_is_a_list():
+    (axes,) = [each for each in parse_problem("ReduceSum", ["data=4x4"], ["axes=1"]).tensors if each.name == "axes"]
+    assert (axes.dtype, axes.shape, axes.values) == ("int64", (1,), (1,))
+
+
+def test_a_fraction_where_whole_numbers_are_wanted_is_refused():
+    with pytest.raises(UsageError, match="no fractions"):
+        parse_problem("ReduceSum", ["data=4x4"], ["axes=0.5"])
+
+
+@pytest.mark.parametrize(
+    ("words", "outputs"),
+    [
+        (("Split", ["input=8x64"], [], ["num_outputs=3"]), 3),
+        (("Split", ["input=8x64"], ["split=2,2,4"]), 3),
+        (("TopK", ["X=8x64"], ["K=5"]), 2),
+        (("Relu", ["X=8"]), 1),
+    ],
+)
+def test_a_problem_has_all_the_outputs_that_the_operator_requires(words, outputs):
+    assert len(parse_problem(*words).outputs) == outputs

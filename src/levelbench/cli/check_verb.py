@@ -78,6 +78,9 @@ def command(
     _print(reports, as_json)
     if heatmap is not None:
         _draw(drawn, heatmap)
+    if not any(each.status in ("passed", "failed") for _, report in reports for each in report.findings):
+        click.echo("nothing was checked: see why above, and give --shape or examples that the operator takes", err=True)
+        return 4
     return int(any(report.failed for _, report in reports))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,10 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     if operator is not None:
         from levelbench.operators.suites.single import parse_problem
 
+        if given["subset"] is not None or given["limit"] is not None or given["match"]:
+            raise UsageError(
+                "--subset, --limit and --match with one operator", "they choose of a suite", "give --suite"
+            )
         words = given["shapes"], given["values"], given["attributes"]
         return operator, [parse_problem(operator, *words, opset=opset, dtype=given["dtype"])], ""
     if given["shapes"] or given["values"] or given["attributes"]:
@@ -216,7 +221,10 @@ def _write(summary: BenchmarkSummary, table: Any, details: Any, store: Path, giv
     if given["markdown_path"] is not None:
         text = "\n".join(to_markdown(each) for each in (table, details))
         written["markdown"] = str(write_whole(given["markdown_path"], text))
-    name = f"roofline-{summary.title}-{summary.direction}-{summary.cache}-{given['dtype']}.svg"
+    kind = f"{summary.direction}-{summary.cache}-{given['dtype']}-{given['device']}"
+    # Another shape or other frameworks make another figure.
+    digest = zlib.crc32("\n".join([*summary.frameworks, *(each.name for each, _ in summary.rows)]).encode())
+    name = f"roofline-{summary.title}-{kind}-{digest:08x}.svg"
     path = given["plot"] or store / "operators" / name
     try:
         written["roofline"] = str(write_roofline(summary, path))

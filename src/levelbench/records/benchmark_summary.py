@@ -116,9 +116,24 @@ def summarise_benchmark(
         margin=margin,
         suspect=(
             *(doubt for name, arm in zip(names, arms, strict=True) for doubt in _doubts(name, arm)),
+            *_unlike(names, arms),
             *_exceeded(columns),
         ),
     )
+
+
+def _unlike(names: Sequence[str], arms: Sequence[Sequence[BenchmarkRecord]]) -> list[str]:
+    """What the frameworks do not share: the number of threads, and the time at which they were measured."""
+    found = []
+    threads = [arm[0].header.environment.get("framework", {}).get("threads") for arm in arms]
+    if len({each for each in threads if each is not None}) > 1:
+        each = ", ".join(f"{name} {count}" for name, count in zip(names, threads, strict=True) if count is not None)
+        found.append(f"the frameworks use different numbers of threads ({each}): limit the cores instead (taskset)")
+    starts = [sorted(record.header.started for record in arm) for arm in arms]
+    for name, mine in zip(names[1:], starts[1:], strict=True):
+        if min(len(mine), len(starts[0])) > 1 and (mine[-1] < starts[0][0] or starts[0][-1] < mine[0]):
+            found.append(f"{name} and {names[0]} were not measured side by side but one after the other: use --fresh")
+    return found
 
 
 def _doubts(name: str, arm: Sequence[BenchmarkRecord]) -> list[str]:
@@ -234,7 +249,7 @@ def _judged(first: Sequence[Entry], column: Sequence[Entry], level: float, margi
     pairs = {
         at: _pair(a.times_s, b.times_s)
         for at, (a, b) in enumerate(zip(first, column, strict=True))
-        if a.times_s and b.times_s
+        if a.status == b.status == "measured" and a.times_s and b.times_s
     }
     adjusted = dict(zip(pairs, holm([pair.p_value for pair in pairs.values()]), strict=True))
     judged = list(column)
@@ -252,7 +267,7 @@ def _total(name: str, first: Sequence[Entry], column: Sequence[Entry], level: fl
     if column is first:
         return Total(name, counts)
     kinds = dict(Counter(str(entry.verdict.kind) for entry in column if entry.verdict is not None))
-    shared = [(a, b) for a, b in zip(first, column, strict=True) if a.times_s and b.times_s]
+    shared = [(a, b) for a, b in zip(first, column, strict=True) if a.status == b.status == "measured"]
     seeds: list[int] = max((sorted(a.times_s.keys() & b.times_s.keys()) for a, b in shared), key=len, default=[])
     both = [(a, b) for a, b in shared if set(seeds) <= a.times_s.keys() & b.times_s.keys()]
     if not seeds:

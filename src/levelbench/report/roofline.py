@@ -42,7 +42,7 @@ def roofline_points(summary: BenchmarkSummary) -> list[Point]:
         Point(name, problem.name, entry.flops / entry.bytes, entry.flop_s)
         for problem, entries in summary.rows
         for name, entry in zip(summary.frameworks, entries, strict=True)
-        if entry.flop_s and entry.flops and entry.bytes
+        if entry.status == "measured" and entry.flop_s and entry.flops and entry.bytes
     ]
 
 

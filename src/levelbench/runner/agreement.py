@@ -11,6 +11,8 @@ __all__ = ["disagreement"]
 
 _MUST_AGREE = {
     "machine.id": "recorded on another machine",
+    "machine.cores_allowed": "recorded with another number of cores allowed",
+    "machine.cgroup_cores": "recorded with another limit of cores",
     "accelerators": "recorded with other accelerators",
     "threads.settings": "recorded with other settings of threads (OMP_NUM_THREADS and the like)",
     "malloc": "recorded with other MALLOC_* settings",

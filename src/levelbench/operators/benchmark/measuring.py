@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
 from levelbench.measure.caches import Flusher
+from levelbench.measure.clocks import HOST
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.sampling import Sample, sample
 from levelbench.measure.stopping import Budget, Precision
@@ -47,7 +48,9 @@ class Limits:
     """What a problem may take, and how it is measured.
 
     ``budget_s`` is for one problem in one process; ``pace_flop_s`` the rate of the framework's matrix product in the
-    problem's dtype (``None``: not known); ``memory_bytes`` what is left (``None``: asked of the system).
+    problem's dtype (``None``: not known); ``on_host`` whether the host's clock will do, as each
+    call waits for its outputs;
+    ``memory_bytes`` what is left (``None``: asked of the system).
     """
 
     budget_s: float = 5.0
@@ -57,6 +60,7 @@ class Limits:
     pace_flop_s: float | None = None
     memory_bytes: int | None = None
     flusher: Flusher | None = None
+    on_host: bool = False
 
 
 class _Skipped(Exception):
@@ -139,7 +143,7 @@ class _Trial:
 
     def __init__(self, backend: OperatorBackend, node: OperatorNode, inputs: list[Host | None], limits: Limits) -> None:
         self._backend, self._limits, self._inputs = backend, limits, inputs
-        self._clock = backend.clock()
+        self._clock = HOST if limits.on_host else backend.clock()
         fixed = structural(node)
         native = [each if each is None or at in fixed else backend.array(each) for at, each in enumerate(inputs)]
         operator = backend.operator(node)

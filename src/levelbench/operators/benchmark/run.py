@@ -78,6 +78,7 @@ def make_record(
                 direction=specification.direction,
                 pace_flop_s=_pace(problem, own, ceilings),
                 flusher=flusher,
+                on_host=specification.device == "cpu",
             )
             times_s: list[float] = []
             if crashed and index in crashed:

@@ -26,6 +26,24 @@ _POSITIVE = frozenset({"Acosh", "Log", "Pow", "Reciprocal", "Sqrt"})
 _UNIT = frozenset({"Acos", "Asin", "Atanh"})
 # Inputs that choose among the values along an axis of the first input.
 _CHOOSING = frozenset({"indices", "target"})
+# Inputs that are lists, also of one number.
+_LISTS = frozenset(
+    {
+        "axes",
+        "ends",
+        "k",
+        "output_shape",
+        "pads",
+        "repeats",
+        "roi",
+        "scales",
+        "shape",
+        "sizes",
+        "split",
+        "starts",
+        "steps",
+    }
+)
 _OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
 _VARIADIC = defs.OpSchema.FormalParameterOption.Variadic
 _ATTRIBUTE = defs.OpSchema.AttrType
@@ -50,6 +68,7 @@ def parse_problem(
     known = operator_attributes(operator, opset, attributes)
     schema = defs.get_schema(operator, opset, "")
     given = _gathered(operator, schema, shapes, values)
+    types = _types(schema, given, dtype)
     names: list[str] = []
     tensors: list[Tensor] = []
     for at, parameter in enumerate(schema.inputs):
@@ -59,10 +78,10 @@ def parse_problem(
         made = [f"{parameter.name}_{each}" for each in range(len(found))] if len(found) > 1 else [parameter.name]
         names += made if found else [""]
         for name, (shape, listed) in zip(made, found, strict=False):
-            tensors.append(_tensor(name, shape, listed, dtype, schema, at))
+            tensors.append(_tensor(name, shape, listed, types.get(parameter.type_str, dtype), schema, at))
     while names and not names[-1]:
         names.pop()
-    node = operator_node(operator, names, opset=opset, **known)
+    node = operator_node(operator, names, _outputs(schema, known, given), opset=opset, **known)
     return Problem(
         name=_title(node, tensors),
         operator=operator,
@@ -125,6 +144,26 @@ def _gathered(
     return found
 
 
+def _types(schema: Any, given: Mapping[str, list[tuple[tuple[int, ...], Any]]], dtype: str) -> dict[str, str]:
+    """The dtype of each of the schema's types that an input given by its shape decides."""
+    found: dict[str, str] = {}
+    for at, parameter in enumerate(schema.inputs):
+        for _, listed in given.get(parameter.name, [])[:1]:
+            allowed = _allowed(schema, at)
+            if not isinstance(listed, np.ndarray) and (listed or dtype) in allowed:
+                found.setdefault(parameter.type_str, listed or dtype)
+    return found
+
+
+def _outputs(schema: Any, attributes: Mapping[str, Any], given: Mapping[str, list[Any]]) -> list[str]:
+    """All that the schema requires; of a Split, as many as it splits into."""
+    if schema.name == "Split":
+        sizes = [listed.size for _, listed in given.get("split", []) if isinstance(listed, np.ndarray)]
+        count = int(attributes.get("num_outputs", sizes[0] if sizes else 2))
+        return [f"output_{each}" for each in range(count)]
+    return [each.name for each in schema.outputs[: max(1, schema.min_output)]]
+
+
 def _split(word: str, option: str) -> tuple[str, str]:
     name, equals, text = word.partition("=")
     if not (name and equals):
@@ -151,11 +190,15 @@ def _values(word: str, text: str) -> tuple[tuple[int, ...], Any]:
 def _tensor(name: str, shape: tuple[int, ...], listed: Any, dtype: str, schema: Any, at: int) -> Tensor:
     allowed = _allowed(schema, at)
     if isinstance(listed, np.ndarray):
-        chosen = next((each for each in _INTEGERS if each in allowed), dtype)
-        # ONNX wants a list of axes, sizes or repeats even where it has one element; scalars it names by rank alone.
-        if not shape and chosen == "int64" and schema.name not in ("CumSum", "Gather", "OneHot", "Range", "Trilu"):
+        chosen = dtype if dtype in allowed else next((each for each in _INTEGERS if each in allowed), dtype)
+        # ONNX wants a list of axes, sizes or repeats even where it has one element.
+        if not shape and name.lower() in _LISTS:
             shape = (1,)
-        numbers = listed.tolist() if chosen == dtype else [int(each) for each in listed.tolist()]
+        if dtype_of(chosen).kind in "iub" and any(each != int(each) for each in listed.tolist()):
+            raise UsageError(
+                f"--input {name} of {schema.name}", f"it takes {chosen}, no fractions", "give whole numbers"
+            )
+        numbers = [int(each) if dtype_of(chosen).kind in "iub" else each for each in listed.tolist()]
         return Tensor(name, shape, chosen, "given", values=tuple(numbers))
     chosen = listed or (dtype if dtype in allowed else next((each for each in _INTEGERS if each in allowed), dtype))
     if chosen not in allowed:
