@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
+from levelbench.errors import CheckFailedError, MissingError, UnsupportedError, UsageError
 from levelbench.operators.custom import CustomOperator, Spec, load_file, namespace
 from levelbench.operators.custom.registry import node_of
 
@@ -156,9 +156,63 @@ def test_what_is_known_before_it_runs_is_refused_as_ours(compiled):
         custom.function(compiled["Square"])(jnp.ones(1, jnp.int32))
 
 
-def test_what_cpp_throws_while_it_runs_is_in_jaxs_own_error(compiled):
-    with pytest.raises(jax.errors.JaxRuntimeError, match="100% of x must be negative"):
+def test_what_cpp_throws_while_it_runs_is_raised_as_elsewhere(compiled):
+    with pytest.raises(CheckFailedError, match="forward of Throws: it threw: 100% of x must be negative"):
         jax.block_until_ready(custom.function(compiled["Throws"])(jnp.ones(1, jnp.float32)))
+    with pytest.raises(UsageError, match="forward of SumProduct: input 1 is not of type float64"):
+        jax.block_until_ready(custom.function(compiled["SumProduct"])(jnp.ones(1), jnp.ones(1, jnp.float32)))
+
+
+def test_in_a_program_of_the_users_an_error_names_the_operator(compiled):
+    function = jax.jit(custom.function(compiled["Throws"]))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="forward of Throws: 100% of x must be negative"):
+        jax.block_until_ready(function(jnp.ones(1, jnp.float32)))
+
+
+@pytest.mark.parametrize("error", [KeyError("oh"), CheckFailedError("this", "that is so", "look")])
+def test_what_python_raises_while_it_runs_is_raised_as_elsewhere(error):
+    class Raises(CustomOperator):
+        def forward(self, x):
+            raise error
+
+    with pytest.raises(type(error)) as found:
+        jax.block_until_ready(custom.function(Raises)(jnp.ones(1)))
+    assert found.value is error
+
+
+def test_outputs_and_gradients_of_another_shape_are_never_read(compiled):
+    node, x = custom.custom_operator(node_of(compiled["RowSum"]())), jnp.ones((4, 2))
+    (y,) = node.forward(x)
+    for gradients, outputs in (((y,), (y[:3],)), ((y[:3],), (y,)), ((y, y), (y,)), ((y,), ())):
+        with pytest.raises(UsageError, match="outputs"):
+            node.backward(gradients, (x,), outputs)
+
+
+def test_a_traced_backward_is_differentiated_again():
+    class Cube(CustomOperator):
+        array_api = True
+
+        def forward(self, x):
+            return x**3
+
+        def backward(self, gradients, inputs, outputs):
+            return gradients[0] * 3 * inputs[0] ** 2
+
+    slope = jax.grad(lambda x: custom.function(Cube)(x).sum())
+    assert jax.grad(lambda x: slope(x).sum())(jnp.array([1.0, 2.0])).tolist() == [6, 12]
+
+
+def test_a_handler_that_cannot_be_made_is_said(compiled, monkeypatch):
+    def refuse(*_, **__):
+        raise MissingError("a C++ compiler", "there is none", "install one")
+
+    monkeypatch.setattr(custom_calls, "compile_source", refuse)
+    custom_calls._handler.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="called back through Python"):
+            custom.function(compiled["SumProduct"])
+    finally:
+        custom_calls._handler.cache_clear()
 
 
 def test_a_traced_operator_that_returns_another_shape_is_found_out():
@@ -176,6 +230,18 @@ def test_64_bits_are_refused_where_jax_is_set_to_32(compiled):
     jax.config.update("jax_enable_x64", False)
     with pytest.raises(UnsupportedError, match="set to 32 bits"):
         custom.function(compiled["Largest"])(jnp.ones(3, jnp.float32))
+
+    class Wide(CustomOperator):
+        array_api = True
+
+        def infer(self, x):
+            return Spec(x.shape, np.dtype("int64"))
+
+        def forward(self, x):
+            return namespace(x).argsort(x)
+
+    with pytest.raises(UnsupportedError, match="set to 32 bits"):
+        custom.function(Wide)(jnp.ones(3, jnp.float32))
 
 
 def test_a_node_runs_forward_and_backward(compiled):

@@ -184,6 +184,58 @@ def test_an_output_that_is_an_input_is_copied():
     assert custom.function(Same())(x).data_ptr() != x.data_ptr()
 
 
+def test_results_of_one_call_never_share_memory():
+    class Shared(CustomOperator):
+        array_api = True
+        outputs = ("a", "b")
+
+        def infer(self, x, y):
+            return x, x
+
+        def forward(self, x, y):
+            total = x + y
+            return total, total
+
+        def backward(self, gradients, inputs, outputs):
+            slope = gradients[0] + gradients[1]
+            return slope, slope
+
+    x, y = leaf(3), leaf(3, seed=1)
+    a, b = custom.function(Shared)(x, y)
+    assert a.data_ptr() != b.data_ptr()
+    (a.sum() + b.sum()).backward()
+    x.grad.mul_(0.5)
+    assert y.grad.tolist() == [2, 2, 2]
+
+
+def test_outputs_and_gradients_of_another_shape_are_never_read(compiled):
+    node, x = custom.custom_operator(node_of(compiled["RowSum"]())), torch.ones(4, 2)
+    (y,) = node.forward(x)
+    for gradients, outputs in (((y,), (y[:3],)), ((y[:3],), (y,)), ((y, y), (y,)), ((y,), ()), ((y,), (y.double(),))):
+        with pytest.raises(UsageError, match="outputs"):
+            node.backward(gradients, (x,), outputs)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_name_of_a_backward_is_nobody_elses(first):
+    def forward(self, x):
+        return x * self.factor
+
+    def backward(self, gradients, inputs, outputs):
+        return gradients[0] * self.factor
+
+    names = [f"Reserved{first}", f"Reserved{first}_backward"]
+    made = [
+        type(name, (CustomOperator,), {"factor": at + 2, "forward": forward, "backward": backward})
+        for at, name in enumerate(names)
+    ]
+    functions = {at: custom.function(made[at]) for at in (first, 1 - first)}
+    for at in range(2):
+        x = leaf(2)
+        (slope,) = torch.autograd.grad(functions[at](x).sum(), x)
+        assert slope.tolist() == [at + 2] * 2
+
+
 def test_other_attributes_make_another_registered_operator(compiled):
     x = torch.ones(2)
     double, triple = (custom.function(compiled["Scale"](factor=each, mode="bare")) for each in (2.0, 3.0))
@@ -280,6 +332,8 @@ X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
         ("argmax", (), {"axis": 1}),
         ("std", (), {"axis": 0, "correction": 1}),
         ("exp", (), {}),
+        ("sort", (), {"axis": 0}),
+        ("argsort", (), {"axis": 1}),
     ],
 )
 def test_the_array_api_on_tensors_is_that_of_numpy(name, arguments, keywords):
@@ -288,6 +342,13 @@ def test_the_array_api_on_tensors_is_that_of_numpy(name, arguments, keywords):
     expected = getattr(np, name)(X.numpy(), *arguments, **keywords)
     assert found.shape == expected.shape
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+
+
+def test_sorting_is_stable_in_either_direction():
+    x = torch.tensor([2.0, 1.0, 2.0, 3.0]).repeat(20)
+    assert NAMESPACE.argsort(x).tolist() == sorted(range(80), key=lambda at: x[at])
+    assert NAMESPACE.argsort(x, descending=True).tolist() == sorted(range(80), key=lambda at: -x[at])
+    assert NAMESPACE.sort(x[None], descending=True)[0].tolist() == sorted(x.tolist(), reverse=True)
 
 
 def test_types_are_told_apart_as_in_the_standard():

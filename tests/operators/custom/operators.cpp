@@ -202,3 +202,47 @@ struct Border {
   }
 };
 LEVELBENCH_OPERATOR(Border, float)
+
+// The short types, changed in place.
+struct Assigns {
+  static constexpr auto inputs = "x, z";
+  static constexpr auto outputs = "y";
+  template <class T> void forward(const Forward& call) const {
+    auto x = call.input<T>(0), z = call.input<T>(1);
+    auto y = call.output<T>();
+    for (int64_t i = 0; i < x.size(); ++i) {
+      y[i] = x[i];
+      y[i] += z[i];
+      y[i] *= T(3);
+      y[i] -= 1;
+      y[i] /= 2.0;
+    }
+  }
+};
+LEVELBENCH_OPERATOR(Assigns, float, double, levelbench::float16, levelbench::bfloat16)
+
+// How large its workspace is said to be, in forward; it has one in backward alone.
+struct Scratch {
+  static constexpr auto inputs = "x";
+  static constexpr auto outputs = "y";
+  int64_t backward_workspace(const std::vector<Spec>& inputs) const { return inputs[0].size() * 1024; }
+  template <class T> void forward(const Forward& call) const { call.output<T>()[0] = T(call.workspace_bytes()); }
+  template <class T> void backward(const Backward& call) const {
+    call.input_gradient<T>()[0] = T(reinterpret_cast<uintptr_t>(call.workspace<char>()) % 64);
+  }
+};
+LEVELBENCH_OPERATOR(Scratch, float)
+
+namespace inner {
+// In a namespace, and a list without a default.
+struct Listed {
+  static constexpr auto inputs = "x";
+  static constexpr auto outputs = "y";
+  std::vector<double> taps;
+  explicit Listed(levelbench::Attributes& a) : taps(a.get("taps", std::vector<double>{})) {}
+  template <class T> void forward(const Forward& call) const {
+    call.output<T>()[0] = T(std::accumulate(taps.begin(), taps.end(), 0.0));
+  }
+};
+}  // namespace inner
+LEVELBENCH_OPERATOR(inner::Listed, float)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import CheckFailedError, UnknownNameError, UnsupportedError, UsageError
-from levelbench.operators.custom import Cost, Spec, host
+from levelbench.operators.custom import Cost, Spec, host, plans
 
 
 def spec(shape, dtype="float32"):
@@ -76,6 +76,8 @@ def test_attributes_of_every_kind_have_their_defaults_and_arrive(operator):
         ({"power": 0.5}, UsageError, "0.5 is no int"),
         ({"mode": 3}, UsageError, "3 is no str"),
         ({"power": -1}, UsageError, "power must not be negative"),
+        ({"power": 2**63}, UsageError, "int of 64 bits"),
+        ({"mode": "a\0b"}, UsageError, "is no str"),
         ({"factor": {}}, UsageError, "give an int"),
     ],
 )
@@ -156,8 +158,77 @@ def test_what_an_operator_throws_is_shown_and_ends_nothing(operator, value, text
 def test_a_gradient_of_another_shape_is_never_read(operator):
     square = operator("RowSum")
     x = np.ones((4, 2))
-    with pytest.raises(CheckFailedError, match="for an output"):
+    with pytest.raises(UsageError, match="the gradients of outputs of RowSum"):
         square.backward((np.ones(3),), (x,), square.forward(x))
+
+
+@pytest.mark.parametrize(
+    "outputs", [(np.ones(3),), (np.ones(4, np.float32),), (), (np.ones(4), np.ones(4))], ids=lambda each: f"{each}"
+)
+def test_outputs_other_than_it_has_are_never_read(operator, outputs):
+    sums, x = operator("RowSum"), np.ones((4, 2))
+    with pytest.raises(UsageError, match="outputs"):
+        sums.backward((np.ones(4),), (x,), outputs)
+    with pytest.raises(UsageError, match="outputs"):
+        host.backward(sums, (np.ones(4),), (x,), outputs)
+
+
+def test_inputs_are_counted_wherever_they_are_given(operator):
+    sums, x = operator("SumProduct"), np.ones(2)
+    for call in (lambda: sums.forward(x), lambda: sums.infer(spec((2,))), lambda: sums.cost(spec((2,)))):
+        with pytest.raises(UsageError, match="it takes 2: a, b"):
+            call()
+    with pytest.raises(UsageError, match="it takes 2: a, b"):
+        sums.backward((x, x), (x,), (x, x))
+
+
+@pytest.mark.parametrize("value", [[[1.0]], 1.0, None])
+def test_what_is_no_array_is_refused(operator, value):
+    with pytest.raises(UsageError, match="it takes arrays"):
+        host.forward(operator("Square"), (value,))
+
+
+def test_a_scalar_of_numpys_is_an_array(operator):
+    assert host.forward(operator("Square"), (np.float32(3),))[0] == 9
+
+
+def test_inputs_of_types_that_do_not_go_together_are_the_callers_fault(operator):
+    with pytest.raises(UsageError, match="input 1 is not of type float64"):
+        host.forward(operator("SumProduct"), (np.ones(2), np.ones(2, np.float32)))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_short_types_can_be_changed_in_place(operator, dtype):
+    x, z = (np.arange(4).astype(dtype) + dtype(start) for start in (0, 2))
+    (y,) = host.forward(operator("Assigns"), (x, z))
+    np.testing.assert_array_equal(y, ((x + z) * dtype(3) - dtype(1)) / dtype(2), strict=True)
+
+
+def test_the_size_of_the_workspace_does_not_depend_on_what_ran_before(operator):
+    scratch, x = operator("Scratch"), np.ones(1, np.float32)
+    assert scratch.forward(x)[0] == 0
+    assert scratch.backward((x,), (x,), (x,))[0] == 0
+    assert scratch.forward(x)[0] == 0
+
+
+def test_workspaces_of_many_shapes_are_one_piece_of_memory(operator, monkeypatch):
+    made = []
+    empty = np.empty
+    monkeypatch.setattr(np, "empty", lambda shape, *more: made.append(shape) or empty(shape, *more))
+    monkeypatch.setattr(plans, "_SCRATCH", threading.local())
+    scratch = operator("Scratch")
+    for size in (5, 4, 3, 2, 1):
+        x = np.ones(size, np.float32)
+        scratch.backward((x,), (x,), (x,))
+    assert made == [5 * 1024 + 64]
+
+
+def test_an_operator_in_a_namespace_has_its_last_name_and_a_list_without_default_its_type(operator):
+    listed = operator("Listed", taps=[1, 2.5])
+    assert listed.attributes == {"taps": [1.0, 2.5]}
+    assert listed.forward(np.ones(1, np.float32))[0] == 3.5
+    assert operator("Listed").forward(np.ones(1, np.float32))[0] == 0
+    assert operator("Listed", taps=[1, 2]).forward(np.ones(1, np.float32))[0] == 3
 
 
 def test_a_cost_is_given_where_it_is_said(operator):

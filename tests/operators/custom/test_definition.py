@@ -1,5 +1,9 @@
 """What a class says of itself, what nodes find by name, and what an operator is held to."""
 
+import itertools
+import os
+import sys
+
 import numpy as np
 import pytest
 
@@ -182,6 +186,93 @@ def test_an_output_that_is_a_view_of_an_input_is_copied():
     assert not np.may_share_memory(x, y)
 
 
+def test_results_of_one_call_never_share_memory():
+    class Shared(CustomOperator):
+        outputs = ("a", "b", "c")
+
+        def forward(self, x, y):
+            both = np.stack([x, y])
+            return both[0], both[0], both[1]
+
+        def backward(self, gradients, inputs, outputs):
+            slope = gradients[0] * 1
+            return slope, slope
+
+        def infer(self, x, y):
+            return x, x, x
+
+    inputs = np.zeros(3), np.ones(3)
+    outputs = host.forward(Shared(), inputs)
+    slopes = host.backward(Shared(), outputs, inputs, outputs)
+    for found in (outputs, slopes):
+        assert not any(np.shares_memory(one, other) for one, other in itertools.combinations(found, 2))
+    np.testing.assert_array_equal(outputs, [inputs[0], inputs[0], inputs[1]])
+
+
+@pytest.mark.parametrize("name", ["my-op", "my.op", "2nd", "größe", "two words"])
+def test_a_name_must_be_an_identifier(name):
+    with pytest.raises(DefinitionError, match="no identifier"):
+        type("Named", (Shift,), {"name": name})
+
+
+def test_an_attribute_beyond_64_bits_is_refused():
+    with pytest.raises(UsageError, match="64 bits"):
+        Shift(times=2**70)
+
+
+def test_two_operators_of_one_name_in_a_file_are_refused(tmp_path):
+    (tmp_path / "twice.py").write_text(
+        "from levelbench.operators.custom import CustomOperator\n"
+        "class A(CustomOperator):\n    def forward(self, x):\n        return x\n"
+        "class B(CustomOperator):\n    name = 'A'\n    def forward(self, x):\n        return -x\n"
+    )
+    with pytest.raises(DefinitionError, match="A more than once"):
+        load_file(tmp_path / "twice.py")
+
+
+def test_an_edit_of_the_same_size_within_a_second_takes_effect(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "quick.py"
+    text = (
+        "from levelbench.operators.custom import CustomOperator\n"
+        "class Quick(CustomOperator):\n    def forward(self, x):\n        return x * %d\n"
+    )
+    for factor in (2, 3, 4):
+        path.write_text(text % factor)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        assert load_file(path)[0]().forward(1) == factor
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_a_file_that_raises_leaves_no_module_behind(tmp_path):
+    (tmp_path / "half.py").write_text("x = 1\nx.y\n")
+    before = set(sys.modules)
+    with pytest.raises(DefinitionError):
+        load_file(tmp_path / "half.py")
+    assert not [name for name in set(sys.modules) - before if "half" in name]
+
+
+@pytest.mark.parametrize("answer", [None, 3, (np.float32,), (((2,), "no such type"),)])
+def test_an_infer_that_answers_something_else_is_found_out(answer):
+    class Vague(CustomOperator):
+        def infer(self, x):
+            return answer
+
+        def forward(self, x):
+            return x
+
+    with pytest.raises(CheckFailedError, match="infer of Vague"):
+        host.forward(Vague(), (np.ones(3),))
+
+
+def test_sorting_is_stable_in_either_direction():
+    x = np.tile([2.0, 1.0, 2.0, 3.0], 20)
+    xp = namespace(x)
+    assert xp.argsort(x).tolist() == sorted(range(80), key=lambda at: x[at])
+    assert xp.argsort(x, descending=True).tolist() == sorted(range(80), key=lambda at: -x[at])
+    assert xp.sort(x[None], descending=True)[0].tolist() == sorted(x, reverse=True)
+
+
 def test_an_infer_that_answers_nonsense_is_found_out():
     class Nonsense(CustomOperator):
         def infer(self, x):
@@ -195,7 +286,7 @@ def test_an_infer_that_answers_nonsense_is_found_out():
 
 
 def test_the_namespace_is_that_of_the_arrays():
-    assert namespace(np.ones(1), 2.0) is np
+    assert namespace(np.ones(1), 2.0).tanh is np.tanh
     with pytest.raises(Exception, match="has no namespace"):
         namespace("text")
 

@@ -1,5 +1,8 @@
 """An operator that crashes, hangs or exits takes nothing with it, and is reported by what it did."""
 
+import time
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -76,6 +79,27 @@ def test_other_ends_are_reported_too(written, body, text):
 def test_what_an_operator_prints_is_not_taken_for_its_answer(written):
     found = run_isolated(written("print('{}' * 1000); return 2 * x"), (X,))
     assert found.outputs[0].tolist() == [2, 2, 2, 2]
+
+
+def test_what_an_operator_starts_ends_with_it(written, tmp_path):
+    place = str(tmp_path / "pid")
+    body = (
+        f"import subprocess; started = subprocess.Popen(['sleep', '60']); open({place!r}, 'w').write(str(started.pid))"
+    )
+    run_isolated(written(f"{body}; return x"), (X,))
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def gone(process):
+    """Whether it has ended, within a second; a zombie has."""
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def test_a_file_that_is_not_there_is_missing(tmp_path):

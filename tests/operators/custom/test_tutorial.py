@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from levelbench.operators.custom import host, load_file
 
 PAGE = (Path(__file__).parents[3] / "docs" / "custom-operators.md").read_text()
 BLOCKS = re.findall(r"```(python|cpp)\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -42,8 +45,9 @@ def test_the_two_agree_each_in_a_process_of_its_own(folder):
 
 def test_the_check_finds_the_operator_in_cpp_equal_to_that_in_python(folder):
     (folder / "fused.py").write_text(block("class Fused(compiled"))
-    words = [sys.executable, "-m", "levelbench", "check", "fused.py"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    (folder / "elsewhere").mkdir()
+    words = [sys.executable, "-m", "levelbench", "check", "../fused.py"]
+    done = subprocess.run(words, cwd=folder / "elsewhere", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^forward +passed", done.stdout, flags=re.MULTILINE)
 
@@ -55,3 +59,17 @@ def test_a_network_learns_through_it(folder, name):
     losses = re.findall(r"^gelu_bias\.(?:py|cpp): ([\d.]+) to ([\d.]+)$", said, flags=re.MULTILINE)
     assert len(losses) == 2
     assert all(float(last) < float(first) / 4 for first, last in losses)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_operator_in_cpp_takes_short_types_when_they_are_listed(folder, dtype, monkeypatch, request):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(request.config.cache.mkdir("levelbench")))
+    path = folder / "short.cpp"
+    text = block("struct FusedGeluBias").replace("FusedGeluBias", f"Gelu_{dtype}")
+    path.write_text(text.replace("float, double)", f"levelbench::{dtype})"))
+    [operator] = load_file(path)
+    x, bias = (np.linspace(-2, 2, 12).reshape(s).astype(dtype) for s in ((3, 4), (12,)))
+    (y,) = host.forward(operator(), (x, bias[:4]))
+    z = x.astype("f8") + bias[:4].astype("f8")
+    expected = z / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))
+    np.testing.assert_allclose(y.astype("f8"), expected, rtol=0.05, atol=0.05)

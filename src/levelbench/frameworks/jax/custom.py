@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from levelbench.frameworks.jax.custom_calls import Ways, spec_of, ways_of
+from levelbench.frameworks.jax.custom_errors import translated
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.custom import host
 from levelbench.operators.custom.definition import CustomOperator, differentiable
@@ -30,7 +31,8 @@ def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., A
 
     def call(*inputs: Array) -> Any:
         host.count_inputs(made, len(inputs))
-        found = forward(*(jnp.asarray(each) for each in inputs))
+        with translated(made):
+            found = forward(*(jnp.asarray(each) for each in inputs))
         return found[0] if single else found
 
     call.__name__ = call.__qualname__ = made.name
@@ -55,7 +57,8 @@ class JaxCustom(Operator):
     def forward(self, *inputs: Array) -> tuple[Array, ...]:
         """The outputs."""
         host.count_inputs(self._operator, len(inputs))
-        found: tuple[Array, ...] = self._forward(*inputs)
+        with translated(self._operator):
+            found: tuple[Array, ...] = self._forward(*inputs)
         return found
 
     def backward(
@@ -63,7 +66,10 @@ class JaxCustom(Operator):
     ) -> tuple[Array | None, ...]:
         """The operator's own backward."""
         host.need_backward(self._operator)
-        found: tuple[Array | None, ...] = self._backward(_filled(gradients, outputs), tuple(inputs), tuple(outputs))
+        host.count_inputs(self._operator, len(inputs))
+        host.need_outputs(self._operator, gradients, outputs)
+        with translated(self._operator):
+            found: tuple[Array | None, ...] = self._backward(_filled(gradients, outputs), tuple(inputs), tuple(outputs))
         return found
 
 
@@ -81,7 +87,8 @@ def _differentiable(operator: CustomOperator, ways: Ways) -> Any:
     def back(kept: Any, gradients: Any) -> tuple[Any, ...]:
         host.need_backward(operator)
         inputs, outputs = kept
-        return ways.backward(_filled(gradients, outputs), inputs, outputs)
+        with translated(operator):
+            return ways.backward(_filled(gradients, outputs), inputs, outputs)
 
     call.defvjp(ahead, back)
     return call

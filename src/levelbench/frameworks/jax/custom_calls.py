@@ -7,6 +7,7 @@ all of them.
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,12 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from levelbench.errors import CheckFailedError, DefinitionError, MissingError, UnsupportedError
+from levelbench.frameworks.jax.custom_errors import kept
 from levelbench.operators.custom import host
 from levelbench.operators.custom.binary import address_of
 from levelbench.operators.custom.compile import compile_source
 from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs
-from levelbench.operators.custom.plans import Plan
+from levelbench.operators.custom.plans import Plan, expect
 
 __all__ = ["Ways", "spec_of", "ways_of"]
 
@@ -73,6 +75,7 @@ def _structures(specs: Sequence[Spec], operator: CustomOperator) -> tuple[Any, .
 def _traced(operator: CustomOperator) -> Ways:
     def forward(*inputs: Any) -> tuple[Any, ...]:
         specs = infer_outputs(operator, [spec_of(each) for each in inputs])
+        _structures(specs, operator)
         found = host.as_tuple(operator.forward(*inputs))
         if len(found) != len(specs):
             what = f"it returned {len(found)} arrays for the outputs {', '.join(operator.outputs)}"
@@ -113,7 +116,7 @@ def _called_back(operator: CustomOperator) -> Ways:
 
     def forward(*inputs: Any) -> tuple[Any, ...]:
         specs = infer_outputs(operator, [spec_of(each) for each in inputs])
-        found = jax.pure_callback(ahead, _structures(specs, operator), *inputs, vmap_method="sequential")
+        found = jax.pure_callback(kept(ahead), _structures(specs, operator), *inputs, vmap_method="sequential")
         return tuple(found)
 
     def backward(gradients: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
@@ -127,7 +130,7 @@ def _called_back(operator: CustomOperator) -> Ways:
             return tuple(zero if slope is None else slope for slope, zero, want in pairs if want)
 
         asked = _structures([spec_of(each) for each, want in zip(inputs, wanted, strict=True) if want], operator)
-        found = iter(jax.pure_callback(back, asked, gradients, inputs, outputs, vmap_method="sequential"))
+        found = iter(jax.pure_callback(kept(back), asked, gradients, inputs, outputs, vmap_method="sequential"))
         return tuple(next(found) if want else None for want in wanted)
 
     return Ways(forward, backward)
@@ -142,10 +145,12 @@ def _handler() -> bool:
     source = Path(__file__).parent / "custom_ffi.cpp"
     try:
         library = compile_source(source, flags=("-O1", "-w", f"-I{jax.ffi.include_dir()}"))
-    except (DefinitionError, MissingError):
-        # Another JAX's headers, or none: operators are then called back through Python.
+        loaded = ctypes.CDLL(str(library))
+    except (DefinitionError, MissingError, OSError) as error:
+        # Another JAX's headers, or none.
+        said = "operators in C++ are called back through Python on JAX, which is slower: XLA's handler cannot be made"
+        warnings.warn(f"{said}: {error}", RuntimeWarning, stacklevel=2)
         return False
-    loaded = ctypes.CDLL(str(library))
     jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(loaded.levelbench_xla), platform="cpu")
     return True
 
@@ -160,6 +165,8 @@ def _foreign(operator: CompiledOperator) -> Ways:
     def backward(gradients: Any, inputs: Any, outputs: Any) -> tuple[Any, ...]:
         given = tuple(spec_of(each) for each in inputs)
         plan = _plan(operator, given)
+        expect(f"the outputs of {operator.name}", [spec_of(each) for each in outputs], plan.outputs)
+        plan.expect_gradients([None if each is None else spec_of(each) for each in gradients])
         wanted, graded = _mask(plan.wanted, operator), _mask(plan.graded, operator)
         asked = [each for each, want in zip(given, plan.wanted, strict=True) if want]
         slopes = [each for each, has in zip(gradients, plan.graded, strict=True) if has]
@@ -187,6 +194,7 @@ def _attributes(
     """What the handler is told. The addresses are this process's: the operator lives as long as it."""
     return {
         "function": np.int64(address_of(getattr(operator.library, name))),
+        "title": f"{name} of {operator.name}",
         "instance": np.int64(operator.handle),
         "backward": np.int64(name == "backward"),
         "inputs": np.int64(len(operator.inputs)),

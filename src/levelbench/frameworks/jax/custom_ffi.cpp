@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "xla/ffi/api/ffi.h"
 
@@ -64,7 +66,7 @@ template <class Next> std::vector<DLTensor> masked(int64_t count, int64_t mask, 
 }
 
 ffi::Error call(ffi::RemainingArgs arguments, ffi::RemainingRets results, int64_t function, int64_t instance,
-                int64_t backward, int64_t inputs, int64_t outputs, int64_t wanted, int64_t graded, int64_t scratch) {
+                std::string_view title, int64_t backward, int64_t inputs, int64_t outputs, int64_t wanted, int64_t graded, int64_t scratch) {
   char message[2048] = "";
   try {
     size_t read = 0, written = 0;
@@ -95,9 +97,12 @@ ffi::Error call(ffi::RemainingArgs arguments, ffi::RemainingRets results, int64_
     if (scratch && !workspace) return ffi::Error(ffi::ErrorCode::kResourceExhausted, "no memory for the workspace");
     const int32_t status = reinterpret_cast<Function>(function)(reinterpret_cast<void*>(instance), &raw);
     if (status == 0) return ffi::Error::Success();
-    return ffi::Error(status == 2 ? ffi::ErrorCode::kUnimplemented : ffi::ErrorCode::kInvalidArgument, message);
+    const auto code = status == 2   ? ffi::ErrorCode::kUnimplemented
+                      : status == 3 ? ffi::ErrorCode::kFailedPrecondition
+                                    : ffi::ErrorCode::kInvalidArgument;
+    return ffi::Error(code, std::string(title) + ": " + message);
   } catch (const std::exception& error) {
-    return ffi::Error(ffi::ErrorCode::kInvalidArgument, error.what());
+    return ffi::Error(ffi::ErrorCode::kInvalidArgument, std::string(title) + ": " + error.what());
   }
 }
 
@@ -109,6 +114,7 @@ extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* levelbench_xla(
                              .RemainingRets()
                              .Attr<int64_t>("function")
                              .Attr<int64_t>("instance")
+                             .Attr<std::string_view>("title")
                              .Attr<int64_t>("backward")
                              .Attr<int64_t>("inputs")
                              .Attr<int64_t>("outputs")

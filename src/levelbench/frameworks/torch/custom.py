@@ -90,10 +90,10 @@ def _free_name(operator: CustomOperator, attributes: str) -> str:
     base = operator.name if not operator.attributes else f"{operator.name}_{digest}"
     # A class that was defined anew is another operator: compiled programs may still hold the first one.
     name, number = base, 1
-    while name in _TAKEN:
+    while not _TAKEN.isdisjoint((name, f"{name}_backward")):
         number += 1
         name = f"{base}_{number}"
-    _TAKEN.add(name)
+    _TAKEN.update((name, f"{name}_backward"))
     return name
 
 

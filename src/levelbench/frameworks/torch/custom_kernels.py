@@ -24,7 +24,7 @@ from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs
 from levelbench.operators.custom.library import cuda_class
 from levelbench.operators.custom.namespaces import provide
-from levelbench.operators.custom.plans import CPU, CUDA, Device, Plan
+from levelbench.operators.custom.plans import CPU, CUDA, Device, Plan, expect
 
 __all__ = ["backward", "forward", "spec_of", "torch_type"]
 
@@ -137,7 +137,7 @@ def _native_forward(operator: CustomOperator, inputs: Sequence[Tensor]) -> tuple
         what = f"it returned {len(found)} tensors for the outputs {', '.join(operator.outputs)}"
         raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
     named = zip(operator.outputs, found, specs, strict=True)
-    return tuple(_held(each, spec, given, f"output {name} of {operator.name}") for name, each, spec in named)
+    return tuple([_held(each, spec, given, f"output {name} of {operator.name}") for name, each, spec in named])
 
 
 def _native_backward(
@@ -146,6 +146,8 @@ def _native_backward(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
 ) -> tuple[Tensor | None, ...]:
+    host.count_inputs(operator, len(inputs))
+    host.need_outputs(operator, gradients, outputs)
     given = [
         (torch.zeros_like(each) if slope is None else slope.detach()) if each.is_floating_point() else None
         for slope, each in zip(gradients, outputs, strict=True)
@@ -157,15 +159,20 @@ def _native_backward(
         what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
         raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")
     return tuple(
-        _held(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
-        if slope is not None and differentiable(spec_of(each))
-        else None
-        for name, slope, each in zip(operator.inputs, found, arguments, strict=True)
+        [
+            _held(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
+            if slope is not None and differentiable(spec_of(each))
+            else None
+            for name, slope, each in zip(operator.inputs, found, arguments, strict=True)
+        ]
     )
 
 
-def _held(found: Any, spec: Spec, kept: Sequence[Tensor], what: str) -> Tensor:
-    """The tensor, contiguous, if it is as inferred; a copy, if it is a view of what belongs to the caller."""
+def _held(found: Any, spec: Spec, kept: list[Tensor], what: str) -> Tensor:
+    """The tensor, contiguous, if it is as inferred, added to ``kept``; a copy, if it shares memory with one of them.
+
+    What is kept belongs to the caller: the inputs, and the results before this one, which it may change in place.
+    """
     if not isinstance(found, Tensor) or tuple(found.shape) != spec.shape or found.dtype is not torch_type(spec.dtype):
         is_tensor = isinstance(found, Tensor)
         said = f"{found.dtype}{list(found.shape)}" if is_tensor else f"a {type(found).__name__}"
@@ -175,8 +182,9 @@ def _held(found: Any, spec: Spec, kept: Sequence[Tensor], what: str) -> Tensor:
         )
     storage = found.untyped_storage().data_ptr()
     if any(storage == each.untyped_storage().data_ptr() for each in kept):
-        return found.clone(memory_format=torch.contiguous_format)
-    return found.contiguous()
+        found = found.clone(memory_format=torch.contiguous_format)
+    kept.append(found.contiguous())
+    return kept[-1]
 
 
 # C++ on the tensors' own memory.
@@ -203,11 +211,13 @@ def _compiled_forward(operator: Any, inputs: Sequence[Tensor]) -> tuple[Tensor, 
 def _compiled_backward(
     operator: Any, gradients: Sequence[Tensor | None], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> tuple[Tensor | None, ...]:
-    operator, place, device = _placed(operator, inputs)
+    operator, place, device = _placed(operator, [*inputs, *outputs, *(each for each in gradients if each is not None)])
     given, found = ([_readable(each) for each in group] for group in (inputs, outputs))
     specs = tuple([spec_of(each) for each in given])
     plan = operator.pool.take(specs, device)
     try:
+        expect(f"the outputs of {operator.name}", [spec_of(each) for each in found], plan.outputs)
+        plan.expect_gradients([None if each is None else spec_of(each) for each in gradients])
         slopes = _slopes(plan, gradients, found)
         answers = [torch.zeros_like(each) if wanted else None for each, wanted in zip(given, plan.wanted, strict=True)]
         with _on(place):
@@ -235,27 +245,24 @@ def _readable(tensor: Tensor) -> Tensor:
 
 
 def _slopes(plan: Plan, gradients: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> list[Tensor | None]:
-    """Gradients of outputs as C++ may read them: contiguous, zero for ``None``, of the outputs' shapes and types."""
+    """Gradients of outputs as C++ may read them: contiguous, zero for ``None``."""
     slopes: list[Tensor | None] = []
     for gradient, output, graded in zip(gradients, outputs, plan.graded, strict=True):
         if not graded:
             slopes.append(None)
         elif gradient is None:
             slopes.append(torch.zeros_like(output))
-        elif gradient.shape != output.shape or gradient.dtype is not output.dtype:
-            found = f"it is {gradient.dtype}{list(gradient.shape)} for {output.dtype}{list(output.shape)}"
-            raise CheckFailedError("the gradient of an output", found, "give it the output's shape and dtype")
         else:
             slopes.append(_readable(gradient))
     return slopes
 
 
 def _placed(operator: CompiledOperator, inputs: Sequence[Tensor]) -> tuple[CompiledOperator, torch.device, Device]:
-    """The operator compiled for the device that all inputs are on."""
+    """The operator compiled for the device that all tensors are on, inputs first."""
     place = inputs[0].device
     for each in inputs:
         if each.device != place:
-            found = f"its inputs are on {place} and {each.device}"
+            found = f"its tensors are on {place} and {each.device}"
             raise UnsupportedError(f"{operator.name} on torch", found, "bring them to one device")
     if place.type == "cpu":
         return operator, place, (CPU, 0)

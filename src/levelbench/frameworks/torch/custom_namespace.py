@@ -127,6 +127,16 @@ class TorchNamespace:
         return torch.flip(x, _axes(x, axis))
 
     @staticmethod
+    def sort(x: Tensor, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+        """Values in order."""
+        return torch.sort(x, dim=axis, descending=descending, stable=stable).values
+
+    @staticmethod
+    def argsort(x: Tensor, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+        """The indices that put values in order; equal ones stay as they come, unless that is not asked for."""
+        return torch.argsort(x, dim=axis, descending=descending, stable=stable)
+
+    @staticmethod
     def bitwise_invert(x: Tensor) -> Tensor:
         """Each bit the other."""
         return torch.bitwise_not(x)

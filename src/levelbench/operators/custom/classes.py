@@ -24,6 +24,7 @@ def classes_of(library: Library) -> list[type[CompiledOperator]]:
 
 def _class(library: Library, index: int, said: Mapping[str, Any]) -> type[CompiledOperator]:
     """The class of one description."""
+    kinds = {name: kind for name, kind, _ in said["attributes"]}
     defaults = {name: _default(kind, values) for name, kind, values in said["attributes"]}
     place = f"the operator {said['name']} in {library.source}"
     members = {
@@ -38,9 +39,13 @@ def _class(library: Library, index: int, said: Mapping[str, Any]) -> type[Compil
         "types": tuple(said["types"]),
         "typed_by": said["typed_by"],
         "defaults": defaults,
+        "kinds": kinds,
         "example_shapes": _shapes(said.get("examples", ""), len(_names(said["inputs"])), place),
         "runs_on_cuda": said["cuda"],
     }
+    if not 0 <= said["typed_by"] < len(_names(said["inputs"])):
+        found = f"its typed_by is {said['typed_by']}, and its inputs are {said['inputs']}"
+        raise DefinitionError(place, found, "give the number of an input, from 0")
     made: type[CompiledOperator] = type(said["name"], (CompiledOperator,), members)
     made.has_backward = said["backward"]
     return made

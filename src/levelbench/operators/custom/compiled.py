@@ -15,11 +15,20 @@ import ml_dtypes  # noqa: F401  # it teaches NumPy the name bfloat16
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import CheckFailedError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 from levelbench.operators.custom import abi
 from levelbench.operators.custom.binary import Library
-from levelbench.operators.custom.definition import Attribute, Cost, CustomOperator, Spec, infer_outputs, spec_of
-from levelbench.operators.custom.plans import Device, Plan, Pool, check
+from levelbench.operators.custom.definition import (
+    Attribute,
+    Cost,
+    CustomOperator,
+    Spec,
+    as_array,
+    count_inputs,
+    infer_outputs,
+    spec_of,
+)
+from levelbench.operators.custom.plans import Device, Plan, Pool, check, expect
 
 __all__ = ["CompiledOperator"]
 
@@ -30,7 +39,7 @@ _ROOM: Final = 256
 class CompiledOperator(CustomOperator):
     """The base of classes made from a library: NumPy arrays in, NumPy arrays out."""
 
-    # Classes made of a library name their own; forward here takes any number.
+    # Classes made of a library name their own.
     inputs: ClassVar[tuple[str, ...]] = ("input",)
     library: ClassVar[Library]
     index: ClassVar[int]
@@ -40,13 +49,15 @@ class CompiledOperator(CustomOperator):
     example_shapes: ClassVar[tuple[tuple[tuple[int, ...], ...], ...]]
     runs_on_cuda: ClassVar[bool]
     defaults: ClassVar[Mapping[str, Attribute]]
+    kinds: ClassVar[Mapping[str, str]]
+    """The kind of each attribute, as C++ asks for it: ``i``, ``f`` or ``s``, in upper case for a list."""
     poison: bool = False
     """Fill outputs with 0xFF bytes (NaN, -1) before a forward, so that one that is not written shows."""
 
     def __init__(self, **attributes: Any) -> None:
-        self.attributes = {name: _like(self.name, name, value, self.defaults) for name, value in attributes.items()}
-        self.attributes = {**self.defaults, **self.attributes}
-        self.handle = _create(self.library, self.index, self.name, self.attributes)
+        given = {name: _like(self.name, name, value, self.kinds) for name, value in attributes.items()}
+        self.attributes = {**self.defaults, **given}
+        self.handle = _create(self.library, self.index, self.name, self.attributes, self.kinds)
         self._inferred: dict[tuple[Spec, ...], tuple[Spec, ...]] = {}
         self.pool = Pool(self._plan)
 
@@ -54,6 +65,7 @@ class CompiledOperator(CustomOperator):
         """What the C++ says; ``ValueError`` with its words where it throws."""
         if inputs in self._inferred:
             return self._inferred[inputs]
+        count_inputs(self, len(inputs))
         if len(self._inferred) > 4096:
             self._inferred.clear()
         self._inferred[inputs] = found = self._infer(inputs)
@@ -86,13 +98,13 @@ class CompiledOperator(CustomOperator):
             status = self.library.workspace(self.handle, ctypes.addressof(plan.call), backward, ctypes.addressof(size))
             check(status, plan.call, f"the workspace of {self.name}")
             sizes.append(size.value)
-        plan.allocate(*sizes)
+        plan.workspace_bytes, plan.backward_workspace_bytes = sizes
         return plan
 
     def forward(self, *inputs: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """New arrays. Inputs that are not contiguous are copied first."""
-        arrays = [_contiguous(each) for each in inputs]
-        specs = tuple(spec_of(each) for each in arrays)
+        arrays = [_contiguous(self, each) for each in inputs]
+        specs = tuple([spec_of(each) for each in arrays])
         plan = self.pool.take(specs)
         try:
             outputs = tuple([np.empty(shape, dtype) for shape, dtype in plan.outputs])
@@ -105,14 +117,20 @@ class CompiledOperator(CustomOperator):
         return outputs
 
     def backward(self, gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """New arrays, ``None`` for inputs that are not floating-point."""
-        given = [_contiguous(each) for each in inputs]
-        found = [_contiguous(each) for each in outputs]
-        specs = tuple(spec_of(each) for each in given)
+        """New arrays, ``None`` for inputs that are not floating-point.
+
+        Raises ``UsageError`` for ``outputs``, and ``gradients`` of them, of other shapes or dtypes than ``infer`` says.
+        """
+        given = [_contiguous(self, each) for each in inputs]
+        found = [_contiguous(self, each) for each in outputs]
+        slopes = [None if each is None else _contiguous(self, each) for each in gradients]
+        specs = tuple([spec_of(each) for each in given])
         plan = self.pool.take(specs)
         try:
-            pairs = zip(gradients, plan.outputs, plan.graded, strict=True)
-            slopes = [_slope(each, spec) if graded else None for each, spec, graded in pairs]
+            expect(f"the outputs of {self.name}", [spec_of(each) for each in found], plan.outputs)
+            plan.expect_gradients([None if each is None else spec_of(each) for each in slopes])
+            pairs = zip(slopes, plan.outputs, plan.graded, strict=True)
+            slopes = [(np.zeros(*spec) if each is None else each) if graded else None for each, spec, graded in pairs]
             answers = [np.zeros(*spec) if wanted else None for spec, wanted in zip(specs, plan.wanted, strict=True)]
             plan.backward(
                 self.library.backward,
@@ -135,6 +153,7 @@ class CompiledOperator(CustomOperator):
 
     def cost(self, *inputs: Spec) -> Cost | None:
         """What the C++ says."""
+        count_inputs(self, len(inputs))
         plan = Plan(self.name, inputs, ())
         flops, size, said = ctypes.c_double(), ctypes.c_double(), ctypes.c_int32()
         places = (ctypes.addressof(each) for each in (flops, size, said))
@@ -143,52 +162,48 @@ class CompiledOperator(CustomOperator):
         return Cost(flops.value, size.value) if said.value else None
 
 
-def _contiguous(array: NDArray[Any]) -> NDArray[Any]:
+def _contiguous(operator: CustomOperator, value: Any) -> NDArray[Any]:
+    array = as_array(operator, value)
     native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     return native if native.flags.c_contiguous else np.array(native, order="C")
-
-
-def _slope(gradient: Any, spec: Spec) -> NDArray[Any]:
-    """The gradient of an output; ``None`` is zero. Another shape or dtype would be read beyond its end."""
-    if gradient is None:
-        return np.zeros(*spec)
-    if gradient.shape != spec.shape or gradient.dtype != spec.dtype:
-        found = f"it is {gradient.dtype}{list(gradient.shape)} for an output {spec.dtype}{list(spec.shape)}"
-        raise CheckFailedError("the gradient of an output", found, "give it the output's shape and dtype")
-    return _contiguous(gradient)
 
 
 def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[Any]:
     return [None if each is None else each.ctypes.data for each in arrays]
 
 
-def _like(operator: str, name: str, value: Any, defaults: Mapping[str, Attribute]) -> Attribute:
-    """The value with the type of the default."""
-    if name not in defaults:
-        raise UnknownNameError(f"attribute of {operator}", name, defaults)
-    default = defaults[name]
-    if isinstance(default, list):
+_KINDS: Final = {"i": "int of 64 bits", "f": "float", "s": "str"}
+
+
+def _like(operator: str, name: str, value: Any, kinds: Mapping[str, str]) -> Attribute:
+    """The value with the type that C++ asks for."""
+    if name not in kinds:
+        raise UnknownNameError(f"attribute of {operator}", name, kinds)
+    kind = kinds[name]
+    if kind.isupper():
         items = list(value) if isinstance(value, list | tuple) else [value]
-        # An empty default says no type: the items then keep their own.
-        return [_scalar(operator, name, each, default[0] if default else each) for each in items]
-    return _scalar(operator, name, value, default)
+        return [_scalar(operator, name, each, kind.lower()) for each in items]
+    return _scalar(operator, name, value, kind)
 
 
-def _scalar(operator: str, name: str, value: Any, default: Any) -> Any:
-    if isinstance(default, float) and isinstance(value, int | float | np.integer | np.floating):
+def _scalar(operator: str, name: str, value: Any, kind: str) -> Any:
+    if kind == "f" and isinstance(value, int | float | np.integer | np.floating):
         return float(value)
-    if isinstance(default, int) and isinstance(value, int | np.integer):
+    if kind == "i" and isinstance(value, int | np.integer) and -(2**63) <= value < 2**63:
         return int(value)
-    if isinstance(default, str) and isinstance(value, str):
+    # C's text ends at a zero byte.
+    if kind == "s" and isinstance(value, str) and "\0" not in value:
         return value
-    found = f"{value!r} is no {type(default).__name__}, as its default {default!r} is"
+    found = f"{value!r} is no {_KINDS[kind]}, as its default is"
     raise UsageError(f"attribute {name} of {operator}", found, "give a value of that type")
 
 
 _INSTANCES: dict[tuple[Path, int, str], int] = {}
 
 
-def _create(library: Library, index: int, name: str, attributes: Mapping[str, Attribute]) -> int:
+def _create(
+    library: Library, index: int, name: str, attributes: Mapping[str, Attribute], kinds: Mapping[str, str]
+) -> int:
     """The address of the C++ object with these attributes: one a process, as compiled programs may hold on to it."""
     key = (library.path, index, repr(sorted(attributes.items())))
     if key in _INSTANCES:
@@ -196,7 +211,7 @@ def _create(library: Library, index: int, name: str, attributes: Mapping[str, At
     raw = (abi.RawAttribute * max(len(attributes), 1))()
     kept: list[Any] = []
     for at, (each, value) in enumerate(attributes.items()):
-        raw[at] = _raw(each, value, kept)
+        raw[at] = _raw(each, value, kinds[each], kept)
     message = ctypes.create_string_buffer(2048)
     made = library.create(index, raw, len(attributes), message, len(message))
     if not made:
@@ -205,12 +220,11 @@ def _create(library: Library, index: int, name: str, attributes: Mapping[str, At
     return int(made)
 
 
-def _raw(name: str, value: Attribute, kept: list[Any]) -> abi.RawAttribute:
+def _raw(name: str, value: Attribute, code: str, kept: list[Any]) -> abi.RawAttribute:
     items: list[Any] = value if isinstance(value, list) else [value]
-    kind = "s" if items and isinstance(items[0], str) else "f" if items and isinstance(items[0], float) else "i"
+    kind = code.lower()
     ints = (ctypes.c_int64 * max(len(items), 1))(*(items if kind == "i" else ()))
     floats = (ctypes.c_double * max(len(items), 1))(*(items if kind == "f" else ()))
     texts = (ctypes.c_char_p * max(len(items), 1))(*([each.encode() for each in items] if kind == "s" else ()))
     kept.extend((ints, floats, texts))
-    code = kind.upper() if isinstance(value, list) else kind
     return abi.RawAttribute(name.encode(), ord(code), len(items), ints, floats, texts)

@@ -6,6 +6,7 @@ those of inputs alone (``infer``), so that compilers can trace it without runnin
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 from abc import ABC, abstractmethod
@@ -18,7 +19,17 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError, UnsupportedError, UsageError
 
-__all__ = ["Attribute", "Cost", "CustomOperator", "Spec", "differentiable", "infer_outputs", "spec_of"]
+__all__ = [
+    "Attribute",
+    "Cost",
+    "CustomOperator",
+    "Spec",
+    "as_array",
+    "count_inputs",
+    "differentiable",
+    "infer_outputs",
+    "spec_of",
+]
 
 Attribute = int | float | str | list[int] | list[float] | list[str]
 """The value of an attribute: what ONNX's nodes can carry."""
@@ -76,6 +87,9 @@ class CustomOperator(ABC):
             return
         if not cls.__dict__.get("name"):
             cls.name = cls.__name__
+        if not (cls.name.isidentifier() and cls.name.isascii()):
+            do = "name it of ASCII letters, digits and underscores, as ONNX and PyTorch do"
+            raise DefinitionError(f"custom operator {cls.name!r}", "its name is no identifier", do)
         if not cls.inputs:
             cls.inputs = _parameters(cls)
         for kind, names in (("inputs", cls.inputs), ("outputs", cls.outputs)):
@@ -155,7 +169,7 @@ def _bound(cls: type[CustomOperator], positional: Sequence[Any], given: Mapping[
 
 def _attribute(cls: type[CustomOperator], name: str, value: Any) -> Attribute:
     """The value as ONNX would carry it: numbers of Python, text, and lists of one kind."""
-    if isinstance(value, bool | np.bool_ | int | np.integer):
+    if isinstance(value, bool | np.bool_ | int | np.integer) and -(2**63) <= value < 2**63:
         return int(value)
     if isinstance(value, float | np.floating):
         return float(value)
@@ -169,7 +183,26 @@ def _attribute(cls: type[CustomOperator], name: str, value: Any) -> Attribute:
         if len(kinds) < 2 and not any(isinstance(each, list) for each in items):
             return items
     found = f"{name} is {value!r}"
-    raise UsageError(f"custom operator {cls.name}", found, "give an int, a float, a str or a list of one of these")
+    do = "give an int of 64 bits, a float, a str or a list of one of these"
+    raise UsageError(f"custom operator {cls.name}", found, do)
+
+
+def as_array(operator: CustomOperator, value: Any) -> NDArray[Any]:
+    """NumPy's array of an input; ``UsageError`` for a list or a number, whose dtype would be a guess."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, np.generic) or hasattr(value, "__array__"):
+        return np.asarray(value)
+    raise UsageError(
+        f"{operator.name} of a {type(value).__name__}", "it takes arrays", "give it np.asarray(value, dtype)"
+    )
+
+
+def count_inputs(operator: CustomOperator, given: int) -> None:
+    """``UsageError`` for another number of inputs than the operator takes."""
+    if given != len(operator.inputs):
+        found = f"it takes {len(operator.inputs)}: {', '.join(operator.inputs)}"
+        raise UsageError(f"{operator.name} of {given} inputs", found, "give as many")
 
 
 def spec_of(array: NDArray[Any]) -> Spec:
@@ -190,15 +223,18 @@ def infer_outputs(operator: CustomOperator, inputs: Sequence[Spec]) -> tuple[Spe
     answers with something that is no specification of the outputs.
     """
     try:
-        found = operator.infer(*inputs)
+        found: Any = operator.infer(*inputs)
     except ValueError as error:
         raise UsageError(f"{operator.name} of {_listed(inputs)}", str(error), "give inputs that fit") from error
-    specs = (found,) if isinstance(found, Spec) else tuple(found)
-    if len(specs) != len(operator.outputs) or not all(isinstance(each, tuple) and len(each) == 2 for each in specs):
-        what = f"it answers {specs!r} for the outputs {', '.join(operator.outputs)}"
-        raise CheckFailedError(f"infer of {operator.name}", what, "return one Spec(shape, dtype) an output")
-    # A dimension may be a compiler's symbol, so it is not made an int here.
-    return tuple(Spec(tuple(shape), np.dtype(dtype)) for shape, dtype in specs)
+    specs: tuple[Any, ...] = (
+        (found,) if isinstance(found, Spec) or not isinstance(found, tuple | list) else tuple(found)
+    )
+    if len(specs) == len(operator.outputs) and all(isinstance(each, tuple) and len(each) == 2 for each in specs):
+        # A dimension may be a compiler's symbol, so it is not made an int here. What is no shape or no dtype raises.
+        with contextlib.suppress(TypeError):
+            return tuple([Spec(tuple(shape), np.dtype(dtype)) for shape, dtype in specs])
+    what = f"it answers {found!r} for the outputs {', '.join(operator.outputs)}"
+    raise CheckFailedError(f"infer of {operator.name}", what, "return one Spec(shape, dtype) an output")
 
 
 def _listed(specs: Sequence[Spec]) -> str:

@@ -14,22 +14,31 @@ from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
 from levelbench.operators.custom.compiled import CompiledOperator
-from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs, spec_of
+from levelbench.operators.custom.definition import (
+    CustomOperator,
+    Spec,
+    as_array,
+    count_inputs,
+    differentiable,
+    infer_outputs,
+    spec_of,
+)
 
-__all__ = ["as_tuple", "backward", "count_inputs", "forward", "need_backward"]
-
-
-def count_inputs(operator: CustomOperator, given: int) -> None:
-    """``UsageError`` for another number of inputs than the operator takes."""
-    if given != len(operator.inputs):
-        found = f"it takes {len(operator.inputs)}: {', '.join(operator.inputs)}"
-        raise UsageError(f"{operator.name} of {given} inputs", found, "give as many")
+__all__ = ["as_tuple", "backward", "count_inputs", "forward", "need_backward", "need_outputs"]
 
 
 def need_backward(operator: CustomOperator) -> None:
     """``UnsupportedError`` for an operator without a backward."""
     if not operator.has_backward:
         raise UnsupportedError(f"the gradient of {operator.name}", "it has no backward", "write one")
+
+
+def need_outputs(operator: CustomOperator, gradients: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """``UsageError`` for another number of gradients or of outputs than the operator has outputs."""
+    for kind, given in (("gradients", gradients), ("outputs", outputs)):
+        if len(given) != len(operator.outputs):
+            found = f"it has {len(operator.outputs)} outputs: {', '.join(operator.outputs)}"
+            raise UsageError(f"the backward of {operator.name} with {len(given)} {kind}", found, "give one an output")
 
 
 def as_tuple(found: Any) -> tuple[Any, ...]:
@@ -46,13 +55,15 @@ def forward(operator: CustomOperator, inputs: Sequence[NDArray[Any]]) -> tuple[N
     if isinstance(operator, CompiledOperator) and type(operator).forward is CompiledOperator.forward:
         # It allocates its outputs as inferred, so there is nothing to hold it to.
         return operator.forward(*inputs)
+    inputs = [as_array(operator, each) for each in inputs]
     specs = infer_outputs(operator, [spec_of(each) for each in inputs])
     found = as_tuple(operator.forward(*inputs))
     if len(found) != len(specs):
         what = f"it returned {len(found)} arrays for the outputs {', '.join(operator.outputs)}"
         raise CheckFailedError(f"forward of {operator.name}", what, "return one an output")
+    kept = list(inputs)
     named = zip(operator.outputs, found, specs, strict=True)
-    return tuple(_held(each, spec, inputs, f"output {name} of {operator.name}") for name, each, spec in named)
+    return tuple([_held(each, spec, kept, f"output {name} of {operator.name}") for name, each, spec in named])
 
 
 def backward(
@@ -68,6 +79,8 @@ def backward(
     """
     need_backward(operator)
     count_inputs(operator, len(inputs))
+    need_outputs(operator, gradients, outputs)
+    inputs, outputs = ([as_array(operator, each) for each in group] for group in (inputs, outputs))
     given = [
         (np.zeros(each.shape, each.dtype) if slope is None else slope) if differentiable(spec_of(each)) else None
         for slope, each in zip(gradients, outputs, strict=True)
@@ -76,21 +89,27 @@ def backward(
     if len(found) != len(inputs):
         what = f"it returned {len(found)} gradients for the inputs {', '.join(operator.inputs)}"
         raise CheckFailedError(f"backward of {operator.name}", what, "return one an input, None where it has none")
-    kept = (*inputs, *outputs, *(each for each in given if each is not None))
+    kept = [*inputs, *outputs, *(each for each in given if each is not None)]
     return tuple(
-        _held(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
-        if slope is not None and differentiable(spec_of(each))
-        else None
-        for name, slope, each in zip(operator.inputs, found, inputs, strict=True)
+        [
+            _held(slope, spec_of(each), kept, f"gradient of {name} of {operator.name}")
+            if slope is not None and differentiable(spec_of(each))
+            else None
+            for name, slope, each in zip(operator.inputs, found, inputs, strict=True)
+        ]
     )
 
 
-def _held(found: Any, spec: Spec, kept: Sequence[NDArray[Any]], what: str) -> NDArray[Any]:
-    """The array, if it is as inferred; a copy, if it is a view of what belongs to the caller."""
+def _held(found: Any, spec: Spec, kept: list[NDArray[Any]], what: str) -> NDArray[Any]:
+    """The array, if it is as inferred; a copy, if it shares memory with one of ``kept``, to which it is added.
+
+    What is kept belongs to the caller: the inputs, and the results before this one, which it may change in place.
+    """
     array: NDArray[Any] = np.asarray(found)
     if array.shape != spec.shape or array.dtype != spec.dtype:
         said = f"it is {array.dtype}{list(array.shape)}, and {spec.dtype}{list(spec.shape)} was to be expected"
         raise CheckFailedError(f"the {what}", said, "correct infer, or what is returned")
     if not array.flags.writeable or any(np.may_share_memory(array, each) for each in kept):
-        return array.copy()
+        array = array.copy()
+    kept.append(array)
     return array

@@ -6,6 +6,7 @@ writes is executed when it is read.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
@@ -127,10 +128,10 @@ def _run(folder: Path, asked: str, timeout_s: float) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Leave nothing of the process running."""
-    if process.poll() is None:
+    """Leave nothing of the process running, nor of what it started, also where it ended well itself."""
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 def _stage(folder: Path) -> str:

@@ -10,8 +10,9 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Final
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UnsupportedError
@@ -44,6 +45,10 @@ def load_file(path: str | Path) -> list[type[CustomOperator]]:
         raise DefinitionError(f"the operator file {path}", f"what {path.suffix!r} means is not known", do)
     classes: list[type[CustomOperator]]
     classes = _of_module(_import(path), path) if path.suffix == ".py" else [*_compiled(path)]
+    names = [each.name for each in classes]
+    if twice := {name for name in names if names.count(name) > 1}:
+        found = f"it defines {' and '.join(sorted(twice))} more than once"
+        raise DefinitionError(f"the operator file {path}", found, "give each operator a name of its own")
     for each in classes:
         register(each)
     return classes
@@ -89,19 +94,38 @@ def _import(path: Path) -> ModuleType:
     """The module of a file, under a name that only this path has."""
     resolved = path.resolve()
     name = f"levelbench_operators_{path.stem}_{hashlib.sha256(str(resolved).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, resolved)
-    if spec is None or spec.loader is None:
+    loader = _Loader(name, str(resolved))
+    spec = importlib.util.spec_from_file_location(name, resolved, loader=loader)
+    if spec is None:
         raise DefinitionError(f"the operator file {path}", "Python cannot import it", "give a .py file")
     module = importlib.util.module_from_spec(spec)
+    known = sys.modules.get(name)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except LevelbenchError:
+        _put_back(name, known)
         raise
     except (Exception, SystemExit) as error:  # a user's file may raise anything; it becomes an error with its place
+        _put_back(name, known)
         found = f"it raised {_place(error, resolved)}"
         raise DefinitionError(f"the operator file {path}", found, "correct the file") from error
     return module
+
+
+def _put_back(name: str, known: ModuleType | None) -> None:
+    """Drop a module that was not made to its end, for the one that was there before."""
+    if known is None:
+        sys.modules.pop(name, None)
+    else:
+        sys.modules[name] = known
+
+
+class _Loader(SourceFileLoader):
+    """Compiles the text that is there now: Python's own cache takes a file for unchanged if its second and size are."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _place(error: BaseException, path: Path) -> str:

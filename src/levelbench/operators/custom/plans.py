@@ -7,16 +7,17 @@ thread, or a backward run by another one, makes a plan of its own.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from levelbench.errors import CheckFailedError, UnsupportedError
+from levelbench.errors import CheckFailedError, LevelbenchError, UnsupportedError, UsageError
 from levelbench.operators.custom import abi
 from levelbench.operators.custom.definition import Spec, differentiable
 
-__all__ = ["CPU", "CUDA", "Device", "Plan", "Pool", "check"]
+__all__ = ["CPU", "CUDA", "Device", "Plan", "Pool", "check", "expect", "failure_of"]
 
 CPU: Final = 1
 CUDA: Final = 2
@@ -29,23 +30,56 @@ Device = tuple[int, int]
 
 
 def check(status: int, call: abi.Call, what: str) -> None:
-    """Raise what the operator said.
+    """Raise what the operator said, as :func:`failure_of` has it."""
+    if status:
+        raise failure_of(status, what, call.message.decode(errors="replace"))
 
-    ``UnsupportedError`` for a type or a device that it is not written for, ``CheckFailedError`` for what it threw.
+
+def failure_of(status: int, what: str, said: str) -> LevelbenchError:
+    """The error of a status of ``levelbench.h``.
+
+    ``UnsupportedError`` for a type or a device that it is not written for, ``UsageError`` for inputs whose dtypes do
+    not go together, ``CheckFailedError`` for what it threw.
     """
-    if status == 0:
-        return
-    said = call.message.decode(errors="replace")
+    if status == 3:
+        return UsageError(what, said, "give inputs whose types go together")
     if status == 2:
-        raise UnsupportedError(what, said, "add the type to LEVELBENCH_OPERATOR, or convert the inputs")
-    raise CheckFailedError(what, f"it threw: {said}", "correct the operator or its inputs")
+        return UnsupportedError(what, said, "add the type to LEVELBENCH_OPERATOR, or convert the inputs")
+    return CheckFailedError(what, f"it threw: {said}", "correct the operator or its inputs")
+
+
+def expect(what: str, given: Sequence[Spec | None], wanted: Sequence[Spec]) -> None:
+    """``UsageError`` for arrays that are not as wanted: C++ would read or write beyond their end.
+
+    What is ``None`` is another's to fill in.
+    """
+    if len(given) != len(wanted):
+        raise UsageError(what, f"there are {len(given)}, and {len(wanted)} are needed", "give one an output")
+    for at, (each, spec) in enumerate(zip(given, wanted, strict=True)):
+        if each is not None and each != spec:
+            said = f"number {at} is {each.dtype}{list(each.shape)} for {spec.dtype}{list(spec.shape)}"
+            raise UsageError(what, said, "give them the outputs' shapes and dtypes")
+
+
+_SCRATCH = threading.local()
+
+
+def _scratch(size: int) -> int:
+    """The address of this thread's workspace, which grows to the largest that was asked for; aligned."""
+    if getattr(_SCRATCH, "size", 0) < size:
+        # The old one goes first: there need not be room for both.
+        _SCRATCH.size, _SCRATCH.buffer = 0, None
+        _SCRATCH.buffer = buffer = np.empty(size + _ALIGNMENT, np.uint8)
+        start = buffer.__array_interface__["data"][0]
+        _SCRATCH.address, _SCRATCH.size = start + -start % _ALIGNMENT, size
+    return int(_SCRATCH.address)
 
 
 class Plan:
     """The structures of a forward and of its backward. Addresses are plain integers; ``None`` where there is no array.
 
-    ``workspace_bytes`` and ``backward_workspace_bytes`` are what the operator asked for. On the CPU the plan has them
-    itself; on a GPU the caller allocates them and passes their address.
+    ``workspace_bytes`` and ``backward_workspace_bytes`` are what the operator asks for; a caller may set them. On the
+    CPU they are one piece of memory a thread; on a GPU the caller allocates them and passes their address.
     """
 
     def __init__(self, title: str, inputs: Sequence[Spec], outputs: Sequence[Spec], device: Device = (CPU, 0)) -> None:
@@ -63,7 +97,6 @@ class Plan:
         self._gradients = self._tensors("gradients", outputs, self.graded)
         self._input_gradients = self._tensors("input_gradients", inputs, self.wanted)
         self._address = ctypes.addressof(self.call)
-        self._scratch: tuple[int, int] = (0, 0)
 
     def _tensors(self, field: str, specs: Sequence[Spec], present: Sequence[bool] | None = None) -> list[abi.Tensor]:
         """The structures, whose addresses of data are to be filled in; absent ones have rank -1."""
@@ -78,15 +111,10 @@ class Plan:
         setattr(self.call, field, array)
         return [array[at] for at in range(len(specs))]
 
-    def allocate(self, forward_bytes: int, backward_bytes: int) -> None:
-        """Note the sizes of the workspaces and, on the CPU, make one that is large enough for either."""
-        self.workspace_bytes, self.backward_workspace_bytes = forward_bytes, backward_bytes
-        most = max(forward_bytes, backward_bytes)
-        if most and self._device[0] == CPU:
-            buffer = np.empty(most + _ALIGNMENT, np.uint8)
-            start = buffer.__array_interface__["data"][0]
-            self._scratch = (start + -start % _ALIGNMENT, most)
-            self._kept.append(buffer)
+    def expect_gradients(self, given: Sequence[Spec | None]) -> None:
+        """``UsageError`` for gradients that C++ could not read as those of the outputs."""
+        graded = [each if has else None for each, has in zip(given, self.graded, strict=False)]
+        expect(f"the gradients of outputs of {self._title}", [*graded, *given[len(graded) :]], self.outputs)
 
     def forward(
         self,
@@ -127,9 +155,10 @@ class Plan:
             check(status, self.call, f"backward of {self._title}")
 
     def _lend(self, workspace: int | None, size: int, stream: int | None) -> None:
-        if size or stream is not None:
-            self.call.workspace = self._scratch[0] if workspace is None else workspace
-            self.call.workspace_bytes = size
+        # Also where there is none: a plan serves forward and backward, and each has a workspace of its own size.
+        self.call.workspace = _scratch(size) if size and workspace is None else workspace
+        self.call.workspace_bytes = size
+        if stream is not None:
             self.call.stream = stream
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -78,21 +79,26 @@ def check_isolated(
     return Report(request.operator, (*said.findings, crash)), None
 
 
-@contextmanager
-def _process(words: list[str], printed: IO[str], timeout_s: float) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """A process that is killed after ``timeout_s`` seconds, or when it is left; and what was done to it."""
+@contextlib.contextmanager
+def _process(
+    words: list[str], printed: IO[str], timeout_s: float
+) -> Iterator[tuple[subprocess.Popen[bytes], list[str]]]:
+    """A process that is killed after ``timeout_s`` seconds, or when it is left; and what was done to it.
+
+    What it started goes with it, as it is the first of a session.
+    """
     inherited = os.environ.get("PYTHONPATH")
     paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
     done: list[str] = []
     pipe = subprocess.PIPE
     environment = {**os.environ, "PYTHONPATH": paths}
     with subprocess.Popen(
-        words, stdin=pipe, stdout=pipe, stderr=printed, text=True, encoding="utf-8", env=environment
+        words, stdin=pipe, stdout=pipe, stderr=printed, env=environment, start_new_session=True
     ) as process:
 
         def stop() -> None:
             done.append(f"it did not end within {timeout_s:g} s")
-            process.kill()
+            _end(process)
 
         timer = threading.Timer(timeout_s, stop)
         timer.start()
@@ -100,7 +106,40 @@ def _process(words: list[str], printed: IO[str], timeout_s: float) -> Iterator[t
             yield process, done
         finally:
             timer.cancel()
-            process.kill()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """The lines that a process writes until it ends, even if what it started holds its output open."""
+    assert process.stdout is not None
+    output = process.stdout.fileno()
+    os.set_blocking(output, False)
+    over, ended = os.pipe()
+
+    def wait() -> None:
+        process.wait()
+        os.close(ended)
+
+    threading.Thread(target=wait, daemon=True).start()
+    left, running = b"", True
+    try:
+        while running:
+            ready, _, _ = select.select([output, over], [], [])
+            # It is seen to have ended before the last of what it wrote is read.
+            running = over not in ready
+            with contextlib.suppress(BlockingIOError):
+                while part := os.read(output, 1 << 16):
+                    left += part
+                running = False
+            *lines, left = left.split(b"\n")
+            yield from lines
+    finally:
+        os.close(over)
 
 
 def _ask(
@@ -115,10 +154,12 @@ def _ask(
         _process([*_WORKER, *(words or [])], printed, timeout_s) as (process, done),
     ):
         assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.close()
-        for line in process.stdout:
+        # One that is gone already says so by how it ended.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        for line in _lines(process):
             _hear(json.loads(line), said, tell)
         process.wait()
         timed_out = done[:1]

@@ -124,6 +124,16 @@ struct float16 {
   }
 };
 
+// x += y and so on: in float, then rounded.
+#define LEVELBENCH_ASSIGN(T, OP) \
+  LEVELBENCH_ANYWHERE inline T& operator OP##=(T& x, float y) { return x = T(static_cast<float>(x) OP y); }
+#define LEVELBENCH_ASSIGNS(T) \
+  LEVELBENCH_ASSIGN(T, +) LEVELBENCH_ASSIGN(T, -) LEVELBENCH_ASSIGN(T, *) LEVELBENCH_ASSIGN(T, /)
+LEVELBENCH_ASSIGNS(bfloat16)
+LEVELBENCH_ASSIGNS(float16)
+#undef LEVELBENCH_ASSIGNS
+#undef LEVELBENCH_ASSIGN
+
 template <class T> struct TypeOf;
 #define LEVELBENCH_TYPE(T, C, B, N) \
   template <> struct TypeOf<T> { static constexpr DLDataType value{C, B, 1}; static constexpr const char* name = N; };
@@ -188,6 +198,12 @@ template <class T> struct Tensor {
   int64_t rows() const { return count == 0 ? 0 : count / shape(-1); }
 };
 
+// An input of another type than the operator asks for.
+struct WrongType : std::invalid_argument {
+  WrongType(int at, const std::string& message) : std::invalid_argument(message), input(at) {}
+  int input;
+};
+
 // One call, as C sees it. An absent gradient has ndim -1.
 struct RawCall {
   DLTensor* inputs;
@@ -207,7 +223,7 @@ class Call {
  public:
   explicit Call(const RawCall& raw) : raw_(raw) {}
   template <class T> Tensor<const T> input(int at = 0) const {
-    return view<const T>(raw_.inputs, at, raw_.input_count, "input");
+    return view<const T>(raw_.inputs, at, raw_.input_count, "input", raw_.inputs);
   }
   // Scratch of as many bytes as the operator asked for, aligned to 64 bytes; what is in it is left over.
   template <class T> T* workspace() const { return static_cast<T*>(raw_.workspace); }
@@ -215,13 +231,16 @@ class Call {
   void* stream() const { return raw_.stream; }
 
  protected:
-  template <class T> static Tensor<T> view(const DLTensor* tensors, int at, int count, const char* kind) {
+  template <class T> static Tensor<T> view(const DLTensor* tensors, int at, int count, const char* kind,
+                                           const DLTensor* inputs = nullptr) {
     const std::string name = std::string(kind) + " " + std::to_string(at);
     if (at < 0 || at >= count) throw std::out_of_range("there is no " + name);
     const DLTensor& it = tensors[at];
     if (it.ndim < 0) throw std::invalid_argument(name + " has no gradient: ask wants() or has_gradient() first");
     if (it.dtype != TypeOf<std::remove_const_t<T>>::value) {
-      throw std::invalid_argument(name + " is not of type " + TypeOf<std::remove_const_t<T>>::name);
+      const std::string message = name + " is not of type " + TypeOf<std::remove_const_t<T>>::name;
+      if (tensors == inputs) throw WrongType(at, message);
+      throw std::invalid_argument(message);
     }
     int64_t size = 1;
     for (int32_t axis = 0; axis < it.ndim; ++axis) size *= it.shape[axis];
@@ -358,9 +377,14 @@ class Attributes {
 
 namespace detail {
 
-enum Status : int32_t { kDone = 0, kThrown = 1, kUnsupported = 2 };
+enum Status : int32_t { kDone = 0, kThrown = 1, kUnsupported = 2, kMixedTypes = 3 };
 
 struct Unsupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The caller's inputs have types that do not go together.
+struct MixedTypes : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -371,6 +395,9 @@ template <class F> int32_t guarded(char* message, int64_t size, F&& body) noexce
   } catch (const Unsupported& error) {
     if (message) std::snprintf(message, static_cast<size_t>(size), "%s", error.what());
     return kUnsupported;
+  } catch (const MixedTypes& error) {
+    if (message) std::snprintf(message, static_cast<size_t>(size), "%s", error.what());
+    return kMixedTypes;
   } catch (const std::exception& error) {
     if (message) std::snprintf(message, static_cast<size_t>(size), "%s", error.what());
   } catch (...) {
@@ -407,6 +434,13 @@ inline size_t names(const char* text) {
   size_t count = 1;
   for (; *text; ++text) count += *text == ',';
   return count;
+}
+
+inline const char* last_name(const char* name) {
+  for (const char* at = name; *at; ++at) {
+    if (at[0] == ':' && at[1] == ':') name = at + 2;
+  }
+  return name;
 }
 
 struct Entry {
@@ -473,6 +507,8 @@ template <class Op, class... Ts> std::string describe(const char* name) {
     delete make<Op>(attributes);
   } catch (const std::exception& error) {
     wrong = error.what();
+  } catch (...) {
+    wrong = "it throws something that is no std::exception";
   }
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   std::string json = "{\"name\": " + Attributes::quoted(name) + ", \"inputs\": " + Attributes::quoted(Op::inputs) +
@@ -498,9 +534,14 @@ template <class Op, class... Ts> Entry entry(const char* name) {
   it.description = describe<Op, Ts...>(name);
   it.create = [](Attributes& attributes) -> void* { return make<Op>(attributes); };
   it.run = [](const void* op, const RawCall& raw, bool backward) {
-    if (!(run_if<Op, Ts>(*static_cast<const Op*>(op), raw, backward) || ...)) {
-      throw Unsupported("it is not written for this type, but for " + types<Ts...>());
+    try {
+      if ((run_if<Op, Ts>(*static_cast<const Op*>(op), raw, backward) || ...)) return;
+    } catch (const WrongType& error) {
+      // T is the type of the input `typed_by`: if another one does not go with it, the caller chose it.
+      if (error.input != typed_by<Op>()) throw MixedTypes(error.what());
+      throw;
     }
+    throw Unsupported("it is not written for this type, but for " + types<Ts...>());
   };
   it.infer = [](const void* op, const Specs& inputs) -> Specs {
     if constexpr (Has_infer<Op, void>::value) return static_cast<const Op*>(op)->infer(inputs);
@@ -549,8 +590,12 @@ inline Specs specs_of(const DLTensor* tensors, int32_t count) {
 }  // namespace detail
 }  // namespace levelbench
 
+#define LEVELBENCH_JOINED(A, B) A##B
+#define LEVELBENCH_JOIN(A, B) LEVELBENCH_JOINED(A, B)
+// The name of an operator in a namespace is what comes after the last "::".
 #define LEVELBENCH_OPERATOR(Op, ...) \
-  [[maybe_unused]] static const bool levelbench_added_##Op = ::levelbench::detail::add<Op, __VA_ARGS__>(#Op);
+  [[maybe_unused]] static const bool LEVELBENCH_JOIN(levelbench_added_, __COUNTER__) = \
+      ::levelbench::detail::add<Op, __VA_ARGS__>(::levelbench::detail::last_name(#Op));
 
 // ---------------------------------------------------------------------------------------------------------------------
 // The plain C functions of a compiled operator file.
