@@ -149,3 +149,10 @@ def test_a_report_on_nothing_says_what_to_do(call, tmp_path):
     code, _, err = call("report", "--store", tmp_path / "none")
     assert code == 2
     assert "run something first" in err
+
+
+def test_list_names_the_suites_with_their_sizes(call):
+    rows = {row["suite"]: row for row in json.loads(call("list", "suites", "--json")[1])["suites"]}
+    assert rows["deepbench-gemm"]["problems"] == 160 + 75 + 13
+    assert rows["deepbench-sparse"]["subsets"] == ["inference-server", "inference-device"]
+    assert "deepbench-all-reduce" in rows

@@ -13,7 +13,7 @@ from levelbench.errors import LevelbenchError, UnknownNameError
 
 __all__ = ["command"]
 
-KINDS = ("tasks", "frameworks", "clocks", "runs")
+KINDS = ("tasks", "frameworks", "suites", "clocks", "runs")
 
 
 @click.command("list")
@@ -35,7 +35,7 @@ def command(
     as_json: bool,
     debug: bool,
 ) -> int:
-    """List tasks with their recipes, frameworks, clock policies, or the runs of the store.
+    """List tasks with their recipes, frameworks, suites of operators, clock policies, or the runs of the store.
 
     \b
       levelbench list
@@ -45,7 +45,7 @@ def command(
         raise UnknownNameError("kind of thing to list", kind, KINDS)
     if kind == "runs":
         return _runs(store_path, selection, sort, limit, as_json)
-    makers = {"tasks": _tasks, "frameworks": _frameworks, "clocks": _clocks}
+    makers = {"tasks": _tasks, "frameworks": _frameworks, "suites": _suites, "clocks": _clocks}
     chosen = {name: make() for name, make in makers.items() if kind in (None, name)}
     if runnable:
         chosen = {name: [row for row in rows if not row.get("lacks")] for name, rows in chosen.items()}
@@ -115,6 +115,19 @@ def _framework(name: str) -> dict[str, Any]:
         return {"framework": name, "does": None, "lacks": error.found}
     except Exception as error:  # noqa: BLE001  # the boundary to a plug-in
         return {"framework": name, "does": None, "lacks": f"its plug-in fails ({type(error).__name__}: {error})"}
+
+
+def _suites() -> list[dict[str, Any]]:
+    from levelbench.operators.suites.deepbench import all_reduce_messages, load_suite, subsets_of, suite_names
+
+    *operators, messages = suite_names()
+    rows: list[dict[str, Any]] = []
+    for name in operators:
+        subsets = subsets_of(name)
+        rows.append(
+            {"suite": name, "problems": sum(len(load_suite(name, each)) for each in subsets), "subsets": subsets}
+        )
+    return [*rows, {"suite": messages, "problems": len(all_reduce_messages()), "subsets": "for distributed training"}]
 
 
 def _clocks() -> list[dict[str, Any]]:
