@@ -107,3 +107,27 @@ def test_help_names_every_option_and_imports_no_framework():
         "--plot",
     ):
         assert option in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["MatMul", "--shape", "A=3x4", "--shape", "B=5x6"], "Incompatible dimensions"),
+        (["Conv", "--shape", "X=8x64", "--shape", "W=64x64x3x3"], "at least 3 dimensions"),
+        (["Relu", "--shape", "X=4", "--subset", "training"], "they choose of a suite"),
+        (["ReduceSum", "--shape", "data=4x4", "--input", "axes=0.5"], "no fractions"),
+    ],
+)
+def test_shapes_and_values_that_do_not_fit_are_the_users_to_correct(call, words, says):
+    code, _, err = call("operator", *words, "--framework", "numpy")
+    assert code == 2
+    assert says in err
+
+
+def test_a_store_that_cannot_be_written_is_said_before_anything_is_measured(call, tmp_path):
+    store = tmp_path / "file"
+    store.write_text("")
+    code, out, err = call("operator", "Relu", "--shape", "X=4", "--framework", "numpy", "--store", store)
+    assert code == 3
+    assert "ceiling" not in out
+    assert str(store) in err

@@ -104,6 +104,7 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     if opset not in OPSETS:
         raise UsageError(f"--opset {opset}", "no adapter implements it", f"give one from {OPSETS[0]} to {OPSETS[-1]}")
     if operator is not None:
+        from levelbench.operators.benchmark.signatures import refuse_unfit
         from levelbench.operators.suites.single import parse_problem
 
         if given["subset"] is not None or given["limit"] is not None or given["match"]:
@@ -111,7 +112,9 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
                 "--subset, --limit and --match with one operator", "they choose of a suite", "give --suite"
             )
         words = given["shapes"], given["values"], given["attributes"]
-        return operator, [parse_problem(operator, *words, opset=opset, dtype=given["dtype"])], ""
+        problem = parse_problem(operator, *words, opset=opset, dtype=given["dtype"])
+        refuse_unfit(problem)
+        return operator, [problem], ""
     if given["shapes"] or given["values"] or given["attributes"]:
         raise UsageError("--shape, --input and --attr with a suite", "its problems have their own", "name an operator")
     suite = given["suite"]

@@ -25,6 +25,7 @@ from levelbench.operators.benchmark.ceilings import merged
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import new_id
 from levelbench.records.benchmarks import (
+    FOLDER,
     BenchmarkRecord,
     BenchmarkSpecification,
     Case,
@@ -32,6 +33,7 @@ from levelbench.records.benchmarks import (
     find_benchmarks,
     read_benchmark,
 )
+from levelbench.records.faults import store_fault
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.benchmark_child import BenchmarkJob, Note
 
@@ -142,6 +144,7 @@ def carry_out_benchmark(
     records = dict(plan.done)
     if not plan.steps:
         return records
+    _need_folder(store / FOLDER)
     own: dict[int, dict[str, Any]] = {}
     for at in sorted({step.arm for step in plan.steps}):
         watcher.ceilings(plan.arms[at].framework)
@@ -163,6 +166,16 @@ def carry_out_benchmark(
         records[step.arm, step.seed] = read_benchmark(Path(path))
         watcher.finished(step)
     return records
+
+
+def _need_folder(folder: Path) -> None:
+    """Make the folder of the records before anything is measured for it: ``StoreError`` where that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise store_fault("a store for the records", folder, error) from error
 
 
 class _CrashError(LevelbenchError):

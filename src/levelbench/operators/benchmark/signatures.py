@@ -10,12 +10,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper, shape_inference
 
+from levelbench.errors import UsageError
 from levelbench.operators.cost import Signature
 from levelbench.operators.suites.problems import dtype_of, node_of
 from levelbench.operators.validation.tolerances import is_float
 from levelbench.records.benchmarks import Problem
 
-__all__ = ["input_signatures", "output_signatures", "signature"]
+__all__ = ["input_signatures", "output_signatures", "refuse_unfit", "signature"]
 
 
 def signature(array: NDArray[Any] | None) -> Signature | None:
@@ -38,6 +39,25 @@ def input_signatures(problem: Problem) -> list[Signature | None]:
 
 def output_signatures(problem: Problem) -> Sequence[Signature | None]:
     """One an output, as far as ONNX can infer it before anything is run; none at all where it cannot."""
+    try:
+        return _inferred(problem)
+    except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
+        return ()
+
+
+def refuse_unfit(problem: Problem) -> None:
+    """``UsageError`` for inputs that, as ONNX infers, do not fit the operator or each other."""
+    try:
+        _inferred(problem)
+    except shape_inference.InferenceError as error:
+        reason = str(error).splitlines()[0].removeprefix("[ShapeInferenceError] ")
+        raise UsageError(f"operator {problem.name}", reason, "give shapes and attributes that fit") from error
+    except (onnx.checker.ValidationError, RuntimeError):
+        # What ONNX cannot infer may still be right.
+        return
+
+
+def _inferred(problem: Problem) -> Sequence[Signature | None]:
     node = node_of(problem)
     if node.schema is None:
         return ()
@@ -48,12 +68,9 @@ def output_signatures(problem: Problem) -> Sequence[Signature | None]:
         if tensor.values is not None:
             data[tensor.name] = numpy_helper.from_array(np.asarray(tensor.values, dtype).reshape(tensor.shape))
     opset = [helper.make_opsetid(node.domain, node.opset)]
-    try:
-        found = shape_inference.infer_node_outputs(
-            node.schema, node.to_proto(), types, data, opset_imports=opset, ir_version=onnx.IR_VERSION
-        )
-    except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
-        return ()
+    found = shape_inference.infer_node_outputs(
+        node.schema, node.to_proto(), types, data, opset_imports=opset, ir_version=onnx.IR_VERSION
+    )
     return [_of_type(found[name]) if name in found else None for name in node.outputs]
 
 
