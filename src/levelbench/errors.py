@@ -69,7 +69,9 @@ class UnknownNameError(UsageError):
         close = nearest(name, names)
         article = "an" if kind[:1] in "aeio" else "a"
         listed = f"close: {', '.join(close)}" if close else f"there are: {', '.join(names) or 'none'}"
-        super().__init__(f"{kind} {name!r}", f"no {kind} has that name; {listed}", do or f"choose {article} {kind} that exists")
+        super().__init__(
+            f"{kind} {name!r}", f"no {kind} has that name; {listed}", do or f"choose {article} {kind} that exists"
+        )
         self.close = close
 
 

@@ -211,3 +211,10 @@ def test_runs_that_differ_in_the_last_bits_are_noted_with_how_far_and_where(chec
 
 def test_calls_that_agree_bit_for_bit_are_said_to(check):
     assert "20 calls, bit for bit" in check(RIGHT, "--repeat", "20")[1]
+
+
+@pytest.mark.parametrize("words", [("--timeout", "-1"), ("--repeat", "0"), ("--seed", "-1")])
+def test_a_number_that_cannot_be_meant_is_refused(check, words):
+    code, _, err = check(RIGHT, *words)
+    assert code == 2
+    assert words[0] in err

@@ -33,9 +33,22 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
 @click.option("--attr", "attributes", multiple=True, help="Attribute of the operator, epsilon=1e-5 or axes=0,1.")
 @click.option("--dtype", "dtypes", default="", help=f"Of {', '.join(_DTYPES)}, commas between; default: all it takes.")
 @click.option("--heatmap", type=click.Path(path_type=Path), help="Draw the deviation to this .png or .svg file.")
-@click.option("--seed", default=0, show_default=True, help="Seed of inputs and directions.")
-@click.option("--repeat", "runs", default=100, show_default=True, help="Equal calls, to see whether they agree.")
-@click.option("--timeout", default=300.0, show_default=True, help="Seconds that one operator may take.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of inputs and directions.")
+@click.option(
+    "--repeat",
+    "runs",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Equal calls, to see whether they agree.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds that one operator may take.",
+)
 @shared.json_option
 @shared.debug_option
 def command(
