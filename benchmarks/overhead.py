@@ -21,14 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from levelbench import plugins
-from levelbench.frameworks.numpy.cross_entropy import softmax_cross_entropy, softmax_cross_entropy_gradient
 from levelbench.frameworks.numpy.operators import OPERATORS
+from levelbench.frameworks.numpy.operators.cross_entropy import mean_cross_entropy
 from levelbench.measure.sampling import sample, sample_interleaved
 from levelbench.measure.statistics import median_interval
 from levelbench.measure.stopping import Budget, Precision
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import zoo
-from levelbench.operators.node import OperatorNode
 from levelbench.training import Constant, Momentum, Observer, Recipe, Shuffled, Top1, Trainer, datasets
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.optimizers import apply
@@ -67,7 +66,7 @@ def torch_module(network):
     initial = network.initialise(0)
     module = torch.nn.Sequential(
         *(
-            layers[node.operator](node, initial[node.inputs[1]].shape if len(node.inputs) > 1 else None)
+            layers[node.op_type](node, initial[node.inputs[1]].shape if len(node.inputs) > 1 else None)
             for node in network.nodes
         )
     )
@@ -103,7 +102,7 @@ def numpy_by_hand(network, inputs, labels):
     velocity = {name: np.zeros_like(array) for name, array in weights.items()}
     losses = []
     calls = [
-        (_kernel(node), node.inputs[1:], (at > 0, *(True for _ in node.inputs[1:])))
+        (OPERATORS[node.op_type](node), node.inputs[1:], (at > 0, *(True for _ in node.inputs[1:])))
         for at, node in enumerate(network.nodes)
     ]
 
@@ -112,9 +111,9 @@ def numpy_by_hand(network, inputs, labels):
         for kernel, names, wanted in calls:
             (x, *_), pullback = kernel.differentiate((x, *[weights[name] for name in names]), wanted)
             pullbacks.append(pullback)
-        loss, kept = softmax_cross_entropy(x, labels[rows])
+        loss, pullback = mean_cross_entropy(x, labels[rows])
         losses.append(loss)
-        gradient = softmax_cross_entropy_gradient(kept)
+        gradient, _ = pullback(np.float32(1))
         for (_, names, _), pullback in zip(reversed(calls), reversed(pullbacks), strict=True):
             gradient, *others = pullback(gradient)
             for name, other in zip(names, others, strict=True):
@@ -123,11 +122,6 @@ def numpy_by_hand(network, inputs, labels):
                 weights[name] -= LR * velocity[name]
 
     return step, losses, lambda rows: rows
-
-
-def _kernel(node):
-    described = OperatorNode(node.operator, node.inputs, (node.output,), node.attributes)
-    return OPERATORS[node.operator](described)
 
 
 def bare(trainer, backend, inputs, labels):

@@ -36,6 +36,7 @@ def losses(framework, steps=30):
         .operator("ScaledSquare", [((16,), 0.1)], domain="levelbench.custom", scale=0.5)
         .gemm(3, gain=1.0)
         .build()
+        .with_loss()
     )
     random = np.random.default_rng(0)
     x = random.standard_normal((64, 8)).astype(np.float32)

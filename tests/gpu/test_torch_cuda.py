@@ -25,8 +25,8 @@ def test_logits_equal_those_of_the_reference(backend):
     network = zoo.cnn((1, 8, 8), 4, 8, 3)
     parameters = network.initialise(0)
     inputs = np.random.default_rng(0).standard_normal((5, 1, 8, 8)).astype(np.float32)
-    reference = framework.open().executor(network, parameters).infer(inputs)
-    logits = backend.host(backend.executor(network, parameters).infer(backend.array(inputs)))
+    (reference,) = framework.open().executor(network, parameters).infer(inputs)
+    logits = backend.host(backend.executor(network, parameters).infer(backend.array(inputs))[0])
     np.testing.assert_allclose(logits, reference, rtol=1e-2, atol=1e-3)
 
 

@@ -40,7 +40,7 @@ def test_parameter_count_of_the_cnn_is_that_of_its_formula():
 
 def test_the_builder_keeps_track_of_shapes_through_padding_stride_and_pooling():
     network = Builder("shapes", (3, 9, 7)).conv(5, 3, padding=1, stride=2).max_pool(2).build()
-    assert network.output_shape == (5, 2, 2)
+    assert network.outputs[0].shape == ("batch", 5, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_any_operator_can_be_a_layer_with_weights_of_its_own():
         .build()
     )
     node = network.nodes[0]
-    assert (node.operator, node.domain, node.attributes) == ("GeluBias", "levelbench.custom", {"approximate": True})
+    assert (node.op_type, node.domain, dict(node.attributes)) == ("GeluBias", "levelbench.custom", {"approximate": 1})
     assert node.inputs == ("input", network.parameters[0].name)
     assert len({each.name for each in network.parameters}) == 3
-    assert network.output_shape == (2,)
+    assert network.outputs[0].shape == ("batch", 2)

@@ -1,6 +1,23 @@
-"""Level 1, networks: a network as data, and the contract by which a framework executes it."""
+"""Level 1, networks: an ONNX model as data, and the contract by which a framework executes it."""
 
-from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.networks.network import Builder, Network, Node, Parameter
+from levelbench.networks.builder import GraphBuilder
+from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
+from levelbench.networks.files import load, save
+from levelbench.networks.layers import Builder
+from levelbench.networks.network import Network
+from levelbench.networks.values import Draw, Parameter, Value
 
-__all__ = ["Array", "Backend", "Builder", "Executor", "Network", "Node", "Parameter"]
+__all__ = [
+    "Array",
+    "Backend",
+    "Builder",
+    "Draw",
+    "Executor",
+    "GraphBuilder",
+    "Network",
+    "OperatorTime",
+    "Parameter",
+    "Value",
+    "load",
+    "save",
+]

@@ -1,54 +1,118 @@
 """The contract between a network and a framework: a Backend, a framework opened on a device, makes Executors.
 
-The one idea: arrays stay the framework's own. The trainer moves them about without looking inside, and only what it
-asks for through ``Backend.host`` reaches the host.
+The one idea: arrays stay the framework's own. What runs a network moves them about without looking inside, and only
+what it asks for through ``Backend.host`` reaches the host.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.errors import UnknownNameError, UnsupportedError
+from levelbench.measure.meters.base import Meter, NullMeter
+from levelbench.networks.lowering import LoweredStep
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Array, OperatorBackend
 
-__all__ = ["Array", "Backend", "Executor"]
+__all__ = ["Array", "Backend", "Executor", "OperatorTime", "collected_times"]
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """How long an operator took, in seconds, one value a repetition.
+
+    ``index`` is its place in ``network.nodes``, -1 for what is none of them (a fused one, a layer of a native module);
+    ``output`` the name of its first output.
+    """
+
+    index: int
+    title: str
+    output: str
+    times_s: tuple[float, ...]
+
+
+def collected_times(steps: Sequence[LoweredStep], runs: Sequence[Sequence[tuple[int, int]]]) -> list[OperatorTime]:
+    """The times of :meth:`Lowered.run_timed`, repeated, by step."""
+    return [
+        OperatorTime(
+            step.index,
+            step.node.title,
+            next((name for name in step.outputs if name), ""),
+            tuple(run[at][1] * 1e-9 for run in runs),
+        )
+        for at, step in enumerate(steps)
+    ]
 
 
 class Executor(ABC):
-    """A network on a backend, with live parameters. The loss is the mean cross-entropy of the softmax."""
+    """A network on a backend, with live parameters."""
 
-    parameters: dict[str, Array]
-    """The live arrays: an update in place (``array -= step``) changes what the network computes, and so does putting
-    another array in the place of one (``parameters[name] = array``)."""
+    network: Network | None
+    """``None`` for a native module."""
+    mode: str
+    parameters: MutableMapping[str, Array]
+    """The live trainable arrays: an update in place (``array -= step``) changes what the network computes, and so does
+    putting another array in the place of one (``parameters[name] = array``)."""
+    buffers: MutableMapping[str, Array]
+    """The live arrays that are not trained: running statistics."""
 
     @abstractmethod
-    def infer(self, inputs: Array) -> Array:
-        """Logits of shape (batch, classes). Leaves no trace: no gradient, no saved activation."""
+    def infer(self, *inputs: Array) -> tuple[Array, ...]:
+        """The network's outputs. Leaves no trace: no gradient, no saved activation.
+
+        Takes, in the network's order, those inputs that the outputs depend on: not the labels, which only a loss reads.
+        """
 
     @abstractmethod
-    def forward(self, inputs: Array, labels: Array) -> Array:
-        """The loss of a batch, a scalar array; keeps what :meth:`backward` needs."""
+    def forward(self, *inputs: Array) -> Array:
+        """The loss, a scalar array, of all inputs in the network's order; keeps what :meth:`backward` needs.
+
+        Buffers are updated as the network's ``updates`` say.
+        """
 
     @abstractmethod
     def backward(self) -> Mapping[str, Array]:
-        """Gradients by parameter name of the last :meth:`forward`; to be called once after each."""
+        """Gradients by name of trainable parameter of the last :meth:`forward`; to be called once after each."""
 
-    def infer_and_backprop(self, inputs: Array, labels: Array) -> tuple[Array, Mapping[str, Array]]:
+    def infer_and_backprop(self, *inputs: Array) -> tuple[Array, Mapping[str, Array]]:
         """The loss and its gradients."""
-        loss = self.forward(inputs, labels)
+        loss = self.forward(*inputs)
         return loss, self.backward()
+
+    def operator_times(self, *inputs: Array, repeats: int = 1) -> list[OperatorTime]:
+        """The times of all operators of ``repeats`` inferences; a clock around each makes the whole slower.
+
+        Raises ``UnsupportedError`` where this mode cannot tell its operators apart.
+        """
+        raise UnsupportedError(
+            f"the time of each operator in mode {self.mode!r}", "it cannot tell them apart", "use another mode"
+        )
 
 
 class Backend(OperatorBackend):
-    """A framework on one device that executes and trains whole networks."""
+    """A framework on one device that executes whole networks."""
+
+    modes: tuple[str, ...] = ("eager",)
+    """The ways to execute that it offers; the first is taken where nobody chooses."""
 
     @abstractmethod
-    def executor(self, network: Network, parameters: Mapping[str, NDArray[np.float32]]) -> Executor:
-        """An executor that starts from a copy of these parameters."""
+    def executor(
+        self,
+        network: Network,
+        parameters: Mapping[str, NDArray[Any]] | None = None,
+        *,
+        mode: str | None = None,
+        trains: bool = True,
+    ) -> Executor:
+        """An executor that starts from a copy of these parameters and buffers (``None``: ``network.initialise()``).
+
+        ``trains=False`` promises that only :meth:`Executor.infer` will be called.
+        """
 
     @abstractmethod
     def take(self, array: Array, indices: Array) -> Array:
@@ -58,6 +122,27 @@ class Backend(OperatorBackend):
     def mean(self, scalars: Sequence[Array]) -> float:
         """The mean of at least one scalar array, on the host."""
 
-    @abstractmethod
-    def seed(self, seed: int) -> None:
-        """Seed the framework's own generators."""
+    def native(self, model: Any, mode: str | None = None) -> Executor:
+        """An executor of a :class:`levelbench.networks.native.NativeModel` of this framework."""
+        raise UnsupportedError(
+            f"a native model on {type(self).__name__}", "it runs networks alone", "give an ONNX model"
+        )
+
+    def profile(self, executor: Executor, inputs: Sequence[Array], repeats: int) -> tuple[str, dict[str, float]]:
+        """Another witness of the operators' times: its name, and the seconds of each type of operator in an inference.
+
+        Raises ``UnsupportedError`` where there is none for this framework or mode.
+        """
+        raise UnsupportedError(f"a profiler of {type(self).__name__}", "this adapter asks none", "use torch")
+
+    def memory_meter(self) -> Meter:
+        """A meter of the device's memory whose mark ``start`` lowers; a twin that says why where there is none."""
+        return NullMeter("peak_memory", "B", f"{type(self).__name__} does not read the memory of its device")
+
+    def chosen_mode(self, mode: str | None) -> str:
+        """``mode`` if it is one, the first where it is ``None``; ``UnknownNameError`` otherwise."""
+        if mode is None:
+            return self.modes[0]
+        if mode not in self.modes:
+            raise UnknownNameError(f"mode of {type(self).__name__}", mode, self.modes)
+        return mode

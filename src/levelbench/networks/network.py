@@ -1,182 +1,194 @@
-"""A network as data: nodes with ONNX's operator names and attributes, and parameters that a seed initialises.
+"""A network: an ONNX model that knows which of its arrays are parameters, and how the seed draws them.
 
-The one idea: a network holds no arrays. The initial weights follow from the seed and the parameter's name alone, so
-every framework starts from the same bits, and adding a layer does not change the weights of the others.
+The one idea: a network never changes. What edits it answers with another one, so a plan, a transform and an executor
+that hold the same network hold the same thing. Drawn parameters are inputs of ONNX's graph without a value, which is
+valid ONNX and weighs nothing; stored ones are initialisers.
 """
 
 from __future__ import annotations
 
-import math
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.random import PCG64, Generator
+import onnx
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from levelbench.errors import DefinitionError
+from levelbench.networks import metadata, samples
+from levelbench.networks.roles import default_parameters
+from levelbench.networks.values import Draw, Parameter, Value, value_info, value_of
+from levelbench.operators.node import OperatorNode
 
-__all__ = ["Builder", "Network", "Node", "Parameter"]
-
-
-@dataclass(frozen=True)
-class Node:
-    """One operator: ONNX's name, attributes and domain, the names of the values it reads and the one it writes."""
-
-    operator: str
-    inputs: tuple[str, ...]
-    output: str
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    domain: str = ""
+__all__ = ["Draw", "Network", "Parameter", "Value"]
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """A trainable array of float32, drawn from a normal distribution of mean 0 and ``std`` (0: all zeros)."""
-
-    name: str
-    shape: tuple[int, ...]
-    std: float
-
-    def initialise(self, seed: int) -> NDArray[np.float32]:
-        """The initial value: a function of the seed and the name alone. Shape: ``self.shape``."""
-        if self.std == 0:
-            return np.zeros(self.shape, np.float32)
-        generator = Generator(PCG64([seed, zlib.crc32(self.name.encode())]))
-        return (generator.standard_normal(self.shape) * self.std).astype(np.float32)
-
-
-@dataclass(frozen=True)
 class Network:
-    """Nodes in an order in which they can be executed; ``input_shape`` is that of one sample, without the batch."""
+    """An ONNX model with its parameters; ``model`` must not be modified.
 
-    name: str
-    input_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
-    nodes: tuple[Node, ...]
-    parameters: tuple[Parameter, ...]
-    input: str = "input"
+    ``fills`` gives integer inputs an upper bound (a vocabulary), ``sizes`` symbolic sizes the value to use where nobody
+    says another, ``loss`` names the scalar output that is the loss, and ``updates`` which value replaces a buffer after
+    a training forward.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        parameters: Sequence[Parameter] | None = None,
+        *,
+        fills: Mapping[str, int] = MappingProxyType({}),
+        sizes: Mapping[str, int] = MappingProxyType({}),
+        loss: str = "",
+        updates: Mapping[str, str] = MappingProxyType({}),
+        inference: Network | None = None,
+    ) -> None:
+        """``parameters=None`` takes those that a foreign model seems to have (:mod:`levelbench.networks.roles`).
+
+        ``inference`` is what :meth:`for_inference` answers with, where that is another network.
+        """
+        self.model = model
+        self.parameters = default_parameters(model.graph) if parameters is None else tuple(parameters)
+        self.fills, self.sizes = MappingProxyType(dict(fills)), MappingProxyType(dict(sizes))
+        self.loss, self.updates = loss, MappingProxyType(dict(updates))
+        self._inference = inference
+
+    def __repr__(self) -> str:
+        return f"Network({self.name!r}: {len(self.model.graph.node)} nodes, {self.parameter_count():,} parameters)"
 
     @property
-    def output(self) -> str:
-        """The name of the last node's value: one row of ``output_shape`` a sample."""
-        return self.nodes[-1].output
+    def name(self) -> str:
+        """The graph's name."""
+        return str(self.model.graph.name)
 
-    def initialise(self, seed: int) -> dict[str, NDArray[np.float32]]:
-        """All parameters by name."""
-        return {parameter.name: parameter.initialise(seed) for parameter in self.parameters}
+    @cached_property
+    def opsets(self) -> Mapping[str, int]:
+        """The version that the model imports of each domain; ONNX's own is the empty name."""
+        imports = self.model.opset_import
+        return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
+
+    @cached_property
+    def inputs(self) -> tuple[Value, ...]:
+        """What a caller gives, in the graph's order: parameters and initialisers are not among them."""
+        own = {each.name for each in self.parameters} | {each.name for each in self.model.graph.initializer}
+        return tuple(value_of(each) for each in self.model.graph.input if each.name not in own)
+
+    @cached_property
+    def outputs(self) -> tuple[Value, ...]:
+        """All outputs of the graph but the loss."""
+        return tuple(value_of(each) for each in self.model.graph.output if each.name != self.loss)
+
+    @cached_property
+    def nodes(self) -> tuple[OperatorNode, ...]:
+        """The nodes of the top graph, in an order in which they can be executed."""
+        found = []
+        for each in self.model.graph.node:
+            domain = "" if each.domain == "ai.onnx" else each.domain
+            found.append(OperatorNode.from_proto(each, self.opsets.get(domain, 1)))
+        return tuple(found)
 
     def parameter_count(self) -> int:
         """Number of trainable scalars."""
-        return sum(math.prod(parameter.shape) for parameter in self.parameters)
+        return sum(each.size for each in self.parameters if each.trainable)
 
+    def initialise(self, seed: int = 0) -> dict[str, NDArray[Any]]:
+        """All parameters and buffers by name: the drawn ones from ``seed``, the others as they are stored."""
+        wanted = {each.name for each in self.parameters if each.draw is None}
+        stored = {each.name: each for each in self.model.graph.initializer if each.name in wanted}
+        return {
+            each.name: numpy_helper.to_array(stored[each.name]) if each.draw is None else each.initialise(seed)
+            for each in self.parameters
+        }
 
-class Builder:
-    """Builds a feed-forward network a layer at a time, and keeps track of the shape of one sample.
+    def make_inputs(
+        self, batch: int = 1, seed: int = 0, sizes: Mapping[str, int] = MappingProxyType({})
+    ) -> dict[str, NDArray[Any]]:
+        """Random inputs by name; see :func:`levelbench.networks.samples.make_inputs`."""
+        return samples.make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
 
-    Weights are initialised as He et al. 2015 (equation 10, fan-in) say for layers that a ReLU follows, and with
-    variance 1/fan-in for the last one; biases are zero.
-    """
+    def replace(self, **changes: Any) -> Network:
+        """The same with other ``model``, ``parameters``, ``fills``, ``sizes``, ``loss`` or ``updates``."""
+        kept: dict[str, Any] = {
+            "parameters": self.parameters,
+            "fills": self.fills,
+            "sizes": self.sizes,
+            "loss": self.loss,
+            "updates": self.updates,
+        }
+        model = changes.pop("model", self.model)
+        return Network(model, **{**kept, **changes})
 
-    def __init__(self, name: str, input_shape: tuple[int, ...]) -> None:
-        self._name = name
-        self._input_shape = self._shape = tuple(input_shape)
-        self._nodes: list[Node] = []
-        self._parameters: list[Parameter] = []
-        self._value = "input"
+    def copied(self) -> onnx.ModelProto:
+        """A copy of the model, to be modified."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        return model
 
-    def gemm(self, width: int, *, gain: float = 2.0) -> Builder:
-        """A fully connected layer of ``width`` outputs; ``gain`` over fan-in is the variance of its weights."""
-        self._need_width(width)
-        if len(self._shape) != 1:
-            raise self._error("a fully connected layer", f"samples of shape {self._shape}", "call flatten() before it")
-        (fan_in,) = self._shape
-        weight, bias = self._weights((width, fan_in), math.sqrt(gain / fan_in))
-        self._add("Gemm", (weight, bias), {"transB": 1})
-        self._shape = (width,)
-        return self
+    def stored(self, parameters: Mapping[str, NDArray[Any]]) -> Network:
+        """The same with these values as initialisers: a model that any ONNX tool can run."""
+        model = self.copied()
+        graph = model.graph
+        for each in [each for each in graph.input if each.name in parameters]:
+            graph.input.remove(each)
+        for old in [each for each in graph.initializer if each.name in parameters]:
+            graph.initializer.remove(old)
+        graph.initializer.extend(
+            numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in parameters.items()
+        )
+        roles = [
+            Parameter(each.name, each.shape, each.dtype, None if each.name in parameters else each.draw, each.trainable)
+            for each in self.parameters
+        ]
+        return self.replace(model=model, parameters=roles)
 
-    def conv(self, channels: int, kernel: int, *, padding: int = 0, stride: int = 1, gain: float = 2.0) -> Builder:
-        """A square two-dimensional convolution with bias; samples are of shape (channels, height, width)."""
-        self._need_width(channels)
-        self._need_image("a convolution")
-        fan_in = self._shape[0] * kernel * kernel
-        weight, bias = self._weights((channels, self._shape[0], kernel, kernel), math.sqrt(gain / fan_in))
-        attributes = {"kernel_shape": (kernel, kernel), "pads": (padding,) * 4, "strides": (stride, stride)}
-        self._add("Conv", (weight, bias), attributes)
-        self._shape = (channels, *(self._window(size + 2 * padding, kernel, stride) for size in self._shape[1:]))
-        return self
+    def with_outputs(self, names: Sequence[str]) -> Network:
+        """The same with these values as its outputs; nodes that they do not need stay. ``DefinitionError`` if unknown.
 
-    def max_pool(self, kernel: int) -> Builder:
-        """The maximum of disjoint ``kernel`` by ``kernel`` windows; a rest at the border is dropped."""
-        self._need_image("a pooling")
-        self._add("MaxPool", (), {"kernel_shape": (kernel, kernel), "strides": (kernel, kernel)})
-        self._shape = (self._shape[0], *(self._window(size, kernel, kernel) for size in self._shape[1:]))
-        return self
-
-    def relu(self) -> Builder:
-        """max(x, 0)."""
-        self._add("Relu", (), {})
-        return self
-
-    def flatten(self) -> Builder:
-        """All axes but the batch into one."""
-        self._add("Flatten", (), {"axis": 1})
-        self._shape = (math.prod(self._shape),)
-        return self
-
-    def operator(
-        self,
-        operator: str,
-        weights: Sequence[tuple[tuple[int, ...], float]] = (),
-        *,
-        shape: tuple[int, ...] | None = None,
-        domain: str = "",
-        **attributes: Any,
-    ) -> Builder:
-        """Any operator of one input, ``weights`` as (shape, standard deviation), and one output.
-
-        ``shape`` is that of a sample it puts out (default: the one it takes). A custom operator is one of ``domain``
-        ``levelbench.custom``.
+        A network with a loss keeps it as one of its outputs.
         """
-        layer = f"{operator.lower()}{len(self._nodes)}"
-        added = [Parameter(f"{layer}.{at}", tuple(size), std) for at, (size, std) in enumerate(weights)]
-        self._parameters += added
-        self._add(operator, tuple(each.name for each in added), attributes, domain)
-        self._shape = self._shape if shape is None else tuple(shape)
-        return self
+        from levelbench.networks.shapes import infer_shapes
 
-    def build(self) -> Network:
-        """The network so far."""
-        if not self._nodes:
-            raise self._error("a network", "no layer", "add at least one")
-        return Network(self._name, self._input_shape, self._shape, tuple(self._nodes), tuple(self._parameters))
+        declared = {each.name: each for each in (*self.model.graph.output, *self.model.graph.value_info)}
+        inferred = {} if all(name in declared for name in names) else infer_shapes(self)
+        made = {name for node in self.model.graph.node for name in node.output}
+        model = self.copied()
+        del model.graph.output[:]
+        for name in dict.fromkeys([*names, *([self.loss] if self.loss else [])]):
+            if name not in made and name not in {each.name for each in self.inputs}:
+                known = ", ".join(sorted(made)[:5])
+                raise DefinitionError(f"output {name!r} of {self.name}", "no node makes it", f"as in {known}")
+            if name in declared:
+                model.graph.output.append(declared[name])
+            elif name in inferred and inferred[name].dtype:
+                model.graph.output.append(value_info(inferred[name]))
+            else:
+                model.graph.output.append(onnx.ValueInfoProto(name=name))
+        return self.replace(model=model)
 
-    def _add(self, operator: str, parameters: tuple[str, ...], attributes: dict[str, Any], domain: str = "") -> None:
-        output = f"{operator.lower()}{len(self._nodes)}"
-        self._nodes.append(Node(operator, (self._value, *parameters), output, attributes, domain))
-        self._value = output
+    def with_loss(self, kind: str = "cross-entropy", output: str | None = None, *, axis: int | None = None) -> Network:
+        """The same with a loss of ``output``; see :func:`levelbench.networks.losses.with_loss`."""
+        from levelbench.networks.losses import with_loss
 
-    def _weights(self, shape: tuple[int, ...], std: float) -> tuple[str, str]:
-        layer = f"layer{len(self._parameters) // 2}"
-        self._parameters.append(Parameter(f"{layer}.weight", shape, std))
-        self._parameters.append(Parameter(f"{layer}.bias", (shape[0],), 0.0))
-        return f"{layer}.weight", f"{layer}.bias"
+        return with_loss(self, kind, output, axis)
 
-    def _window(self, size: int, kernel: int, stride: int) -> int:
-        if min(kernel, stride) < 1 or size < kernel:
-            raise self._error(f"a window of {kernel} with stride {stride}", f"only {size} to slide over", "shrink it")
-        return (size - kernel) // stride + 1
+    def training(self) -> Network:
+        """The same in training mode; see :func:`levelbench.networks.losses.training`."""
+        from levelbench.networks.losses import training
 
-    def _need_width(self, width: int) -> None:
-        if width < 1:
-            raise self._error(f"a layer of width {width}", "that is no layer", "give one of 1 or more")
+        return training(self)
 
-    def _need_image(self, what: str) -> None:
-        if len(self._shape) != 3:
-            raise self._error(what, f"samples of shape {self._shape}", "give samples as (channels, height, width)")
+    @property
+    def for_inference(self) -> Network:
+        """The network to infer with: the one that :meth:`training` was asked of, else this one itself."""
+        return self if self._inference is None else self._inference
 
-    def _error(self, asked: str, found: str, do: str) -> DefinitionError:
-        return DefinitionError(f"{asked} in network {self._name!r}", found, do)
+    def to_proto(self) -> onnx.ModelProto:
+        """A copy of the model whose metadata say what ONNX has no place for: :meth:`from_proto` reads it back."""
+        return metadata.written(self)
+
+    @classmethod
+    def from_proto(cls, model: onnx.ModelProto) -> Network:
+        """A network of a model: what its metadata say, else what it seems to have."""
+        return cls(model, **metadata.read(model))

@@ -111,7 +111,7 @@ class Framework(ABC):
 
     name: str
     trains: bool = True
-    """Whether its backend is one of :class:`levelbench.networks.Backend`, which executes and trains networks."""
+    """Whether its executors train networks, too."""
 
     @abstractmethod
     def lacks(self, device: str = "cpu") -> str | None:

@@ -46,11 +46,16 @@ def make(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -
     return {"If": _if, "Loop": _loop, "Scan": _scan}[node.op_type](node, backend, compile_graph)
 
 
+def _known(backend: OperatorBackend, value: Any) -> np.ndarray[Any, Any]:
+    """A condition or a count on the host, where it may be already."""
+    return value if isinstance(value, np.ndarray) else backend.host(value)
+
+
 def _if(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
     branches = [compile_graph(node["else_branch"]), compile_graph(node["then_branch"])]
 
     def call(values: dict[str, Any], condition: Any) -> Sequence[Any]:
-        return branches[bool(backend.host(condition))](dict(values))
+        return branches[bool(_known(backend, condition))](dict(values))
 
     return call
 
@@ -61,8 +66,8 @@ def _loop(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) 
     stack = Stack(backend)
 
     def call(values: dict[str, Any], trips: Any = None, condition: Any = None, *state: Any) -> Sequence[Any]:
-        most = None if trips is None else int(backend.host(trips).item())
-        going = condition is None or bool(backend.host(condition))
+        most = None if trips is None else int(_known(backend, trips).item())
+        going = condition is None or bool(_known(backend, condition))
         collected: list[list[Any]] = [[] for _ in body.outputs[1 + carried :]]
         step = 0
         while going and (most is None or step < most):

@@ -20,7 +20,7 @@ from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.node import OPSETS, OperatorNode, in_range
 from levelbench.operators.structure import structural
 
-__all__ = ["Graph", "Program", "Scope"]
+__all__ = ["Call", "Graph", "Primitive", "Program", "Scope", "constants_of", "imports_of", "resolve"]
 
 Values = dict[str, Any]
 Call = Callable[..., Sequence[Any]]
@@ -55,14 +55,14 @@ class Scope:
 
     def within(self, function: onnx.FunctionProto) -> Scope:
         """The scope inside a function: its own imports."""
-        return replace(self, opsets=_imports(function.opset_import))
+        return replace(self, opsets=imports_of(function.opset_import))
 
 
 class Program:
     """A model as a function of native arrays: one value an input of its graph, one an output."""
 
     def __init__(self, model: onnx.ModelProto, backend: OperatorBackend) -> None:
-        opsets = _imports(model.opset_import)
+        opsets = imports_of(model.opset_import)
         mine = {(each.domain, each.name): each for each in model.functions}
         self._graph = Graph(model.graph, Scope(backend, opsets, mine))
         self._inputs = [each.name for each in model.graph.input if each.name not in self._graph.constants]
@@ -78,8 +78,8 @@ class Graph:
     def __init__(self, graph: onnx.GraphProto, scope: Scope, given: Mapping[str, Any] | None = None) -> None:
         self.inputs = [each.name for each in graph.input]
         self.outputs = [each.name for each in graph.output]
-        self.constants: Values = {**(given or {}), **_constants(graph)}
-        self._native = {name: scope.backend.array(value) for name, value in _constants(graph).items()}
+        self.constants: Values = {**(given or {}), **constants_of(graph)}
+        self._native = {name: scope.backend.array(value) for name, value in constants_of(graph).items()}
         nodes = [each for each in graph.node if each.op_type != "Constant" or each.output[0] not in self.constants]
         self._steps = [Step(each, scope, self.constants) for each in nodes]
         self._forget = _last_uses(nodes, {*self.outputs, *self.inputs, *self._native})
@@ -101,7 +101,7 @@ class Step:
         self.inputs, self.outputs = list(proto.input), list(proto.output)
         node = scope.node(proto)
         self._subgraphs = control.takes_values(node)
-        self._call = _resolve(node, proto, scope, constants)
+        self._call = resolve(node, proto, scope, constants)
 
     def __call__(self, values: Values) -> None:
         arguments = [values[name] if name else None for name in self.inputs]
@@ -112,17 +112,18 @@ class Step:
                 values[name] = value
 
 
-def _resolve(node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> Call:
+def resolve(node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> Call:
+    """A node as a call of its inputs; one with subgraphs takes the values around it first."""
     if (node.domain, node.op_type) in scope.functions:
         return _function(scope.functions[node.domain, node.op_type], node, scope)
     if control.takes_values(node):
         return control.make(node, scope.backend, lambda graph: Graph(graph, scope, constants))
     if (container := containers.make(node, scope.backend)) is not None:
         return container
-    return _Primitive(node, proto, scope, constants)
+    return Primitive(node, proto, scope, constants)
 
 
-class _Primitive:
+class Primitive:
     """An operator of the backend or, where it refuses, the body by which ONNX defines it."""
 
     def __init__(self, node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> None:
@@ -140,6 +141,7 @@ class _Primitive:
             self._refusal = error
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
+        """The outputs; structural inputs that are not on the host are read from the device."""
         if self._forward is None:
             return self._body(inputs, self._refusal)
         arguments = list(inputs)
@@ -182,11 +184,12 @@ def _function(function: onnx.FunctionProto, node: OperatorNode, scope: Scope) ->
     return call
 
 
-def _imports(imports: Any) -> dict[str, int]:
+def imports_of(imports: Any) -> dict[str, int]:
+    """The opset of each domain that is imported; ONNX's own is the empty name."""
     return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
 
 
-def _constants(graph: onnx.GraphProto) -> dict[str, np.ndarray[Any, Any]]:
+def constants_of(graph: onnx.GraphProto) -> dict[str, np.ndarray[Any, Any]]:
     """What is known before the graph is run: its initialisers, and the tensors of its Constant nodes."""
     found = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     for node in graph.node:

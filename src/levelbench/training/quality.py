@@ -57,6 +57,6 @@ class Top1(Quality):
         """Correct over all, exact: counted in integers."""
         correct = 0
         for start in range(0, len(labels), _BATCH):
-            logits = executor.infer(inputs[start : start + _BATCH])
+            (logits, *_) = executor.infer(inputs[start : start + _BATCH])
             correct = correct + (logits.argmax(1) == labels[start : start + _BATCH]).sum()
         return int(np.asarray(backend.host(correct))) / len(labels)

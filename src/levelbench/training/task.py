@@ -14,6 +14,7 @@ from typing import Any
 
 from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
 from levelbench.measure.policies import policy
+from levelbench.networks import losses  # noqa: F401  # imported here, so that no clock is running
 from levelbench.networks.network import Network
 from levelbench.training.datasets.base import DatasetSource
 from levelbench.training.optimizers import UpdateRule
@@ -36,6 +37,10 @@ class Recipe:
     optimizer: UpdateRule
     epochs: int
     schedule: Schedule = field(default_factory=Constant)
+
+    def trained_network(self) -> Network:
+        """The network in training mode, with the mean cross-entropy of its first output if it brings no loss."""
+        return (self.network if self.network.loss else self.network.with_loss()).training()
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Trainer:
         self._validation = self._native(dataset.validation)
         self._test = self._native(dataset.test)
         self._samples = len(dataset.train)
-        self.executor: Executor = backend.executor(recipe.network, recipe.network.initialise(seed))
+        self.executor: Executor = backend.executor(recipe.trained_network(), recipe.network.initialise(seed))
         self._states: dict[str, object] = {}
         self.losses: list[Array] = []
         """Training losses since the last evaluation, as native scalars."""

@@ -15,7 +15,7 @@ from levelbench.operators.node import OperatorNode
 def test_it_is_found_by_name():
     found = load_framework("jax")
     assert isinstance(found, Framework)
-    assert (found.name, found.trains) == ("jax", False)
+    assert (found.name, found.trains) == ("jax", True)
 
 
 def test_looking_for_it_does_not_import_it():

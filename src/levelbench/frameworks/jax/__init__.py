@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from levelbench.errors import MissingError
 from levelbench.measure.ceilings import GemmMaker
-from levelbench.operators.contract import Framework, OperatorBackend
+from levelbench.networks.executor import Backend
+from levelbench.operators.contract import Framework
 
 __all__ = ["JaxFramework", "framework"]
 
@@ -18,7 +19,6 @@ class JaxFramework(Framework):
     """Devices: ``cpu``, ``cuda``, ``cuda:N``."""
 
     name = "jax"
-    trains = False
 
     def lacks(self, device: str = "cpu") -> str | None:
         """The package, or the device."""
@@ -30,7 +30,7 @@ class JaxFramework(Framework):
 
         return lacking_device(device)
 
-    def open(self, device: str = "cpu") -> OperatorBackend:
+    def open(self, device: str = "cpu") -> Backend:
         """Import JAX, let it compute in 64 bits, and take the device."""
         if lacking := self.lacks(device):
             remedy = _INSTALL if "not installed" in lacking else "choose a device that is there (--device cpu)"

@@ -1,4 +1,4 @@
-"""JAX on one device: makes operators of nodes, moves arrays, seeds, and waits for what was dispatched.
+"""JAX on one device: makes operators and executors, moves arrays, seeds, and waits for what was dispatched.
 
 The one idea: nodes that say the same share one compiled function, so a network with twenty equal layers compiles one.
 """
@@ -6,7 +6,8 @@ The one idea: nodes that say the same share one compiled function, so a network 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -15,13 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.frameworks.jax.arrays import device_of, from_numpy, to_numpy
+from levelbench.frameworks.jax.executor import JaxExecutor
 from levelbench.frameworks.jax.kernel import Kernel
+from levelbench.frameworks.jax.memory import DeviceMemoryMeter
 from levelbench.frameworks.jax.operator import JaxOperator
 from levelbench.frameworks.jax.operators import find
 from levelbench.frameworks.jax.signature import signature
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
-from levelbench.operators.contract import Operator, OperatorBackend
+from levelbench.measure.meters.base import Meter
+from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.native import NativeModel
+from levelbench.networks.network import Network
+from levelbench.operators.contract import Operator
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
 __all__ = ["JaxBackend", "gemm"]
@@ -43,15 +50,46 @@ def gemm(dtype: str) -> GemmMaker:
     return make
 
 
-class JaxBackend(OperatorBackend):
-    """JAX on one device; opening one switches the process to 64-bit types, which ONNX's operators need."""
+class JaxBackend(Backend):
+    """JAX on one device; opening one switches the process to 64-bit types, which ONNX's operators need.
+
+    Mode ``jit`` makes one program of a network, ``eager`` dispatches its operators one by one.
+    """
+
+    modes = ("jit", "eager")
 
     def __init__(self, device: str = "cpu") -> None:
         jax.config.update("jax_enable_x64", True)
         self.device = device_of(device)
         self._name = device
         self._kernels: dict[Any, Kernel] = {}
+        self._traced: tuple[Any, int] | None = None
         self.seed(0)
+
+    def executor(
+        self,
+        network: Network,
+        parameters: Mapping[str, NDArray[Any]] | None = None,
+        *,
+        mode: str | None = None,
+        trains: bool = True,
+    ) -> Executor:
+        """An executor with arrays of its own; it compiles at the first call for each set of shapes."""
+        values = network.initialise() if parameters is None else parameters
+        return JaxExecutor(self, network, values, mode=self.chosen_mode(mode), trains=trains)
+
+    def native(self, model: NativeModel, mode: str | None = None) -> Executor:
+        """A JAX function as an executor.
+
+        Have it made before a backend is opened, for arrays that are made afterwards have 64 bits where nobody says.
+        """
+        from levelbench.frameworks.jax.native import JaxFunction
+
+        return JaxFunction(model, self, mode=self.chosen_mode(mode))
+
+    def memory_meter(self) -> Meter:
+        """JAX's own count on an accelerator."""
+        return DeviceMemoryMeter(self.device) if self.device.platform != "cpu" else super().memory_meter()
 
     def operator(self, node: OperatorNode) -> Operator:
         """The operator, compiled at its first call for each set of shapes."""
@@ -82,8 +120,32 @@ class JaxBackend(OperatorBackend):
             self._key = jax.random.PRNGKey(seed)
         self._draws = 0
 
+    def take(self, array: Any, indices: Any) -> Any:
+        """Rows at ``indices``, which must be there: JAX does not look."""
+        return _take(array, indices)
+
+    def mean(self, scalars: Sequence[Any]) -> float:
+        """The mean, accumulated in float64 on the host: joining them on the device would compile for each number."""
+        return float(np.mean(np.array(jax.device_get(list(scalars)), np.float64)))
+
+    @contextmanager
+    def drawing(self, draw: tuple[Any, Any]) -> Iterator[None]:
+        """While it lasts, draws follow from ``draw``, which may be traced: a compiled network takes it as an argument.
+
+        Otherwise a draw would become a constant of the program, and the same at each call.
+        """
+        before, self._traced = self._traced, (jax.random.fold_in(*draw), 0)
+        try:
+            yield
+        finally:
+            self._traced = before
+
     def draw(self) -> tuple[Any, Any]:
         """The key of the seed and the number of this draw; an operator folds the one into the other."""
+        if self._traced is not None:
+            key, count = self._traced
+            self._traced = key, count + 1
+            return key, np.uint32(count)
         self._draws += 1
         return self._key, np.uint32(self._draws & 0xFFFFFFFF)
 
@@ -106,6 +168,11 @@ class JaxBackend(OperatorBackend):
     def finish(self, arrays: Sequence[Any]) -> None:
         """Wait for these arrays."""
         jax.block_until_ready(list(arrays))
+
+
+@jax.jit
+def _take(array: Any, indices: Any) -> Any:
+    return array.at[indices].get(mode="promise_in_bounds")
 
 
 class _Dispatched:

@@ -23,9 +23,17 @@ class NumpyBackend(Backend):
 
     any_opset = True
 
-    def executor(self, network: Network, parameters: Mapping[str, NDArray[np.float32]]) -> Executor:
-        """A reference executor."""
-        return NumpyExecutor(network, parameters)
+    def executor(
+        self,
+        network: Network,
+        parameters: Mapping[str, NDArray[Any]] | None = None,
+        *,
+        mode: str | None = None,
+        trains: bool = True,
+    ) -> Executor:
+        """A reference executor; one that is not trained differs in nothing."""
+        self.chosen_mode(mode)
+        return NumpyExecutor(network, network.initialise() if parameters is None else parameters, self)
 
     def operator(self, node: OperatorNode) -> Operator:
         """Ours, ONNX's reference where we have none, or a custom one."""

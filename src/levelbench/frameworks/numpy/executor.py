@@ -1,89 +1,190 @@
-"""Executes a network on NumPy: nodes in order, gradients by walking them back."""
+"""Executes a network on NumPy: the reference, with gradients by walking the graph back over Level 0's pullbacks.
+
+The one idea: what is between the parameters and the loss records its pullback as it runs; all else is just computed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import DefinitionError
-from levelbench.frameworks.numpy.cross_entropy import softmax_cross_entropy, softmax_cross_entropy_gradient
+from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.frameworks.numpy.operator import NumpyOperator
-from levelbench.frameworks.numpy.operators import OPERATORS
-from levelbench.networks.executor import Executor
-from levelbench.networks.network import Network, Node
-from levelbench.operators.contract import Operator, Pullback
+from levelbench.frameworks.numpy.operators.numeric import QuietPass
+from levelbench.measure.clocks import HOST
+from levelbench.networks.executor import Executor, OperatorTime, collected_times
+from levelbench.networks.lowering import Lowered, LoweredStep
+from levelbench.networks.network import Network
+from levelbench.operators import control
+from levelbench.operators.contract import Operator, OperatorBackend, Pullback
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
 __all__ = ["NumpyExecutor", "make_operator"]
+
+Host = NDArray[Any]
 
 
 class NumpyExecutor(Executor):
     """The reference executor. Works in the dtype of the parameters: float64 ones make a float64 oracle."""
 
-    def __init__(self, network: Network, parameters: Mapping[str, NDArray[Any]]) -> None:
-        """``DefinitionError`` for a network with an operator that has no gradient here."""
-        unknown = {node.operator for node in network.nodes if not node.domain and node.operator not in OPERATORS}
-        if unknown:
-            raise DefinitionError(
-                f"network {network.name!r} on numpy",
-                f"no operator {', '.join(sorted(unknown))} that can be trained through",
-                "use another framework",
-            )
-        self._network = network
-        self._steps = [_Step(node, network.input) for node in network.nodes]
-        self._tape: list[tuple[_Step, Pullback]] = []
-        self._loss_saved: Any = None
-        self.parameters = {name: array.copy() for name, array in parameters.items()}
+    mode = "eager"
 
-    def infer(self, inputs: NDArray[Any]) -> NDArray[Any]:
-        """Logits of shape (batch, classes)."""
-        values = {self._network.input: inputs, **self.parameters}
-        for step in self._steps:
-            values[step.output] = step.operator.forward(*[values[name] for name in step.inputs])[0]
-        logits: NDArray[Any] = values[self._network.output]
-        return logits
+    def __init__(self, network: Network, parameters: Mapping[str, Host], backend: OperatorBackend) -> None:
+        self.network = network
+        trainable = {each.name for each in network.parameters if each.trainable}
+        copies = {name: np.array(array) for name, array in parameters.items()}
+        self.parameters = {name: array for name, array in copies.items() if name in trainable}
+        self.buffers = {name: array for name, array in copies.items() if name not in trainable}
+        self._lowered = Lowered(network.for_inference, backend)
+        self._arrays = self._lowered.arrays
+        self._function = self._lowered.function
+        self._backend = backend
+        self._made: _Differentiated | None = None
 
-    def forward(self, inputs: NDArray[Any], labels: NDArray[np.int64]) -> Any:
-        """The mean loss; each node leaves on the tape what its backward needs."""
-        values = {self._network.input: inputs, **self.parameters}
-        self._tape = []
-        for step in self._steps:
-            (values[step.output], *_), pullback = step.differentiate([values[name] for name in step.inputs])
-            self._tape.append((step, pullback))
-        loss, self._loss_saved = softmax_cross_entropy(values[self._network.output], labels)
+    def infer(self, *inputs: Host) -> tuple[Host, ...]:
+        """The outputs."""
+        with QuietPass():
+            return self._function(*inputs, *self._live(self._arrays))
+
+    def forward(self, *inputs: Host) -> Any:
+        """The loss; each node between a parameter and it leaves on a tape what its backward needs."""
+        with QuietPass():
+            return self._training().forward(inputs)
+
+    def backward(self) -> Mapping[str, Host]:
+        """Gradients of the last forward; a value read by several nodes gets the sum of theirs."""
+        with QuietPass():
+            return self._training().backward()
+
+    def operator_times(self, *inputs: Host, repeats: int = 1) -> list[OperatorTime]:
+        """The time of each operator."""
+        arrays = self._live(self._arrays)
+        runs = [self._lowered.run_timed(inputs, arrays, HOST, lambda _: None) for _ in range(repeats)]
+        return collected_times(self._lowered.steps, runs)
+
+    def _live(self, names: Sequence[str]) -> list[Host]:
+        parameters, buffers = self.parameters, self.buffers
+        return [parameters[name] if name in parameters else buffers[name] for name in names]
+
+    def _training(self) -> _Differentiated:
+        # Made when it is first asked for: a network that is only inferred need not have gradients.
+        if self._made is None:
+            self._made = _Differentiated(self, self._backend, self._live)
+        return self._made
+
+
+class _Differentiated:
+    """The loss of a network, and its gradients."""
+
+    def __init__(
+        self, executor: NumpyExecutor, backend: OperatorBackend, live: Callable[[Sequence[str]], list[Host]]
+    ) -> None:
+        network = executor.network
+        assert network is not None
+        if not network.loss:
+            raise DefinitionError(f"training {network.name}", "it has no loss", "splice one in: network.with_loss()")
+        self._executor, self._live = executor, live
+        self._updates = tuple(network.updates.items())
+        names = (network.loss, *(value for _, value in self._updates))
+        self._lowered = Lowered(network, backend, outputs=names)
+        self._taken = [at for at, each in enumerate(network.inputs) if each.name in self._lowered.inputs]
+        self._tape: list[Pullback] = []
+        slots: dict[str, int] = {}
+        wanted = _wanted(self._lowered, set(executor.parameters))
+        self._plan: list[tuple[list[int], list[int]]] = []
+        steps = []
+        for step in self._lowered.steps:
+            asked = [name in wanted for name in step.inputs]
+            if not any(asked) or step.on_host:
+                steps.append(step)
+                continue
+            steps.append(self._recording(step, asked))
+            outputs = [slots.setdefault(name, len(slots)) if name else -1 for name in step.outputs]
+            inputs = [
+                slots.setdefault(name, len(slots)) if ask else -1 for name, ask in zip(step.inputs, asked, strict=True)
+            ]
+            self._plan.append((outputs, inputs))
+        self._slots = len(slots)
+        self._loss = slots.get(network.loss, -1)
+        self._parameters = [(name, slots.get(name, -1)) for name in executor.parameters]
+        self._function = self._lowered.composed(steps)
+
+    def _recording(self, step: LoweredStep, asked: Sequence[bool]) -> LoweredStep:
+        """The step with a call that leaves its pullback on the tape."""
+        operator = _operator(step, self._lowered.backend)
+        vjp: Any = operator.vjp
+        keywords: dict[str, Any] = {"wanted": tuple(asked)} if isinstance(operator, NumpyOperator) else {}
+        tape = self._tape
+
+        def call(*inputs: Any) -> tuple[Any, ...]:
+            outputs, pullback = vjp(*inputs, **keywords)
+            tape.append(pullback)
+            found: tuple[Any, ...] = outputs
+            return found
+
+        return replace(step, call=call, bare=False)
+
+    def forward(self, inputs: Sequence[Host]) -> Any:
+        """The loss, and the new values of buffers put in their places."""
+        self._tape.clear()
+        given = [inputs[at] for at in self._taken]
+        loss, *news = self._function(*given, *self._live(self._lowered.arrays))
+        for (buffer, _), value in zip(self._updates, news, strict=True):
+            self._executor.buffers[buffer] = value
         return loss
 
-    def backward(self) -> Mapping[str, NDArray[Any]]:
-        """Gradients of the last forward; a value read by several nodes gets the sum of theirs."""
-        gradients: dict[str, NDArray[Any]] = {
-            self._network.output: softmax_cross_entropy_gradient(self._loss_saved),
-        }
-        for step, pullback in reversed(self._tape):
-            parts = pullback(gradients.pop(step.output))
-            for name, part, want in zip(step.inputs, parts, step.wanted, strict=True):
-                if want and part is not None:
-                    gradients[name] = gradients[name] + part if name in gradients else part
-        self._tape, self._loss_saved = [], None
-        return gradients
+    def backward(self) -> Mapping[str, Host]:
+        """The gradients, each in memory of its own, so that an optimizer may overwrite them."""
+        gradients: list[Any] = [None] * self._slots
+        if self._loss >= 0:
+            gradients[self._loss] = np.float32(1.0)
+        for pullback, (outputs, inputs) in zip(reversed(self._tape), reversed(self._plan), strict=True):
+            given = [gradients[slot] if slot >= 0 else None for slot in outputs]
+            for slot in outputs:
+                if slot >= 0:
+                    gradients[slot] = None
+            if all(each is None for each in given):
+                continue
+            for slot, part in zip(inputs, pullback(*given), strict=False):
+                if slot >= 0 and part is not None:
+                    held = gradients[slot]
+                    gradients[slot] = part if held is None else held + part
+        self._tape.clear()
+        return self._owned(gradients)
+
+    def _owned(self, gradients: Sequence[Any]) -> dict[str, Host]:
+        found: dict[str, Host] = {}
+        seen: set[int] = set()
+        for name, slot in self._parameters:
+            gradient = gradients[slot] if slot >= 0 else None
+            if gradient is None:
+                gradient = np.zeros_like(self._executor.parameters[name])
+            owner = id(gradient if gradient.base is None else gradient.base)
+            if owner in seen or not gradient.flags.writeable:
+                gradient = gradient.copy()
+            seen.add(owner)
+            found[name] = gradient
+        return found
 
 
-class _Step:
-    """A node with its operator. The gradient of the network's input is the one that nobody wants."""
+def _wanted(lowered: Lowered, parameters: set[str]) -> set[str]:
+    """The values that a gradient has to reach: those that depend on a trainable parameter."""
+    found = set(parameters)
+    for step in lowered.steps:
+        if not step.on_host and any(name in found for name in (*step.inputs, *(step.captures or ()))):
+            found.update(name for name in step.outputs if name)
+    return found
 
-    def __init__(self, node: Node, network_input: str) -> None:
-        self.inputs, self.output = node.inputs, node.output
-        self.wanted = tuple(name != network_input for name in node.inputs)
-        described = OperatorNode(node.operator, node.inputs, (node.output,), node.attributes, node.domain)
-        self.operator = make_operator(described)
 
-    def differentiate(self, inputs: list[NDArray[Any]]) -> tuple[tuple[Any, ...], Pullback]:
-        """The outputs, and their pullback."""
-        if isinstance(self.operator, NumpyOperator):
-            return self.operator.vjp(*inputs, wanted=self.wanted)
-        return self.operator.vjp(*inputs)
+def _operator(step: LoweredStep, backend: OperatorBackend) -> Operator:
+    if step.captures is not None or control.takes_values(step.node):
+        reason = "only operators on tensors are differentiated here"
+        raise UnsupportedError(f"the gradient of {step.node.title} on numpy", reason, "use torch")
+    return backend.operator(step.node)
 
 
 def make_operator(node: OperatorNode) -> Operator:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 
 from levelbench.errors import MissingError
-from levelbench.operators.contract import Framework, OperatorBackend
+from levelbench.networks.executor import Backend
+from levelbench.operators.contract import Framework
 
 __all__ = ["OnnxRuntimeFramework", "framework"]
 
@@ -28,7 +29,7 @@ class OnnxRuntimeFramework(Framework):
 
         return lacking_device(device)
 
-    def open(self, device: str = "cpu") -> OperatorBackend:
+    def open(self, device: str = "cpu") -> Backend:
         """Import onnxruntime and take the device."""
         if lacking := self.lacks(device):
             remedy = _INSTALL if "not installed" in lacking else "choose a device that is there (--device cpu)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from levelbench.errors import UnsupportedError, UsageError
 
-__all__ = ["Device", "Session", "WrongInputError", "lacking_device", "spins", "threads"]
+__all__ = ["Device", "Preparation", "Session", "WrongInputError", "lacking_device", "spins", "threads"]
 
 _REFUSALS = (
     native.EPFail,
@@ -33,6 +33,7 @@ _REFUSALS = (
 )
 WrongInputError = native.InvalidArgument
 """What a session raises for values of another type than its inputs', and kernels for values that they cannot take."""
+Preparation = Callable[[onnxruntime.SessionOptions], None]
 _FATAL = 4
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 
@@ -103,10 +104,19 @@ def _siblings(cpu: int) -> str:
 class Session:
     """A model made ready: native values in and out, in the order of ``inputs`` and ``outputs``."""
 
-    def __init__(self, model: onnx.ModelProto, device: Device, asked: str, *, only_device: bool = False) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        device: Device,
+        asked: str,
+        *,
+        only_device: bool = False,
+        prepare: Preparation | None = None,
+    ) -> None:
         """Raises ``UnsupportedError`` with ONNX Runtime's own words where it refuses.
 
-        ``only_device`` refuses a model that would, in part, be computed on the CPU instead of ``device``.
+        ``only_device`` refuses a model that would, in part, be computed on the CPU instead of ``device``; ``prepare``
+        completes the options: how far to optimise, which arrays are given, whether it is profiled.
         """
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads()
@@ -115,6 +125,8 @@ class Session:
             options.add_session_config_entry("session.force_spinning_stop", "1")
         if only_device and device.kind != "cpu":
             options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        if prepare is not None:
+            prepare(options)
         text = model.SerializeToString()
         try:
             # Falling back to other providers would be a silent change of what is measured.

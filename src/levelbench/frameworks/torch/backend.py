@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,7 +15,9 @@ from levelbench.frameworks.torch.executor import TorchExecutor
 from levelbench.frameworks.torch.operator import TorchOperator
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
+from levelbench.measure.meters.base import Meter
 from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
@@ -54,14 +55,41 @@ def gemm(dtype: str) -> GemmMaker:
 class TorchBackend(Backend):
     """PyTorch on one device."""
 
+    modes = ("eager", "compiled")
     known_faults = MappingProxyType(dict.fromkeys(("test_dft_inverse", "test_dft_inverse_opset19"), _ROUNDING))
 
     def __init__(self, device: str = "cpu") -> None:
         self._device = torch.device(device)
 
-    def executor(self, network: Network, parameters: Mapping[str, NDArray[np.float32]]) -> Executor:
-        """An eager executor."""
-        return TorchExecutor(network, parameters, self._device)
+    def executor(
+        self,
+        network: Network,
+        parameters: Mapping[str, NDArray[Any]] | None = None,
+        *,
+        mode: str | None = None,
+        trains: bool = True,
+    ) -> Executor:
+        """``eager``: call by call. ``compiled``: by ``torch.compile``, at the first call with inputs of new shapes."""
+        given = network.initialise() if parameters is None else parameters
+        return TorchExecutor(self, self._device, network, given, mode=self.chosen_mode(mode), trains=trains)
+
+    def native(self, model: NativeModel, mode: str | None = None) -> Executor:
+        """A ``torch.nn.Module`` as an executor; it is moved to the device."""
+        from levelbench.frameworks.torch.native import TorchModule
+
+        return TorchModule(model, self._device, mode=self.chosen_mode(mode))
+
+    def profile(self, executor: Executor, inputs: Sequence[Tensor], repeats: int) -> tuple[str, dict[str, float]]:
+        """``torch.profiler``'s times."""
+        from levelbench.frameworks.torch.profiling import profile
+
+        return profile(executor, inputs, repeats)
+
+    def memory_meter(self) -> Meter:
+        """The allocator's peak."""
+        from levelbench.frameworks.torch.profiling import CudaMemoryMeter
+
+        return CudaMemoryMeter(self._device) if self._device.type == "cuda" else super().memory_meter()
 
     def array(self, host: NDArray[Any]) -> Tensor:
         """A tensor on the device (on the CPU it may share the host's memory)."""

@@ -1,95 +1,205 @@
-"""Executes a network on PyTorch's eager mode, with autograd's gradients and tensors that never leave the device.
+"""Executes a network on PyTorch, eagerly or compiled: autograd's gradients, and tensors that never leave the device.
 
-The one idea: the network is turned once into a list of closures over live leaf tensors, so a step is the same calls
-that a hand-written module makes, without the module's bookkeeping.
+The one idea: the network is lowered once into a function that makes the calls that a hand-written module makes, on live
+leaf tensors, without the module's bookkeeping. PyTorch's own functions are called bare; only once one of them refuses
+(a dtype without a kernel) are they replaced by operators that know another way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import UnsupportedError, UsageError
+from levelbench.frameworks.torch.arrays import from_numpy
+from levelbench.frameworks.torch.live import Live
 from levelbench.frameworks.torch.operators import find
-from levelbench.networks.executor import Executor
-from levelbench.networks.network import Network, Node
+from levelbench.frameworks.torch.statistics import kept_only, updating
+from levelbench.networks.executor import Executor, OperatorTime
+from levelbench.networks.lowering import Lowered
+from levelbench.networks.network import Network
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
+
+if TYPE_CHECKING:
+    from levelbench.frameworks.torch.backend import TorchBackend
 
 __all__ = ["TorchExecutor"]
 
-
-def _closure(node: Node, leaves: Mapping[str, Tensor], device: torch.device) -> Callable[[Tensor], Tensor]:
-    """The node's operator as a function of its first input; its parameters are bound."""
-    function = _function(OperatorNode(node.operator, node.inputs, (node.output,), node.attributes, node.domain), device)
-    parameters = [leaves[name] for name in node.inputs[1:]]
-    match parameters:
-        case []:
-            return function
-        case [one]:
-            return lambda x: function(x, one)
-        case [one, other]:
-            # Written out, for a call that spreads a list costs more.
-            return lambda x: function(x, one, other)
-    return lambda x: function(x, *parameters)
-
-
-def _function(node: OperatorNode, device: torch.device) -> Callable[..., Tensor]:
-    if node.domain != CUSTOM_DOMAIN:
-        found: Callable[..., Tensor] = find(node).make(node, device)
-        return found
-    from levelbench.frameworks.torch.custom import custom_operator
-
-    forward = custom_operator(node).forward
-    return lambda *inputs: forward(*inputs)[0]
+_REFUSALS = (RuntimeError, TypeError, ValueError, UnsupportedError)
 
 
 class TorchExecutor(Executor):
-    """A chain of nodes over leaf tensors; ``parameters`` are the same storage, detached, to be updated in place."""
+    """A network over leaf tensors; ``parameters`` are the same storage, detached, to be updated in place."""
 
-    def __init__(self, network: Network, parameters: Mapping[str, NDArray[Any]], device: torch.device) -> None:
-        value = network.input
-        for node in network.nodes:
-            if node.inputs[0] != value:
-                raise DefinitionError(f"network {network.name!r} on torch", "it is no chain of nodes", "use numpy")
-            value = node.output
-        # The copy keeps the caller's array out of reach of in-place updates.
-        leaves = {name: torch.tensor(array, device=device).requires_grad_() for name, array in parameters.items()}
-        self._names = list(leaves)
-        self._leaves = list(leaves.values())
-        self._chain = [_closure(node, leaves, device) for node in network.nodes]
+    network: Network
+
+    def __init__(
+        self,
+        backend: TorchBackend,
+        device: torch.device,
+        network: Network,
+        parameters: Mapping[str, NDArray[Any]],
+        *,
+        mode: str,
+        trains: bool,
+    ) -> None:
+        """Raises ``UnsupportedError`` for an operator that is not there.
+
+        With ``trains=False`` outputs are inference tensors (``torch.inference_mode``), which autograd does not take.
+        """
+        self.network, self.mode = network, mode
+        self._backend, self._device, self._kept = backend, device, kept_only(network)
+        # A copy keeps the caller's array out of reach of in-place updates.
+        tensors = {each.name: from_numpy(parameters[each.name], device).clone() for each in network.parameters}
+        trained = [each.name for each in network.parameters if each.trainable]
+        live = {name: tensors[name].detach() for name in trained}
+        self._leaves = {name: tensors[name].requires_grad_(trains) for name in trained}
+        self.parameters = Live(live)
+        self.buffers = Live({name: each for name, each in tensors.items() if name not in live})
+        self._grad_mode = torch.no_grad if trains else torch.inference_mode
+        outputs = [each.name for each in network.for_inference.outputs]
+        self._infer = _Runner(self, outputs, {**self.parameters, **self.buffers})
+        self._updated = [self.buffers[name] for name in network.updates]
         self._loss: Tensor | None = None
-        self.parameters = _Live({name: leaf.detach() for name, leaf in leaves.items()})
+        self._forward: _Runner | None = None
+        self._every_input = tuple(range(len(network.inputs)))
+        if network.loss and trains:
+            self._prepare_training()
 
-    def infer(self, inputs: Tensor) -> Tensor:
-        """Logits of shape (batch, classes)."""
-        with torch.no_grad():
-            return self._run(inputs)
+    def infer(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The network's outputs, which carry no graph."""
+        with self._grad_mode():
+            return self._infer(inputs)
 
-    def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """The mean loss, detached; the graph is kept for :meth:`backward`."""
-        self._loss = functional.cross_entropy(self._run(inputs), labels)
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The loss, detached; autograd's graph is kept for :meth:`backward`. ``UsageError`` without a loss."""
+        if self._forward is None:
+            raise self._untrainable()
+        chosen = inputs if self._places == self._every_input else tuple(inputs[at] for at in self._places)
+        self._loss, *updates = self._forward(chosen)
+        if updates:
+            with torch.no_grad():
+                torch._foreach_copy_(self._updated, updates)
         return self._loss.detach()
 
     def backward(self) -> Mapping[str, Tensor]:
-        """Autograd's gradients of the last forward."""
+        """Autograd's gradients of the last forward; zero for a parameter that the loss does not depend on."""
         loss, self._loss = self._loss, None
-        return dict(zip(self._names, torch.autograd.grad(loss, self._leaves), strict=True))
+        if loss is None:
+            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+        # A loss that depends on no parameter has no graph.
+        nothing = (None,) * len(self._trained)
+        found = torch.autograd.grad(loss, self._trained, allow_unused=True) if loss.requires_grad else nothing
+        gradients = dict(zip(self._trained_names, found, strict=True))
+        for name, gradient in gradients.items():
+            if gradient is None:
+                gradients[name] = torch.zeros_like(self._leaves[name])
+        for name in self._unread:
+            gradients[name] = torch.zeros_like(self._leaves[name])
+        return gradients
 
-    def _run(self, x: Tensor) -> Tensor:
-        for function in self._chain:
-            x = function(x)
-        return x
+    def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
+        """The times of all operators; on a GPU between CUDA events, around work that was queued ahead of it."""
+        if self.mode != "eager":
+            raise UnsupportedError(
+                f"the time of each operator in mode {self.mode!r}", "the compiler fuses them", "use mode eager"
+            )
+        from levelbench.frameworks.torch.timing import operator_times
+
+        with self._grad_mode():
+            # Once before, so that the way around a refusal has been taken.
+            self._infer(inputs)
+            return operator_times(self._infer.lowered, inputs, self._infer.arrays, self._device, repeats)
+
+    def lower(self, outputs: Sequence[str], *, bare: bool, training: bool = False) -> Lowered:
+        """The network on PyTorch's own functions (``bare``), or on operators that know what to do when these refuse."""
+        network = self.network if training else self.network.for_inference
+        return Lowered(network, self._backend, outputs=outputs, call=self._function if bare else None)
+
+    def compiled(self, lowered: Lowered) -> Callable[..., tuple[Tensor, ...]]:
+        """The lowered function, as the mode has it."""
+        if self.mode == "eager":
+            return lowered.function
+        from levelbench.frameworks.torch.compiled import Compiled
+
+        return Compiled(lowered, self.network.name)
+
+    def _prepare_training(self) -> None:
+        outputs = [self.network.loss, *self.network.updates.values()]
+        self._forward = forward = _Runner(self, outputs, {**self._leaves, **self.buffers}, training=True)
+        read = set(forward.lowered.arrays)
+        self._trained_names = [name for name in self._leaves if name in read]
+        self._trained = [self._leaves[name] for name in self._trained_names]
+        self._unread = [name for name in self._leaves if name not in read]
+        names = [each.name for each in self.network.inputs]
+        self._places = tuple(names.index(name) for name in forward.lowered.inputs)
+
+    def _untrainable(self) -> UsageError:
+        if not self.network.loss:
+            return UsageError(f"training {self.network.name}", "it has no loss", "give it one: network.with_loss(...)")
+        return UsageError(f"training {self.network.name}", "its executor was made for inference", "use trains=True")
+
+    def _function(self, node: OperatorNode) -> Callable[..., Any] | None:
+        """PyTorch's function for a node; ``None`` leaves it to the backend's operator."""
+        if node.domain == CUSTOM_DOMAIN:
+            return _registered(node) if self.mode == "compiled" else None
+        # A Gather for the CPU waits for the kernel's complaint about negative indices, and a trace gets none.
+        device = torch.device("meta") if self.mode == "compiled" and node.op_type == "Gather" else self._device
+        try:
+            function = find(node).make(node, device)
+        except UnsupportedError:
+            return None
+        if node.op_type == "BatchNormalization" and self._kept.issuperset(node.outputs[1:]) and len(node.outputs) == 3:
+            return updating(node, function)
+        if len(node.outputs) > 1 or (node.schema is not None and node.schema.max_output == 1):
+            return function
+        return _first(function)
 
 
-class _Live(dict[str, Any]):
-    """Tensors that share the leaves' storage; putting another one in a place copies its values there."""
+def _registered(node: OperatorNode) -> Callable[..., Any]:
+    """A custom operator as one that is registered with PyTorch, so that a compiler takes it for opaque."""
+    from levelbench.frameworks.torch.custom import function
+    from levelbench.operators.custom.registry import create
 
-    def __setitem__(self, name: str, value: Tensor) -> None:
-        live = self[name]
-        if value is not live:
-            live.copy_(value)
+    return function(create(node))
+
+
+def _first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For an operator that may answer with more outputs than the one that its node names."""
+
+    def first(*inputs: Any) -> Any:
+        found = function(*inputs)
+        return found[0] if type(found) is tuple else found
+
+    return first
+
+
+class _Runner:
+    """The way from inputs to some of a network's values, bare as long as that works."""
+
+    def __init__(
+        self, executor: TorchExecutor, outputs: Sequence[str], tensors: Mapping[str, Tensor], *, training: bool = False
+    ) -> None:
+        self._executor, self._outputs, self._training, self._bare = executor, outputs, training, True
+        self.lowered = executor.lower(outputs, bare=True, training=training)
+        self.arrays = tuple(tensors[name] for name in self.lowered.arrays)
+        self._function = executor.compiled(self.lowered)
+
+    def __call__(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        try:
+            return self._function(*inputs, *self.arrays)
+        except torch.OutOfMemoryError:
+            raise
+        except _REFUSALS:
+            if not self._bare:
+                raise
+        # Outside of the except clause, which would keep all that the failed call had computed.
+        lowered = self._executor.lower(self._outputs, bare=False, training=self._training)
+        function = self._executor.compiled(lowered)
+        found = function(*inputs, *self.arrays)
+        self.lowered, self._function, self._bare = lowered, function, False
+        return found

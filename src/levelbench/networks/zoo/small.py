@@ -1,8 +1,9 @@
-"""The zoo: networks by name, as the tasks use them."""
+"""Small networks that are defined by their sizes, as the tasks use them: no paper publishes a count for them."""
 
 from __future__ import annotations
 
-from levelbench.networks.network import Builder, Network
+from levelbench.networks.layers import Builder
+from levelbench.networks.network import Network
 
 __all__ = ["cnn", "mlp"]
 

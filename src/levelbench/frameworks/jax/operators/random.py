@@ -50,7 +50,7 @@ def _dropout(_: OperatorNode) -> Function:
         share = _ratio(ratio)
         if not _trains(training) or share == 0:
             return x, jnp.ones(x.shape, bool)
-        mask = jax.random.bernoulli(key, 1 - share, x.shape)
+        mask = jax.random.bernoulli(key, jnp.float32(1 - share), x.shape)
         return jnp.where(mask, x / (1 - share), 0).astype(x.dtype), mask
 
     return dropout

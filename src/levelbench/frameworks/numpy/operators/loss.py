@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from levelbench.frameworks.numpy.operators.cross_entropy import is_plain, mean_cross_entropy
 from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
 from levelbench.frameworks.numpy.operators.numeric import Array, is_real, lift, lower, quiet, within
 from levelbench.frameworks.numpy.operators.softmax import log_softmax, rows
+from levelbench.operators.contract import Pullback
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS"]
@@ -103,6 +105,27 @@ def _negative_log_likelihood(node: OperatorNode) -> Kernel:
 @OPERATORS.add("SoftmaxCrossEntropyLoss")
 def _softmax_cross_entropy(node: OperatorNode) -> Kernel:
     """The loss and, where it is named, the logarithms of the probabilities."""
+    general = _general(node)
+    if len(node.outputs) > 1 or len(node.inputs) > 2 or node["reduction"] != "mean" or "ignore_index" in node:
+        return general
+
+    def forward(scores: Array, target: Array) -> tuple[Array, ...]:
+        return vjp(scores, target)[0]
+
+    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        return vjp(*inputs)[1](*gradients)
+
+    def vjp(scores: Array, target: Array) -> tuple[tuple[Array, ...], Pullback]:
+        if not is_plain(scores, target):
+            return general.differentiate((scores, target))
+        with quiet():
+            value, pullback = mean_cross_entropy(scores, target)
+        return (value,), pullback
+
+    return Kernel(forward, backward, vjp)
+
+
+def _general(node: OperatorNode) -> Kernel:
     loss, both = _Likelihood(node), len(node.outputs) > 1
 
     def compute(scores: Array, target: Array, weight: Array | None) -> tuple[Array, Array]:

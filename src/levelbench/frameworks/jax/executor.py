@@ -1,0 +1,267 @@
+"""Executes a network on JAX: as one program of XLA, or operator by operator, with the gradients that JAX derives.
+
+The one idea: the lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the program
+that a hand-written function would make, called with one flat list of arguments. Loss and gradients are one program,
+too: :meth:`JaxExecutor.forward` runs it, :meth:`JaxExecutor.backward` hands over what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from numpy.typing import NDArray
+
+from levelbench.errors import UnsupportedError, UsageError
+from levelbench.frameworks.jax.drawing import Drawn, is_random
+from levelbench.frameworks.jax.live import Live
+from levelbench.frameworks.jax.operators import find
+from levelbench.measure.clocks import HOST
+from levelbench.networks.executor import Executor, OperatorTime, collected_times
+from levelbench.networks.lowering import Lowered
+from levelbench.networks.network import Network
+from levelbench.operators import functions
+from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
+from levelbench.operators.program import Primitive, Scope
+
+if TYPE_CHECKING:
+    from levelbench.frameworks.jax.backend import JaxBackend
+
+__all__ = ["JaxExecutor"]
+
+Function = Callable[..., Any]
+
+# What JAX raises where a trace would need a value: a shape or a branch that depends on one.
+_VALUE_NEEDED = (jax.errors.ConcretizationTypeError, jax.errors.JAXIndexError, jax.errors.TracerArrayConversionError)
+
+
+class JaxExecutor(Executor):
+    """A network on JAX. ``parameters[name] = array`` counts at once; nothing that the caller holds is donated.
+
+    Each set of shapes is compiled at its first call, or by :meth:`compile`. Mode ``eager`` dispatches operator by
+    operator, each compiled on its own. Calls return before they have computed (``Backend.finish`` waits).
+    """
+
+    network: Network
+
+    def __init__(
+        self, backend: JaxBackend, network: Network, parameters: Mapping[str, NDArray[Any]], *, mode: str, trains: bool
+    ) -> None:
+        """Raises ``UnsupportedError`` for an operator that is not there."""
+        self.network, self.mode = network, mode
+        self._backend, self._trains = backend, trains
+        arrays = {each.name: backend.array(parameters[each.name]) for each in network.parameters}
+        trained = {each.name for each in network.parameters if each.trainable}
+        names = list(arrays)
+        slots = list(arrays.values())
+        places = {name: at for at, name in enumerate(names)}
+        self.parameters = Live(slots, {name: at for name, at in places.items() if name in trained}, backend.array)
+        self.buffers = Live(slots, {name: at for name, at in places.items() if name not in trained}, backend.array)
+        self._slots, self._places = slots, places
+        self._random = is_random(network)
+        inference = network.for_inference
+        self._lowered = self.lower(inference, [each.name for each in inference.outputs])
+        # Called with all that the function reads, in its order; the whole list if that is the same.
+        self._read = self._reader(self._lowered.arrays)
+        self._infer = self._compiled(self._lowered.function, is_random(inference))
+        self._training: _Training | None = None
+        self._gradients: Callable[[], Mapping[str, Any]] | None = None
+
+    def infer(self, *inputs: Any) -> tuple[Any, ...]:
+        """The network's outputs."""
+        try:
+            found: tuple[Any, ...] = self._infer(*inputs, *self._read())
+        except _VALUE_NEEDED as error:
+            raise self._untraceable(error) from error
+        return found
+
+    def forward(self, *inputs: Any) -> Any:
+        """The loss; in mode ``jit`` its gradients are computed by the same program."""
+        training = self._ready_to_train()
+        try:
+            loss, self._gradients = training.forward(inputs)
+        except _VALUE_NEEDED as error:
+            raise self._untraceable(error) from error
+        return loss
+
+    def backward(self) -> Mapping[str, Any]:
+        """The gradients of the last forward; zero for a parameter that the loss does not depend on."""
+        gradients, self._gradients = self._gradients, None
+        if gradients is None:
+            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+        return gradients()
+
+    def compile(self, *inputs: Any) -> None:
+        """Compile :meth:`infer` for inputs of these shapes and types, without computing anything.
+
+        In mode ``eager`` there is nothing to compile ahead.
+        """
+        if self.mode == "eager":
+            return
+        try:
+            self._infer.lower(*inputs, *self._read()).compile()  # type: ignore[attr-defined]
+        except _VALUE_NEEDED as error:
+            raise self._untraceable(error) from error
+
+    def operator_times(self, *inputs: Any, repeats: int = 1) -> list[OperatorTime]:
+        """The time of each operator, each waited for; mode ``eager`` alone, for XLA fuses operators."""
+        if self.mode != "eager":
+            raise UnsupportedError(
+                f"the time of each operator in mode {self.mode!r}", "XLA fuses them", "use mode eager"
+            )
+        arrays = self._read()
+        # Once before, to compile.
+        self._lowered.run_timed(inputs, arrays, HOST, self._backend.finish)
+        runs = [self._lowered.run_timed(inputs, arrays, HOST, self._backend.finish) for _ in range(repeats)]
+        return collected_times(self._lowered.steps, runs)
+
+    def lower(self, network: Network, outputs: Sequence[str]) -> Lowered:
+        """Values of the network as a function; what it calls is bare where it will be compiled as a whole."""
+        return Lowered(network, self._backend, outputs=outputs, call=None if self.mode == "eager" else self._bare)
+
+    def _reader(self, names: Sequence[str]) -> Callable[[], list[Any]]:
+        """What answers with the arrays of these names, now."""
+        slots, places = self._slots, [self._places[name] for name in names]
+        return (lambda: slots) if places == list(range(len(slots))) else (lambda: [slots[at] for at in places])
+
+    def _compiled(self, function: Function, random: bool) -> Function:
+        """The function as the mode has it; random draws follow the backend's seed in both."""
+        backend = self._backend
+        if self.mode == "eager":
+            return function
+        if not random:
+            return _placed(jax.jit(function), backend) if not self._arguments() else jax.jit(function)
+
+        def drawing(draw: tuple[Any, Any], *arguments: Any) -> Any:
+            with backend.drawing(draw):
+                return function(*arguments)
+
+        return Drawn(jax.jit(drawing), backend)
+
+    def _arguments(self) -> bool:
+        """Whether any argument tells JAX where to compute."""
+        return bool(self._slots or self.network.inputs)
+
+    def _ready_to_train(self) -> _Training:
+        if self._training is None:
+            if not self.network.loss:
+                raise UsageError(f"training {self.network.name}", "it has no loss", "give it one: network.with_loss()")
+            if not self._trains:
+                raise UsageError(f"training {self.network.name}", "its executor only infers", "use trains=True")
+            self._training = _Training(self, self._reader, self._compiled)
+        return self._training
+
+    def _bare(self, node: OperatorNode) -> Function | None:
+        """The function that is traced for a node, without a compiled program of its own around it."""
+        if node.domain == CUSTOM_DOMAIN:
+            return None
+        try:
+            entry = find(node)
+        except UnsupportedError:
+            return None
+        if entry.random:
+            return None
+        function = entry.make(node)
+        return _expandable(function, node, Scope(self._backend, self.network.opsets))
+
+    def _untraceable(self, error: Exception) -> UnsupportedError:
+        found = f"a shape or a branch of it depends on values ({str(error).splitlines()[0][:120]})"
+        return UnsupportedError(f"{self.network.name} compiled as a whole on jax", found, "use mode eager")
+
+
+class _Training:
+    """The loss of a network with its gradients, and the new values of its buffers."""
+
+    def __init__(
+        self,
+        executor: JaxExecutor,
+        reader: Callable[[Sequence[str]], Callable[[], list[Any]]],
+        compiled: Callable[[Function, bool], Function],
+    ) -> None:
+        network = executor.network
+        self._executor, self._buffers = executor, tuple(network.updates)
+        lowered = executor.lower(network, [network.loss, *network.updates.values()])
+        names = [each.name for each in network.inputs]
+        self._taken = [names.index(name) for name in lowered.inputs]
+        self._read = reader(lowered.arrays)
+        count = len(lowered.inputs)
+        self._places = [count + at for at, name in enumerate(lowered.arrays) if name in executor.parameters]
+        self._reached = [name for name in lowered.arrays if name in executor.parameters]
+        self._unreached = [name for name in executor.parameters if name not in self._reached]
+        self._eager = executor.mode == "eager"
+
+        def objective(*arguments: Any) -> tuple[Any, Any]:
+            loss, *updates = lowered.function(*arguments)
+            return loss, updates
+
+        self._objective = objective
+        both = jax.value_and_grad(objective, tuple(self._places), has_aux=True) if self._places else None
+        self._step = compiled(both or (lambda *arguments: (objective(*arguments), ())), is_random(network))
+
+    def forward(self, inputs: Sequence[Any]) -> tuple[Any, Callable[[], Mapping[str, Any]]]:
+        """The loss, and what answers with the gradients."""
+        arguments = [*(inputs[at] for at in self._taken), *self._read()]
+        pull: Callable[[], Sequence[Any]]
+        if self._eager:
+            loss, updates, pull = self._recorded(arguments)
+        else:
+            (loss, updates), gradients = self._step(*arguments)
+
+            def pull() -> Sequence[Any]:
+                found: Sequence[Any] = gradients
+                return found
+
+        buffers = self._executor.buffers
+        for name, value in zip(self._buffers, updates, strict=True):
+            buffers[name] = value
+        return loss, lambda: self._named(pull())
+
+    def _recorded(self, arguments: list[Any]) -> tuple[Any, Any, Callable[[], Sequence[Any]]]:
+        """One operator after another; each leaves its pullback."""
+
+        def narrowed(*trained: Any) -> tuple[Any, Any]:
+            full = list(arguments)
+            for at, value in zip(self._places, trained, strict=True):
+                full[at] = value
+            return self._objective(*full)
+
+        loss, pullback, updates = jax.vjp(narrowed, *(arguments[at] for at in self._places), has_aux=True)
+        return loss, updates, lambda: pullback(jnp.ones_like(loss))
+
+    def _named(self, gradients: Sequence[Any]) -> dict[str, Any]:
+        found = dict(zip(self._reached, gradients, strict=True))
+        parameters = self._executor.parameters
+        return found | {name: jnp.zeros_like(parameters[name]) for name in self._unreached}
+
+
+def _placed(function: Any, backend: JaxBackend) -> Function:
+    """For a function without arguments: nothing but this tells JAX where to compute."""
+
+    def placed() -> Any:
+        with jax.default_device(backend.device):
+            return function()
+
+    return placed
+
+
+def _expandable(function: Function, node: OperatorNode, scope: Scope) -> Function:
+    """The function with one output bare; where it refuses a type, the body by which ONNX defines the operator."""
+    single = len(node.outputs) == 1
+    expanded: list[Primitive] = []
+
+    def call(*inputs: Any) -> Any:
+        try:
+            found = function(*inputs)
+        except UnsupportedError:
+            if not functions.has_body(node):
+                raise
+            if not expanded:
+                expanded.append(Primitive(node, node.to_proto(), scope, {}))
+            found = expanded[0](*inputs)
+        if single:
+            return found[0] if isinstance(found, tuple | list) else found
+        return found if isinstance(found, tuple | list) else (found,)
+
+    return call

@@ -1,0 +1,98 @@
+"""A network as the model that a session is made of: only what its outputs need, and its arrays handed over in memory.
+
+The one idea: arrays are no part of the text that ONNX Runtime parses, so there is no limit of 2 GiB, and they are
+constants to its optimiser all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import onnx
+from onnx import TensorProto, numpy_helper
+from onnxruntime import OrtValue
+
+from levelbench.frameworks.onnxruntime.sessions import Device
+from levelbench.frameworks.onnxruntime.values import from_numpy
+from levelbench.networks.network import Network
+from levelbench.networks.order import outer_reads
+
+__all__ = ["Model", "model_of", "node_name"]
+
+_WORTH_SHARING = 1024
+_HOST = Device("cpu")
+
+
+class Model(NamedTuple):
+    """What a session is made of. ``inputs`` are those that the outputs depend on, in the network's order."""
+
+    proto: onnx.ModelProto
+    inputs: tuple[str, ...]
+    arrays: Mapping[str, OrtValue]
+    """Initialisers that are not in ``proto`` but beside it."""
+    parameters: frozenset[str]
+    """The parameters and buffers that the outputs depend on."""
+
+
+def node_name(index: int) -> str:
+    """The name of the node that is at ``index`` in ``network.nodes``; ONNX Runtime's profiler tells times by name."""
+    return f"levelbench.{index}"
+
+
+def model_of(network: Network, values: Mapping[str, OrtValue]) -> Model:
+    """The model of ``network`` whose parameters have these ``values``."""
+    source = network.model.graph
+    needed, read = _needed(network)
+    inputs = tuple(each.name for each in network.inputs if each.name in read)
+    proto = onnx.ModelProto(ir_version=network.model.ir_version)
+    proto.opset_import.extend(network.model.opset_import)
+    proto.functions.extend(network.model.functions)
+    graph = proto.graph
+    graph.name = network.name or "network"
+    for index in needed:
+        graph.node.add().CopyFrom(source.node[index])
+        graph.node[-1].name = node_name(index)
+    # An input that has an initialiser is none here: it would keep its value from the optimiser.
+    graph.input.extend(each for each in source.input if each.name in inputs)
+    outputs = {each.name for each in network.outputs}
+    graph.output.extend(each for each in source.output if each.name in outputs)
+    graph.sparse_initializer.extend(each for each in source.sparse_initializer if each.values.name in read)
+    arrays: dict[str, OrtValue] = {}
+    for name in (each.name for each in network.parameters if each.name in read):
+        _give(graph, arrays, name, values[name])
+    for each in source.initializer:
+        if each.name not in read or each.name in values:
+            continue
+        if each.data_type == TensorProto.STRING or len(each.raw_data) < _WORTH_SHARING:
+            graph.initializer.append(each)
+        else:
+            _give(graph, arrays, each.name, from_numpy(numpy_helper.to_array(each), _HOST))
+    parameters = frozenset(each.name for each in network.parameters if each.name in read)
+    return Model(proto, inputs, arrays, parameters)
+
+
+def _give(graph: onnx.GraphProto, arrays: dict[str, OrtValue], name: str, value: OrtValue) -> None:
+    """An initialiser whose values are beside the model; one of no elements has nothing to be put there."""
+    size = value.tensor_size_in_bytes()
+    tensor = graph.initializer.add(name=name, data_type=value.element_type(), dims=value.shape())
+    if not size:
+        tensor.raw_data = b""
+        return
+    tensor.data_location = TensorProto.EXTERNAL
+    # ONNX Runtime replaces it before it looks for such a file.
+    tensor.external_data.add(key="location", value="memory")
+    tensor.external_data.add(key="length", value=str(size))
+    arrays[name] = value
+
+
+def _needed(network: Network) -> tuple[list[int], set[str]]:
+    """The places of the nodes that the outputs depend on, in order, and all values that are read on the way."""
+    nodes: list[Any] = list(network.model.graph.node)
+    read = {each.name for each in network.outputs}
+    needed = []
+    for index in range(len(nodes) - 1, -1, -1):
+        if read.intersection(nodes[index].output):
+            needed.append(index)
+            read.update(outer_reads(nodes[index]))
+    return needed[::-1], read

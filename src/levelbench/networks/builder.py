@@ -1,0 +1,197 @@
+"""Builds a network node by node: values are names, parameters come with their draw, and ONNX checks the whole.
+
+The one idea: the builder writes ONNX and nothing else, so a network that was built is exactly one that was loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from levelbench.errors import DefinitionError, UnknownNameError
+from levelbench.networks.network import Network
+from levelbench.networks.values import Draw, Parameter, Value, dtype_of, value_info
+from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode, operator_node
+
+__all__ = ["GraphBuilder"]
+
+
+class GraphBuilder:
+    """Collects inputs, parameters, constants and nodes; :meth:`build` checks them and makes the network."""
+
+    def __init__(self, name: str, *, opset: int = DEFAULT_OPSET) -> None:
+        self._name, self._opset = name, opset
+        self._graph = onnx.GraphProto(name=name)
+        self._parameters: list[Parameter] = []
+        self._fills: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._updates: dict[str, str] = {}
+        self._constants: dict[tuple[Any, ...], str] = {}
+        self._declared: dict[str, Value] = {}
+        self._outputs: list[tuple[str, str]] = []
+        self._scopes: list[str] = []
+        self._taken: set[str] = set()
+
+    def input(self, name: str, shape: Sequence[int | str], dtype: str = "float32", *, high: int | None = None) -> str:
+        """An input of the network; ``high`` is the exclusive upper bound of an integer one (a vocabulary)."""
+        self._take(name)
+        self._graph.input.append(value_info(Value(name, dtype, tuple(shape))))
+        if high is not None:
+            self._fills[name] = high
+        return name
+
+    def size(self, name: str, value: int) -> None:
+        """The value of a symbolic size where nobody says another."""
+        self._sizes[name] = value
+
+    def parameter(
+        self, name: str, shape: Sequence[int], draw: Draw, *, dtype: str = "float32", trainable: bool = True
+    ) -> str:
+        """A parameter under ``scopes.name``; its full name."""
+        full = self._scoped(name)
+        self._take(full)
+        parameter = Parameter(full, tuple(int(each) for each in shape), dtype, draw, trainable)
+        if any(each < 0 for each in parameter.shape):
+            raise DefinitionError(f"parameter {full!r} of {self._name}", f"its shape is {parameter.shape}", "0 or more")
+        self._parameters.append(parameter)
+        return full
+
+    def constant(self, value: Any, dtype: str | None = None) -> str:
+        """An array that is no parameter; equal ones are one. Python's numbers become int64 and float32."""
+        array = np.asarray(value, None if dtype is None else dtype_of(dtype))
+        if dtype is None and not isinstance(value, np.ndarray | np.generic):
+            array = array.astype({"f": np.float32, "i": np.int64}.get(array.dtype.kind, array.dtype))
+        key = array.dtype.name, array.shape, array.tobytes()
+        if key not in self._constants:
+            name = self._free("constant")
+            self._graph.initializer.append(
+                numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+            )
+            self._constants[key] = name
+        return self._constants[key]
+
+    def node(
+        self,
+        op_type: str,
+        *inputs: str | None,
+        outputs: int = 1,
+        domain: str = "",
+        name: str | None = None,
+        shape: Sequence[int | str] | None = None,
+        **attributes: Any,
+    ) -> Any:
+        """A node; the name of its output, or a tuple of ``outputs`` names where there are several.
+
+        ``None`` is an optional input that is left out. ``shape`` declares the output of an operator that ONNX does not
+        know, of float32. Raises ``UnknownNameError`` for an input, an operator or an attribute that is not there, and
+        ``UsageError`` for too few or too many inputs.
+        """
+        for each in inputs:
+            if each and each not in self._taken:
+                raise UnknownNameError(f"input of {op_type} in {self._name}", each, self._taken)
+        base = self._free(self._scoped(name or op_type.lower()))
+        made = [base] if outputs == 1 else [self._free(f"{base}.{at}") for at in range(outputs)]
+        given = tuple(each or "" for each in inputs)
+        if domain:
+            node = OperatorNode(op_type, given, tuple(made), attributes, domain, self._opset)
+        else:
+            node = operator_node(op_type, given, made, opset=self._opset, **attributes)
+        proto = node.to_proto()
+        proto.name = base
+        while proto.input and not proto.input[-1]:
+            del proto.input[-1]
+        self._graph.node.append(proto)
+        if shape is not None:
+            self._declared[made[0]] = Value(made[0], "float32", tuple(shape))
+        return made[0] if outputs == 1 else tuple(made)
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Names made inside begin with ``name`` and a dot."""
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def update(self, buffer: str, value: str) -> None:
+        """``value`` replaces ``buffer`` after a training forward."""
+        self._updates[buffer] = value
+
+    def output(self, value: str, name: str | None = None) -> None:
+        """``value`` is an output of the network, called ``name``."""
+        self._outputs.append((value, name or value))
+
+    def build(self) -> Network:
+        """The network. ``DefinitionError`` for what ONNX's checker or its inference of shapes refuses."""
+        if not self._outputs:
+            raise DefinitionError(f"network {self._name!r}", "it has no output", "name at least one: output(value)")
+        graph = onnx.GraphProto()
+        graph.CopyFrom(self._graph)
+        _rename(graph, {old: new for old, new in self._outputs if old != new})
+        graph.input.extend(value_info(Value(each.name, each.dtype, each.shape)) for each in self._parameters)
+        renamed = dict(self._outputs)
+        declared = {
+            new: Value(new, each.dtype, each.shape)
+            for new, each in ((renamed.get(name, name), each) for name, each in self._declared.items())
+        }
+        graph.output.extend(
+            value_info(declared.pop(name)) if name in declared else onnx.ValueInfoProto(name=name)
+            for _, name in self._outputs
+        )
+        model = helper.make_model(graph, opset_imports=self._imports(), ir_version=IR_VERSION)
+        _infer(model, declared, self._name)
+        updates = {name: renamed.get(value, value) for name, value in self._updates.items()}
+        return Network(model, self._parameters, fills=self._fills, sizes=self._sizes, updates=updates)
+
+    def _imports(self) -> list[onnx.OperatorSetIdProto]:
+        domains = {node.domain for node in self._graph.node} - {""}
+        return [helper.make_opsetid("", self._opset), *(helper.make_opsetid(each, 1) for each in sorted(domains))]
+
+    def _scoped(self, name: str) -> str:
+        return ".".join([*self._scopes, name])
+
+    def _take(self, name: str) -> None:
+        if not name or name in self._taken:
+            raise DefinitionError(f"the name {name!r} in {self._name}", "it is taken, or empty", "choose another")
+        self._taken.add(name)
+
+    def _free(self, name: str) -> str:
+        found, at = name, 1
+        while found in self._taken:
+            at += 1
+            found = f"{name}_{at}"
+        self._taken.add(found)
+        return found
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    for node in graph.node:
+        for field in (node.input, node.output):
+            for at, name in enumerate(field):
+                if name in names:
+                    field[at] = names[name]
+
+
+def _infer(model: onnx.ModelProto, declared: Mapping[str, Value], name: str) -> None:
+    """Fill in the types of outputs, and check the model."""
+    model.graph.value_info.extend(value_info(each) for each in declared.values())
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise DefinitionError(f"network {name!r}", str(error).strip().splitlines()[-1], "correct it") from None
+    known = {each.name: each for each in (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)}
+    for each in model.graph.output:
+        found = known.get(each.name)
+        if found is None or not found.type.HasField("tensor_type"):
+            raise DefinitionError(f"output {each.name!r} of {name}", "its type is not known", "declare it: shape=...")
+        each.CopyFrom(found)
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise DefinitionError(f"network {name!r}", str(error).strip().splitlines()[0], "correct it") from None

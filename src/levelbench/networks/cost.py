@@ -1,0 +1,191 @@
+"""What a network costs: floating-point operations, multiply-adds as papers count them, and bytes, of each node and all.
+
+The one idea: a total is the sum of what is known, and what is not known is named beside it, never counted as nothing.
+
+- Costs of nodes are Level 0's (:mod:`levelbench.operators.cost`). Shape arithmetic on the host costs nothing.
+- Multiply-adds are those of convolutions, matrix products, recurrent layers and attention: half of their operations.
+- An activation is a value that a node makes on the device. A view (Reshape, Flatten, Dropout outside of training) is
+  the value that it is of. A value that ONNX cannot tell the size of counts 0 bytes, and its node is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from levelbench.networks.hosting import host_nodes
+from levelbench.networks.network import Network
+from levelbench.networks.shapes import infer_shapes
+from levelbench.networks.values import Value, dtype_of
+from levelbench.operators.control import reads
+from levelbench.operators.cost import Cost, Signature, cost_of
+from levelbench.operators.node import OperatorNode
+from levelbench.operators.program import constants_of
+
+__all__ = ["NetworkCost", "NodeCost", "network_cost"]
+
+_PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
+_VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+# What a derivative reads, where it is not both inputs and outputs.
+_NOTHING = (
+    "Add AveragePool Cast Concat ConstantOfShape Dropout Expand Gather GlobalAveragePool Neg Pad ReduceMean ReduceSum "
+    "Resize Slice Split Sub Sum Tile Transpose"
+)
+_OUTPUTS = "Exp LogSoftmax Relu Sigmoid Softmax Sqrt Tanh"
+_INPUTS = (
+    "BatchNormalization Clip Conv ConvTranspose Elu Erf Gelu Gemm HardSigmoid HardSwish InstanceNormalization "
+    "LayerNormalization LeakyRelu Log MatMul MaxPool Mul PRelu Pow ReduceMax Softplus SoftmaxCrossEntropyLoss Swish "
+    "Where"
+)
+_READS_NOTHING, _READS_OUTPUTS, _READS_INPUTS = (frozenset(each.split()) for each in (_NOTHING, _OUTPUTS, _INPUTS))
+
+
+@dataclass(frozen=True)
+class NodeCost:
+    """The cost of the node at place ``index`` of ``network.nodes``; ``None`` is unknown, in ``cost`` too."""
+
+    index: int
+    title: str
+    output: str
+    cost: Cost
+    multiply_adds: float | None
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """One inference. ``unknown`` are the operators, with how many nodes, whose operations the totals lack.
+
+    ``activation_bytes`` are all activations together; ``peak_activation_bytes`` the most that live at once if each node
+    runs in order and lets go of what nobody reads any more (inputs live throughout, nothing is written in place);
+    ``training_activation_bytes`` those that the derivatives' formulas read, which a training step has to keep: what an
+    operator keeps inside (gates, masks, indices) is not among them.
+    """
+
+    nodes: tuple[NodeCost, ...]
+    flops: float
+    multiply_adds: float
+    bytes: float
+    unknown: Mapping[str, int]
+    parameter_bytes: int
+    activation_bytes: int
+    peak_activation_bytes: int
+    training_activation_bytes: int
+
+
+def network_cost(network: Network, batch: int = 1, sizes: Mapping[str, int] = MappingProxyType({})) -> NetworkCost:
+    """The cost with ``batch`` and ``sizes`` in the place of symbolic sizes. Errors are those of ``infer_shapes``."""
+    values = infer_shapes(network, {**sizes, "batch": batch})
+    constants = constants_of(network.model.graph)
+    host = host_nodes(network.nodes, constants) | {at for at, each in enumerate(network.nodes) if not each.inputs}
+    nodes = tuple(_node_cost(at, node, values, at in host) for at, node in enumerate(network.nodes))
+    unknown = Counter(each.title for each in nodes if each.cost.flops is None)
+    held = {each.name for each in network.parameters} | set(constants)
+    memory = _Memory(network, values, host, held)
+    return NetworkCost(
+        nodes=nodes,
+        flops=sum(each.cost.flops or 0.0 for each in nodes),
+        multiply_adds=sum(each.multiply_adds or 0.0 for each in nodes),
+        bytes=sum(each.cost.bytes or 0.0 for each in nodes),
+        unknown=dict(unknown),
+        parameter_bytes=sum(each.size * dtype_of(each.dtype).itemsize for each in network.parameters),
+        activation_bytes=sum(memory.sizes.values()),
+        peak_activation_bytes=memory.peak(),
+        training_activation_bytes=memory.kept({each.name for each in network.parameters if each.trainable}),
+    )
+
+
+def _node_cost(at: int, node: OperatorNode, values: Mapping[str, Value], on_host: bool) -> NodeCost:
+    output = next((name for name in node.outputs if name), "")
+    if on_host or _is_view(node):
+        return NodeCost(at, node.title, output, Cost(0.0, 0.0), 0.0)
+    inputs = [_signature(values.get(name)) if name else None for name in node.inputs]
+    outputs = [_signature(values.get(name)) if name else None for name in node.outputs]
+    named = (*zip(node.inputs, inputs, strict=True), *zip(node.outputs, outputs, strict=True))
+    open_sizes = any(name and found is None for name, found in named)
+    cost = Cost(None, None) if open_sizes else cost_of(node, inputs, outputs)
+    products = None if cost.flops is None else cost.flops / 2 if node.op_type in _PRODUCTS and not node.domain else 0.0
+    return NodeCost(at, node.title, output, cost, products)
+
+
+def _is_view(node: OperatorNode) -> bool:
+    """Whether its output is its first input, seen in another shape."""
+    if node.domain:
+        return False
+    trains = node.op_type == "Dropout" and len(node.inputs) > 2 and bool(node.inputs[2])
+    return node.op_type in _VIEWS or (node.op_type == "Dropout" and not trains)
+
+
+def _signature(value: Value | None) -> Signature | None:
+    if value is None or value.shape is None or value.dtype in ("", "str", "object"):
+        return None
+    sizes = [each for each in value.shape if isinstance(each, int)]
+    if len(sizes) < len(value.shape):
+        return None
+    floating = value.dtype.startswith(("float", "bfloat"))
+    return Signature(tuple(sizes), dtype_of(value.dtype).itemsize, floating)
+
+
+class _Memory:
+    """The activations of a network: which there are, how large, and how long they live."""
+
+    def __init__(self, network: Network, values: Mapping[str, Value], host: Iterable[int], held: set[str]) -> None:
+        self._network, self._host, self._held = network, set(host), held
+        self._protos = network.model.graph.node
+        self._root: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
+        self._inputs = sum(_bytes(values.get(each.name)) for each in network.inputs)
+        for at, node in enumerate(network.nodes):
+            if at in self._host:
+                self._held.update(node.outputs)
+            elif _is_view(node):
+                self._root[node.outputs[0]] = self._of(node.inputs[0])
+            else:
+                self.sizes.update((name, _bytes(values.get(name))) for name in node.outputs if name)
+
+    def _of(self, name: str) -> str:
+        return self._root.get(name, name)
+
+    def _read(self, at: int) -> list[str]:
+        return [self._of(name) for name in reads(self._protos[at])]
+
+    def peak(self) -> int:
+        """The most bytes that live at once."""
+        last = {self._of(name): at for at in range(len(self._protos)) for name in (*self._read(at), *self._made(at))}
+        last.update((self._of(each.name), len(self._protos)) for each in self._network.model.graph.output)
+        ends: dict[int, list[str]] = {}
+        for name, at in last.items():
+            ends.setdefault(at, []).append(name)
+        alive = most = self._inputs
+        for at in range(len(self._protos)):
+            alive += sum(self.sizes.get(name, 0) for name in self._made(at))
+            most = max(most, alive)
+            alive -= sum(self.sizes.get(name, 0) for name in ends.get(at, ()))
+        return most
+
+    def _made(self, at: int) -> Sequence[str]:
+        return [name for name in self._network.nodes[at].outputs if name]
+
+    def kept(self, trainable: set[str]) -> int:
+        """The bytes of the activations that derivatives read."""
+        needs = set(trainable)
+        found: set[str] = set()
+        for at, node in enumerate(self._network.nodes):
+            if at in self._host or not needs.intersection(reads(self._protos[at])):
+                continue
+            needs.update(self._made(at))
+            if _is_view(node) or (not node.domain and node.op_type in _READS_NOTHING):
+                continue
+            known = "" if node.domain else node.op_type
+            if known not in _READS_OUTPUTS:
+                found.update(self._read(at))
+            if known not in _READS_INPUTS:
+                found.update(self._of(name) for name in self._made(at))
+        return sum(self.sizes.get(name, 0) for name in found)
+
+
+def _bytes(value: Value | None) -> int:
+    signature = _signature(value)
+    return 0 if signature is None else math.prod(signature.shape) * signature.itemsize

@@ -1,0 +1,243 @@
+"""Loads and saves networks: ONNX's own files, with nothing trusted that comes in and nothing half-written going out.
+
+The one idea: a file becomes a network only after all that it claims was compared with what is in it, and a path holds
+either the old model or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import onnx
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from onnx.serialization import registry
+
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
+from levelbench.networks import metadata
+from levelbench.networks.external import data_name, fetch, is_data_of, memory_bytes, move_out
+from levelbench.networks.inspect import inspect
+from levelbench.networks.network import Network
+from levelbench.networks.values import dtype_of, value_of
+
+__all__ = ["load", "save"]
+
+_MOST_BYTES = 2**31 - 1
+# What is around the tensors has to fit beside them.
+_MOST_IN_ONE_FILE = 2**31 - 2**24
+_DEEPEST_TEXT = 200
+# Strings are tokens, too, for brackets in them open nothing.
+_BRACKETS = re.compile(rb"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|[{}()\[\]<>]")
+_FORMATS = {
+    **dict.fromkeys((".onnx", ".pb"), "protobuf"),
+    **dict.fromkeys((".json", ".onnxjson"), "json"),
+    **dict.fromkeys((".textproto", ".txtpb", ".prototxt", ".pbtxt"), "textproto"),
+    **dict.fromkeys((".onnxtxt", ".onnxtext"), "onnxtxt"),
+}
+
+
+def load(path: str | Path) -> Network:
+    """The network in a file; its external data are read too, and its nodes are in an order that can be executed.
+
+    The suffix says the format: ``.onnx``, ``.json``, ``.textproto`` or ``.onnxtxt``. Operators that no framework knows
+    are no error here: the framework says so when it is to run them. Raises ``MissingError`` where there is no such
+    file, and ``DefinitionError`` for one that is malformed, cyclic, absurd, or reaches outside of its folder.
+    """
+    path = Path(path)
+    asked = f"model {path.name!r}"
+    content = _content(path, asked)
+    model = _parsed(content, _format(path), asked)
+    del content
+    try:
+        if not model.HasField("graph"):
+            raise DefinitionError(asked, "it has no graph", "give an ONNX model")
+        fetch(model, path.parent, asked)
+        inspect(model, asked)
+        network = Network.from_proto(model)
+        # What is found out only when it is looked at is looked at now.
+        _ = network.inputs, network.outputs, network.nodes, network.opsets
+        _check_parameters(network, asked)
+    except LevelbenchError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        # Protobuf and ONNX's helpers answer to what they cannot read with whatever goes wrong first.
+        found = f"ONNX cannot read it ({type(error).__name__}: {_one_line(error)})"
+        raise DefinitionError(asked, found, "export the model anew") from error
+    return network
+
+
+def save(
+    network: Network,
+    path: str | Path,
+    parameters: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    external: bool | None = None,
+) -> None:
+    """Write a network so that :func:`load` gives it back; with ``parameters``, those values are stored in it.
+
+    Without them, drawn parameters stay drawn: the file holds how, not what. ``external`` puts the larger initialisers
+    into a file beside the model, ``NAME.DIGEST.data`` (``None``: where the model would be larger than protobuf's
+    2 GiB). Raises ``StoreError`` where the folder cannot be written, ``UsageError`` for a suffix that is no format's.
+    """
+    path = Path(path)
+    kind = _format(path)
+    if kind == "onnxtxt":
+        raise UsageError(f"save {path.name!r}", "ONNX's text format loses metadata", "save as .onnx or .textproto")
+    stored = network if parameters is None else network.stored(parameters)
+    model, initializers = _proto(stored), list(stored.model.graph.initializer)
+    apart = sum(_held(each) for each in initializers) > _MOST_IN_ONE_FILE if external is None else external
+    location = ""
+    if apart:
+        location = data_name(path.name, initializers)
+        references: list[onnx.TensorProto] = []
+        _write_whole(path.with_name(location), lambda file: references.extend(move_out(initializers, location, file)))
+        initializers = references
+    model.graph.initializer.extend(initializers)
+    try:
+        content = registry.get(kind).serialize_proto(model)
+    except (EncodeError, ValueError) as error:
+        raise StoreError(
+            f"save {path}", f"protobuf cannot hold it ({_one_line(error)})", "use external=True"
+        ) from error
+    _write_whole(path, lambda file: file.write(content))
+    _forget_older(path, location)
+
+
+def _check_parameters(network: Network, asked: str) -> None:
+    """Compare what the file's metadata say of parameters with the graph: nobody shall draw a terabyte by a claim."""
+    graph = network.model.graph
+    declared = {each.name: value_of(each).shape for each in graph.input}
+    declared |= {each.name: tuple(each.dims) for each in graph.initializer}
+    bytes_drawn = 0
+    for each in network.parameters:
+        if declared[each.name] != each.shape:
+            found = f"parameter {each.name!r} is {declared[each.name]} in the graph and {each.shape} in the metadata"
+            raise DefinitionError(asked, found, f"remove the property {metadata.KEY!r}")
+        bytes_drawn += each.size * dtype_of(each.dtype).itemsize
+    if bytes_drawn > memory_bytes():
+        found = f"its parameters take {bytes_drawn:,} bytes, this machine has {memory_bytes():,}"
+        raise DefinitionError(asked, found, "use a larger machine")
+
+
+def _proto(network: Network) -> onnx.ModelProto:
+    """The network's model without its initialisers, which may be too many to be copied, and with its metadata."""
+    bare = onnx.ModelProto()
+    for field, value in network.model.ListFields():
+        if field.name != "graph":
+            _put(bare, field, value)
+    # A graph without a single field is still one.
+    bare.graph.SetInParent()
+    for field, value in network.model.graph.ListFields():
+        if field.name != "initializer":
+            _put(bare.graph, field, value)
+    return metadata.written(network.replace(model=bare))
+
+
+def _put(message: Any, field: Any, value: Any) -> None:
+    if field.is_repeated:
+        getattr(message, field.name).extend(value)
+    elif field.message_type is not None:
+        getattr(message, field.name).CopyFrom(value)
+    else:
+        setattr(message, field.name, value)
+
+
+def _held(tensor: onnx.TensorProto) -> int:
+    return len(tensor.raw_data) if tensor.HasField("raw_data") else tensor.ByteSize()
+
+
+def _format(path: Path) -> str:
+    found = _FORMATS.get(path.suffix.lower())
+    if found is None:
+        raise UsageError(f"model {path.name!r}", f"no format has the suffix {path.suffix!r}", "name it .onnx")
+    return found
+
+
+def _content(path: Path, asked: str) -> bytes:
+    try:
+        if not path.is_file():
+            raise MissingError(asked, f"there is no file {path}", "give the path of an ONNX model")
+        size = path.stat().st_size
+        if not size:
+            raise DefinitionError(asked, "the file is empty", "fetch or export it again")
+        if size > _MOST_BYTES:
+            raise DefinitionError(asked, f"it has {size:,} bytes, protobuf takes 2 GiB", "save it with external data")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise DefinitionError(asked, f"it cannot be read ({_one_line(error)})", "make it readable") from error
+
+
+def _parsed(content: bytes, kind: str, asked: str) -> onnx.ModelProto:
+    if kind != "protobuf":
+        _refuse_depth(content, asked)
+    try:
+        with warnings.catch_warnings():
+            # That ONNX calls its text format experimental is no news to who gives such a file.
+            warnings.simplefilter("ignore")
+            return registry.get(kind).deserialize_proto(content, onnx.ModelProto())
+    except DecodeError as error:
+        found = f"it is no ONNX model, or cut short ({_one_line(error)})"
+        raise DefinitionError(asked, found, "fetch or export it again") from None
+    except Exception as error:
+        # The parsers of text are others' code, and each has errors of its own.
+        found = f"it is no ONNX model in format {kind} ({_one_line(error)})"
+        raise DefinitionError(asked, found, "fetch or export it again") from error
+
+
+def _refuse_depth(content: bytes, asked: str) -> None:
+    """Parsers of text recurse; ONNX's own, in C++, would end the process."""
+    depth = 0
+    for token in _BRACKETS.finditer(content):
+        byte = token[0][:1]
+        depth += 1 if byte in b"{([<" else -1 if depth and byte in b"})]>" else 0
+        if depth > _DEEPEST_TEXT:
+            raise DefinitionError(asked, f"it is nested more than {_DEEPEST_TEXT} deep", "simplify the model")
+
+
+def _write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file beside, bring it to the disk, and rename it: ``path`` is the old one or the new one at any time."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise StoreError(f"write {path}", found, "choose a folder that is writable and has room") from error
+    finally:
+        # Renamed if all went well; whatever went wrong, an interrupt among it, leaves nothing behind.
+        with suppress(OSError):
+            beside.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name is on the disk, too; some systems cannot open a folder, and do not need to."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _forget_older(path: Path, location: str) -> None:
+    """Remove the data of models that this path held before."""
+    for each in path.parent.iterdir():
+        if each.name != location and is_data_of(path.name, each.name):
+            with suppress(OSError):
+                each.unlink()
+
+
+def _one_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")

@@ -1,0 +1,248 @@
+"""Looks at a model that came from elsewhere before anything is computed with it, and puts its nodes in order.
+
+The one idea: whatever a file claims (sizes, names, nesting, functions that call each other) is compared with what is
+really in it, so nothing that comes later can be made to allocate, recurse or loop by a claim alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import onnx
+from onnx import TensorProto
+
+from levelbench.errors import DefinitionError
+from levelbench.networks.order import refuse, sort_nodes
+
+__all__ = ["byte_size", "inspect", "tensors_of"]
+
+_MOST_ELEMENTS = 2**40
+_DEEPEST = 32
+_MOST_EXPANDED = 2**20
+_SMALL_BYTES = 1024
+_REPAIR = "export the model anew"
+
+_BITS = {
+    **dict.fromkeys((TensorProto.INT2, TensorProto.UINT2), 2),
+    **dict.fromkeys((TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1), 4),
+    **dict.fromkeys((TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E8M0), 8),
+    **dict.fromkeys((TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ), 8),
+    **dict.fromkeys((TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ), 8),
+    **dict.fromkeys((TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT16, TensorProto.UINT16), 16),
+    **dict.fromkeys((TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT32), 32),
+    **dict.fromkeys((TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT64, TensorProto.COMPLEX64), 64),
+    TensorProto.COMPLEX128: 128,
+}
+# The field that holds a type's values where they are not raw bytes, and how many entries of it an element takes.
+_FIELDS: dict[int, tuple[str, float]] = {
+    **{each: ("int32_data", min(1.0, bits / 8)) for each, bits in _BITS.items() if bits <= 16},
+    TensorProto.INT32: ("int32_data", 1),
+    TensorProto.FLOAT: ("float_data", 1),
+    TensorProto.COMPLEX64: ("float_data", 2),
+    TensorProto.DOUBLE: ("double_data", 1),
+    TensorProto.COMPLEX128: ("double_data", 2),
+    TensorProto.INT64: ("int64_data", 1),
+    TensorProto.UINT32: ("uint64_data", 1),
+    TensorProto.UINT64: ("uint64_data", 1),
+    TensorProto.STRING: ("string_data", 1),
+}
+
+
+def inspect(model: onnx.ModelProto, asked: str) -> None:
+    """Check all of the model, and sort its nodes in place where they are not in an order that can be executed.
+
+    Raises ``DefinitionError`` that begins with ``asked``. Operators that ONNX does not know are allowed, in a domain
+    that the model imports. All tensors must be in the model (:mod:`levelbench.networks.external`) by then.
+    """
+    for tensor in tensors_of(model, asked):
+        _check_tensor(tensor, asked)
+    for graph in _graphs(model, asked):
+        _check_types(graph, asked)
+    _check_functions(model, asked)
+    for function in model.functions:
+        sort_nodes(function.node, list(function.input), function.output, f"{asked}, function {function.name!r}")
+    sort_graph(model.graph, set(), asked)
+    skeleton = _skeleton(model)
+    try:
+        onnx.checker.check_model(skeleton)
+    except onnx.checker.ValidationError as error:
+        raise DefinitionError(asked, _first_line(error), _REPAIR) from None
+
+
+def tensors_of(model: onnx.ModelProto, asked: str) -> Iterator[TensorProto]:
+    """All tensors of the model: initialisers and attributes, in graphs, subgraphs and functions."""
+    for graph in _graphs(model, asked):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from _dense_parts(sparse, asked)
+        yield from _tensors_of_nodes(graph.node, asked)
+    for function in model.functions:
+        yield from _tensors_of_nodes(function.node, asked)
+        yield from _tensors_of_attributes(function.attribute_proto, asked)
+
+
+def byte_size(tensor: TensorProto, asked: str) -> int:
+    """Bytes of the tensor's elements as raw data; ``DefinitionError`` for strings, unknown types and absurd shapes."""
+    if tensor.data_type not in _BITS:
+        raise refuse(asked, f"tensor {tensor.name!r} has no elements of a fixed size", _REPAIR)
+    return math.ceil(_elements(tensor.dims, f"tensor {tensor.name!r}", asked) * _BITS[tensor.data_type] / 8)
+
+
+def sort_graph(graph: onnx.GraphProto, around: set[str], asked: str) -> None:
+    """Sort the nodes of a graph and of those inside it; ``around`` are the values of the graphs that it is inside."""
+    given = [each.name for each in graph.input]
+    stored = [each.name for each in graph.initializer] + [each.values.name for each in graph.sparse_initializer]
+    for names, what in ((given, "input"), (stored, "initialiser")):
+        if len(set(names)) < len(names):
+            twice = next(name for at, name in enumerate(names) if name in names[:at])
+            raise refuse(asked, f"the graph {graph.name!r} has two {what}s called {twice!r}", "rename one of them")
+    known = list(dict.fromkeys([*given, *stored]))
+    sort_nodes(graph.node, known, [each.name for each in graph.output], asked, around)
+    inside = around | set(known) | {name for node in graph.node for name in node.output if name}
+    for node in graph.node:
+        for each in _subgraphs(node):
+            sort_graph(each, inside, asked)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _graphs(model: onnx.ModelProto, asked: str) -> Iterator[onnx.GraphProto]:
+    """The graph and all inside it and inside the functions, without recursion: how deep they go is still a claim."""
+    waiting = [(model.graph, 0)]
+    waiting += [(each, 1) for function in model.functions for node in function.node for each in _subgraphs(node)]
+    while waiting:
+        graph, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise refuse(asked, f"graphs lie more than {_DEEPEST} deep inside one another", "simplify the model")
+        yield graph
+        waiting += [(each, depth + 1) for node in graph.node for each in _subgraphs(node)]
+
+
+def _tensors_of_nodes(nodes: Sequence[onnx.NodeProto], asked: str) -> Iterator[TensorProto]:
+    for node in nodes:
+        yield from _tensors_of_attributes(node.attribute, asked)
+
+
+def _tensors_of_attributes(attributes: Sequence[onnx.AttributeProto], asked: str) -> Iterator[TensorProto]:
+    for attribute in attributes:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        if attribute.HasField("sparse_tensor"):
+            yield from _dense_parts(attribute.sparse_tensor, asked)
+        for sparse in attribute.sparse_tensors:
+            yield from _dense_parts(sparse, asked)
+
+
+def _dense_parts(sparse: onnx.SparseTensorProto, asked: str) -> Iterator[TensorProto]:
+    _elements(sparse.dims, f"sparse tensor {sparse.values.name!r}", asked)
+    yield sparse.values
+    yield sparse.indices
+
+
+def _elements(dims: Sequence[int], what: str, asked: str) -> int:
+    """The number of elements; a shape that is absurd without its zeros is refused too, for NumPy refuses it."""
+    if any(size < 0 for size in dims):
+        raise refuse(asked, f"{what} claims the shape {tuple(dims)}", "sizes are 0 or more")
+    if math.prod(size for size in dims if size) > _MOST_ELEMENTS:
+        raise refuse(asked, f"{what} claims the shape {tuple(dims)}", "no tensor has more than 2**40 elements")
+    return math.prod(dims)
+
+
+def _check_tensor(tensor: TensorProto, asked: str) -> None:
+    what = f"tensor {tensor.name!r}"
+    if tensor.data_type not in _FIELDS:
+        raise refuse(asked, f"{what} has elements of type {tensor.data_type}, which ONNX does not know", _REPAIR)
+    if tensor.HasField("segment"):
+        raise refuse(asked, f"{what} is one segment of a larger one", "store it as one tensor")
+    count = _elements(tensor.dims, what, asked)
+    field, each = _FIELDS[tensor.data_type]
+    if tensor.HasField("raw_data") and tensor.data_type != TensorProto.STRING:
+        held, expected, unit = len(tensor.raw_data), byte_size(tensor, asked), "bytes"
+    else:
+        held, expected, unit = len(getattr(tensor, field)), math.ceil(count * each), f"entries of {field}"
+    if held != expected:
+        found = f"{what} claims the shape {tuple(tensor.dims)}, {expected} {unit}, and holds {held}"
+        raise refuse(asked, found, _REPAIR)
+
+
+def _check_types(graph: onnx.GraphProto, asked: str) -> None:
+    """The declared types; a size of -1 is how some exporters write one that is not known, and becomes that."""
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        kind, depth = info.type, 0
+        while (outer := kind.WhichOneof("value")) in ("sequence_type", "optional_type", "map_type"):
+            inner = getattr(kind, outer)
+            kind, depth = inner.value_type if outer == "map_type" else inner.elem_type, depth + 1
+            if depth > _DEEPEST:
+                raise refuse(asked, f"the type of {info.name!r} has no end", _REPAIR)
+        if outer not in ("tensor_type", "sparse_tensor_type"):
+            continue
+        tensor = getattr(kind, outer)
+        if tensor.elem_type and tensor.elem_type not in _FIELDS:
+            raise refuse(asked, f"{info.name!r} has elements of type {tensor.elem_type}", "ONNX knows no such type")
+        for size in tensor.shape.dim:
+            if size.HasField("dim_value") and size.dim_value == -1:
+                size.ClearField("dim_value")
+        _elements([each.dim_value for each in tensor.shape.dim], repr(info.name), asked)
+
+
+def _check_functions(model: onnx.ModelProto, asked: str) -> None:
+    """That no function calls itself, directly or not, and that the model does not explode when they are expanded."""
+    bodies: dict[Any, Sequence[onnx.NodeProto]] = {
+        (each.domain, each.name, each.overload): each.node for each in model.functions
+    }
+    if len(bodies) < len(model.functions):
+        raise refuse(asked, "two of its functions have the same name", "rename one of them")
+    bodies[None] = model.graph.node
+    calls: dict[Any, list[Any]] = {}
+    sizes: dict[Any, int] = {}
+    for key, body in bodies.items():
+        nodes = list(_nodes(body))
+        calls[key] = [each for node in nodes if (each := (node.domain, node.op_type, node.overload)) in bodies]
+        sizes[key] = len(nodes)
+    try:
+        order = list(TopologicalSorter(calls).static_order())
+    except CycleError as error:
+        names = " -> ".join(each[1] for each in error.args[1])
+        raise refuse(asked, f"its functions call each other without end ({names})", "take the cycle out") from None
+    for key in order:
+        sizes[key] += sum(sizes[each] for each in calls[key])
+    if sizes[None] > _MOST_EXPANDED:
+        raise refuse(asked, f"its functions expand to {sizes[None]} nodes", f"at most {_MOST_EXPANDED} are run")
+
+
+def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in _subgraphs(node):
+            yield from _nodes(graph.node)
+
+
+def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its larger initialisers as inputs: ONNX's checker cannot take more than 2 GiB, and is faster."""
+    skeleton = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
+    skeleton.opset_import.extend(model.opset_import)
+    skeleton.functions.extend(model.functions)
+    graph = skeleton.graph
+    graph.name = model.graph.name or "unnamed"
+    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(graph, field).extend(getattr(model.graph, field))
+    given = {each.name for each in graph.input}
+    for each in model.graph.initializer:
+        if len(each.raw_data) <= _SMALL_BYTES and not each.float_data:
+            graph.initializer.append(each)
+        elif each.name not in given:
+            graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    return skeleton
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,164 @@
+"""Makes a network one that can be trained: a loss spliced in, and operators put into training mode.
+
+The one idea: a loss is a node like any other, so every framework differentiates the same graph, and the loss is exactly
+what ONNX defines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from levelbench.errors import DefinitionError, UsageError
+from levelbench.networks.values import Value, element_type, value_info
+
+if TYPE_CHECKING:
+    from levelbench.networks.network import Network
+
+__all__ = ["LOSSES", "training", "with_loss"]
+
+LOSSES = ("cross-entropy", "mse")
+_TRAINING_MODE_SINCE = 14
+
+
+def with_loss(network: Network, kind: str, output: str | None, axis: int | None) -> Network:
+    """The network with one more input, ``labels`` or ``targets``, and the scalar output ``loss``.
+
+    ``cross-entropy`` is the mean of -log softmax(output)[label], with classes on ``axis``: by default the last one up
+    to rank 3, and axis 1 of images; labels are int64 of the other axes' shape. ``mse`` is the mean of the squared
+    differences to targets of the output's own shape. ``output`` is a name; default: the first output.
+    """
+    if network.loss:
+        raise DefinitionError(f"a loss for {network.name}", f"it has one: {network.loss!r}", "use it as it is")
+    value = _chosen(network, output)
+    if value.shape is None or not value.dtype:
+        raise DefinitionError(f"a loss of {value.name!r}", "its shape is not known", "save the model with shapes")
+    model = network.copied()
+    taken = {each.name for each in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    taken |= {name for node in model.graph.node for name in node.output}
+    graph = _Splice(model.graph, taken)
+    if kind == "cross-entropy":
+        fills = _cross_entropy(graph, value, axis)
+    elif kind == "mse":
+        fills = _squares(graph, value)
+    else:
+        raise UsageError(f"loss {kind!r}", "there is none of that name", f"give one of {', '.join(LOSSES)}")
+    model.graph.output.append(helper.make_tensor_value_info(graph.loss, element_type(value.dtype), ()))
+    return network.replace(model=model, fills={**network.fills, **fills}, loss=graph.loss)
+
+
+class _Splice:
+    """Adds nodes to a graph under names that are free."""
+
+    def __init__(self, graph: onnx.GraphProto, taken: set[str]) -> None:
+        self.graph, self._taken = graph, taken
+        self.loss = self.free("loss")
+
+    def free(self, name: str) -> str:
+        """``name``, or the first of ``name_1``, ``name_2``, ... that nobody has."""
+        found, at = name, 0
+        while found in self._taken:
+            at += 1
+            found = f"{name}_{at}"
+        self._taken.add(found)
+        return found
+
+    def input(self, value: Value) -> str:
+        """One more input."""
+        self.graph.input.append(value_info(value))
+        return value.name
+
+    def node(self, op_type: str, inputs: list[str], output: str, **attributes: object) -> str:
+        """One more node of one output."""
+        name = output if output == self.loss else self.free(output)
+        self.graph.node.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
+        return name
+
+    def sizes(self, values: list[int]) -> str:
+        """A constant shape."""
+        name = self.free("loss.shape")
+        self.graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
+
+
+def _chosen(network: Network, output: str | None) -> Value:
+    known = {each.name: each for each in network.outputs}
+    if output is None:
+        return network.outputs[0]
+    if output not in known:
+        raise UsageError(f"a loss of {output!r}", f"{network.name} has no such output", f"one of {', '.join(known)}")
+    return known[output]
+
+
+def _cross_entropy(graph: _Splice, logits: Value, axis: int | None) -> dict[str, int]:
+    shape = logits.shape or ()
+    if len(shape) < 2:
+        raise DefinitionError(f"cross-entropy of {logits.name!r}", f"its shape is {shape}", "give (batch, classes)")
+    classes_at = (len(shape) - 1 if len(shape) <= 3 else 1) if axis is None else axis % len(shape)
+    classes = shape[classes_at]
+    others = tuple(each for at, each in enumerate(shape) if at != classes_at)
+    labels = graph.input(Value(graph.free("labels"), "int64", others))
+    fills = {labels: classes} if isinstance(classes, int) else {}
+    if classes_at == 1:
+        graph.node("SoftmaxCrossEntropyLoss", [logits.name, labels], graph.loss, reduction="mean")
+        return fills
+    if classes_at != len(shape) - 1 or not isinstance(classes, int):
+        raise DefinitionError(f"cross-entropy of {logits.name!r} over axis {classes_at}", f"its shape is {shape}", "1")
+    rows = graph.node("Reshape", [logits.name, graph.sizes([-1, classes])], "loss.logits")
+    flat = graph.node("Reshape", [labels, graph.sizes([-1])], "loss.labels")
+    graph.node("SoftmaxCrossEntropyLoss", [rows, flat], graph.loss, reduction="mean")
+    return fills
+
+
+def _squares(graph: _Splice, value: Value) -> dict[str, int]:
+    targets = graph.input(Value(graph.free("targets"), value.dtype, value.shape))
+    difference = graph.node("Sub", [value.name, targets], "loss.difference")
+    square = graph.node("Mul", [difference, difference], "loss.square")
+    graph.node("ReduceMean", [square], graph.loss, keepdims=0)
+    return {}
+
+
+def training(network: Network) -> Network:
+    """The network with BatchNormalization and Dropout in training mode.
+
+    BatchNormalization normalises by its batch, and its new running statistics are the network's ``updates``. Executors
+    infer with the network as it was (``for_inference``), and train with this one. Raises
+    ``DefinitionError`` below opset 14, where it has no training mode.
+    """
+    if network.opsets.get("", 0) < _TRAINING_MODE_SINCE and any(
+        each.op_type == "BatchNormalization" for each in network.nodes
+    ):
+        found = f"its opset {network.opsets.get('', 0)} has no training mode of BatchNormalization"
+        raise DefinitionError(f"{network.name} in training mode", found, "convert it with onnx.version_converter")
+    model = network.copied()
+    buffers = {each.name for each in network.parameters if not each.trainable}
+    updates = dict(network.updates)
+    on = "training_mode.on"
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        if node.op_type == "BatchNormalization":
+            _batch_statistics(node, buffers, updates)
+        elif node.op_type == "Dropout":
+            node.input.extend([""] * (2 - len(node.input)))
+            del node.input[2:]
+            node.input.append(on)
+    if any(on in node.input for node in model.graph.node):
+        model.graph.initializer.append(numpy_helper.from_array(np.array(True), on))
+    return network.replace(model=model, updates=updates, inference=network.for_inference)
+
+
+def _batch_statistics(node: onnx.NodeProto, buffers: set[str], updates: dict[str, str]) -> None:
+    for old in [each for each in node.attribute if each.name == "training_mode"]:
+        node.attribute.remove(old)
+    node.attribute.append(helper.make_attribute("training_mode", 1))
+    y = node.output[0]
+    del node.output[1:]
+    for name, what in zip(node.input[3:5], ("running_mean", "running_var"), strict=True):
+        new = f"{y}.{what}"
+        node.output.append(new)
+        if name in buffers:
+            updates[name] = new

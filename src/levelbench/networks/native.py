@@ -1,0 +1,241 @@
+"""A model in a framework's own words: a ``torch.nn.Module`` or a JAX function, from a user's file, without conversion.
+
+The one idea: a native model brings its computation, and says of its inputs what an ONNX graph would say: name, dtype
+and shape. So whatever is measured of a network is measured of it too.
+
+A file names a function that makes the model (``my_model.py:build``), which may return
+
+- a ``torch.nn.Module``, or ``(module, inputs)``;
+- for JAX a function ``f(*inputs)``, ``(f, parameters)`` with ``f(parameters, *inputs)``, or
+  ``(f, parameters, inputs)``, where ``parameters`` are arrays in any nest of lists and dictionaries, or ``None``;
+- a :class:`NativeModel`, which says all of it.
+
+``inputs`` is a dictionary of shapes by name, ``{"images": ("batch", 3, 32, 32)}``, in the order of the arguments; what
+is not float32 says so, and integers say their exclusive upper bound: ``{"ids": (("batch", 16), "int64", 1000)}``. Or it
+is a function that makes the NumPy arrays of a batch, as a dictionary or in order: ``def inputs(batch): ...``. Where the
+model comes alone, the file's own ``inputs`` is taken. Its ``loss``, if there is one, is a function of the model's
+outputs and the labels; without one, training uses cross-entropy on the first output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
+from levelbench.networks import samples
+from levelbench.networks.values import Shape, Value, dtype_of
+
+__all__ = ["NativeModel", "load_native"]
+
+_Arrays = Mapping[str, NDArray[Any]] | Sequence[NDArray[Any]]
+_HOW = 'return (model, {"images": ("batch", 3, 32, 32)}), or define inputs in the file'
+
+
+@dataclass(frozen=True)
+class NativeModel:
+    """A model that a framework runs by itself.
+
+    ``inputs`` are tensors with open sizes by name, ``fills`` the exclusive upper bounds of integer ones and ``sizes``
+    the values of sizes besides ``batch``; ``draw`` makes the arrays of a batch in their place. ``loss`` is a function
+    of the outputs and the labels, or ``cross-entropy``: the mean of -log softmax(outputs[0])[label], with classes on
+    the last axis up to rank 3 and on axis 1 of images, as in :meth:`levelbench.networks.Network.with_loss`.
+    """
+
+    name: str
+    framework: str
+    """``torch`` or ``jax``."""
+    model: Any
+    """A ``torch.nn.Module``, or a function."""
+    inputs: tuple[Value, ...] = ()
+    parameters: Any = None
+    """JAX's: a nest of arrays, the function's first argument; ``None`` where it takes none. A module has its own."""
+    draw: Callable[[int], _Arrays] | None = None
+    fills: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    loss: Callable[..., Any] | str = "cross-entropy"
+
+    def make_inputs(
+        self, batch: int = 1, seed: int = 0, sizes: Mapping[str, int] = MappingProxyType({})
+    ) -> dict[str, NDArray[Any]]:
+        """Arrays by name, in the order of the arguments: random ones, or those of the user's own function.
+
+        ``DefinitionError`` where that function raises or returns anything but arrays.
+        """
+        if self.draw is None:
+            return samples.make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
+        what = f"inputs of {self.name}"
+        found = _attempt(what, lambda: self.draw(batch) if self.draw else ())
+        named = found.items() if isinstance(found, Mapping) else zip(_numbered(found, what), found, strict=True)
+        arrays = {str(name): each for name, each in named}
+        strange = [name for name, each in arrays.items() if not isinstance(each, np.ndarray)]
+        if strange:
+            found = f"{strange[0]} is a {type(arrays[strange[0]]).__name__}"
+            raise DefinitionError(what, found, "return NumPy arrays")
+        return arrays
+
+    def make_labels(self, logits: Sequence[int], seed: int = 0) -> NDArray[np.int64]:
+        """Random labels for cross-entropy on logits of this shape; ``UsageError`` where it has no classes."""
+        if len(logits) < 2:
+            raise UsageError(f"labels for {self.name}", f"its first output has shape {tuple(logits)}", "define a loss")
+        axis = len(logits) - 1 if len(logits) <= 3 else 1
+        shape = [size for at, size in enumerate(logits) if at != axis]
+        return Generator(PCG64([seed, 1])).integers(0, logits[axis], shape)
+
+
+def load_native(word: str, options: Mapping[str, Any] = MappingProxyType({})) -> NativeModel:
+    """The model of ``FILE.py:function``, called with ``options`` by keyword.
+
+    The file is imported under a name of its own; modules beside it can be imported too. Raises ``UsageError`` for a
+    word of another form, ``MissingError`` where there is no such file, ``UnknownNameError`` for a function or an option
+    that is not there, and ``DefinitionError`` with the line for what the file raises or answers wrongly.
+    """
+    place, colon, name = word.rpartition(":")
+    path = Path(place)
+    if not colon or path.suffix != ".py" or not name.isidentifier():
+        raise UsageError(f"native model {word!r}", "it names no function of a file", "write FILE.py:function")
+    if not path.is_file():
+        raise MissingError(f"native model {word!r}", f"there is no file {place}", "give the path of a .py file")
+    path = path.resolve()
+    with _beside(path):
+        module = _import(path)
+        build = getattr(module, name, None)
+        if not callable(build):
+            known = [each for each, value in vars(module).items() if inspect.isfunction(value)]
+            raise UnknownNameError(f"function of {path.name}", name, known)
+        _check_options(build, options, word)
+        made = _attempt(f"{word}()", lambda: build(**options), path)
+    return _model(made, module, path.stem if name == "build" else f"{path.stem}.{name}", word)
+
+
+def _model(made: Any, module: ModuleType, name: str, word: str) -> NativeModel:
+    """What the user's function returned, as a native model."""
+    if isinstance(made, NativeModel):
+        return made
+    model, *rest = made if isinstance(made, tuple) and made else (made,)
+    torch = _is_torch(model)
+    if not callable(model):
+        returns = "it returns nothing" if made is None else f"it returns a {type(model).__name__}"
+        raise DefinitionError(f"{word}()", returns, "return a torch.nn.Module, or a function of JAX's arrays")
+    if len(rest) > (1 if torch else 2):
+        shape = "(module, inputs)" if torch else "(function, parameters, inputs)"
+        raise DefinitionError(f"{word}()", f"it returns {len(rest) + 1} things", f"return {shape}")
+    parameters = None if torch or not rest else rest[0]
+    given = rest[-1] if len(rest) == (1 if torch else 2) else getattr(module, "inputs", None)
+    if given is None:
+        raise DefinitionError(f"{word}()", "nothing says which inputs the model takes", _HOW)
+    drawn = callable(given)
+    declared = {} if drawn else _declared(given, word)
+    return NativeModel(
+        name=name,
+        framework="torch" if torch else "jax",
+        model=model,
+        inputs=tuple(value for value, _ in declared.values()),
+        parameters=parameters,
+        draw=given if drawn else None,
+        fills={each: high for each, (_, high) in declared.items() if high is not None},
+        loss=getattr(module, "loss", "cross-entropy"),
+    )
+
+
+def _is_torch(model: Any) -> bool:
+    """Whether it is a ``torch.nn.Module``, told without importing torch."""
+    return any(each.__name__ == "Module" and each.__module__.startswith("torch.") for each in type(model).__mro__)
+
+
+def _declared(given: Any, word: str) -> dict[str, tuple[Value, int | None]]:
+    if not isinstance(given, Mapping) or not given:
+        raise DefinitionError(f"inputs of {word}", f"they are a {type(given).__name__}", _HOW)
+    return {str(name): _value(str(name), each, word) for name, each in given.items()}
+
+
+def _value(name: str, given: Any, word: str) -> tuple[Value, int | None]:
+    """``shape``, ``(shape, dtype)`` or ``(shape, dtype, high)``."""
+    if isinstance(given, Value):
+        return given, None
+    nested = isinstance(given, Sequence) and bool(given) and isinstance(given[0], list | tuple)
+    parts: list[Any] = list(given) if nested else [given]
+    defaults: list[Any] = ["float32", None]
+    shape, dtype, high, *more = parts + defaults[len(parts) - 1 :]
+    sizes = isinstance(shape, list | tuple) and all(isinstance(each, int | str) for each in shape)
+    if more or not sizes or not isinstance(dtype, str) or not isinstance(high, int | None):
+        found = f"it is {given!r}"
+        raise DefinitionError(f"input {name!r} of {word}", found, "give (sizes), or ((sizes), dtype, bound)")
+    dtype_of(dtype)
+    fixed: Shape = tuple(shape)
+    return Value(name, dtype, fixed), high
+
+
+def _numbered(found: Any, what: str) -> list[str]:
+    if not isinstance(found, list | tuple):
+        raise DefinitionError(what, f"they are a {type(found).__name__}", "return a dictionary or a list of arrays")
+    return [f"input{at}" for at in range(len(found))]
+
+
+def _check_options(build: Callable[..., Any], options: Mapping[str, Any], word: str) -> None:
+    known = inspect.signature(build).parameters
+    if any(each.kind == each.VAR_KEYWORD for each in known.values()):
+        return
+    for option in options:
+        if option not in known:
+            raise UnknownNameError(f"option of {word}", option, known)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[None]:
+    """While it lasts, modules in the file's folder can be imported, after all others: none is hidden by them."""
+    folder = str(path.parent)
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        # Not the last one for certain: the user's file may have appended its own.
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
+
+
+def _import(path: Path) -> ModuleType:
+    """The module of a file, under a name that only this path has."""
+    name = f"levelbench_model_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None:
+        raise DefinitionError(f"the model file {path}", "Python cannot import it", "give a .py file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        # Not by the loader, which would leave a cache beside the user's file.
+        _attempt(f"the model file {path}", lambda: exec(compile(path.read_bytes(), path, "exec"), vars(module)), path)
+    except LevelbenchError:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _attempt(what: str, call: Callable[[], Any], path: Path | None = None) -> Any:
+    """What a user's code answers; whatever it raises becomes an error with its place."""
+    try:
+        return call()
+    except LevelbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise DefinitionError(what, f"it raised {_place(error, path)}", "correct the file") from error
+
+
+def _place(error: BaseException, path: Path | None) -> str:
+    """The error, and the line of the user's file that raised it: without one, that of the innermost frame."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [each.lineno for each in frames if path is None or each.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
+    return f"{type(error).__name__}: {error}" + (f" at line {line}" if line else "")

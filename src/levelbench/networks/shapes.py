@@ -1,0 +1,250 @@
+"""The dtype and the shape of every value of a network, with its sizes left open or bound.
+
+The one idea: ONNX's own inference decides, strictly; what it cannot tell is said to be unknown, and what a model claims
+wrongly is refused before anything of that size is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError
+from levelbench.networks.hosting import host_nodes
+from levelbench.networks.network import Network
+from levelbench.networks.samples import bound_shape
+from levelbench.networks.values import Shape, Value, value_info, value_of
+from levelbench.operators.frameworks import open_framework
+from levelbench.operators.node import OperatorNode
+from levelbench.operators.program import constants_of
+
+__all__ = ["MOST_ELEMENTS", "infer_shapes", "without_values"]
+
+MOST_ELEMENTS = 2**40
+"""A value that claims more elements is refused."""
+_SMALL = 1024
+_GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Tile"})
+
+
+def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> dict[str, Value]:
+    """Every value of the top graph by name: inputs, parameters, initialisers, and what the nodes make.
+
+    Without ``sizes``, symbolic ones stay symbolic. With them (an empty mapping too) all sizes of inputs are bound: from
+    ``sizes``, else from the network's own, else ``batch`` and a first axis of unknown size to 1; ``UsageError`` names
+    one that nobody says. A value of which ONNX's inference says nothing has the dtype ``""`` and the shape ``None``.
+    ``DefinitionError`` for shapes that contradict each other, are negative, or claim more than 2**40 elements.
+    """
+    model = without_values(network.model)
+    names = {} if sizes is None else _bind(model, network, sizes)
+    declared = _forget(model, names) if names else {}
+    _refuse_absurd(network, {each.name: value_of(each) for each in (*model.graph.input, *model.graph.value_info)})
+    inferred = _inferred(model, network.name)
+    if sizes is not None:
+        while not all(_is_known(each) for each in inferred.values()) and _fold(model, inferred):
+            inferred = _inferred(model, network.name)
+    own = _symbols(network.model)
+    found: dict[str, Value] = {}
+    for name in (*inferred, *(name for node in model.graph.node for name in node.output if name)):
+        value = inferred.get(name, Value(name, "", None))
+        if value.shape is None and name in declared:
+            value = Value(name, value.dtype or declared[name].dtype, declared[name].shape)
+        found[name] = _completed(value, declared.get(name), own if sizes is None else set())
+    _refuse_absurd(network, found)
+    return found
+
+
+def without_values(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which large initialisers are inputs without values: inference needs only their shapes.
+
+    ONNX's own C++ cannot take a model of more than 2 GiB.
+    """
+    light = onnx.ModelProto(ir_version=model.ir_version)
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    light.graph.name = model.graph.name
+    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(light.graph, field).extend(getattr(model.graph, field))
+    given = {each.name for each in model.graph.input}
+    for each in model.graph.initializer:
+        if abs(math.prod(each.dims)) <= _SMALL:
+            light.graph.initializer.append(each)
+        elif each.name not in given:
+            light.graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    return light
+
+
+def _bind(model: onnx.ModelProto, network: Network, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Write the sizes of inputs into ``model``; what each name came to."""
+    known = {**network.sizes, **sizes}
+    batch = known.get("batch", 1)
+    bound = {}
+    for each in network.inputs:
+        if each.dtype and each.shape is not None:
+            bound[each.name] = Value(each.name, each.dtype, bound_shape(each, batch, known))
+    names: dict[str, int] = {"batch": batch, **known}
+    for each in network.inputs:
+        shape = bound[each.name].shape or () if each.name in bound else ()
+        for name, size in zip(each.shape or (), shape, strict=False):
+            if isinstance(name, str) and isinstance(size, int):
+                names[name] = size
+    for info in model.graph.input:
+        if info.name in bound:
+            info.CopyFrom(value_info(bound[info.name]))
+    return names
+
+
+def _forget(model: onnx.ModelProto, names: Mapping[str, int]) -> dict[str, Value]:
+    """Take the symbolic sizes out of what is declared of other values; what was declared, with the sizes written in.
+
+    The same name need not mean the same size behind a convolution, so inference goes first.
+    """
+    declared = {}
+    for info in (*model.graph.value_info, *model.graph.output):
+        value = value_of(info)
+        if not value.dtype or value.shape is None:
+            continue
+        declared[info.name] = Value(info.name, value.dtype, _named(value.shape, names))
+        for dimension in info.type.tensor_type.shape.dim:
+            dimension.ClearField("dim_param")
+    return declared
+
+
+def _named(shape: Shape, names: Mapping[str, int]) -> Shape:
+    return tuple(names.get(each) if isinstance(each, str) else each for each in shape)
+
+
+def _inferred(model: onnx.ModelProto, name: str) -> dict[str, Value]:
+    """What ONNX infers, without its following the values of a Range, which it would write out to the last number."""
+    within, inside = _ranges(model)
+    if not within and not inside:
+        return _inferred_once(model, name, follow=True)
+    found = _inferred_once(model, name, follow=False)
+    if inside:
+        return found
+    cut = onnx.ModelProto()
+    cut.CopyFrom(model)
+    del cut.graph.node[:]
+    cut.graph.node.extend(each for at, each in enumerate(model.graph.node) if at not in within)
+    for at in within:
+        output = model.graph.node[at].output[0]
+        value = found.get(output, Value(output, "", None))
+        cut.graph.input.append(value_info(Value(output, value.dtype or "int64", value.shape or (None,))))
+    followed = _inferred_once(cut, name, follow=True)
+    return {**found, **{key: value for key, value in followed.items() if value.shape is not None}}
+
+
+def _inferred_once(model: onnx.ModelProto, name: str, *, follow: bool) -> dict[str, Value]:
+    try:
+        graph = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=follow).graph
+    except onnx.shape_inference.InferenceError as error:
+        said = (str(error).strip().splitlines() or ["inference failed"])[-1]
+        raise DefinitionError(f"the shapes of {name}", said.rstrip("."), "correct the model") from None
+    found = {each.name: value_of(each) for each in (*graph.value_info, *graph.output, *graph.input)}
+    for each in graph.initializer:
+        found[each.name] = value_of(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    return found
+
+
+def _ranges(model: onnx.ModelProto) -> tuple[set[int], bool]:
+    """The places of Range nodes, and whether there are any in subgraphs or functions."""
+    within = {at for at, each in enumerate(model.graph.node) if each.op_type == "Range"}
+    waiting = [node for function in model.functions for node in function.node]
+    waiting += [inner for node in model.graph.node for inner in _subnodes(node)]
+    while waiting:
+        node = waiting.pop()
+        if node.op_type == "Range":
+            return within, True
+        waiting += _subnodes(node)
+    return within, False
+
+
+def _subnodes(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    graphs = [graph for each in node.attribute for graph in ((each.g,) if each.HasField("g") else each.graphs)]
+    return [inner for graph in graphs for inner in graph.node]
+
+
+def _is_known(value: Value) -> bool:
+    return value.shape is not None and all(isinstance(each, int) for each in value.shape)
+
+
+def _fold(model: onnx.ModelProto, known: Mapping[str, Value]) -> bool:
+    """Put values in the place of the shape arithmetic that ``known`` decides; whether there was any.
+
+    ONNX follows values of shapes through few operators; a slice to a length that is computed is not one of them.
+    """
+    graph = model.graph
+    nodes = [OperatorNode.from_proto(each, _opset(model)) for each in graph.node]
+    constants = constants_of(graph)
+    made: dict[int, NDArray[Any]] = {}
+    backend = open_framework("numpy", "cpu")
+    for at in sorted(host_nodes(nodes, constants)):
+        node = nodes[at]
+        if len(node.outputs) != 1:
+            continue
+        if node.op_type in ("Shape", "Size"):
+            value = known.get(node.inputs[0])
+            if value is None or not _is_known(value):
+                continue
+            shape = np.array(value.shape, np.int64)
+            chosen = shape[node.get("start", 0) : node.get("end")]
+            made[at] = np.asarray(shape.prod()) if node.op_type == "Size" else chosen
+        elif _is_small(node, known) and all(name in constants for name in node.inputs if name):
+            operands = [constants[name] if name else None for name in node.inputs]
+            made[at] = np.asarray(backend.operator(node).forward(*operands)[0])
+        if at in made:
+            constants[node.outputs[0]] = made[at]
+    for at, array in made.items():
+        graph.initializer.append(onnx.numpy_helper.from_array(array, nodes[at].outputs[0]))
+    for at in sorted(made, reverse=True):
+        del graph.node[at]
+    return bool(made)
+
+
+def _is_small(node: OperatorNode, known: Mapping[str, Value]) -> bool:
+    """Whether computing it cannot allocate much, whatever the model claims."""
+    if node.op_type not in _GROWING:
+        return True
+    value = known.get(node.outputs[0])
+    sizes = [] if value is None else [each for each in value.shape or () if isinstance(each, int)]
+    return value is not None and _is_known(value) and math.prod(sizes) <= _SMALL
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1)
+
+
+def _symbols(model: onnx.ModelProto) -> set[str]:
+    """The names of sizes that the model itself uses; ONNX's inference makes up others."""
+    graph = model.graph
+    return {
+        dimension.dim_param
+        for info in (*graph.input, *graph.value_info, *graph.output)
+        for dimension in info.type.tensor_type.shape.dim
+        if dimension.dim_param
+    }
+
+
+def _completed(value: Value, declared: Value | None, symbols: set[str]) -> Value:
+    """The value without made-up names, its unknown sizes as they were declared."""
+    if value.shape is None:
+        return value
+    shape = tuple(each if isinstance(each, int) or each in symbols else None for each in value.shape)
+    if declared is not None and declared.shape is not None and len(declared.shape) == len(shape):
+        shape = tuple(mine if mine is not None else other for mine, other in zip(shape, declared.shape, strict=True))
+    return Value(value.name, value.dtype, shape)
+
+
+def _refuse_absurd(network: Network, values: Mapping[str, Value]) -> None:
+    for value in values.values():
+        sizes = [each for each in value.shape or () if isinstance(each, int)]
+        if any(size < 0 for size in sizes):
+            found = f"{value.name!r} claims the shape {value.shape}"
+            raise DefinitionError(f"the shapes of {network.name}", found, "sizes are 0 or more")
+        if math.prod(size for size in sizes if size) > MOST_ELEMENTS:
+            found = f"{value.name!r} claims the shape {value.shape}"
+            raise DefinitionError(f"the shapes of {network.name}", found, "no tensor has more than 2**40 elements")

@@ -1,0 +1,89 @@
+"""The register of the zoo: a network's name, how it is built, its paper, and the sizes that were published of it.
+
+The one idea: an entry says what ours must equal, so a network that is subtly wrong fails a test and not a benchmark.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from levelbench.errors import UnknownNameError
+from levelbench.networks.network import Network
+
+__all__ = ["Entry", "Published", "build", "entry", "names", "register"]
+
+Build = Callable[..., Network]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was published: trainable scalars, multiply-adds of one sample, where, and by how much ours differ and why.
+
+    ``None`` stands for a figure that nobody published.
+    """
+
+    parameters: int | None
+    multiply_adds: float | None
+    source: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A network of the zoo. ``build`` takes options by keyword, all with defaults."""
+
+    name: str
+    build: Build
+    paper: str
+    published: Published
+    kind: str
+    summary: str
+
+
+_ENTRIES: dict[str, Entry] = {}
+
+
+def register(new: Entry) -> Entry:
+    """Add an entry; ``ValueError`` for a name that is taken."""
+    if new.name in _ENTRIES:
+        raise ValueError(f"the zoo has two networks of name {new.name!r}")
+    _ENTRIES[new.name] = new
+    return new
+
+
+@cache
+def _load() -> None:
+    package = importlib.import_module("levelbench.networks.zoo")
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def names() -> list[str]:
+    """The names of all entries, in the order of the alphabet."""
+    _load()
+    return sorted(_ENTRIES)
+
+
+def entry(name: str) -> Entry:
+    """The entry of that name; an unknown one answers with the nearest."""
+    _load()
+    if name not in _ENTRIES:
+        raise UnknownNameError("network", name, _ENTRIES, "see what there is: levelbench list networks")
+    return _ENTRIES[name]
+
+
+def build(name: str, **options: Any) -> Network:
+    """The network of that name; ``UnknownNameError`` for an option that its function does not take."""
+    found = entry(name)
+    known = list(inspect.signature(found.build).parameters)
+    for option in options:
+        if option not in known:
+            raise UnknownNameError(f"option of {name}", option, known)
+    return found.build(**options)

@@ -1,0 +1,120 @@
+"""Losses spliced into a network, and training mode, each against its formula."""
+
+import numpy as np
+import onnx
+import pytest
+
+from levelbench.errors import DefinitionError, UsageError
+from levelbench.networks import Draw, GraphBuilder, zoo
+from levelbench.operators.frameworks import open_framework
+
+BACKEND = open_framework("numpy")
+RANDOM = np.random.default_rng(0)
+
+
+def identity(shape, opset=21):
+    graph = GraphBuilder("identity", opset=opset)
+    x = graph.input("x", shape)
+    graph.output(graph.node("Mul", x, graph.parameter("one", (1,), Draw("constant", 1.0))), "y")
+    return graph.build()
+
+
+def loss_of(network, *inputs):
+    onnx.checker.check_model(network.model, full_check=True)
+    return float(BACKEND.executor(network).forward(*inputs))
+
+
+def cross_entropy(logits, labels):
+    """The mean of -log softmax, classes on the last axis."""
+    logits = logits.astype(np.float64)
+    chosen = np.take_along_axis(logits, labels[..., None], -1)[..., 0]
+    return (np.log(np.exp(logits).sum(-1)) - chosen).mean()
+
+
+def test_cross_entropy_is_the_mean_of_minus_the_log_of_the_softmax():
+    logits, labels = RANDOM.standard_normal((5, 7), np.float32), RANDOM.integers(0, 7, 5)
+    network = identity(("batch", 7)).with_loss()
+    assert loss_of(network, logits, labels) == pytest.approx(cross_entropy(logits, labels), rel=1e-6)
+
+
+def test_of_a_sequence_the_classes_are_the_last_axis():
+    logits, labels = RANDOM.standard_normal((2, 3, 7), np.float32), RANDOM.integers(0, 7, (2, 3))
+    network = identity(("batch", "length", 7)).with_loss()
+    assert network.inputs[1].shape == ("batch", "length")
+    assert loss_of(network, logits, labels) == pytest.approx(cross_entropy(logits, labels), rel=1e-6)
+
+
+def test_of_images_the_classes_are_axis_1():
+    logits, labels = RANDOM.standard_normal((2, 7, 3, 4), np.float32), RANDOM.integers(0, 7, (2, 3, 4))
+    network = identity(("batch", 7, 3, 4)).with_loss()
+    expected = cross_entropy(np.moveaxis(logits, 1, -1), labels)
+    assert loss_of(network, logits, labels) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_axis_of_the_classes_can_be_said():
+    logits, labels = RANDOM.standard_normal((2, 7, 3), np.float32), RANDOM.integers(0, 7, (2, 3))
+    network = identity(("batch", 7, 3)).with_loss(axis=1)
+    assert loss_of(network, logits, labels) == pytest.approx(
+        cross_entropy(np.moveaxis(logits, 1, -1), labels), rel=1e-6
+    )
+
+
+def test_mse_is_the_mean_of_the_squares():
+    found, targets = RANDOM.standard_normal((2, 5, 4), np.float32)
+    network = identity(("batch", 4)).with_loss("mse")
+    assert loss_of(network, found, targets) == pytest.approx(((found - targets) ** 2).mean(), rel=1e-6)
+
+
+def test_random_labels_are_classes():
+    labels = identity(("batch", 3)).with_loss().make_inputs(200)["labels"]
+    assert set(labels.tolist()) == {0, 1, 2}
+
+
+def test_names_that_are_taken_are_left_alone():
+    graph = GraphBuilder("taken")
+    x = graph.input("labels", ("batch", 3))
+    graph.output(graph.node("Relu", x), "loss")
+    network = graph.build().with_loss()
+    assert (network.inputs[1].name, network.loss) == ("labels_1", "loss_1")
+    assert [each.name for each in network.outputs] == ["loss"]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: identity(("batch", 3)).with_loss("hinge"), UsageError, "cross-entropy, mse"),
+        (lambda: identity(("batch", 3)).with_loss(output="z"), UsageError, "One of y"),
+        (lambda: identity(("batch", 3)).with_loss().with_loss(), DefinitionError, "it has one"),
+        (lambda: identity(("batch",)).with_loss(), DefinitionError, "batch, classes"),
+    ],
+)
+def test_a_loss_that_cannot_be_is_an_error_that_says_why(make, error, says):
+    with pytest.raises(error, match=says):
+        make()
+
+
+def test_dropout_drops_only_in_training():
+    graph = GraphBuilder("drops")
+    x = graph.input("x", ("batch", 1000))
+    graph.output(graph.node("Dropout", x, graph.constant(np.float32(0.5))))
+    network = graph.build().with_loss().training()
+    executor = BACKEND.executor(network.with_outputs([network.outputs[0].name]))
+    ones = np.ones((1, 1000), np.float32)
+    (dropped,) = executor.infer(ones)
+    assert 350 < (dropped == 0).sum() < 650
+    assert BACKEND.executor(network).infer(ones)[0].tolist() == ones.tolist()
+
+
+def test_a_network_without_such_operators_is_the_same_in_training():
+    network = zoo.mlp(4, 3, 2)
+    assert network.training().model == network.model
+    assert network.training().for_inference is network
+
+
+def test_an_opset_without_a_training_mode_says_so():
+    graph = GraphBuilder("old", opset=13)
+    x = graph.input("x", ("batch", 3))
+    given = [graph.parameter(name, (3,), Draw("constant", 1.0)) for name in ("s", "b", "m", "v")]
+    graph.output(graph.node("BatchNormalization", x, *given))
+    with pytest.raises(DefinitionError, match="opset 13"):
+        graph.build().training()

@@ -1,0 +1,305 @@
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.networks.native import NativeModel, load_native
+from levelbench.networks.values import Value
+
+FUNCTION = """
+    def build():
+        return lambda x: x
+    inputs = {"x": ("batch", 3)}
+"""
+MODULE = """
+    import torch
+
+    class Small(torch.nn.Module):
+        def __init__(self, width=3, classes=4):
+            super().__init__()
+            self.embed = torch.nn.Linear(width, width)
+            self.norm = torch.nn.BatchNorm1d(width)
+            self.head = torch.nn.Linear(width, classes)
+
+        def forward(self, x):
+            return self.head(torch.relu(self.norm(self.embed(x))))
+
+    def build(width=3):
+        torch.manual_seed(0)
+        return Small(width), {"x": ("batch", width)}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="my_model.py"):
+        (tmp_path / name).write_text(textwrap.dedent(text))
+        return f"{tmp_path / name}:build"
+
+    return write
+
+
+@pytest.fixture
+def module(write):
+    """The executor of a small module, and its backend."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from levelbench.frameworks.torch import framework
+
+    backend = framework.open()
+    return backend.native(load_native(write(MODULE))), backend
+
+
+def arrays(backend, *shape):
+    return backend.array(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+
+
+def test_a_function_is_taken_with_the_inputs_that_its_file_names(write):
+    model = load_native(write(FUNCTION))
+    assert (model.name, model.framework, model.parameters) == ("my_model", "jax", None)
+    assert model.inputs == (Value("x", "float32", ("batch", 3)),)
+    assert model.make_inputs(2)["x"].shape == (2, 3)
+
+
+def test_parameters_come_before_inputs(write):
+    model = load_native(write('def build():\n    return (lambda w, x: x), [1.0], {"x": (2,)}'))
+    assert (model.parameters, model.inputs) == ([1.0], (Value("x", "float32", (2,)),))
+
+
+def test_a_function_without_parameters_can_bring_its_inputs(write):
+    assert load_native(write('def build():\n    return (lambda x: x), None, {"x": (2,)}')).parameters is None
+
+
+def test_an_input_says_its_type_and_its_bound(write):
+    text = 'def build():\n    return (lambda i, m: i), None, {"i": (("batch", 50), "int64", 9), "m": ((4,), "bool")}'
+    model = load_native(write(text))
+    assert [each.dtype for each in model.inputs] == ["int64", "bool"]
+    assert model.make_inputs(3)["i"].max() == 8
+
+
+def test_inputs_can_be_drawn_by_a_function_of_the_batch(write):
+    text = """
+        import numpy as np
+        def inputs(batch): return [np.ones((batch, 2)), np.zeros(batch)]
+        def build(): return lambda x, y: x
+    """
+    assert {name: each.shape for name, each in load_native(write(text)).make_inputs(5).items()} == {
+        "input0": (5, 2),
+        "input1": (5,),
+    }
+
+
+@pytest.mark.parametrize("returned", ["3", "[1, 2]", '{"x": 1}'])
+def test_inputs_that_are_no_arrays_are_an_error(write, returned):
+    model = load_native(write(f"def inputs(batch): return {returned}\ndef build(): return lambda x: x"))
+    with pytest.raises(DefinitionError, match="inputs of my_model"):
+        model.make_inputs()
+
+
+def test_a_file_can_say_all_of_it_itself(write):
+    text = """
+        from levelbench.networks.native import NativeModel
+        def build(): return NativeModel("mine", "jax", abs)
+    """
+    assert load_native(write(text)) == NativeModel("mine", "jax", abs)
+
+
+def test_options_are_given_by_keyword(write):
+    word = write('def build(width=2):\n    return (lambda x: x), None, {"x": (width,)}')
+    assert load_native(word, {"width": 7}).inputs[0].shape == (7,)
+    with pytest.raises(UnknownNameError, match="widht"):
+        load_native(word, {"widht": 7})
+
+
+def test_another_function_gives_the_model_its_name(write):
+    word = write(FUNCTION.replace("build", "deep")).replace(":build", ":deep")
+    assert load_native(word).name == "my_model.deep"
+
+
+def test_modules_beside_the_file_can_be_imported_and_no_trace_of_it_stays(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    write("def identity(x): return x", "beside_my_model.py")
+    before = list(sys.path)
+    load_native(write('from beside_my_model import identity\ndef build(): return identity, None, {"x": (2,)}'))
+    assert sys.path == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["beside_my_model.py", "my_model.py"]
+    del sys.modules["beside_my_model"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = 1\nraise RuntimeError('no')", "RuntimeError: no at line 2"),
+        ("x = 1\n\ny = (", "SyntaxError.*at line 3"),
+        ("def build():\n    return 1 / 0", "ZeroDivisionError.*at line 2"),
+        ("raise SystemExit(3)", "SystemExit: 3 at line 1"),
+        ("def build(): pass", "it returns nothing"),
+        ("def build(): return 3", "it returns a int"),
+        ("def build(): return lambda x: x", "nothing says which inputs"),
+        ("def build(): return abs, None, {'x': (2,)}, 4", "it returns 4 things"),
+        ("def build(): return abs, None, {'x': 2.5}", "input 'x'"),
+        ("def build(): return abs, None, {'x': ((2,), 'float33')}", "float33"),
+        ("def build(): return abs, None, {'x': ((2,), 'int64', 3, 4)}", "input 'x'"),
+        ("def build(): return abs, None, [3]", "they are a list"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_an_error_that_says_where(write, text, says):
+    with pytest.raises(DefinitionError, match=says):
+        load_native(write(text))
+
+
+def test_a_word_that_names_no_function_of_a_file_is_refused(write):
+    with pytest.raises(UsageError, match=r"FILE\.py:function"):
+        load_native("my_model.onnx")
+    with pytest.raises(MissingError, match="no file"):
+        load_native("not_here.py:build")
+    with pytest.raises(UnknownNameError, match="build"):
+        load_native(write(FUNCTION).replace(":build", ":biuld"))
+
+
+def test_labels_are_classes_of_the_logits():
+    model = NativeModel("x", "jax", abs)
+    assert model.make_labels((64, 3)).shape == (64,)
+    assert set(model.make_labels((64, 3)).tolist()) == {0, 1, 2}
+    assert model.make_labels((2, 5, 7)).shape == (2, 5)
+    assert model.make_labels((2, 5, 7, 8)).shape == (2, 7, 8)
+    with pytest.raises(UsageError, match="Define a loss"):
+        model.make_labels((3,))
+
+
+def test_a_module_is_told_from_a_function(write):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    assert load_native(write(MODULE), {"width": 5}).framework == "torch"
+
+
+def test_a_module_s_answer_is_its_own(module):
+    executor, backend = module
+    x = arrays(backend, 6, 3)
+    own = executor._model.model.eval()
+    np.testing.assert_array_equal(backend.host(executor.infer(x)[0]), backend.host(own(x)))
+    assert not executor.infer(x)[0].requires_grad
+
+
+def test_a_module_s_gradients_are_autograd_s(module):
+    import torch
+
+    executor, backend = module
+    x, labels = arrays(backend, 6, 3), backend.array(np.array([0, 1, 2, 3, 0, 1]))
+    loss, gradients = executor.infer_and_backprop(x, labels)
+    own = executor._model.model
+    expected = torch.nn.functional.cross_entropy(own(x), labels)
+    expected.backward()
+    assert float(loss) == pytest.approx(float(expected.detach()))
+    assert set(gradients) == {name for name, _ in own.named_parameters()}
+    for name, each in own.named_parameters():
+        torch.testing.assert_close(gradients[name], each.grad)
+
+
+def test_a_module_trains_in_training_mode_and_infers_in_evaluation_mode(module):
+    executor, backend = module
+    x, labels = arrays(backend, 6, 3), backend.array(np.zeros(6, np.int64))
+    before = backend.host(executor.buffers["norm.running_mean"])
+    executor.infer(x)
+    assert (backend.host(executor.buffers["norm.running_mean"]) == before).all()
+    executor.forward(x, labels)
+    assert (backend.host(executor.buffers["norm.running_mean"]) != before).any()
+
+
+def test_a_module_s_parameters_are_live(module):
+    executor, backend = module
+    x = arrays(backend, 2, 3)
+    before = backend.host(executor.infer(x)[0])
+    executor.parameters["head.bias"] += 1
+    executor.parameters["head.bias"] = executor.parameters["head.bias"] + 1
+    np.testing.assert_allclose(backend.host(executor.infer(x)[0]), before + 2, rtol=1e-5)
+
+
+def test_a_module_is_compiled_where_that_is_asked_for(write):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from levelbench.frameworks.torch import framework
+
+    backend, model = framework.open(), load_native(write(MODULE))
+    x = arrays(backend, 2, 3)
+    expected = backend.native(model).infer(x)[0]
+    compiled = backend.native(model, mode="compiled")
+    np.testing.assert_allclose(backend.host(compiled.infer(x)[0]), backend.host(expected), rtol=1e-5)
+    with pytest.raises(UnsupportedError, match="fuses them"):
+        compiled.operator_times(x)
+
+
+def test_each_innermost_module_has_its_times(module):
+    executor, backend = module
+    times = executor.operator_times(arrays(backend, 2, 3), repeats=2)
+    assert [(each.index, each.title, each.output) for each in times] == [
+        (-1, "Linear", "embed"),
+        (-1, "BatchNorm1d", "norm"),
+        (-1, "Linear", "head"),
+    ]
+    assert all(len(each.times_s) == 2 and min(each.times_s) > 0 for each in times)
+
+
+def test_the_times_of_a_module_that_runs_twice_are_added(write):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from levelbench.frameworks.torch import framework
+
+    text = """
+        import torch
+        class Twice(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(3, 3)
+            def forward(self, x): return {"y": self.layer(self.layer(x)), "n": 3}
+        inputs = {"x": ("batch", 3)}
+        build = Twice
+    """
+    backend = framework.open()
+    executor = backend.native(load_native(write(text)))
+    (entry,) = executor.operator_times(arrays(backend, 2, 3), repeats=2)
+    assert (entry.output, len(entry.times_s)) == ("layer", 2)
+    assert len(executor.infer(arrays(backend, 2, 3))) == 1
+
+
+def test_a_module_can_bring_its_own_loss(write):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from levelbench.frameworks.torch import framework
+
+    text = MODULE + "\n    def loss(found, targets, scale): return ((found - targets) ** 2).mean() * scale.mean()\n"
+    backend = framework.open()
+    executor = backend.native(load_native(write(text)))
+    x, targets = arrays(backend, 2, 3), arrays(backend, 2, 4)
+    one, ten = (float(executor.forward(x, targets, backend.array(np.full(1, s, np.float32)))) for s in (1, 10))
+    assert ten == pytest.approx(10 * one, rel=1e-5)
+
+
+def test_a_loss_that_is_no_scalar_is_an_error(write):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from levelbench.frameworks.torch import framework
+
+    backend = framework.open()
+    executor = backend.native(load_native(write(MODULE + "\n    def loss(found, labels): return found\n")))
+    with pytest.raises(DefinitionError, match="no scalar"):
+        executor.forward(arrays(backend, 2, 3), arrays(backend, 2, 4))
+
+
+def test_a_function_is_no_module(write):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from levelbench.frameworks.torch import framework
+
+    with pytest.raises(DefinitionError, match="it is a function"):
+        framework.open().native(load_native(write(FUNCTION)))
+
+
+def test_the_examples_of_the_page_run_as_they_are_written(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    page = (Path(__file__).parents[2] / "docs" / "executors.md").read_text()
+    training, model, native = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_model.py").write_text(model)
+    trained, built = {}, {}
+    exec(training, trained)
+    exec(native, built)
+    assert trained["logits"].shape == (32, 10)
+    assert built["executor"].parameters["0.weight"].shape == (256, 64)

@@ -1,0 +1,72 @@
+"""Random inputs that a network can run on, and the parameters of models that do not say which they have."""
+
+import numpy as np
+import pytest
+from onnx import parser
+
+from levelbench.errors import UsageError
+from levelbench.networks import Network
+
+
+def network_of(text):
+    return Network(parser.parse_model('<ir_version: 10, opset_import: ["" : 21]>\n' + text))
+
+
+MIXED = """
+g (float[batch, length] x, int64[batch, length] ids, bool[2] mask, float16[n, 3] half) => (float[batch, length] y) {
+    y = Relu(x)
+}
+"""
+
+
+def test_inputs_have_the_dtypes_and_shapes_that_the_model_says():
+    made = network_of(MIXED).replace(fills={"ids": 50}).make_inputs(4, sizes={"length": 20})
+    assert {name: (each.dtype.name, each.shape) for name, each in made.items()} == {
+        "x": ("float32", (4, 20)),
+        "ids": ("int64", (4, 20)),
+        "mask": ("bool", (2,)),
+        "half": ("float16", (4, 3)),
+    }
+    assert made["ids"].min() >= 0
+    assert 2 < made["ids"].max() < 50
+
+
+def test_inputs_follow_from_the_seed_and_the_name():
+    network = network_of(MIXED)
+    sizes = {"length": 3}
+    first, again, other = (network.make_inputs(2, seed, sizes) for seed in (1, 1, 2))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not np.array_equal(first["x"], other["x"])
+
+
+@pytest.mark.parametrize(
+    ("text", "batch", "says"),
+    [
+        (MIXED, 1, "--size length=16"),
+        (MIXED, 0, "no sample"),
+        ("g (float x) => (float y) { y = Relu(x) }", 1, None),
+        ("g (string[n] x) => (string[n] y) { y = Identity(x) }", 1, "str"),
+    ],
+)
+def test_what_is_left_open_has_to_be_said(text, batch, says):
+    if says is None:
+        assert network_of(text).make_inputs(batch)["x"].shape == ()
+        return
+    with pytest.raises(UsageError, match=says):
+        network_of(text).make_inputs(batch)
+
+
+def test_of_a_foreign_model_floating_initialisers_are_parameters_and_running_statistics_are_not_trained():
+    network = network_of("""
+    g (float[n, 2, 3, 3] x) => (float[n, k] y)
+    <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}, int64[2] shape = {-1, 18},
+     float half = {0.5}>
+    {
+        h = BatchNormalization(x, s, b, m, v)
+        z = Mul(h, half)
+        y = Reshape(z, shape)
+    }
+    """)
+    assert {each.name: each.trainable for each in network.parameters} == {"s": True, "b": True, "m": False, "v": False}
+    assert network.parameter_count() == 4
+    assert [each.name for each in network.inputs] == ["x"]

@@ -1,0 +1,201 @@
+"""Shapes of all values are those that are computed; what a model claims wrongly is refused before it does harm."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from levelbench.errors import DefinitionError, UsageError
+from levelbench.networks import GraphBuilder, Network, zoo
+from levelbench.networks.shapes import infer_shapes, without_values
+from levelbench.operators.frameworks import open_framework
+
+
+def foreign(nodes, inputs, outputs=("y",), initialisers=(), opset=21, domains=()):
+    """A network of a model that declares the inputs' shapes and nothing else."""
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    made = [onnx.ValueInfoProto(name=name) for name in outputs]
+    for each in made:
+        each.type.tensor_type.elem_type = TensorProto.FLOAT
+    graph = helper.make_graph(nodes, "foreign", infos, made, list(initialisers))
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    return Network(helper.make_model(graph, opset_imports=imports, ir_version=10))
+
+
+NETWORKS = ("lenet5", "unet-tiny", "bert-tiny", "gpt2-tiny", "transformer-tiny", "deepspeech2-tiny", "memnet")
+SIZES = {"batch": 2, "length": 5, "source": 4, "target": 3, "frames": 52, "steps": 11, "sentences": 6}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_shape_and_dtype_is_that_of_the_value_that_is_computed(name):
+    network = zoo.build(name)
+    made = [each for node in network.nodes for each in node.outputs if each]
+    inputs = network.make_inputs(SIZES["batch"], sizes=SIZES)
+    executor = open_framework("numpy").executor(network.with_outputs(made), network.initialise(0), trains=False)
+    computed = dict(zip(made, executor.infer(*inputs.values()), strict=True))
+    inferred = infer_shapes(network, SIZES)
+    assert len(computed) > 20
+    for value, array in computed.items():
+        assert (value, inferred[value].shape) == (value, np.shape(array))
+        assert inferred[value].dtype == np.asarray(array).dtype.name
+
+
+def test_without_sizes_symbolic_ones_stay_symbolic():
+    shapes = infer_shapes(zoo.build("bert-tiny"))
+    assert shapes["last_hidden_state"].shape == ("batch", "length", 128)
+    assert shapes["input_ids"].dtype == "int64"
+
+
+def test_names_that_inference_makes_up_are_not_told():
+    network = foreign(
+        [helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Cast", ["at"], ["y"], to=1)], {"x": ["n", 3]}
+    )
+    assert infer_shapes(network)["y"].shape == (2, None)
+
+
+def test_parameters_and_initialisers_are_values_too():
+    network = zoo.build("gpt2-tiny")
+    shapes = infer_shapes(network)
+    assert all(shapes[each.name].shape == each.shape for each in network.parameters)
+    stored = infer_shapes(network.stored(network.initialise(0)))
+    assert all(stored[each.name].shape == each.shape for each in network.parameters)
+
+
+def test_sizes_come_from_the_caller_before_the_network():
+    network = zoo.build("bert-tiny")
+    assert infer_shapes(network, {})["last_hidden_state"].shape == (1, network.sizes["length"], 128)
+    assert infer_shapes(network, {"length": 9, "batch": 4})["last_hidden_state"].shape == (4, 9, 128)
+
+
+def test_an_open_first_axis_is_the_batch_whatever_its_name():
+    network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", 3]})
+    assert infer_shapes(network, {"batch": 5})["y"].shape == (5, 3)
+
+
+def test_a_size_that_nobody_says_is_asked_for():
+    network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", "width"]})
+    with pytest.raises(UsageError, match="width"):
+        infer_shapes(network, {"batch": 5})
+    assert infer_shapes(network, {"width": 3})["y"].shape == (1, 3)
+
+
+def test_a_name_that_means_another_size_behind_an_operator_is_inferred_and_not_believed():
+    network = zoo.build("deepspeech2-tiny")
+    short, long = (infer_shapes(network, {"frames": frames})["logits"].shape for frames in (51, 201))
+    assert (short, long) == ((1, 11, 29), (1, 86, 29))
+
+
+def test_what_is_declared_of_a_custom_operator_is_bound():
+    g = GraphBuilder("custom")
+    x = g.input("x", ("batch", 3))
+    g.output(g.node("Relu", g.node("Own", x, domain="levelbench.custom", shape=("batch", 7))), "y")
+    assert infer_shapes(g.build())["y"].shape == ("batch", 7)
+    assert infer_shapes(g.build(), {"batch": 4})["y"].shape == (4, 7)
+
+
+def test_a_value_that_inference_says_nothing_of_is_there_without_a_shape():
+    network = foreign([helper.make_node("Own", ["x"], ["y"], domain="elsewhere")], {"x": [2, 3]}, domains=["elsewhere"])
+    network.model.graph.output[0].type.Clear()
+    assert (infer_shapes(network)["y"].dtype, infer_shapes(network)["y"].shape) == ("", None)
+
+
+def test_the_network_is_left_as_it_was():
+    network = zoo.build("gpt2-tiny")
+    before = network.model.SerializeToString(deterministic=True)
+    infer_shapes(network, {"length": 3})
+    assert network.model.SerializeToString(deterministic=True) == before
+
+
+def test_values_of_large_arrays_are_left_behind_and_small_ones_kept():
+    arrays = [numpy_helper.from_array(np.zeros(size, np.float32), name) for size, name in ((5000, "a"), (3, "b"))]
+    nodes = [helper.make_node("Add", ["a", "x"], ["s"]), helper.make_node("Identity", ["b"], ["y"])]
+    light = without_values(foreign(nodes, {"x": [1]}, initialisers=arrays).model)
+    assert [each.name for each in light.graph.initializer] == ["b"]
+    assert light.ByteSize() < 1000
+
+
+# What is wrong is refused
+
+
+def test_shapes_that_contradict_each_other_are_refused():
+    network = foreign([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [2, 3], "w": [4, 5]})
+    with pytest.raises(DefinitionError, match="shapes of foreign"):
+        infer_shapes(network)
+
+
+def test_a_declared_output_that_cannot_be_is_refused():
+    network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": [2, 3]})
+    network.model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4]))
+    with pytest.raises(DefinitionError, match="shapes of foreign"):
+        infer_shapes(network, {})
+
+
+def test_sizes_that_fit_only_when_they_are_open_are_refused_when_they_are_bound():
+    network = foreign([helper.make_node("Add", ["a", "b"], ["y"])], {"a": ["n", "p"], "b": ["n", "q"]})
+    assert infer_shapes(network, {"p": 3, "q": 1})["y"].shape == (1, 3)
+    with pytest.raises(DefinitionError, match="shapes of foreign"):
+        infer_shapes(network, {"p": 3, "q": 2})
+
+
+@pytest.mark.parametrize("shape", [[2, -3], [2**21, 2**20], [2**41, 0]])
+def test_an_absurd_input_is_refused(shape):
+    network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": shape})
+    with pytest.raises(DefinitionError, match="claims the shape"):
+        infer_shapes(network)
+
+
+def test_an_absurd_initialiser_is_refused_though_it_holds_nothing():
+    claim = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2**30, 2**30])
+    network = foreign([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [1]}, initialisers=[claim])
+    with pytest.raises(DefinitionError, match="claims the shape"):
+        infer_shapes(network)
+
+
+@pytest.mark.parametrize("op_type", ["ConstantOfShape", "Expand", "Tile"])
+def test_an_absurd_value_behind_a_node_is_refused_and_never_allocated(op_type):
+    size = numpy_helper.from_array(np.array([2**41]), "size")
+    inputs = ["size"] if op_type == "ConstantOfShape" else ["x", "size"]
+    nodes = [helper.make_node(op_type, inputs, ["big"]), helper.make_node("Relu", ["big"], ["y"])]
+    with pytest.raises(DefinitionError, match="claims the shape"):
+        infer_shapes(foreign(nodes, {"x": [1]}, initialisers=[size]), {})
+
+
+def test_a_range_follows_to_its_length_where_that_is_small():
+    ends = [numpy_helper.from_array(np.array(end), name) for end, name in ((0, "a"), (1, "c"))]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["size"], start=0, end=1),
+        helper.make_node("Squeeze", ["size"], ["b"]),
+        helper.make_node("Range", ["a", "b", "c"], ["positions"]),
+        helper.make_node("Cast", ["positions"], ["y"], to=TensorProto.FLOAT),
+    ]
+    assert infer_shapes(foreign(nodes, {"x": ["n", 3]}, initialisers=ends), {"n": 7})["y"].shape == (7,)
+    with pytest.raises(DefinitionError, match="claims the shape"):
+        infer_shapes(foreign(nodes, {"x": ["n", 2]}, initialisers=ends), {"n": 2**40})
+
+
+def test_a_range_inside_a_branch_is_not_followed():
+    ends = [numpy_helper.from_array(np.array(end), name) for end, name in ((0, "a"), (2**33, "b"), (1, "c"))]
+    out = [helper.make_tensor_value_info("z", TensorProto.INT64, ["n"])]
+    branch = [helper.make_node("Range", ["a", "b", "c"], ["r"]), helper.make_node("Slice", ["r", "at", "to"], ["z"])]
+    ends += [numpy_helper.from_array(np.array([at]), name) for at, name in ((1, "at"), (2, "to"))]
+    either = helper.make_graph(branch, "branch", [], out)
+    nodes = [
+        helper.make_node("If", ["condition"], ["i"], then_branch=either, else_branch=either),
+        helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
+    ]
+    given = [*ends, numpy_helper.from_array(np.array(True), "condition")]
+    assert len(infer_shapes(foreign(nodes, {"x": [1]}, initialisers=given))["y"].shape) == 1
+
+
+def test_shape_arithmetic_is_not_computed_where_it_would_be_large():
+    # A range of 2**33 numbers as a shape: 64 GiB if it were computed to see what it says.
+    ends = [numpy_helper.from_array(np.array(end), name) for end, name in ((0, "a"), (2**33, "b"), (1, "c"))]
+    nodes = [
+        helper.make_node("Range", ["a", "b", "c"], ["shape"]),
+        helper.make_node("Slice", ["shape", "one", "two"], ["part"]),
+        helper.make_node("Reshape", ["x", "part"], ["y"]),
+    ]
+    one, two = (numpy_helper.from_array(np.array([at]), name) for at, name in ((1, "one"), (2, "two")))
+    shapes = infer_shapes(foreign(nodes, {"x": [1]}, initialisers=[*ends, one, two]), {})
+    assert shapes["shape"].shape == (2**33,)
+    assert shapes["y"].shape is None or None in shapes["y"].shape
