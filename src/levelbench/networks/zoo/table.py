@@ -1,0 +1,86 @@
+"""The page of the zoo, ``docs/zoo.md``: every entry, what we count and what was published.
+
+The one idea: the page is printed by ``python -m levelbench.networks.zoo.table``, and a test holds it to the code.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from levelbench.networks.cost import network_cost
+from levelbench.networks.zoo.entry import Entry, entry, names
+
+__all__ = ["page", "row"]
+
+_HEAD = """\
+# The zoo
+
+Networks by name, built from nothing but their definition here; weights come from the seed, the same in every framework.
+Each is held to its paper by tests: counts to the scalar or with the difference explained, multiply-adds to the digits
+that were printed, and the mathematics against an independent implementation (`tests/networks/zoo/`).
+
+    levelbench network resnet18 --framework torch,onnxruntime,jax
+
+This page is printed by `python -m levelbench.networks.zoo.table > docs/zoo.md`, and a test compares it with the code.
+
+- **Parameters** are trainable scalars; running means and variances are not counted. *Published* is what the source
+  says; an empty cell means that nobody published it to our knowledge.
+- **Multiply-adds** are those of convolutions, matrix products, recurrent layers and attention, of one sample at the
+  network's default sizes, which are given where they are open.
+- ResNets of 50 layers and more are version 1.5, which everybody measures under these names; `-v1` is the paper's.
+"""
+_COLUMNS = (
+    "network",
+    "what it is",
+    "paper",
+    "parameters",
+    "published",
+    "multiply-adds",
+    "published",
+    "source and note",
+)
+
+
+def page() -> str:
+    """The whole page, as Markdown."""
+    entries = [entry(name) for name in names()]
+    parts = [_HEAD]
+    for kind in sorted({each.kind for each in entries}):
+        chosen = [each for each in entries if each.kind == kind]
+        lines = [_line(_COLUMNS), _line(["---"] * len(_COLUMNS)), *(_line(row(each)) for each in chosen)]
+        papers = sorted({each.paper for each in chosen})
+        parts.append(f"## {kind.capitalize()}\n\n" + "\n".join([*lines, "", *(f"- {paper}" for paper in papers), ""]))
+    return "\n".join(parts)
+
+
+def row(of: Entry) -> tuple[str, ...]:
+    """The cells of an entry."""
+    network, published = of.build(), of.published
+    sizes = ", ".join(f"{name} {size}" for name, size in network.sizes.items() if name != "batch")
+    ours = _operations(network_cost(network).multiply_adds)
+    said = [each[:1].upper() + each[1:] for each in (published.source, published.note) if each]
+    return (
+        f"`{of.name}`",
+        of.summary,
+        of.paper.split(":")[0],
+        f"{network.parameter_count():,}",
+        "" if published.parameters is None else f"{published.parameters:,}",
+        f"{ours} ({sizes})" if sizes else ours,
+        "" if published.multiply_adds is None else _operations(published.multiply_adds, exact=True),
+        ". ".join(said).replace("|", "\\|"),
+    )
+
+
+def _line(cells: tuple[str, ...] | list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _operations(count: float, *, exact: bool = False) -> str:
+    unit, scale = next(
+        ((unit, scale) for unit, scale in (("G", 1e9), ("M", 1e6), ("K", 1e3)) if count >= scale), ("", 1.0)
+    )
+    return f"{count / scale:{'g' if exact else '.4g'}} {unit}".strip()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
