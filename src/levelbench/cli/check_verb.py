@@ -1,37 +1,47 @@
-"""``levelbench check FILE``: whether the custom operators of a file are well-formed and right."""
+"""``levelbench check WHAT``: whether a file of custom operators, or a network, is well-formed and right."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import MissingError, UnsupportedError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from levelbench.operators.validation.files import Request
-    from levelbench.operators.validation.findings import Report
-    from levelbench.report.tables import Table
+from levelbench.cli.check_operators import DTYPES, OperatorWords, check_operators
+from levelbench.errors import UsageError
 
 __all__ = ["command"]
 
-_KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
-_DTYPES = ("float16", "bfloat16", "float32", "float64")
+_OF_OPERATORS = {
+    "only": "--operator",
+    "attributes": "--attr",
+    "dtypes": "--dtype",
+    "heatmap": "--heatmap",
+    "runs": "--repeat",
+    "timeout": "--timeout",
+}
+_OF_NETWORKS = {
+    "batch": "--batch",
+    "sizes": "--size",
+    "inputs": "--inputs",
+    "tolerance": "--tolerance",
+    "gradients": "--no-gradients",
+    "operators": "--each-operator",
+    "modes": "--mode",
+}
+_SOURCES = (".py", ".cpp", ".cc", ".cxx")
 
 
 @click.command("check")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--framework", "frameworks", default="numpy", show_default=True, help="Frameworks, commas between.")
+@click.argument("what")
+@click.option("--framework", "frameworks", default="", help="Frameworks, commas between; default: numpy for operators.")
 @click.option("--device", default="cpu", show_default=True, help="Device of the frameworks.")
 @click.option("--operator", "only", default="", help="One operator of the file; default: all.")
-@click.option("--reference", default="", help="FILE.py:function to compare with; default: the operator's own.")
+@click.option("--reference", default="", help="FILE.py:function; for a network a framework, default numpy.")
 @click.option("--shape", "shapes", multiple=True, help="Shape of an input, X=8x16 or I=8:int64; default: examples.")
 @click.option("--attr", "attributes", multiple=True, help="Attribute of the operator, epsilon=1e-5 or axes=0,1.")
-@click.option("--dtype", "dtypes", default="", help=f"Of {', '.join(_DTYPES)}, commas between; default: all it takes.")
+@click.option("--dtype", "dtypes", default="", help=f"Of {', '.join(DTYPES)}, commas between; default: all it takes.")
 @click.option("--heatmap", type=click.Path(path_type=Path), help="Draw the deviation to this .png or .svg file.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of inputs and directions.")
 @click.option(
@@ -49,193 +59,54 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
     show_default=True,
     help="Seconds that one operator may take.",
 )
+@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Network: samples.")
+@click.option("--size", "sizes", multiple=True, help="Network: an open size, length=16.")
+@click.option("--inputs", type=click.Path(path_type=Path), help="Network: a .npz file with its inputs by name.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Network: times the usual tolerance.",
+)
+@click.option("--no-gradients", "gradients", flag_value=False, default=True, help="Network: outputs only.")
+@click.option("--each-operator", "operators", is_flag=True, help="Network: each operator alone, too.")
+@click.option("--mode", "modes", multiple=True, help="Network: how a framework executes, torch=compiled.")
 @shared.json_option
 @shared.debug_option
-def command(
-    file: Path,
-    frameworks: str,
-    device: str,
-    only: str,
-    reference: str,
-    shapes: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dtypes: str,
-    heatmap: Path | None,
-    seed: int,
-    runs: int,
-    timeout: float,
-    as_json: bool,
-    debug: bool,
-) -> int:
-    """Check the operators that FILE (.py or .cpp) defines: forward, gradients, memory, dtypes, shapes, NaN.
+@click.pass_context
+def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **given: Any) -> int:
+    """Check WHAT: the operators that a file (.py or .cpp) defines, or a network, a model (.onnx) or one of the zoo.
 
-    Each runs in a process of its own, so that one that crashes is a finding. Exits with 1 where anything is wrong.
+    Operators: forward, gradients, memory, dtypes, shapes, NaN, each in a process of its own, so that one that crashes
+    is a finding. Networks: outputs and gradients on each framework against the reference's, by tensor, and the first
+    operator at which two part. Exits with 1 where anything is wrong.
     """
-    from levelbench.operators.validation.files import Request
-    from levelbench.operators.validation.isolated import check_isolated, names_isolated
-
-    wanted = _dtypes(dtypes)
-    inputs = [_shape(each) for each in shapes]
-    sizes = {name: size for name, size, _ in inputs}
-    kinds = {name: kind for name, _, kind in inputs if kind}
-    given = dict(_attribute(each) for each in attributes)
-    _check_heatmap(heatmap)
-    chosen = _frameworks(frameworks, device)
-    names = _names(names_isolated(file, timeout), only, file)
-    requests = [
-        Request(str(file), name, framework, device, reference, sizes, wanted, seed, kinds, given, runs)
-        for name in names
-        for framework in chosen
-    ]
-    reports, drawn = _checked(requests, lambda request: check_isolated(request, timeout_s=timeout))
-    _print(reports, as_json)
-    if heatmap is not None:
-        _draw(drawn, heatmap)
-    if not any(each.status in ("passed", "failed") for _, report in reports for each in report.findings):
-        click.echo("nothing was checked: see why above, and give --shape or examples that the operator takes", err=True)
-        return 4
-    return int(any(report.failed for _, report in reports))
-
-
-def _names(names: list[str], only: str, file: Path) -> list[str]:
-    from levelbench.errors import UnknownNameError
-
-    if only and only not in names:
-        raise UnknownNameError(f"operator of {file}", only, names)
-    return [only] if only else names
-
-
-def _checked(
-    requests: list[Request], check: Callable[[Request], tuple[Report, Any]]
-) -> tuple[list[tuple[str, Report]], tuple[str, Any] | None]:
-    """(framework, report) of each, and a title and a deviation to draw; what a framework cannot run is told."""
-    reports: list[tuple[str, Report]] = []
-    drawn: tuple[str, Any] | None = None
-    refused: UnsupportedError | None = None
-    for request in requests:
-        try:
-            report, deviation = check(request)
-        except UnsupportedError as error:
-            told = f"{request.operator} on {request.framework}: not checked: {error.asked}: {error.found}"
-            click.echo(told, err=True)
-            refused = refused or error
-            continue
-        reports.append((request.framework, report))
-        # What is wrong is worth a picture before what is right.
-        if deviation is not None and (drawn is None or report.failed):
-            drawn = (f"{request.operator} on {request.framework}: |actual - expected|", deviation)
-    if refused is not None and not reports:
-        raise refused
-    return reports, drawn
-
-
-def _dtypes(words: str) -> tuple[str, ...]:
-    from levelbench.errors import UnknownNameError
-
-    found = tuple(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
-    for each in found:
-        if each not in _DTYPES:
-            raise UnknownNameError("dtype", each, _DTYPES)
-    return found
-
-
-def _shape(word: str) -> tuple[str, tuple[int, ...], str]:
-    """``X=8x16:int64`` as a name, sizes and a dtype; ``X=`` is a scalar, and no dtype a floating one."""
-    from levelbench.errors import UnknownNameError
-
-    name, equals, rest = word.partition("=")
-    text, _, kind = rest.partition(":")
-    if kind and kind not in _KINDS:
-        raise UnknownNameError(f"dtype of --shape {word}", kind, _KINDS)
-    sizes = [each for each in text.lower().split("x") if text]
-    if not equals or not name or not all(each.isdecimal() for each in sizes):
-        raise UsageError(f"--shape {word}", "it is no name and sizes", "write --shape X=8x16")
-    return name, tuple(int(each) for each in sizes), kind
-
-
-def _attribute(word: str) -> tuple[str, Any]:
-    """``axes=0,1`` as a name and a list, ``epsilon=1e-5`` as a name and a number; what is neither is text."""
-    name, equals, text = word.partition("=")
-    if not equals or not name:
-        raise UsageError(f"--attr {word}", "it is no name and value", "write --attr epsilon=1e-5")
-    values = [_number(each) for each in text.split(",")]
-    return name, values if len(values) > 1 else values[0]
-
-
-def _number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _frameworks(words: str, device: str) -> list[str]:
-    from levelbench.operators.frameworks import load_framework
-
-    names = list(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
-    if not names:
-        raise UsageError("--framework", "it names none", "give one, as in --framework numpy,torch")
-    for name in names:
-        if lacking := load_framework(name).lacks(device):
-            raise MissingError(f"framework {name!r} on {device!r}", lacking, "levelbench list shows what runs")
-    return names
-
-
-def _check_heatmap(path: Path | None) -> None:
-    """Refuse a picture that cannot be made before anything is run."""
-    if path is None:
-        return
-    from levelbench.report.figures import can_draw
-
-    if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"--heatmap {path}", f"its name ends in {path.suffix!r}", "end it in .png or .svg")
-    if not can_draw():
-        raise MissingError(f"--heatmap {path}", "matplotlib is not here", "pip install levelbench[plot]")
-
-
-def _draw(drawn: tuple[str, Any] | None, path: Path) -> None:
-    from levelbench.report.heatmap import write_heatmap
-
-    if drawn is None:
-        click.echo(f"no heat map: there is no reference, or no output of its shape; {path} is not written", err=True)
-        return
-    title, deviation = drawn
-    click.echo(f"heat map: {write_heatmap(deviation, path, title)}", err=True)
-
-
-def _print(reports: list[tuple[str, Report]], as_json: bool) -> None:
-    if as_json:
-        shared.emit_json(
-            {
-                "passed": not any(report.failed for _, report in reports),
-                "reports": [{"framework": framework, **report.to_dict()} for framework, report in reports],
-            }
+    if Path(what).suffix in _SOURCES or not _is_network(what):
+        _refuse(context, _OF_NETWORKS, f"{what} holds operators")
+        words = {name: given[name] for name in OperatorWords.__dataclass_fields__}
+        return check_operators(
+            Path(what), OperatorWords(**{**words, "frameworks": words["frameworks"] or "numpy"}), as_json
         )
-        return
-    shared.print_tables(*(_table(framework, report) for framework, report in reports))
-    for framework, report in reports:
-        wrong = len(report.failed)
-        found = f"{wrong} finding{'s' * (wrong > 1)}" if wrong else "nothing found wrong"
-        gaps = dict.fromkeys(each.check for each in report.findings if each.status == "not tried")
-        left = f"; not tried, or not everywhere: {', '.join(gaps)}" if gaps else ""
-        click.echo(f"{report.name} on {framework}: {found}{left}")
-        for each in report.failed:
-            click.echo(f"  {each.check}{f' ({each.case})' if each.case else ''}: {each.detail}")
+    from levelbench.cli.check_network import NetworkWords, check_model
+
+    _refuse(context, _OF_OPERATORS, f"{what} is a network")
+    return check_model(what, NetworkWords(**{name: given[name] for name in NetworkWords.__dataclass_fields__}), as_json)
 
 
-def _table(framework: str, report: Report) -> Table:
-    from levelbench.report.tables import Column, Table, Text
+def _is_network(what: str) -> bool:
+    """Whether it is a model's file, or a name of the zoo; ``UnknownNameError`` for a word that is no file either."""
+    path = Path(what)
+    if path.suffix or path.exists() or len(path.parts) > 1:
+        return bool(path.suffix)
+    from levelbench.networks import zoo
 
-    columns = tuple(Column(key, title) for key, title in (("check", "Check"), ("status", "Status"), ("seen", "Seen")))
-    rows = tuple(
-        (Text(each.check), Text(each.status), Text(_short(each.detail or each.case))) for each in report.findings
-    )
-    title = f"{report.name} on {framework}"
-    notes = ("noted: seen, and not judged; not tried: with the reason",)
-    return Table("check", title, columns, rows, notes)
+    zoo.entry(what)
+    return True
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 160 else f"{text[:157]}..."
+def _refuse(context: click.Context, names: dict[str, str], why: str) -> None:
+    """Refuse options that were given and mean nothing here."""
+    for name, option in names.items():
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError(option, f"{why}, and the option is for the other kind", "leave it out")

@@ -1,0 +1,255 @@
+"""``levelbench check MODEL``: a network on several frameworks against a reference, by tensor and by operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.cli.check_operators import open_frameworks, read_shape
+from levelbench.errors import DataError, MissingError, UnknownNameError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from levelbench.networks.network import Network
+    from levelbench.networks.validation import Agreement, BackendAgreement, TensorAgreement
+    from levelbench.operators.contract import OperatorBackend
+    from levelbench.report.tables import Table
+
+__all__ = ["NetworkWords", "check_model", "load_network"]
+
+_SHOWN = 12
+_USUAL = ("torch", "jax", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class NetworkWords:
+    """What the command line says about the check of a network."""
+
+    frameworks: str
+    device: str
+    reference: str
+    shapes: tuple[str, ...]
+    seed: int
+    batch: int
+    sizes: tuple[str, ...]
+    inputs: Path | None
+    tolerance: float
+    gradients: bool
+    operators: bool
+    modes: tuple[str, ...]
+
+
+def check_model(what: str, words: NetworkWords, as_json: bool) -> int:
+    """Check the network; the exit code: 1 for a finding, 3 where no framework can run it, 4 if nothing was compared."""
+    from levelbench.networks.validation import compare_network
+    from levelbench.operators.frameworks import open_framework
+
+    network = load_network(what)
+    names = open_frameworks(words.frameworks, words.device) if words.frameworks else _installed(words.device)
+    reference = words.reference or "numpy"
+    open_frameworks(reference, "cpu" if reference == "numpy" else words.device)
+    modes = _modes(words.modes, names)
+    inputs = _inputs(network, words)
+    backends = {name: open_framework(name, words.device if name != "numpy" else "cpu") for name in names}
+    for name, mode in modes.items():
+        _check_mode(name, mode, backends[name])
+    found = compare_network(
+        network,
+        backends,
+        open_framework(reference, "cpu" if reference == "numpy" else words.device),
+        inputs,
+        gradients=words.gradients,
+        operators=words.operators,
+        modes=modes,
+        tolerance=words.tolerance,
+        seed=words.seed,
+        reference_name=reference,
+    )
+    _print(found, as_json)
+    return _exit_code(found)
+
+
+def _exit_code(found: Agreement) -> int:
+    if found.failed:
+        return 1
+    if any(each.compared for each in found.backends):
+        return 0
+    lacking = [each for each in found.backends if each.lacks]
+    if lacking and len(lacking) == len(found.backends):
+        raise UnsupportedError(f"{found.network} on {lacking[0].backend}", lacking[0].lacks, "choose another framework")
+    click.echo("nothing was compared: see why above", err=True)
+    return 4
+
+
+def load_network(what: str) -> Network:
+    """The network of a model's file, or of that name in the zoo."""
+    from levelbench.networks import zoo
+
+    if not Path(what).suffix:
+        return zoo.build(what)
+    from levelbench.networks.files import load
+
+    return load(Path(what))
+
+
+def _installed(device: str) -> list[str]:
+    from levelbench.operators.frameworks import load_framework
+
+    found = [name for name in _USUAL if not load_framework(name).lacks(device)]
+    if not found:
+        do = "pip install levelbench[torch], or name frameworks: --framework"
+        raise MissingError("a framework to compare with the reference", f"none of {', '.join(_USUAL)} is here", do)
+    return found
+
+
+def _modes(words: tuple[str, ...], names: list[str]) -> dict[str, str]:
+    found = {}
+    for word in words:
+        name, equals, mode = word.partition("=")
+        if not equals or not mode:
+            raise UsageError(f"--mode {word}", "it is no framework and mode", "write --mode torch=compiled")
+        if name not in names:
+            raise UnknownNameError("framework of --mode", name, names)
+        found[name] = mode
+    return found
+
+
+def _check_mode(name: str, mode: str, backend: OperatorBackend) -> None:
+    known = getattr(backend, "modes", ())
+    if mode not in known:
+        raise UnknownNameError(f"mode of {name}", mode, known)
+
+
+def _inputs(network: Network, words: NetworkWords) -> dict[str, Any]:
+    """From the file, or random ones of the shapes that are asked for."""
+    if words.inputs is not None:
+        return _from_file(network, words.inputs)
+    from levelbench.networks.samples import make_inputs
+
+    shapes = {}
+    for word in words.shapes:
+        name, shape, kind = read_shape(word)
+        if kind:
+            raise UsageError(f"--shape {word}", "the model says its inputs' dtypes", "leave the dtype out")
+        shapes[name] = shape
+    known = [each.name for each in network.inputs]
+    for name in shapes:
+        if name not in known:
+            raise UnknownNameError("input of --shape", name, known)
+    values = [replace(each, shape=shapes.get(each.name, each.shape)) for each in network.inputs]
+    return make_inputs(values, words.batch, words.seed, {**network.sizes, **_sizes(words.sizes)}, network.fills)
+
+
+def _sizes(words: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for word in words:
+        name, equals, size = word.rpartition("=")
+        if not equals or not size.isdecimal() or int(size) < 1:
+            raise UsageError(f"--size {word}", "it is no name and size of 1 or more", "write --size length=16")
+        found[name] = int(size)
+    return found
+
+
+def _from_file(network: Network, path: Path) -> dict[str, Any]:
+    import zipfile
+
+    import numpy as np
+
+    if not path.is_file():
+        raise MissingError(f"inputs {path}", "there is no such file", "give a .npz file with an array an input")
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            found = {name: held[name] for name in held.files}
+    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise DataError(f"inputs {path}", f"NumPy cannot read it: {error}", "write it with numpy.savez") from None
+    for each in network.inputs:
+        if each.name not in found:
+            raise UsageError(f"inputs {path}", f"they lack {each.name!r}", "give an array for each input")
+    return {each.name: _typed(found[each.name], each.dtype) for each in network.inputs}
+
+
+def _typed(value: Any, dtype: str) -> Any:
+    """NumPy stores ``ml_dtypes``' arrays as bytes without a type; the model knows it."""
+    from levelbench.networks.values import dtype_of
+
+    return value.view(dtype_of(dtype)) if value.dtype.kind == "V" and dtype else value
+
+
+def _print(found: Agreement, as_json: bool) -> None:
+    if as_json:
+        shared.emit_json(found.to_dict())
+        return
+    tables = [_table(found, each) for each in found.backends if each.tensors]
+    shared.print_tables(*tables)
+    if tables:
+        click.echo()
+    for each in found.backends:
+        for line in _lines(found, each):
+            click.echo(line)
+
+
+def _lines(found: Agreement, each: BackendAgreement) -> list[str]:
+    start = f"{found.network} on {each.backend}"
+    if each.lacks:
+        return [f"{start}: not compared: {each.lacks}"]
+    if each.raised:
+        return [f"{start}: it raises {each.raised}"]
+    counts = {kind: [one for one in each.tensors if one.kind == kind] for kind in ("output", "gradient")}
+    said = []
+    for kind, tensors in counts.items():
+        compared = [one for one in tensors if one.status != "not compared"]
+        good = sum(one.status != "wrong" for one in compared)
+        if compared:
+            said.append(f"{good} of {len(compared)} {kind}s agree")
+        elif tensors:
+            said.append(f"{kind}s not compared: {tensors[0].detail}")
+    repeats = "" if each.repeats is None else f"; two runs are {'' if each.repeats else 'not '}equal bit for bit"
+    lines = [f"{start} against {found.reference}: {', '.join(said)}{repeats}"]
+    lines += [f"  {one.kind} {one.detail}" for one in each.wrong[:_SHOWN]]
+    if len(each.wrong) > _SHOWN:
+        lines.append(f"  and {len(each.wrong) - _SHOWN} more")
+    return [*lines, *(f"  {one.phase}: {one}" for one in each.partings)]
+
+
+def _table(found: Agreement, each: BackendAgreement) -> Table:
+    from levelbench.report.tables import Column, Table
+
+    columns = (
+        Column("tensor", "Tensor"),
+        Column("kind", "Kind"),
+        Column("status", "Status"),
+        Column("relative", "Largest"),
+        Column("limit", "Allowed"),
+        Column("l2", "L2"),
+        Column("cosine", "1 - cosine"),
+    )
+    outputs = [one for one in each.tensors if one.kind == "output"]
+    compared = [one for one in each.tensors if one.kind == "gradient" and one.status != "not compared"]
+    gradients = sorted(compared, key=_badness, reverse=True)
+    notes = ["largest: the largest deviation, as a share of the tensor's largest value; L2: as a share of its norm"]
+    if any(one.status == "rounding" for one in each.tensors):
+        notes.append("rounding: beyond what is allowed, and no more than what roundings do to the reference")
+    if len(gradients) > _SHOWN:
+        notes.append(
+            f"the {_SHOWN} gradients nearest to their limit, or beyond it, of {len(gradients)}; --json has all"
+        )
+    rows = tuple(_row(one) for one in (*outputs, *gradients[:_SHOWN]))
+    mode = f" ({each.mode})" if each.mode else ""
+    return Table("agreement", f"{found.network} on {each.backend}{mode}", columns, rows, tuple(notes)).without_empty()
+
+
+def _badness(one: TensorAgreement) -> tuple[bool, bool, float]:
+    return one.status == "wrong", one.status != "rounding", one.relative
+
+
+def _row(one: TensorAgreement) -> tuple[Any, ...]:
+    from levelbench.report.tables import Absent, Text
+
+    start = (Text(one.name), Text(one.kind), Text(one.status))
+    if one.errors is None:
+        return (*start, *(Absent(one.detail) for _ in range(4)))
+    numbers = (one.relative, one.limit, one.errors.relative, one.errors.cosine)
+    return (*start, *(Text(f"{each:.2g}") for each in numbers))
