@@ -1,0 +1,161 @@
+"""Batch-size change: opens a batch that a model has fixed, fixes one that is open, or gives it another size.
+
+The one idea: the batch is followed through the network, and sizes that were baked in for it (the target of a Reshape or
+Expand) are changed with it; where a node has the old size in it in a way that cannot be changed, it is named.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from levelbench.errors import DefinitionError, UsageError
+from levelbench.networks.network import Network
+from levelbench.networks.order import outer_reads
+from levelbench.networks.transforms.carried import FIXED, Carried, Carry, Independence, track
+from levelbench.networks.transforms.constants import lifted
+from levelbench.networks.transforms.graph import Graph
+from levelbench.networks.transforms.shapes import batch_axes, known_values, reshaped
+from levelbench.networks.transforms.transform import Arrays, Transform, Transformed
+from levelbench.networks.values import Value, value_info
+
+__all__ = ["ChangeBatch"]
+
+Size = int | str
+
+
+class ChangeBatch(Transform):
+    """Gives the network's inputs another batch: a number, or a name (``batch``) to leave it open.
+
+    Inputs of a fixed batch are those whose first axis has the size of the first input's.
+    """
+
+    name = "batch"
+    summary = "fixes the batch size, changes a fixed one, or opens it"
+    main = "size"
+
+    def __init__(self, *, size: Size = "batch") -> None:
+        number = int(size) if str(size).lstrip("-").isdigit() else None
+        if number is not None and number < 1:
+            raise UsageError(f"a batch of {size}", "that is no sample at all", "give 1 or more, or a name")
+        self._size: Size = str(size) if number is None else number
+
+    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+        """The network with that batch."""
+        axes = batch_axes(network)
+        old: Size = _open_name(network, axes) if axes else _fixed_batch(network)
+        if not axes:
+            axes = {each.name: 0 for each in network.inputs if each.shape and each.shape[0] == old}
+        if old == self._size:
+            return Transformed(network, None if parameters is None else dict(parameters), self.name, ())
+        graph = Graph(lifted(network), parameters)
+        baked = _rebake(graph, axes, old, self._size) if isinstance(old, int) else 0
+        for each in graph.model.graph.input:
+            if each.name in axes:
+                value = next(value for value in network.inputs if value.name == each.name)
+                shape = list(value.shape or ())
+                shape[axes[each.name]] = self._size
+                each.CopyFrom(value_info(Value(each.name, value.dtype, tuple(shape))))
+        new, values = graph.finish()
+        try:
+            new = reshaped(new, {old: self._size} if isinstance(old, str) and isinstance(self._size, int) else {})
+        except DefinitionError as error:
+            raise DefinitionError(
+                f"batch {self._size} for {network.name}", f"its shapes no longer fit ({error.found})", "keep its batch"
+            ) from None
+        _verify(network, new, old, self._size)
+        words = f"the batch of {', '.join(axes)} is {self._size} and no longer {old}"
+        more = (f"changed {baked} shapes that had it written in",) if baked else ()
+        return Transformed(new, values, self.name, (words, *more))
+
+
+def _open_name(network: Network, axes: dict[str, int]) -> str:
+    for value in network.inputs:
+        if value.name in axes and value.shape is not None:
+            return str(value.shape[axes[value.name]] or "batch")
+    return "batch"
+
+
+def _fixed_batch(network: Network) -> int:
+    for value in network.inputs:
+        if value.shape and isinstance(value.shape[0], int):
+            return value.shape[0]
+    raise UsageError(f"the batch of {network.name}", "no input has an axis of known size for it", "give it shapes")
+
+
+def _rebake(graph: Graph, axes: dict[str, int], old: int, new: Size) -> int:
+    """Change the sizes in constant inputs that follow from the batch; how many."""
+    network = graph.network
+    values = known_values(network)
+    shapes = {name: _sizes(each) for name, each in values.items()}
+    reads = [tuple(dict.fromkeys(outer_reads(each))) for each in network.model.graph.node]
+    inputs: dict[str, Carry] = {name: Carried(axis) for name, axis in axes.items()}
+    tracked = track(network.nodes, reads, inputs, shapes, graph.constant, old)
+    changed = 0
+    for proto, kind in zip(graph.nodes, tracked.nodes, strict=True):
+        if not isinstance(kind, Independence):
+            continue
+        for name, need in zip(proto.input, kind.needs, strict=True):
+            # With a batch of 1 a row a sample and one row for all look alike, and the latter is what broadcasts.
+            if name and need is not None and tracked.values.get(name, FIXED) == FIXED and old > 1:
+                raise _refusal(proto, f"{name!r} has a row for each of {old} samples")
+        for at, entry, multiple in kind.baked:
+            _rewrite(graph, proto, at, entry, multiple, new)
+            changed += 1
+    return changed
+
+
+def _rewrite(graph: Graph, proto: onnx.NodeProto, at: int, entry: int, multiple: int, new: Size) -> None:
+    name = proto.input[at]
+    value = graph.constant(name)
+    assert value is not None
+    value = value.copy()
+    if isinstance(new, int):
+        value[entry] = new * multiple
+    elif proto.op_type == "Expand":
+        value[entry] = 1
+    elif -1 not in value:
+        value[entry] = -1
+    else:
+        operator = graph.operator(proto)
+        if multiple != 1 or entry != 0 or operator.get("allowzero", 0):
+            raise _refusal(proto, f"its shape {value.tolist()} already leaves another size open")
+        value[entry] = 0
+    proto.input[at] = graph.store(value, f"{name}.batch")
+
+
+def _verify(before: Network, after: Network, old: Size, new: Size) -> None:
+    """Each output that had the batch on its first axis must have the new one there."""
+    for was, now in zip(before.outputs, after.outputs, strict=True):
+        if not was.shape or was.shape[0] != old or now.shape is None:
+            continue
+        first = now.shape[0] if now.shape else None
+        if (isinstance(new, int) and first not in (new, None)) or (isinstance(new, str) and first == old):
+            producer = next((each for each in after.model.graph.node if was.name in each.output), None)
+            found = f"output {was.name!r} has shape {now.shape}"
+            if producer is None:
+                raise DefinitionError(f"batch {new} for {before.name}", found, "keep its batch")
+            raise _refusal(_culprit(after, old) or producer, found)
+
+
+def _culprit(network: Network, old: Size) -> onnx.NodeProto | None:
+    """The first Reshape whose constant target still begins with the old batch."""
+    stored = {each.name: each for each in network.model.graph.initializer}
+    for node in network.model.graph.node:
+        if node.op_type in ("Reshape", "Expand") and node.input[1] in stored:
+            target = np.ravel(numpy_helper.to_array(stored[node.input[1]]))
+            if target.size and int(target[0]) == old:
+                return node
+    return None
+
+
+def _refusal(node: onnx.NodeProto, why: str) -> DefinitionError:
+    name = node.name or node.output[0]
+    return DefinitionError(f"another batch for {node.op_type} {name!r}", why, "keep its batch, or change the model")
+
+
+def _sizes(value: Value) -> tuple[int, ...] | None:
+    if value.shape is None or not all(isinstance(size, int) for size in value.shape):
+        return None
+    return tuple(int(size) for size in value.shape if isinstance(size, int))

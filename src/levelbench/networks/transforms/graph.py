@@ -1,0 +1,204 @@
+"""A network taken apart to be edited: its nodes as a list, its arrays by name, and who reads what.
+
+The one idea: a transform edits this and asks for a network at the end; names, order and parameters are put right in one
+place, and what a subgraph reads from around it counts as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from levelbench.errors import DefinitionError
+from levelbench.networks.network import Network
+from levelbench.networks.order import outer_reads, sort_nodes
+from levelbench.networks.transforms.transform import Arrays
+from levelbench.networks.values import Parameter
+from levelbench.operators.node import OperatorNode
+
+__all__ = ["Graph", "attributes_of", "is_standard"]
+
+Array = NDArray[Any]
+
+
+def is_standard(node: onnx.NodeProto, *op_types: str) -> bool:
+    """Whether a node is one of ONNX's own operators of these types."""
+    return node.domain in ("", "ai.onnx") and node.op_type in op_types
+
+
+class Graph:
+    """An editable copy of a network."""
+
+    def __init__(self, network: Network, parameters: Arrays | None = None) -> None:
+        self.network = network
+        self.model = network.copied()
+        self.nodes: list[onnx.NodeProto] = list(self.model.graph.node)
+        self.outputs = [each.name for each in self.model.graph.output]
+        self.inputs = [each.name for each in network.inputs]
+        self.roles = {each.name: each for each in network.parameters}
+        self.initialisers = {each.name: each for each in self.model.graph.initializer}
+        self.opset = network.opsets.get("", 1)
+        self._given = parameters
+        self._values = None if parameters is None else dict(parameters)
+        self._taken = set(self.outputs) | set(self.inputs) | set(self.roles) | set(self.initialisers)
+        self._taken.update(_names(self.model.graph))
+
+    def free(self, name: str) -> str:
+        """``name``, or the first of ``name_1``, ``name_2``, ... that nobody has; it is taken from now on."""
+        found, at = name, 0
+        while found in self._taken:
+            at += 1
+            found = f"{name}_{at}"
+        self._taken.add(found)
+        return found
+
+    def makers(self) -> dict[str, onnx.NodeProto]:
+        """The node that makes each value."""
+        return {name: node for node in self.nodes for name in node.output if name}
+
+    def readers(self) -> dict[str, list[onnx.NodeProto]]:
+        """The nodes that read each value, one entry a read; those whose subgraphs do are among them."""
+        found: dict[str, list[onnx.NodeProto]] = {}
+        for node in self.nodes:
+            for name in outer_reads(node):
+                found.setdefault(name, []).append(node)
+        return found
+
+    def kept(self) -> set[str]:
+        """The values that must stay under their names: outputs, and those that replace a buffer."""
+        return {*self.outputs, *self.network.updates.values()}
+
+    def constant(self, name: str) -> Array | None:
+        """The value of an initialiser that is no parameter."""
+        found = self.initialisers.get(name)
+        return None if found is None or name in self.roles else numpy_helper.to_array(found)
+
+    def array(self, name: str) -> Array | None:
+        """The value of a parameter or any other initialiser."""
+        if name not in self.roles:
+            return self.constant(name)
+        if self._values is not None:
+            return np.asarray(self._values[name])
+        role = self.roles[name]
+        return role.initialise(0) if role.draw is not None else numpy_helper.to_array(self.initialisers[name])
+
+    def shape_of(self, name: str) -> tuple[int, ...] | None:
+        """The shape of a parameter or initialiser."""
+        if name in self.roles:
+            return self.roles[name].shape
+        return tuple(self.initialisers[name].dims) if name in self.initialisers else None
+
+    def store(self, array: Array, name: str) -> str:
+        """A new initialiser that is no parameter; its name."""
+        name = self.free(name)
+        self.initialisers[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        return name
+
+    def store_parameter(self, array: Array, name: str, *, trainable: bool = True) -> str:
+        """A new parameter with these values; its name."""
+        name = self.store(array, name)
+        self.roles[name] = Parameter(name, array.shape, array.dtype.name, None, trainable)
+        if self._values is not None:
+            self._values[name] = array
+        return name
+
+    def retype(self, name: str, dtype: np.dtype[Any], cast: Any) -> None:
+        """Give a parameter or initialiser another dtype; ``cast`` makes the new array of the old one."""
+        if name in self.initialisers:
+            array = cast(numpy_helper.to_array(self.initialisers[name]))
+            self.initialisers[name] = numpy_helper.from_array(array, name)
+        if name in self.roles:
+            old = self.roles[name]
+            self.roles[name] = Parameter(name, old.shape, dtype.name, old.draw, old.trainable)
+            for each in self.model.graph.input:
+                if each.name == name:
+                    each.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(dtype)
+            if self._values is not None:
+                self._values[name] = cast(np.asarray(self._values[name]))
+
+    def make(self, op_type: str, inputs: Iterable[str], output: str, *, domain: str = "", **attributes: Any) -> Any:
+        """A node of one output, which is not yet in the list."""
+        return helper.make_node(op_type, list(inputs), [output], name=output, domain=domain, **attributes)
+
+    def operator(self, node: onnx.NodeProto) -> OperatorNode:
+        """The node with its attributes as Python values."""
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        return OperatorNode.from_proto(node, self.network.opsets.get(domain, 1) if domain else self.opset)
+
+    def swap(self, old: Iterable[onnx.NodeProto], new: Iterable[onnx.NodeProto]) -> None:
+        """Take ``old`` out and put ``new`` in the place of the last of them."""
+        gone = {id(each) for each in old}
+        at = max(place for place, each in enumerate(self.nodes) if id(each) in gone)
+        self.nodes[at + 1 : at + 1] = new
+        self.nodes = [each for each in self.nodes if id(each) not in gone]
+
+    def drop_unread(self) -> list[str]:
+        """Take out parameters and initialisers that nothing reads; their names."""
+        read = set(self.readers()) | self.kept()
+        gone = [name for name in dict.fromkeys((*self.roles, *self.initialisers)) if name not in read]
+        for name in gone:
+            self.roles.pop(name, None)
+            self.initialisers.pop(name, None)
+            if self._values is not None:
+                self._values.pop(name, None)
+        return gone
+
+    def finish(self, **changes: Any) -> tuple[Network, dict[str, Array] | None]:
+        """The edited network, and values for all its parameters where some were given."""
+        graph = self.model.graph
+        nodes = [_copy(each) for each in self.nodes]
+        initialisers = [_copy(each) for each in self.initialisers.values()]
+        drawn = {each.name for each in self.network.parameters if each.draw is not None} - set(self.roles)
+        for each in [each for each in graph.input if each.name in drawn]:
+            graph.input.remove(each)
+        # An initialiser may be listed among the inputs as its default; one that is gone must go there too.
+        foreign = {each.name for each in self.network.model.graph.initializer} - set(self.initialisers)
+        for each in [each for each in graph.input if each.name in foreign]:
+            graph.input.remove(each)
+        del graph.node[:], graph.initializer[:]
+        graph.node.extend(nodes)
+        graph.initializer.extend(initialisers)
+        given = [*(each.name for each in graph.input), *self.initialisers]
+        given += [each.values.name for each in graph.sparse_initializer]
+        asked = f"transforming {self.network.name}"
+        sort_nodes(graph.node, list(dict.fromkeys(given)), self.outputs, asked)
+        made = {name for node in graph.node for name in node.output}
+        stale = [each for each in graph.value_info if each.name not in made]
+        for each in stale:
+            graph.value_info.remove(each)
+        network = self.network.replace(model=self.model, parameters=tuple(self.roles.values()), **changes)
+        return network, self._answer()
+
+    def _answer(self) -> dict[str, Array] | None:
+        if self._given is None or self._values is None:
+            return None
+        missing = [name for name in self.roles if name not in self._values]
+        if missing:
+            raise DefinitionError(f"the parameters of {self.network.name}", f"{missing[0]!r} is not given", "give all")
+        return {name: self._values[name] for name in self.roles}
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """What the nodes of a graph make, and all names inside of their subgraphs: none of them may be taken again."""
+    for node in graph.node:
+        yield from node.output
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                yield from (each.name for each in (*inner.input, *inner.initializer))
+                yield from _names(inner)
+
+
+def _copy(message: Any) -> Any:
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
+
+
+def attributes_of(node: OperatorNode) -> Mapping[str, Any]:
+    """The attributes that a node gives, to make another one of."""
+    return {name: value for name, value in node.attributes.items() if value is not None}

@@ -1,0 +1,239 @@
+"""How much memory a network takes, node by node, whole and with its batch in pieces.
+
+The one idea: values live from the node that makes them to the last that reads them; of a stretch of nodes that runs in
+pieces, only what goes in and what comes out is there as a whole. Parameters and the network's inputs are always there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UnsupportedError
+from levelbench.networks.network import Network
+from levelbench.networks.order import outer_reads
+from levelbench.networks.transforms.carried import FIXED, Carried, Carry, Independence, Tracked, track
+from levelbench.networks.transforms.graph import Graph
+from levelbench.networks.transforms.shapes import known_values
+from levelbench.networks.transforms.workspace import workspace_bytes
+from levelbench.networks.values import Value, dtype_of
+from levelbench.operators.cost import Signature
+from levelbench.operators.node import OperatorNode
+
+__all__ = ["Profile", "Stretch", "piece_peaks", "sizes_of"]
+
+_ALIASES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+
+
+def sizes_of(batch: int, pieces: int) -> tuple[int, ...]:
+    """The batch in as many pieces of sizes that differ by one at most, larger ones first."""
+    size, more = divmod(batch, pieces)
+    return (size + 1,) * more + (size,) * (pieces - more)
+
+
+@dataclass(frozen=True)
+class _Life:
+    """A value that a node makes: its bytes for the whole batch, its node, and the last that reads it."""
+
+    name: str
+    bytes: int
+    made: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Nodes in a row. ``entering``: values to be cut; ``leaving``: values to be joined.
+
+    ``beyond`` and ``ending`` are bytes of whole values from before that live on, and that do not; ``inside`` bytes a
+    sample of what a piece holds while each node runs, without what leaves.
+    """
+
+    entering: tuple[str, ...]
+    leaving: tuple[str, ...]
+    beyond: int
+    ending: int
+    inside: NDArray[Any]
+
+
+class Profile:
+    """The memory of a network whose sizes are all bound, at one batch size."""
+
+    def __init__(self, network: Network, axes: Mapping[str, int], batch: int, workspace: str) -> None:
+        """``axes``: on which axis an input carries the batch. ``UnsupportedError`` where a shape is not known."""
+        self.network, self.batch = network, batch
+        self.nodes: tuple[OperatorNode, ...] = network.nodes
+        self.reads = [tuple(dict.fromkeys(outer_reads(each))) for each in network.model.graph.node]
+        self._known = known_values(network)
+        shapes = {name: _sizes(each) for name, each in self._known.items()}
+        graph = Graph(network)
+        inputs: dict[str, Carry] = {name: Carried(axis) for name, axis in axes.items()}
+        self.tracked: Tracked = track(self.nodes, self.reads, inputs, shapes, graph.constant, batch)
+        self._workspace = workspace
+        self._kept = graph.kept()
+        self._bytes: dict[str, int] = {}
+        self.base = self._base(graph)
+        self._lives, self._roots = self._follow()
+        self.live = self._live()
+        self._index()
+        self._peaks = [live + self.workspace(at, batch) for at, live in enumerate(self.live)]
+
+    def _signature(self, name: str, samples: int | None = None) -> Signature | None:
+        if not name:
+            return None
+        value = self._known.get(name)
+        shape = None if value is None else _sizes(value)
+        if value is None or shape is None:
+            raise UnsupportedError(
+                f"the memory of {self.network.name}", f"the shape of {name!r} is not known", "bind all of its sizes"
+            )
+        carry = self.tracked.values.get(name, FIXED)
+        if samples is not None and isinstance(carry, Carried):
+            shape = (*shape[: carry.axis], samples * carry.multiple, *shape[carry.axis + 1 :])
+        dtype = dtype_of(value.dtype)
+        return Signature(shape, dtype.itemsize, dtype.kind not in "iub")
+
+    def bytes(self, name: str) -> int:
+        """Bytes of a value for the whole batch."""
+        if name not in self._bytes:
+            found = self._signature(name)
+            self._bytes[name] = 0 if found is None else found.bytes
+        return self._bytes[name]
+
+    def signatures(self, at: int, samples: int) -> tuple[list[Signature | None], list[Signature | None]]:
+        """What the node at ``at`` takes and makes for ``samples`` of the batch."""
+        node, split = self.nodes[at], self.tracked.nodes[at]
+        part = samples if isinstance(split, Independence) else None
+        return (
+            [self._signature(name, part) for name in node.inputs],
+            [self._signature(name, part) for name in node.outputs],
+        )
+
+    def workspace(self, at: int, samples: int) -> int:
+        """Bytes that the node at ``at`` takes while it runs on so many samples."""
+        return workspace_bytes(self.nodes[at], *self.signatures(at, samples), self._workspace)
+
+    def _base(self, graph: Graph) -> int:
+        read = {name for names in self.reads for name in names}
+        arrays = (set(graph.roles) | set(graph.initialisers)) & read
+        fixed = [
+            name
+            for node, kind in zip(self.nodes, self.tracked.nodes, strict=True)
+            if kind == FIXED
+            for name in node.outputs
+        ]
+        return sum(self.bytes(name) for name in [*sorted(arrays), *graph.inputs, *fixed] if name)
+
+    def _follow(self) -> tuple[dict[str, _Life], dict[str, str]]:
+        """The life of each value that a node makes; those that share memory with another one live in it."""
+        last: dict[str, int] = {}
+        for at, names in enumerate(self.reads):
+            last.update(dict.fromkeys(names, at))
+        last.update(dict.fromkeys(self._kept, len(self.nodes)))
+        lives: dict[str, _Life] = {}
+        roots: dict[str, str] = {}
+        for at, (node, kind) in enumerate(zip(self.nodes, self.tracked.nodes, strict=True)):
+            if kind == FIXED:
+                continue
+            for name in (each for each in node.outputs if each):
+                end = last.get(name, at)
+                lives[name] = _Life(name, self.bytes(name), at, end)
+                shares = not node.domain and node.op_type in _ALIASES
+                roots[name] = roots.get(node.inputs[0], node.inputs[0]) if shares else name
+        return lives, roots
+
+    def _live(self) -> list[int]:
+        """Bytes of whole values while each node runs, without base and workspace."""
+        ends: dict[str, int] = {}
+        for name, life in self._lives.items():
+            root = self._roots[name]
+            ends[root] = max(ends.get(root, 0), life.last)
+        # One that shares memory with an input of the network takes none of its own.
+        roots = [(life, ends[name]) for name, life in self._lives.items() if self._roots[name] == name]
+        change = [0] * (len(self.nodes) + 2)
+        for life, end in roots:
+            change[life.made] += life.bytes
+            change[min(end, len(self.nodes)) + 1] -= life.bytes
+        self._ends = ends
+        return [int(each) for each in np.cumsum(change)[: len(self.nodes)]]
+
+    def whole_peak(self, first: int, stop: int) -> int:
+        """The most memory while nodes ``first`` to ``stop`` (not included) run on the whole batch."""
+        return self.base + max(self._peaks[first:stop], default=0)
+
+    def can_split(self, first: int, stop: int) -> bool:
+        """Whether all these nodes treat each sample on its own, and at least one has samples to treat."""
+        kinds = self.tracked.nodes[first:stop]
+        return all(each != "mixed" for each in kinds) and any(isinstance(each, Independence) for each in kinds)
+
+    def stretch(self, first: int, stop: int) -> Stretch:
+        """What goes into these nodes, comes out of them, passes by, and is there in between."""
+        entering: dict[str, None] = {}
+        ends: dict[str, int] = {}
+        makes: list[tuple[int, _Life]] = []
+        for at in range(first, stop):
+            entering.update((name, None) for name, made in self._cut[at] if not first <= made < stop)
+            ends.update((root, at) for root in self._used[at])
+            makes += [(at, life) for life in self._made[at]]
+        leaving = [life.name for _, life in makes if life.last >= stop]
+        gone = {self._roots[name] for name in leaving}
+        change = [0] * (stop - first + 1)
+        for name in entering:
+            change[0] += self.bytes(name)
+            change[ends.get(self._roots.get(name, name), stop - 1) - first + 1] -= self.bytes(name)
+        for at, life in makes:
+            if self._roots[life.name] == life.name and life.name not in gone:
+                change[at - first] += life.bytes
+                change[ends[life.name] - first + 1] -= life.bytes
+        beyond, ending = self.across(first, stop)
+        inside: NDArray[Any] = np.cumsum(change)[: stop - first] / self.batch
+        return Stretch(tuple(entering), tuple(leaving), beyond, ending, inside)
+
+    def across(self, first: int, stop: int) -> tuple[int, int]:
+        """Bytes of whole values that live on both sides, and of those from before that end among these nodes."""
+        beyond = ending = 0
+        for made, end, size in self._spans:
+            if made < first <= end:
+                beyond, ending = (beyond + size, ending) if end >= stop else (beyond, ending + size)
+        return beyond, ending
+
+    def _index(self) -> None:
+        """What :meth:`stretch` asks of each node: values to cut and their makers, roots it uses, what it makes."""
+        roots, lives = self._roots, self._lives
+        self._cut: list[tuple[tuple[str, int], ...]] = []
+        self._used: list[tuple[str, ...]] = []
+        self._made: list[tuple[_Life, ...]] = []
+        for node, read, kind in zip(self.nodes, self.reads, self.tracked.nodes, strict=True):
+            needs = kind.needs if isinstance(kind, Independence) else ()
+            cut = [name for name, need in zip(node.inputs, needs, strict=False) if name and need is not None]
+            self._cut.append(tuple((name, lives[name].made if name in lives else -1) for name in cut))
+            made = [name for name in node.outputs if name in lives]
+            self._used.append((*(roots.get(name, name) for name in read), *(roots[name] for name in made)))
+            self._made.append(tuple(lives[name] for name in made))
+        self._spans = [(lives[name].made, end, lives[name].bytes) for name, end in self._ends.items() if name in lives]
+
+
+def _sizes(value: Value) -> tuple[int, ...] | None:
+    shape = value.shape
+    if shape is None or not all(isinstance(size, int) for size in shape):
+        return None
+    return tuple(int(size) for size in shape if isinstance(size, int))
+
+
+def piece_peaks(
+    profile: Profile, stretch: Stretch, first: int, stop: int, sizes: Sequence[int], workspaces: NDArray[Any]
+) -> NDArray[Any]:
+    """The most memory while these nodes run in pieces, for each largest piece in ``sizes``.
+
+    ``workspaces`` are bytes by node and size. Two moments count: the last piece, with all pieces of what leaves there,
+    and the joining of these pieces, when the largest is there twice.
+    """
+    leaving = [profile.bytes(name) for name in stretch.leaving]
+    inside = (stretch.inside[:, None] * np.asarray(sizes, float)[None, :] + workspaces[first:stop]).max(axis=0)
+    fixed = profile.base + stretch.beyond + sum(leaving)
+    peaks: NDArray[Any] = np.maximum(fixed + stretch.ending + inside, fixed + max(leaving, default=0))
+    return peaks

@@ -1,0 +1,96 @@
+"""The contract of a transform: a network in, another one out, and in words and numbers what was done.
+
+The one idea: parameters travel with the network. A transform that needs their values (folding, quantisation) gets those
+that the caller has, else those of seed 0, and answers with values that fit the new network; what it computes is stored
+in the model, what it leaves alone is still drawn from the seed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from levelbench.errors import UsageError
+from levelbench.networks.network import Network
+
+__all__ = ["ROUNDING", "Arrays", "Tolerance", "Transform", "Transformed", "whole_number", "words"]
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a transformed network may be from the original: relative to the largest magnitude of each tensor.
+
+    ``gradients`` is ``None`` where the transformed network has other parameters, or is not to be trained.
+    """
+
+    outputs: float
+    gradients: float | None
+    reason: str
+
+
+ROUNDING = Tolerance(1e-4, 1e-3, "only the order of float32 sums may differ")
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """The result of a transform.
+
+    ``parameters`` are the values to execute ``network`` with, ``None`` where none were given: then the network's own
+    ``initialise`` has them. ``changed`` says what was done, a line each; it is empty where nothing was. ``exact``:
+    equal but for rounding.
+    """
+
+    network: Network
+    parameters: dict[str, NDArray[Any]] | None
+    name: str
+    changed: tuple[str, ...]
+    exact: bool = True
+    tolerance: Tolerance = ROUNDING
+    details: Any = None
+    """What the transform has to show besides: the plan of micro-batching."""
+
+
+class Transform(ABC):
+    """Something to be done to a network. Settings are given to the constructor, by keyword alone."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    main: ClassVar[str] = ""
+    """The setting that a word after a colon gives: ``precision:bfloat16``."""
+
+    def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
+        """The transformed network; ``DefinitionError`` or ``UnsupportedError`` where it cannot be.
+
+        A network in training mode has another one to infer with, which is transformed as well.
+        """
+        done = self.transform(network, parameters)
+        if network.for_inference is network:
+            return done
+        inferred = self.transform(network.for_inference, parameters)
+        return replace(done, network=done.network.replace(inference=inferred.network))
+
+    @abstractmethod
+    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+        """What :meth:`apply` does to one network."""
+
+
+def words(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Several names as the command line writes them: ``gelu+gemm``."""
+    return tuple(each for each in given.split("+") if each) if isinstance(given, str) else tuple(given)
+
+
+def whole_number(name: str, given: str | int, least: int = 1) -> int:
+    """A setting that is a number; ``UsageError`` for anything else, or one below ``least``."""
+    if isinstance(given, str):
+        if not given.strip().isdigit():
+            raise UsageError(f"setting {name}={given}", "that is no whole number", f"give {least} or more")
+        given = int(given)
+    if given < least:
+        raise UsageError(f"setting {name}={given}", "that is too little", f"give {least} or more")
+    return given
