@@ -9,29 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from levelbench.measure.statistics import Estimate, estimate, geometric_mean, holm, paired_log_ratio, welch_log_ratio
-from levelbench.measure.verdict import Verdict, VerdictKind, verdict
+from levelbench.measure.statistics import Estimate, estimate, geometric_mean
+from levelbench.measure.verdict import Verdict
 from levelbench.records.benchmarks import BenchmarkRecord, Case, Problem
+from levelbench.records.judging import Share, largest_ceilings, pair, share_of, told_doubts, verdicts
 
 __all__ = ["BenchmarkSummary", "Entry", "Share", "Total", "summarise_benchmark"]
 
-PAIRS_NEED = 5
-"""Processes from which pairs are compared: with fewer, t of so few pairs costs more than pairing gains."""
-
 _ABOVE = 1.1
 _WORST = ("failed", "wrong", "unsupported", "skipped")
-
-
-@dataclass(frozen=True)
-class Share:
-    """The time that the ceilings allow as a share of that taken; ``bound`` is the ceiling that is nearer."""
-
-    value: float
-    bound: Literal["compute", "memory"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +86,7 @@ def summarise_benchmark(
 ) -> BenchmarkSummary:
     """``arms`` holds for each framework its records, whole and of the same problems; the first is the yardstick."""
     specification = arms[0][0].header.specification
-    ceilings = _ceilings([record.header.ceilings for arm in arms for record in arm])
+    ceilings = largest_ceilings([record.header.ceilings for arm in arms for record in arm])
     problems = specification.problems
     columns = [[_entry(problem, at, arm, ceilings, level) for at, problem in enumerate(problems)] for arm in arms]
     columns = [columns[0], *(_judged(columns[0], column, level, margin) for column in columns[1:])]
@@ -115,7 +105,7 @@ def summarise_benchmark(
         level=level,
         margin=margin,
         suspect=(
-            *(doubt for name, arm in zip(names, arms, strict=True) for doubt in _doubts(name, arm)),
+            *(doubt for name, arm in zip(names, arms, strict=True) for doubt in told_doubts(name, _suspects(arm))),
             *_unlike(names, arms),
             *_exceeded(columns),
         ),
@@ -136,11 +126,8 @@ def _unlike(names: Sequence[str], arms: Sequence[Sequence[BenchmarkRecord]]) -> 
     return found
 
 
-def _doubts(name: str, arm: Sequence[BenchmarkRecord]) -> list[str]:
-    """The first doubt of each kind, and in how many processes there was one: their figures differ, not their sense."""
-    doubtful = [record.end.suspect for record in arm if record.end is not None and record.end.suspect]
-    shown = doubtful[0] if doubtful else []
-    return [f"{name}, {len(doubtful)} of {len(arm)} processes: {doubt}" for doubt in shown]
+def _suspects(arm: Sequence[BenchmarkRecord]) -> list[list[str]]:
+    return [record.end.suspect if record.end is not None else [] for record in arm]
 
 
 def _exceeded(columns: Sequence[Sequence[Entry]]) -> list[str]:
@@ -153,17 +140,6 @@ def _exceeded(columns: Sequence[Sequence[Entry]]) -> list[str]:
         return []
     found = f"{len(above)} results lie above the measured ceiling, by up to {max(above):.1f} times"
     return [f"{found}: it was measured while the machine was busy; measure again with --fresh"]
-
-
-def _ceilings(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The largest of each kind: a ceiling that was reached once is one."""
-    best: dict[str, Any] = {"flop_s": {}, "bandwidth_b_s": {}}
-    for each in found:
-        for kind, limits in best.items():
-            for name, limit in each.get(kind, {}).items():
-                if name not in limits or limit["value"] > limits[name]["value"]:
-                    limits[name] = limit
-    return best
 
 
 def _entry(
@@ -193,6 +169,14 @@ def _entry(
     )
 
 
+def _share(
+    problem: Problem, flops: float | None, moved: float | None, time: Estimate | None, ceilings: Mapping[str, Any]
+) -> Share | None:
+    if time is None or not problem.tensors:
+        return None
+    return share_of(flops, moved, time.value, problem.tensors[0].dtype, ceilings)
+
+
 def _status(cases: Sequence[Case], measured: int) -> tuple[str, str]:
     for status in _WORST:
         found = [case for case in cases if case.status == status]
@@ -203,63 +187,15 @@ def _status(cases: Sequence[Case], measured: int) -> tuple[str, str]:
     return ("measured", "") if cases else ("skipped", "no process came so far")
 
 
-def _share(
-    problem: Problem, flops: float | None, moved: float | None, time: Estimate | None, ceilings: Mapping[str, Any]
-) -> Share | None:
-    if time is None or flops is None or moved is None or not problem.tensors:
-        return None
-    limits = {
-        "compute": (flops, ceilings["flop_s"].get(problem.tensors[0].dtype)),
-        "memory": (moved, ceilings["bandwidth_b_s"].get("triad")),
-    }
-    if any(amount and limit is None for amount, limit in limits.values()):
-        return None
-    least = {name: amount / limit["value"] if amount and limit else 0.0 for name, (amount, limit) in limits.items()}
-    bound: Literal["compute", "memory"] = "compute" if least["compute"] >= least["memory"] else "memory"
-    return Share(least[bound] / time.value, bound) if least[bound] > 0 else None
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """Times of two frameworks, one a process; paired where the processes of equal number are compared."""
-
-    a: list[float]
-    b: list[float]
-    paired: bool
-
-    @property
-    def p_value(self) -> float:
-        """Of the hypothesis that both take the same time; 1 where there are too few values for a test."""
-        if min(len(self.a), len(self.b)) < 2:
-            return 1.0
-        return (paired_log_ratio if self.paired else welch_log_ratio)(self.a, self.b).p_value
-
-    def verdict(self, margin: float, level: float) -> Verdict:
-        """Of the second against the first."""
-        return verdict(self.a, self.b, margin=margin, level=level, paired=self.paired)
-
-
-def _pair(a: Mapping[int, float], b: Mapping[int, float]) -> _Pair:
-    """Both mappings are in the order of their keys."""
-    return _Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED)
-
-
 def _judged(first: Sequence[Entry], column: Sequence[Entry], level: float, margin: float) -> list[Entry]:
     """The entries with their verdicts against ``first``, corrected for how many there are."""
     pairs = {
-        at: _pair(a.times_s, b.times_s)
+        at: pair(a.times_s, b.times_s)
         for at, (a, b) in enumerate(zip(first, column, strict=True))
         if a.status == b.status == "measured" and a.times_s and b.times_s
     }
-    adjusted = dict(zip(pairs, holm([pair.p_value for pair in pairs.values()]), strict=True))
-    judged = list(column)
-    for at, pair in pairs.items():
-        found = pair.verdict(margin, level)
-        if found.kind in (VerdictKind.FASTER, VerdictKind.SLOWER) and adjusted[at] > 1 - level:
-            reason = f"{found.kind} alone, but not among {len(pairs)} problems (Holm)"
-            found = replace(found, kind=VerdictKind.UNCLEAR, reason=reason)
-        judged[at] = replace(column[at], verdict=found)
-    return judged
+    found = verdicts(pairs, level, margin)
+    return [replace(entry, verdict=found.get(at)) for at, entry in enumerate(column)]
 
 
 def _total(name: str, first: Sequence[Entry], column: Sequence[Entry], level: float, margin: float) -> Total:
@@ -274,4 +210,4 @@ def _total(name: str, first: Sequence[Entry], column: Sequence[Entry], level: fl
         return Total(name, counts, kinds=kinds)
     means_a = {seed: geometric_mean([a.times_s[seed] for a, _ in both]) for seed in seeds}
     means_b = {seed: geometric_mean([b.times_s[seed] for _, b in both]) for seed in seeds}
-    return Total(name, counts, len(both), _pair(means_a, means_b).verdict(margin, level), kinds)
+    return Total(name, counts, len(both), pair(means_a, means_b).verdict(margin, level), kinds)

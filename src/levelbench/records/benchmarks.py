@@ -7,7 +7,6 @@ each problem the raw times and what was found right or wrong, then the end. The 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,12 +17,11 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.errors import RecordError
-from levelbench.records import lines, locks
+from levelbench.records import locks
 from levelbench.records.digest import key_of
-from levelbench.records.faults import store_fault
-from levelbench.records.reader import open_record, read_line
+from levelbench.records.processes import begin, decoded_header, decoded_lines, open_record
 from levelbench.records.schema import Count, Samples, Specification
-from levelbench.records.writer import RecordWriter, path_part, publish, write_whole
+from levelbench.records.writer import RecordWriter, path_part
 
 __all__ = ["BENCHMARK_SCHEMA", "FOLDER", "BenchmarkEnd", "BenchmarkHeader", "BenchmarkRecord", "BenchmarkSpecification"]
 __all__ += ["BenchmarkWriter", "Case", "Problem", "Tensor", "benchmark_key", "find_benchmarks", "read_benchmark"]
@@ -162,28 +160,9 @@ class BenchmarkWriter(RecordWriter):
 
         Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
         """
-        asked = f"beginning a benchmark's record in {store}"
         name = f"{header.key[:8]}-s{header.seed}-{path_part(header.id)}{_ENDING}"
         path = store / FOLDER / path_part(header.specification.title) / path_part(header.started[:10]) / name
-        draft = path.with_name(f".{path.name}.new")
-        line = lines.encode(cast(Any, header))
-        descriptor = -1
-        published = False
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
-            locks.hold(descriptor)
-            write_whole(descriptor, line)
-            publish(draft, path)
-            published = True
-        except OSError as error:
-            raise store_fault(asked, path, error) from error
-        finally:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-            if not published and descriptor >= 0:
-                os.close(descriptor)
-        return cls(path, descriptor, len(line))
+        return cls(path, *begin(path, header, f"beginning a benchmark's record in {store}"))
 
     def __enter__(self) -> Self:
         return self
@@ -196,33 +175,19 @@ class BenchmarkWriter(RecordWriter):
 def read_benchmark(path: Path) -> BenchmarkRecord:
     """The record at ``path``; a torn last line is passed over. ``RecordError`` for what is none, or is damaged."""
     asked = f"reading the benchmark's record {path}"
-    remove = "restore the record from a copy, or remove the file"
     with open_record(path, asked) as file:
         running = locks.is_held(file.fileno())
-        try:
-            header = _HEADER.decode(read_line(file, 1, asked))
-        except lines.MALFORMED as error:
-            raise RecordError(asked, f"line 1 is not the header of a benchmark ({error})", remove) from error
-        if header.schema > BENCHMARK_SCHEMA:
-            found = f"it was written in schema {header.schema} and this version reads up to {BENCHMARK_SCHEMA}"
-            raise RecordError(asked, found, "upgrade levelbench to read it")
+        header = decoded_header(file, _HEADER, BENCHMARK_SCHEMA, "benchmark", asked)
         cases: dict[int, Case] = {}
         samples: dict[int, Sequence[float]] = {}
-        end, number = None, 2
-        while line := read_line(file, number, asked):
-            try:
-                event = _EVENT.decode(line)
-            except lines.MALFORMED as error:
-                if not line.endswith(b"\n"):
-                    break
-                raise RecordError(asked, f"line {number} is broken ({error})", remove) from error
+        end = None
+        for event in decoded_lines(file, _EVENT, asked):
             if isinstance(event, Case):
                 cases[event.index] = event
             elif isinstance(event, Samples):
                 samples[int(event.name)] = event.values
             else:
                 end = event
-            number += 1
     return BenchmarkRecord(path, header, cases, samples, end, running)
 
 

@@ -6,18 +6,15 @@ there is none.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from levelbench.errors import DefinitionError, LevelbenchError
-from levelbench.measure.lifetime import die_with_parent
 from levelbench.records.benchmarks import BenchmarkSpecification, Case
+from levelbench.runner.children import Telling, serve
 
 __all__ = ["BenchmarkJob", "Note", "main"]
 
@@ -38,59 +35,33 @@ class BenchmarkJob(msgspec.Struct, frozen=True):
     crashed: dict[int, str] = {}
 
 
-class Note(msgspec.Struct, frozen=True):
-    """A line to the parent: the record's path, a case, the ceilings, the end, or an error in its three parts."""
+class Note(Telling, frozen=True, kw_only=True):
+    """A line to the parent: what any process tells, or a case."""
 
-    path: str | None = None
     case: Case | None = None
-    ceilings: dict[str, Any] | None = None
-    done: bool = False
-    error: tuple[str, str, str] | None = None
-    exit_code: int = 0
-    trace: str = ""
 
 
 def main(arguments: list[str]) -> int:
     """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    die_with_parent()
-    pipe = int(arguments[0])
+    return serve(arguments, BenchmarkJob, _carry_out)
 
-    def tell(note: Note) -> None:
-        line = msgspec.json.encode(note) + b"\n"
-        while line:
-            line = line[os.write(pipe, line) :]
 
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=BenchmarkJob)
-    name = job.specification.framework
-    try:
-        if job.seed is None:
-            tell(Note(ceilings=_ceilings(job)))
-        else:
-            from levelbench.operators.benchmark.run import make_record
+def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
+    if job.seed is None:
+        tell(Note(ceilings=_ceilings(job)))
+        return
+    from levelbench.operators.benchmark.run import make_record
 
-            make_record(
-                job.specification,
-                job.seed,
-                job.id,
-                Path(job.store),
-                job.ceilings,
-                job.own,
-                lambda path, case: tell(Note(path=str(path), case=case)),
-                crashed=job.crashed,
-            )
-        tell(Note(done=True))
-    except LevelbenchError as error:
-        parts = error.asked, error.found, error.do
-        tell(Note(error=parts, exit_code=error.exit_code, trace=traceback.format_exc()))
-        return error.exit_code
-    except Exception as error:  # noqa: BLE001  # the process's boundary: told to the parent
-        found = f"it raised {type(error).__name__}: {error}"
-        failure = DefinitionError(f"a benchmark on {name}", found, "--debug shows where; correct the adapter")
-        parts = failure.asked, failure.found, failure.do
-        tell(Note(error=parts, exit_code=failure.exit_code, trace=traceback.format_exc()))
-        return failure.exit_code
-    return 0
+    make_record(
+        job.specification,
+        job.seed,
+        job.id,
+        Path(job.store),
+        job.ceilings,
+        job.own,
+        lambda path, case: tell(Note(path=str(path), case=case)),
+        crashed=job.crashed,
+    )
 
 
 def _ceilings(job: BenchmarkJob) -> dict[str, Any]:

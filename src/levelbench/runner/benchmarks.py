@@ -6,21 +6,14 @@ these libraries; one that was interrupted is made anew, since its problems belon
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import structs
 
-from levelbench.errors import LevelbenchError, MissingError, UsageError
+from levelbench.errors import MissingError, UsageError
 from levelbench.operators.benchmark.ceilings import merged
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import new_id
@@ -33,12 +26,9 @@ from levelbench.records.benchmarks import (
     find_benchmarks,
     read_benchmark,
 )
-from levelbench.records.faults import store_fault
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.benchmark_child import BenchmarkJob, Note
-
-# What a process dies of by its own fault: others send SIGKILL and SIGTERM.
-_CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
+from levelbench.runner.children import CrashError, listen, need_folder, raise_told
 
 __all__ = ["BenchmarkPlan", "BenchmarkWatcher", "Replicate", "carry_out_benchmark", "plan_benchmark"]
 
@@ -144,7 +134,7 @@ def carry_out_benchmark(
     records = dict(plan.done)
     if not plan.steps:
         return records
-    _need_folder(store / FOLDER)
+    need_folder(store / FOLDER)
     own: dict[int, dict[str, Any]] = {}
     for at in sorted({step.arm for step in plan.steps}):
         watcher.ceilings(plan.arms[at].framework)
@@ -168,23 +158,6 @@ def carry_out_benchmark(
     return records
 
 
-def _need_folder(folder: Path) -> None:
-    """Make the folder of the records before anything is measured for it: ``StoreError`` where that fails."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise store_fault("a store for the records", folder, error) from error
-
-
-class _CrashError(LevelbenchError):
-    """A process that a framework brought down at the problem ``index``."""
-
-    exit_code = 3
-    index = 0
-
-
 def _survived(job: BenchmarkJob, begin: Callable[[], None], on_note: Callable[[Note], None]) -> list[Note]:
     """The notes of a process that came to its end: problems at which one crashed are left out of the next."""
     crashed: dict[int, str] = {}
@@ -192,7 +165,7 @@ def _survived(job: BenchmarkJob, begin: Callable[[], None], on_note: Callable[[N
         begin()
         try:
             return _process(structs.replace(job, id=new_id(), crashed=crashed), on_note)
-        except _CrashError as crash:
+        except CrashError as crash:
             if crash.index in crashed:
                 raise
             crashed = {**crashed, crash.index: crash.found}
@@ -200,61 +173,13 @@ def _survived(job: BenchmarkJob, begin: Callable[[], None], on_note: Callable[[N
 
 def _process(job: BenchmarkJob, on_note: Callable[[Note], None] | None = None) -> list[Note]:
     """Carry out a job in a fresh process, alone; its notes. Raises what it told, or how it died."""
-    read, write = os.pipe()
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "levelbench.runner.benchmark_child", str(write)],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            pass_fds=(write,),
-        )
-        os.close(write)
-        notes: list[Note] = []
-        try:
-            assert process.stdin is not None
-            # It may have died before it read its job; how it died is told below.
-            with suppress(BrokenPipeError):
-                process.stdin.write(msgspec.json.encode(job))
-                process.stdin.close()
-            with os.fdopen(read, "rb") as pipe:
-                # The loop sleeps until a line comes, and ends with the process.
-                for line in pipe:
-                    notes.append(msgspec.json.decode(line, type=Note, strict=False))
-                    if on_note is not None:
-                        on_note(notes[-1])
-            process.wait()
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        output.seek(0)
-        text = output.read().decode(errors="replace")
-    _raise_failure(job, notes, process.returncode, text)
+    notes, code, output = listen("levelbench.runner.benchmark_child", job, Note, on_note)
+    _raise_failure(job, notes, code, output)
     return notes
 
 
 def _raise_failure(job: BenchmarkJob, notes: Sequence[Note], code: int, output: str) -> None:
-    told = next((note for note in notes if note.error is not None), None)
-    if told is not None and told.error is not None:
-        said = LevelbenchError(*told.error)
-        said.exit_code, said.trace = told.exit_code, told.trace
-        raise said
-    if code == 0 and any(note.done for note in notes):
-        return
-    specification = job.specification
+    problems = job.specification.problems
     measured = sum(note.case is not None for note in notes)
-    at = f" at {specification.problems[measured].name}" if measured < len(specification.problems) else ""
-    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    last = output.strip().splitlines()[-1:] or ["nothing printed"]
-    began = any(note.path for note in notes)
-    kind = _CrashError if -code in _CRASHES and at and began else LevelbenchError
-    error = kind(
-        f"a benchmark on {specification.framework}",
-        f"its process {ended}{at} ({last[0]})",
-        "run the same command again to resume; --debug shows all that it printed",
-    )
-    if isinstance(error, _CrashError):
-        error.index = measured
-    error.exit_code, error.trace = 3, output
-    raise error
+    at = f" at {problems[measured].name}" if measured < len(problems) else ""
+    raise_told(notes, code, output, f"a benchmark on {job.specification.framework}", at, measured)

@@ -1,0 +1,177 @@
+"""Makes the network that a specification names: of the zoo, of a file or native, transformed, and with a loss to train.
+
+The one idea: whatever it is made from, what is measured is known before it runs: which network, which inputs, and which
+network without the transforms it has to agree with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError, UsageError
+from levelbench.networks.native import NativeModel, load_native
+from levelbench.networks.network import Network
+from levelbench.networks.values import Value
+from levelbench.records.networks import NetworkCase, NetworkSpecification
+
+__all__ = ["Made", "apply_transforms", "batch_axis", "build_base", "digest_of", "make_case", "read_inputs", "trained"]
+
+
+OUTPUT_TOLERANCE = 1e-4
+"""Of outputs in float32, relative to the tensor's largest magnitude."""
+GRADIENT_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a specification names: ``network`` is what is measured (``None`` for a native model).
+
+    ``base`` is the network as it was built or loaded, and ``transformed`` the same after the arm's transforms, both
+    without the loss that a training step adds. ``parameters`` are values by name (``None``: the seed's). The tolerances
+    are relative to each tensor's largest, against ``base``; without one for gradients, the parameters are others.
+    ``said`` tells what each transform changed.
+    """
+
+    network: Network | None = None
+    base: Network | None = None
+    transformed: Network | None = None
+    native: NativeModel | None = None
+    parameters: dict[str, NDArray[Any]] | None = None
+    output_tolerance: float = OUTPUT_TOLERANCE
+    gradient_tolerance: float | None = GRADIENT_TOLERANCE
+    said: tuple[str, ...] = ()
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, as 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def make_case(specification: NetworkSpecification) -> Made:
+    """The network of a specification; ``DefinitionError`` for a file that is not the one it was made for."""
+    case, arm = specification.case, specification.arm
+    if case.kind == "native":
+        _same_file(case, Path(case.path.rpartition(":")[0]))
+        if arm.transforms:
+            asked = f"{arm.transforms[0]} on {case.name}"
+            raise UsageError(asked, "a native module is no graph to transform", "export it to ONNX, or leave it out")
+        return Made(native=load_native(case.path, case.options))
+    base = build_base(case)
+    refuse_fixed_batch(base, case)
+    made = apply_transforms(base, specification)
+    assert made.transformed is not None
+    network = made.transformed
+    return replace(made, network=trained(network, specification.loss) if _trains(specification) else network)
+
+
+def _trains(specification: NetworkSpecification) -> bool:
+    return specification.direction == "backward"
+
+
+def trained(network: Network, loss: str = "", *, training: bool = True) -> Network:
+    """The network with a loss (its own, or ``loss``, or cross-entropy), in training mode."""
+    lossy = network if network.loss else network.with_loss(loss or "cross-entropy")
+    return lossy.training() if training else lossy
+
+
+def build_base(case: NetworkCase) -> Network:
+    """The network of the zoo or of the file, as it is."""
+    if case.kind == "zoo":
+        from levelbench.networks import zoo
+
+        return zoo.build(case.name, **case.options)
+    from levelbench.networks.files import load
+
+    _same_file(case, Path(case.path))
+    return load(Path(case.path))
+
+
+def batch_axis(value: Value, sizes: Mapping[str, int]) -> int | None:
+    """The axis of an input that is the batch: the one of that name, else a first axis that nobody says; or ``None``."""
+    shape = value.shape or ()
+    if "batch" in shape:
+        return shape.index("batch")
+    return 0 if shape and not isinstance(shape[0], int) and shape[0] not in sizes else None
+
+
+def refuse_fixed_batch(network: Network, case: NetworkCase) -> None:
+    """``UsageError`` where the case asks for another batch than the one that the model's inputs are fixed to."""
+    if case.batch == 1 or any(batch_axis(each, network.sizes) is not None for each in network.inputs):
+        return
+    firsts = sorted({each.shape[0] for each in network.inputs if each.shape and isinstance(each.shape[0], int)})
+    if case.batch not in firsts:
+        fixed = f"its inputs have fixed shapes ({', '.join(str(each.shape) for each in network.inputs)})"
+        raise UsageError(f"a batch of {case.batch} for {case.name}", fixed, "measure it as it is: --batch 1")
+
+
+def read_inputs(network: Network) -> list[str]:
+    """The inputs on which the outputs but the loss depend, in the network's order: those that ``infer`` takes."""
+    wanted = {each.name for each in network.outputs}
+    for node in reversed(network.model.graph.node):
+        if wanted.intersection(node.output):
+            wanted |= _reads(node)
+    return [each.name for each in network.inputs if each.name in wanted]
+
+
+def _reads(node: onnx.NodeProto) -> set[str]:
+    """What a node reads, and what its subgraphs read of the values around them."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                found |= _reads(inner)
+            found |= {each.name for each in graph.output}
+    return found
+
+
+def _same_file(case: NetworkCase, path: Path) -> None:
+    if case.digest and path.is_file() and digest_of(path) != case.digest:
+        found = "it changed since the benchmark was planned"
+        raise DefinitionError(f"the file {path}", found, "run the command again")
+
+
+def apply_transforms(base: Network, specification: NetworkSpecification) -> Made:
+    """The network after the arm's transforms, with its parameters' values and how far it may be from ``base``."""
+    words = specification.arm.transforms
+    if not words:
+        return Made(None, base, base)
+    from levelbench.networks.transforms import apply_all
+
+    done = apply_all([_transform(word, specification.case) for word in words], base, base.initialise(0))
+    last = done[-1]
+    gradients = [each.tolerance.gradients for each in done]
+    return Made(
+        None,
+        base,
+        last.network,
+        parameters=last.parameters,
+        # Each may add its own error to that of the one before.
+        output_tolerance=sum(each.tolerance.outputs for each in done),
+        gradient_tolerance=None if None in gradients else sum(each for each in gradients if each is not None),
+        said=tuple(f"{each.name}: {line}" for each in done for line in each.changed or ("it changed nothing",)),
+    )
+
+
+def _transform(word: str, case: NetworkCase) -> Any:
+    """The transform of ``name``, ``name:setting`` or ``name:setting;other=value``, which learns batch and sizes too."""
+    from levelbench.networks.transforms import make, parse, settings
+
+    first, *others = word.split(";")
+    name, known = first.partition(":")[0], settings(first.partition(":")[0])
+    common: dict[str, Any] = {"batch": case.batch, "sizes": case.sizes} if name != "batch" else {}
+    for each in others:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise UsageError(f"transform {word!r}", f"{each!r} is no setting", "write name:setting;other=value")
+        if key not in known:
+            make(name, **{key: value})
+        common[key] = value
+    return parse(first, **{key: value for key, value in common.items() if key in known})[0]

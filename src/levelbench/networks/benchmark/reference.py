@@ -1,0 +1,254 @@
+"""What a case must give: outputs or gradients of the reference, computed once and kept in a file for all processes.
+
+The one idea: the reference is NumPy's executor on the network before any transform, in a process of its own, so what it
+costs in time and memory is in nobody's figures. Where a whole batch would take too long it computes the first rows, and
+of large tensors it keeps evenly spaced elements: both are said beside the error. It is computed again with parameters
+and inputs moved by a rounding each: what that does to a tensor (a ReLU at zero that turns over) is no fault of anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import LevelbenchError
+from levelbench.networks.benchmark.cases import batch_axis, build_base, read_inputs, trained
+from levelbench.networks.cost import network_cost
+from levelbench.networks.executor import Backend
+from levelbench.networks.network import Network
+from levelbench.operators.frameworks import open_framework
+from levelbench.operators.validation.tolerances import is_float, unit_roundoff
+from levelbench.records.networks import NetworkSpecification
+
+__all__ = [
+    "LIMIT_FLOPS",
+    "Reference",
+    "Tensor",
+    "cut",
+    "first_rows",
+    "kept",
+    "load",
+    "make",
+    "save",
+    "tensor_of",
+    "to_be_checked",
+]
+
+LIMIT_FLOPS = 1e10
+"""Floating-point operations that the reference of one case may take, about, each time it is computed."""
+_ELEMENTS = 2**16
+_SHAKES = 2
+_LEAST_TRAINED = 4
+"""Rows that a training step is checked with: the variance of fewer is too often zero."""
+_RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"})
+
+Host = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor's shape, its largest finite magnitude, and its elements, or some of them, evenly spaced.
+
+    ``moved`` is how far roundings of parameters and inputs move it, as :func:`distance` has it: the most that was seen.
+    """
+
+    shape: tuple[int, ...]
+    largest: float
+    values: Host
+    moved: float = 0.0
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """``rows`` of the batch were computed ``by`` a framework; ``reason`` says why there is no reference.
+
+    ``evaluation`` tells that a training step was computed as in evaluation, as it would draw random numbers.
+    """
+
+    rows: int = 0
+    by: str = ""
+    reason: str = ""
+    evaluation: bool = False
+    shapes: dict[str, tuple[int, ...]] = {}
+    largest: dict[str, float] = {}
+    moved: dict[str, float] = {}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The wanted tensors: ``output 0``, ``output 1``, ..., or ``loss`` and ``gradient of NAME``."""
+
+    facts: Facts
+    tensors: Mapping[str, Tensor]
+
+
+def kept(array: Host) -> Host:
+    """The elements that are compared: all up to 65,536, else as many, evenly spaced; float64 where they are floating.
+
+    Shape (n,).
+    """
+    flat = np.asarray(array).reshape(-1)
+    if flat.size > _ELEMENTS:
+        flat = flat[np.linspace(0, flat.size - 1, _ELEMENTS).round().astype(np.intp)]
+    return flat.astype(np.float64) if flat.dtype.kind not in "biu" else flat
+
+
+def tensor_of(array: Host) -> Tensor:
+    """What is kept of a tensor."""
+    values = kept(array)
+    finite = np.abs(array[np.isfinite(array)].astype(np.float64)) if array.dtype.kind not in "biu" else np.zeros(0)
+    return Tensor(array.shape, float(finite.max(initial=0.0)), values)
+
+
+def first_rows(network: Network, inputs: Mapping[str, Host], rows: int) -> dict[str, Host]:
+    """The inputs, cut to the first ``rows`` along the axis that is the batch, where they have one."""
+    axes = {each.name: batch_axis(each, network.sizes) for each in network.inputs}
+    return {name: cut(each, axes[name], rows) for name, each in inputs.items()}
+
+
+def cut(array: Host, axis: int | None, rows: int) -> Host:
+    """The first ``rows`` along ``axis``; all of them for ``None``."""
+    return array if axis is None else np.ascontiguousarray(array[(slice(None),) * axis + (slice(rows),)])
+
+
+def to_be_checked(network: Network, specification: NetworkSpecification) -> tuple[Network, bool]:
+    """What is compared of ``network``, which has no loss yet, and whether in evaluation though training is measured."""
+    if specification.direction == "forward":
+        return network, False
+    found = trained(network, specification.loss)
+    if any(_draws(node) for node in found.nodes):
+        return trained(network, specification.loss, training=False), True
+    return found, False
+
+
+def _draws(node: Any) -> bool:
+    return node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.inputs) > 2 and bool(node.inputs[2]))
+
+
+def make(specification: NetworkSpecification) -> Reference:
+    """Compute the reference of a case: with NumPy, or, for an inference that it has not, with ONNX Runtime.
+
+    Where neither can, its ``reason`` says what NumPy lacks.
+    """
+    case = specification.case
+    if case.kind == "native":
+        return Reference(Facts(reason="a native model has no other to be compared with"), {})
+    base = build_base(case)
+    network, evaluation = to_be_checked(base, specification)
+    rows = _rows(base, specification)
+    inputs = first_rows(network, network.make_inputs(case.batch, 0, case.sizes), rows)
+    reasons = []
+    for name in ("numpy", "onnxruntime")[: 2 if specification.direction == "forward" else 1]:
+        try:
+            backend = open_framework(name)
+            if not isinstance(backend, Backend):
+                continue
+            tensors = _tensors(backend, network, inputs, specification.direction)
+        except (LevelbenchError, MemoryError) as error:
+            reasons.append(error.found if isinstance(error, LevelbenchError) else "it ran out of memory")
+            continue
+        return Reference(Facts(rows, name, "", evaluation), tensors)
+    return Reference(Facts(reason=f"the reference has none ({reasons[0] if reasons else 'no framework'})"), {})
+
+
+def _tensors(backend: Backend, network: Network, inputs: Mapping[str, Host], direction: str) -> dict[str, Tensor]:
+    """The wanted tensors, and how far roundings move each."""
+    parameters = network.initialise(0)
+    found = {name: tensor_of(each) for name, each in _computed(backend, network, parameters, inputs, direction)}
+    for seed in range(_SHAKES):
+        random = np.random.default_rng(seed)
+        values, given = (
+            {name: _shaken(each, random) for name, each in arrays.items()} for arrays in (parameters, inputs)
+        )
+        for name, array in _computed(backend, network, values, given, direction):
+            moved = distance(name, found[name].values, kept(array))
+            found[name] = replace(found[name], moved=max(found[name].moved, moved))
+    return found
+
+
+def _shaken(array: Host, random: np.random.Generator) -> Host:
+    """Each floating element moved by a rounding, up or down."""
+    if not is_float(array.dtype):
+        return array
+    moved = array.astype(np.float64) * (1 + unit_roundoff(array.dtype) * random.choice([-1.0, 1.0], array.shape))
+    return np.asarray(moved.astype(array.dtype))
+
+
+def distance(name: str, a: Host, b: Host) -> float:
+    """Between two tensors' kept elements: of gradients the Euclidean one, else the largest difference.
+
+    A ReLU at zero that turns over changes a few elements of a gradient by much, however small the rounding that does
+    it; their norm hardly moves. Of integers it is the share that differs; infinite where only one of two is finite.
+    """
+    if a.dtype.kind in "biu":
+        return float(np.mean(a != b)) if a.size else 0.0
+    with np.errstate(invalid="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    return size(name, apart)
+
+
+def size(name: str, values: Host) -> float:
+    """The Euclidean norm of a gradient's elements, the largest magnitude of any other tensor's; 0 of integers."""
+    if values.dtype.kind in "biu":
+        return 0.0
+    return float(np.linalg.norm(values)) if name.startswith("gradient") else float(np.abs(values).max(initial=0.0))
+
+
+def _computed(
+    backend: Backend,
+    network: Network,
+    parameters: Mapping[str, Host],
+    inputs: Mapping[str, Host],
+    direction: str,
+) -> Iterator[tuple[str, Host]]:
+    names = read_inputs(network) if direction == "forward" else list(inputs)
+    native = [backend.array(inputs[name]) for name in names]
+    executor = backend.executor(network, parameters, trains=direction == "backward")
+    if direction == "forward":
+        for at, output in enumerate(executor.infer(*native)):
+            yield f"output {at}", np.asarray(backend.host(output))
+        return
+    loss, gradients = executor.infer_and_backprop(*native)
+    yield "loss", np.asarray(backend.host(loss))
+    for name, gradient in gradients.items():
+        yield f"gradient of {name}", np.asarray(backend.host(gradient))
+
+
+def _rows(network: Network, specification: NetworkSpecification) -> int:
+    """How many rows of the batch the reference computes: as many as it can afford."""
+    case, backward = specification.case, specification.direction == "backward"
+    if all(batch_axis(each, network.sizes) is None for each in network.inputs):
+        return case.batch
+    flops = network_cost(network, 1, case.sizes).flops * (3 if backward else 1)
+    affordable = int(LIMIT_FLOPS / flops) if flops else case.batch
+    return min(case.batch, max(affordable, _LEAST_TRAINED if backward else 1))
+
+
+def save(reference: Reference, path: Path) -> None:
+    """Write a reference to ``path``, an ``.npz`` file without pickled objects."""
+    facts = msgspec.structs.replace(
+        reference.facts,
+        shapes={name: each.shape for name, each in reference.tensors.items()},
+        largest={name: each.largest for name, each in reference.tensors.items()},
+        moved={name: each.moved for name, each in reference.tensors.items()},
+    )
+    arrays = {f"tensor{at}": each.values for at, each in enumerate(reference.tensors.values())}
+    text = np.frombuffer(msgspec.json.encode(facts), np.uint8)
+    np.savez(path, allow_pickle=False, facts=text, **arrays)
+
+
+def load(path: Path) -> Reference:
+    """The reference that :func:`save` wrote."""
+    with np.load(path, allow_pickle=False) as stored:
+        facts = msgspec.json.decode(stored["facts"].tobytes(), type=Facts)
+        tensors = {
+            name: Tensor(shape, facts.largest[name], stored[f"tensor{at}"], facts.moved[name])
+            for at, (name, shape) in enumerate(facts.shapes.items())
+        }
+    return Reference(facts, tensors)

@@ -1,0 +1,100 @@
+"""What summaries of benchmarks share: comparing times by process, ceilings of several records, and their doubts.
+
+The one idea: the replicate is the process, so what is compared is one value a process; over several comparisons FASTER
+and SLOWER must survive Holm's correction for their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from levelbench.measure.statistics import holm, paired_log_ratio, welch_log_ratio
+from levelbench.measure.verdict import Verdict, VerdictKind, verdict
+
+__all__ = ["PAIRS_NEED", "Pair", "Share", "largest_ceilings", "pair", "share_of", "told_doubts", "verdicts"]
+
+PAIRS_NEED = 5
+"""Processes from which pairs are compared: with fewer, t of so few pairs costs more than pairing gains."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """The time that the ceilings allow as a share of that taken; ``bound`` is the ceiling that is nearer."""
+
+    value: float
+    bound: Literal["compute", "memory"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Times of two arms, one a process; paired where the processes of equal number are compared."""
+
+    a: list[float]
+    b: list[float]
+    paired: bool
+
+    @property
+    def p_value(self) -> float:
+        """Of the hypothesis that both take the same time; 1 where there are too few values for a test."""
+        if min(len(self.a), len(self.b)) < 2:
+            return 1.0
+        return (paired_log_ratio if self.paired else welch_log_ratio)(self.a, self.b).p_value
+
+    def verdict(self, margin: float, level: float) -> Verdict:
+        """Of the second against the first."""
+        return verdict(self.a, self.b, margin=margin, level=level, paired=self.paired)
+
+
+def pair(a: Mapping[int, float], b: Mapping[int, float]) -> Pair:
+    """Both mappings, times by the number of the process, are in the order of their keys."""
+    return Pair(list(a.values()), list(b.values()), a.keys() == b.keys() and len(a) >= PAIRS_NEED)
+
+
+def verdicts(pairs: Mapping[int, Pair], level: float, margin: float, what: str = "problems") -> dict[int, Verdict]:
+    """The verdict of each pair, corrected for how many there are; ``what`` names them in the reason."""
+    adjusted = dict(zip(pairs, holm([each.p_value for each in pairs.values()]), strict=True))
+    found = {}
+    for at, each in pairs.items():
+        judged = each.verdict(margin, level)
+        if judged.kind in (VerdictKind.FASTER, VerdictKind.SLOWER) and adjusted[at] > 1 - level:
+            reason = f"{judged.kind} alone, but not among {len(pairs)} {what} (Holm)"
+            judged = replace(judged, kind=VerdictKind.UNCLEAR, reason=reason)
+        found[at] = judged
+    return found
+
+
+def largest_ceilings(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The largest of each kind: a ceiling that was reached once is one."""
+    best: dict[str, Any] = {"flop_s": {}, "bandwidth_b_s": {}}
+    for each in found:
+        for kind, limits in best.items():
+            for name, limit in each.get(kind, {}).items():
+                if name not in limits or limit["value"] > limits[name]["value"]:
+                    limits[name] = limit
+    return best
+
+
+def told_doubts(name: str, suspects: Sequence[Sequence[str]]) -> list[str]:
+    """The first process's doubts, and in how many of them there were any: their figures differ, not their sense."""
+    doubtful = [each for each in suspects if each]
+    shown = doubtful[0] if doubtful else []
+    return [f"{name}, {len(doubtful)} of {len(suspects)} processes: {doubt}" for doubt in shown]
+
+
+def share_of(
+    flops: float | None, moved: float | None, time_s: float, dtype: str, ceilings: Mapping[str, Any]
+) -> Share | None:
+    """The least time that the ceilings allow as a share of ``time_s``; ``None`` where something is unknown."""
+    if flops is None or moved is None or time_s <= 0:
+        return None
+    limits = {
+        "compute": (flops, ceilings.get("flop_s", {}).get(dtype)),
+        "memory": (moved, ceilings.get("bandwidth_b_s", {}).get("triad")),
+    }
+    if any(amount and limit is None for amount, limit in limits.values()):
+        return None
+    least = {name: amount / limit["value"] if amount and limit else 0.0 for name, (amount, limit) in limits.items()}
+    bound: Literal["compute", "memory"] = "compute" if least["compute"] >= least["memory"] else "memory"
+    return Share(least[bound] / time_s, bound) if least[bound] > 0 else None

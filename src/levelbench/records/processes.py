@@ -1,0 +1,76 @@
+"""Begins and reads the records of benchmarks, in which one file is what one process left behind.
+
+The one idea: what a line may be is each benchmark's own affair; that lines are whole, that a file gets its name once
+its header is in it, and that a torn last line is passed over is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from msgspec.json import Decoder
+
+from levelbench.errors import RecordError
+from levelbench.records import lines, locks
+from levelbench.records.faults import store_fault
+from levelbench.records.reader import open_record, read_line
+from levelbench.records.writer import publish, write_whole
+
+__all__ = ["begin", "decoded_header", "decoded_lines", "open_record"]
+
+_REMOVE = "restore the record from a copy, or remove the file"
+
+
+def begin(path: Path, header: Any, asked: str) -> tuple[int, int]:
+    """Make the file ``path`` with ``header`` as its first line and hold its lock: its descriptor and size in bytes.
+
+    Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
+    """
+    draft = path.with_name(f".{path.name}.new")
+    line = lines.encode(header)
+    descriptor = -1
+    published = False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        locks.hold(descriptor)
+        write_whole(descriptor, line)
+        publish(draft, path)
+        published = True
+    except OSError as error:
+        raise store_fault(asked, path, error) from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        if not published and descriptor >= 0:
+            os.close(descriptor)
+    return descriptor, len(line)
+
+
+def decoded_header(file: BinaryIO, decoder: Decoder[Any], newest: int, kind: str, asked: str) -> Any:
+    """The header in the first line; ``RecordError`` for what is none, or is of a newer schema than ``newest``."""
+    try:
+        header = decoder.decode(read_line(file, 1, asked))
+    except lines.MALFORMED as error:
+        raise RecordError(asked, f"line 1 is not the header of a {kind} ({error})", _REMOVE) from error
+    if header.schema > newest:
+        found = f"it was written in schema {header.schema} and this version reads up to {newest}"
+        raise RecordError(asked, found, "upgrade levelbench to read it")
+    return header
+
+
+def decoded_lines(file: BinaryIO, decoder: Decoder[Any], asked: str) -> Iterator[Any]:
+    """The events after the header; a torn last line is passed over, any other that is broken is a ``RecordError``."""
+    number = 2
+    while line := read_line(file, number, asked):
+        try:
+            yield decoder.decode(line)
+        except lines.MALFORMED as error:
+            if not line.endswith(b"\n"):
+                return
+            raise RecordError(asked, f"line {number} is broken ({error})", _REMOVE) from error
+        number += 1

@@ -1,0 +1,261 @@
+"""Plans and makes the replicates of a network's benchmark: one process a case, an arm and a number, interleaved.
+
+The one idea: the same command resumes. A replicate counts as done if its record came to its end, on this machine with
+these libraries. Arms take turns at each case, A B, B A, so that what drifts meets all of them alike.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from levelbench.errors import MissingError, UsageError
+from levelbench.operators.benchmark.ceilings import merged
+from levelbench.operators.frameworks import load_framework
+from levelbench.records import new_id
+from levelbench.records.networks import (
+    FOLDER,
+    NetworkArm,
+    NetworkOutcome,
+    NetworkRecord,
+    NetworkSpecification,
+    find_network_records,
+    network_key,
+    read_network_record,
+)
+from levelbench.runner.agreement import disagreement
+from levelbench.runner.children import CrashError, listen, need_folder, raise_told
+from levelbench.runner.network_child import NetworkJob, NetworkNote
+
+__all__ = ["NetworkPlan", "NetworkReplicate", "NetworkWatcher", "carry_out_networks", "grid_of", "plan_networks"]
+
+Place = tuple[int, int, int]
+"""The place of a case, that of an arm, and the number of a process."""
+
+
+@dataclass(frozen=True)
+class NetworkReplicate:
+    """One process to make: places of the case and of the arm, its number, and why it is made again, if it is."""
+
+    case: int
+    arm: int
+    seed: int
+    why: str = ""
+
+    @property
+    def place(self) -> Place:
+        """What it is known by."""
+        return self.case, self.arm, self.seed
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """``grid[case][arm]`` are the specifications; ``done`` the records that count, by place."""
+
+    grid: tuple[tuple[NetworkSpecification, ...], ...]
+    count: int
+    done: Mapping[Place, NetworkRecord]
+    steps: tuple[NetworkReplicate, ...]
+
+    def specification(self, step: NetworkReplicate) -> NetworkSpecification:
+        """What a step measures."""
+        return self.grid[step.case][step.arm]
+
+    def lines(self) -> list[str]:
+        """The plan in words: the counts, then each reason that something is made again."""
+        wanted = len(self.grid) * len(self.grid[0]) * self.count
+        reasons: dict[str, int] = {}
+        for step in self.steps:
+            if step.why:
+                reasons[step.why] = reasons.get(step.why, 0) + 1
+        counts = f"{wanted} processes wanted · {len(self.done)} done · {len(self.steps)} to go"
+        return [counts, *(f"  again: {number}: {why}" for why, number in reasons.items())]
+
+
+class NetworkWatcher:
+    """Looks on while replicates are made; this one says nothing."""
+
+    def ceilings(self, framework: str) -> None:
+        """The ceilings of a framework are being measured."""
+
+    def reference(self, specification: NetworkSpecification) -> None:
+        """The reference of a case is being computed."""
+
+    def started(self, step: NetworkReplicate, at: int, total: int) -> None:
+        """The process of the replicate at place ``at`` (from 1) of ``total`` begins."""
+
+    def stage(self, step: NetworkReplicate, stage: str) -> None:
+        """The process begins a stage of ``levelbench.networks.benchmark.measuring.STAGES``."""
+
+    def finished(self, step: NetworkReplicate, outcome: NetworkOutcome) -> None:
+        """The process has ended, and its record is whole."""
+
+
+def plan_networks(
+    grid: Sequence[Sequence[NetworkSpecification]],
+    count: int,
+    store: Path,
+    environment: Mapping[str, Any],
+    *,
+    fresh: bool = False,
+) -> NetworkPlan:
+    """Look for what is done and interleave what is to go; ``grid[case][arm]`` has the same arms for each case.
+
+    Raises ``MissingError`` for a framework or device that is not here, ``UsageError`` for a replicate that another
+    process is at right now.
+    """
+    for each in {(each.arm.framework, each.arm.device): each.arm for row in grid for each in row}.values():
+        if lacking := load_framework(each.framework).lacks(each.device):
+            asked = f"framework {each.framework!r} on device {each.device!r}"
+            raise MissingError(asked, lacking, "levelbench list shows what runs")
+    done: dict[Place, NetworkRecord] = {}
+    whys: dict[Place, str] = {}
+    for case, row in enumerate(grid):
+        for arm, specification in enumerate(row):
+            for record in find_network_records(store, network_key(specification)):
+                place = (case, arm, record.header.seed)
+                if record.status == "running" and record.header.seed < count:
+                    found = f"another process is at it right now ({record.path.name})"
+                    raise UsageError(f"process {record.header.seed} of {specification.arm.title}", found, "wait for it")
+                if fresh or record.header.seed >= count:
+                    continue
+                if why := _why_not(record, environment):
+                    whys[place] = why
+                else:
+                    done[place] = record
+    steps = [
+        NetworkReplicate(*place, whys.get(place, ""))
+        for place in _interleaved(len(grid), len(grid[0]), count)
+        if place not in done
+    ]
+    return NetworkPlan(tuple(tuple(row) for row in grid), count, done, tuple(steps))
+
+
+def _interleaved(cases: int, arms: int, count: int) -> list[Place]:
+    """All places: the processes one after the other, in each the cases, in each the arms in turn or in return."""
+    places = []
+    for seed in range(count):
+        order = range(arms) if seed % 2 == 0 else range(arms - 1, -1, -1)
+        places += [(case, arm, seed) for case in range(cases) for arm in order]
+    return places
+
+
+def _why_not(record: NetworkRecord, now: Mapping[str, Any]) -> str:
+    """Why a record does not count as done, or an empty string."""
+    if record.status != "done":
+        return "the process before was interrupted"
+    libraries = ("numpy", "onnx", record.header.specification.arm.framework)
+    return disagreement(record.header.version, record.header.environment, now, libraries)
+
+
+def grid_of(plan: NetworkPlan, records: Mapping[Place, NetworkRecord]) -> list[list[list[NetworkRecord]]]:
+    """The records as ``summarise_networks`` takes them: by case, arm and number."""
+    cases, arms = range(len(plan.grid)), range(len(plan.grid[0]))
+    return [[[records[case, arm, seed] for seed in range(plan.count)] for arm in arms] for case in cases]
+
+
+def carry_out_networks(plan: NetworkPlan, store: Path, watcher: NetworkWatcher) -> dict[Place, NetworkRecord]:
+    """Measure the ceilings and compute the references once, then make what is to go; all records that count, by place.
+
+    A process that crashes has a record that says so, and the rest goes on. Raises the error of a process that could not
+    be carried out; what was finished before it is kept.
+    """
+    records = dict(plan.done)
+    if not plan.steps:
+        return records
+    need_folder(store / FOLDER)
+    ceilings = _ceilings(plan, store, watcher)
+    with tempfile.TemporaryDirectory(prefix="levelbench-") as folder:
+        references = {
+            case: _reference(NetworkJob(plan.grid[case][0], str(store)), Path(folder) / f"{case}.npz", watcher)
+            for case in sorted({step.case for step in plan.steps})
+        }
+        for number, step in enumerate(plan.steps, 1):
+            job = structs.replace(
+                references[step.case], specification=plan.specification(step), seed=step.seed, ceilings=ceilings
+            )
+
+            def begin(step: NetworkReplicate = step, number: int = number) -> None:
+                watcher.started(step, number, len(plan.steps))
+
+            def on_note(note: NetworkNote, step: NetworkReplicate = step) -> None:
+                if note.stage:
+                    watcher.stage(step, note.stage)
+
+            notes = _survived(job, begin, on_note)
+            record = read_network_record(Path(next(note.path for note in notes if note.path)))
+            records[step.place] = record
+            if record.outcome is not None:
+                watcher.finished(step, record.outcome)
+    return records
+
+
+def _ceilings(plan: NetworkPlan, store: Path, watcher: NetworkWatcher) -> dict[str, Any]:
+    """The largest that any framework of the plan reached, in each dtype in which something is to be computed."""
+    found = []
+    wanted = {}
+    for step in plan.steps:
+        specification = plan.specification(step)
+        arm = specification.arm
+        wanted[arm.framework, arm.device, "float32"] = specification
+        wanted.update({(arm.framework, arm.device, dtype): specification for dtype in _other_dtypes(arm)})
+    for (framework, _, dtype), specification in wanted.items():
+        watcher.ceilings(framework)
+        notes = _process(NetworkJob(specification, str(store), "ceilings", dtype=dtype))
+        found += [note.ceilings for note in notes if note.ceilings is not None]
+    return merged(found)
+
+
+def _other_dtypes(arm: NetworkArm) -> list[str]:
+    """The dtypes to which its transforms change the network, as ``precision:bfloat16`` does."""
+    words = [word.partition(";")[0].partition(":")[2] for word in arm.transforms]
+    return [word for word in words if word in ("bfloat16", "float16", "float64")]
+
+
+def _reference(job: NetworkJob, path: Path, watcher: NetworkWatcher) -> NetworkJob:
+    """``job`` with the file of its case's reference, or with the reason why there is none.
+
+    Raises what the process told: a network that cannot be made is no arm's fault. One that died costs the comparison.
+    """
+    if job.specification.case.kind == "native":
+        return structs.replace(job, no_reference="a native model has no other to be compared with")
+    watcher.reference(job.specification)
+    asked = structs.replace(job, purpose="reference", reference=str(path))
+    notes, code, output = listen("levelbench.runner.network_child", asked, NetworkNote)
+    if code == 0 or any(note.error is not None for note in notes):
+        _raise_failure(asked, notes, code, output)
+        return structs.replace(job, reference=str(path))
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    return structs.replace(job, no_reference=f"the process of the reference {ended}")
+
+
+def _survived(job: NetworkJob, begin: Callable[[], None], on_note: Callable[[NetworkNote], None]) -> list[NetworkNote]:
+    """The notes of a process that came to its end: after a crash, of one that records it."""
+    crashed = ""
+    while True:
+        begin()
+        try:
+            return _process(structs.replace(job, id=new_id(), crashed=crashed), on_note)
+        except CrashError as crash:
+            if crashed:
+                raise
+            crashed = crash.found
+
+
+def _process(job: NetworkJob, on_note: Callable[[NetworkNote], None] | None = None) -> list[NetworkNote]:
+    """Carry out a job in a fresh process, alone; its notes. Raises what it told, or how it died."""
+    notes, code, output = listen("levelbench.runner.network_child", job, NetworkNote, on_note)
+    _raise_failure(job, notes, code, output)
+    return notes
+
+
+def _raise_failure(job: NetworkJob, notes: Sequence[NetworkNote], code: int, output: str) -> None:
+    stage = next((note.stage for note in reversed(notes) if note.stage), "")
+    specification = job.specification
+    asked = f"{job.purpose} of {specification.case.title} on {specification.arm.title}"
+    raise_told(notes, code, output, asked, f" at {stage}" if stage else "", 0)
