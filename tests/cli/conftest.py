@@ -1,6 +1,4 @@
-import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +7,6 @@ from levelbench.records import End, Evaluation, Header, Measurement, RecordWrite
 from levelbench.records.digest import key_of
 from levelbench.records.schema import Source, Target
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 MS = 1_000_000
 
 
@@ -112,21 +109,6 @@ def call(capsys):
         return ended.value.code, captured.out, captured.err
 
     return run
-
-
-@pytest.fixture
-def golden(request):
-    """Compare with a file under tests/golden; ``pytest --golden`` writes it anew."""
-
-    def check(name, text, *, replace=()):
-        for pattern, by in replace:
-            text = re.sub(pattern, by, text)
-        path = GOLDEN / f"{name}.txt"
-        if request.config.getoption("--golden"):
-            path.write_text(text)
-        assert path.read_text() == text, f"{path.name} differs; look at it, then pytest --golden"
-
-    return check
 
 
 @pytest.fixture(autouse=True)

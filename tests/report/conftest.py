@@ -8,6 +8,18 @@ import numpy as np
 import pytest
 
 from levelbench.records.groups import group_runs
+from levelbench.records.network_summary import summarise_networks
+from levelbench.records.networks import (
+    NetworkArm,
+    NetworkCase,
+    NetworkEnd,
+    NetworkFacts,
+    NetworkHeader,
+    NetworkOutcome,
+    NetworkRecord,
+    NetworkSpecification,
+    OperatorSamples,
+)
 from levelbench.records.reader import Record
 from levelbench.records.schema import End, Evaluation, Header, Measurement, Samples, Source, Specification, Target
 
@@ -106,3 +118,78 @@ def one_missed():
     runs.append(make_record(seed=4, rate=0.08, suspect=["load from elsewhere: 1.7 cores"]))
     runs.append(make_record(seed=5, status="failed", error="ValueError: the loss is not a number", epochs=4))
     return grouped([*runs, make_record(seed=6, status="interrupted", epochs=3)])
+
+
+CEILINGS = {"flop_s": {"float32": {"value": 100e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}
+OPERATORS = {
+    "Conv": (3, 0.7, 3.6e9),
+    "BatchNormalization": (3, 0.12, 5e6),
+    "Relu": (3, 0.08, 2e6),
+    "Gemm": (1, 0.06, 1e6),
+}
+
+
+def make_network_record(case, arm, seed, *, base_s=0.02, status="measured", samples=400, reason="", operators=True,
+                        fused=False, direction="forward", memory=64 * 2**20, transforms=(), errors=None):  # fmt: skip
+    """One process: latencies with a tail, four types of operator that take 0.96 of them, phases and memory."""
+    rng = np.random.default_rng([seed, case.batch, *map(ord, arm.title)])
+    whole = base_s * case.batch**0.9 * (1 + 0.01 * rng.standard_normal())
+    latency = whole * (1 + 0.02 * rng.random(samples) + 0.2 * (rng.random(samples) > 0.97))
+    specification = NetworkSpecification("resnet18", case, arm, direction)
+    header = NetworkHeader(
+        1, f"{seed:08x}", "0" * 64, seed, f"2026-01-02T03:{seed:02d}:05.000+00:00", specification, ENVIRONMENT,
+        CEILINGS, "0.1.0",
+    )  # fmt: skip
+    facts = NetworkFacts(
+        {"version": "2.9", "threads": 2}, arm.mode or "eager", "float32", 11_689_512, 46_758_048, 69,
+        3.64e9 * case.batch, 1.82e9 * case.batch, 9e7 * case.batch, 4e7 * case.batch, {}, transforms,
+    )  # fmt: skip
+    kept = {name: value for name, value in OPERATORS.items() if not (fused and name == "BatchNormalization")}
+    times = tuple(
+        OperatorSamples(
+            -1 if fused and name == "Relu" else at * 10 + call, name, f"{name.lower()}{call}",
+            whole * share / calls * (1 + 0.05 * rng.random(20)), flops * case.batch / calls, 1e7 * case.batch / calls,
+        )
+        for at, (name, (calls, share, flops)) in enumerate(kept.items()) for call in range(calls)
+    ) if operators and status in ("measured", "wrong") else ()  # fmt: skip
+    phases = {"open": 1.2, "build": 0.05, "prepare": 0.1, "first": whole + 0.4}
+    done = status in ("measured", "wrong")
+    measurements = {
+        f"phase/{name}": Measurement(f"phase/{name}", "s", value, "wall") for name, value in phases.items() if done
+    }
+    measurements["peak_memory"] = Measurement("peak_memory", "B", memory * case.batch**0.5 * (1 + 0.01 * seed), "VmHWM")
+    outcome = NetworkOutcome(
+        status, reason, errors or {"output": 2e-6}, "against NumPy in float64, all outputs, within 1e-4",
+        operators_reason="" if operators else "mode 'compiled' cannot tell its operators apart",
+    )  # fmt: skip
+    return NetworkRecord(
+        Path("made.jsonlines"), header, facts, measurements, {"latency": latency} if done else {}, times, None, outcome,
+        NetworkEnd(),
+    )  # fmt: skip
+
+
+def make_network_summary(arms, batches=(1, 8), processes=3, direction="forward"):
+    """``arms`` maps each arm to what ``make_network_record`` is to be told of it."""
+    cases = [NetworkCase("resnet18", batch=batch) for batch in batches]
+    return summarise_networks([
+        [[make_network_record(case, arm, seed, direction=direction, **more) for seed in range(processes)]
+         for arm, more in arms.items()]
+        for case in cases
+    ])  # fmt: skip
+
+
+@pytest.fixture
+def network_summary():
+    """resnet18 at batch 1 and 8: torch, torch compiled (no operators), and ONNX Runtime, which fuses and is faster."""
+    arms = {
+        NetworkArm("torch"): {},
+        NetworkArm("torch", "compiled"): {"base_s": 0.015, "operators": False},
+        NetworkArm("onnxruntime"): {"base_s": 0.012, "fused": True},
+    }
+    return make_network_summary(arms)
+
+
+@pytest.fixture
+def summary_of():
+    """``summary_of({arm: {...}}, batches, processes)``: see :func:`make_network_summary`."""
+    return make_network_summary

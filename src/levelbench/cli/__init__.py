@@ -29,7 +29,8 @@ VERBS = {
     "show": "One run: phases, curve, warnings.",
     "compare": "Verdict, attribution and difference of environments of two sides.",
     "operator": "Level 0: operators measured against each other and the machine's ceilings.",
-    "check": "Is this operator well-formed and right?",
+    "network": "Level 1: whole networks, their latency and memory, and where the time goes.",
+    "check": "Is this operator or network well-formed and right?",
     "conformance": "ONNX's own node tests through each framework.",
     "report": "One HTML file, with Markdown and CSV of every table.",
     "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
@@ -152,7 +153,7 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def _advice(words: list[str]) -> str:
-    if words[:1] not in (["run"], ["operator"]):
+    if words[:1] not in (["run"], ["operator"], ["network"]):
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
     return f"interrupted: what is finished is kept; {again} goes on from there"

@@ -13,7 +13,11 @@ from levelbench.errors import LevelbenchError, UnknownNameError
 
 __all__ = ["command"]
 
-KINDS = ("tasks", "frameworks", "suites", "clocks", "runs")
+KINDS = ("tasks", "frameworks", "suites", "networks", "transforms", "clocks", "runs")
+# Long, or slow to find out: listed where they are asked for.
+_ASKED_FOR = ("networks", "transforms")
+_COUNTS = ("parameters", "published parameters", "published multiply-adds")
+_EXACT = 1e6
 
 
 @click.command("list")
@@ -35,18 +39,28 @@ def command(
     as_json: bool,
     debug: bool,
 ) -> int:
-    """List tasks with their recipes, frameworks, suites of operators, clock policies, or the runs of the store.
+    """List what there is, and what each item lacks: tasks, frameworks, networks, ...; or the runs of the store.
 
     \b
       levelbench list
+      levelbench list networks
       levelbench list runs 'digits[framework=torch]' --sort time_to_accuracy_s --limit 10
     """
     if kind is not None and kind not in KINDS:
         raise UnknownNameError("kind of thing to list", kind, KINDS)
     if kind == "runs":
         return _runs(store_path, selection, sort, limit, as_json)
-    makers = {"tasks": _tasks, "frameworks": _frameworks, "suites": _suites, "clocks": _clocks}
-    chosen = {name: make() for name, make in makers.items() if kind in (None, name)}
+    makers = {
+        "tasks": _tasks,
+        "frameworks": _frameworks,
+        "suites": _suites,
+        "networks": _networks,
+        "transforms": _transforms,
+        "clocks": _clocks,
+    }
+    chosen = {
+        name: make() for name, make in makers.items() if name == kind or (kind is None and name not in _ASKED_FOR)
+    }
     if runnable:
         chosen = {name: [row for row in rows if not row.get("lacks")] for name, rows in chosen.items()}
     if as_json:
@@ -55,6 +69,8 @@ def command(
     from levelbench.report.summaries import listing
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
+    if kind is None:
+        click.echo("\nlevelbench list networks and levelbench list transforms show Level 1")
     return 0
 
 
@@ -65,9 +81,20 @@ def _table(listing: Any, name: str, rows: list[dict[str, Any]]) -> Any:
 
 
 def _words(value: Any, header: str) -> str:
+    if isinstance(value, int | float) and header in _COUNTS:
+        return _count(value)
     if value is None:
         return "nothing: it runs here" if header == "lacks" else ""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _count(value: float) -> str:
+    """All digits of a count; of an amount of arithmetic three."""
+    if value < _EXACT or isinstance(value, int):
+        return f"{value:,.0f}"
+    return next(
+        f"{value / size:.3g} {symbol}" for size, symbol in ((1e12, "T"), (1e9, "G"), (1e6, "M")) if value >= size
+    )
 
 
 def _tasks() -> list[dict[str, Any]]:
@@ -128,6 +155,37 @@ def _suites() -> list[dict[str, Any]]:
             {"suite": name, "problems": sum(len(load_suite(name, each)) for each in subsets), "subsets": subsets}
         )
     return [*rows, {"suite": messages, "problems": len(all_reduce_messages()), "subsets": "for distributed training"}]
+
+
+def _networks() -> list[dict[str, Any]]:
+    """The zoo: what each network has by our own count, and where it differs from what was published."""
+    from levelbench.networks import zoo
+
+    rows: list[dict[str, Any]] = []
+    for name in zoo.names():
+        found = zoo.entry(name)
+        rows.append(
+            {
+                "network": name,
+                "kind": found.kind,
+                "parameters": zoo.build(name).parameter_count(),
+                "published parameters": found.published.parameters,
+                "published multiply-adds": found.published.multiply_adds,
+                "what": found.summary,
+                "paper": found.paper,
+                "note": found.published.note,
+            }
+        )
+    return rows
+
+
+def _transforms() -> list[dict[str, Any]]:
+    from levelbench.networks import transforms
+
+    return [
+        {"transform": name, "what": transforms.summary(name), "settings": list(transforms.settings(name))}
+        for name in transforms.names()
+    ]
 
 
 def _clocks() -> list[dict[str, Any]]:

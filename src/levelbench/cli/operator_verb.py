@@ -74,6 +74,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"--plot {given['plot']}", "its ending is none of a figure", "write .svg or .png")
     title, problems, left_out = _problems(operator, given)
+    shared.check_writable(given["csv_path"], given["markdown_path"], given["plot"])
     count, arms = _arms(title, problems, given)
     plan = plan_benchmark(arms, count, store_path, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=as_json):

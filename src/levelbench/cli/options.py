@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
+from levelbench.errors import LevelbenchError, StoreError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
 
-__all__ = ["apply_view", "as_far_as_read", "check_statistics", "debug_option", "emit_json", "error_parts", "fail_on"]
-__all__ += ["json_option", "mute", "open_store", "print_tables", "say_error"]
+__all__ = ["apply_view", "as_far_as_read", "check_statistics", "check_writable", "debug_option"]
+__all__ += ["emit_json", "error_parts", "fail_on", "json_option", "mute", "open_store", "print_tables", "say_error"]
 __all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -82,6 +82,24 @@ def check_statistics(margin: float, level: float) -> None:
         raise UsageError(f"--margin {margin:g}", "it is no share", "give one from 0 to below 1: 0.02 is 2 per cent")
     if not 0.5 <= level < 1:
         raise UsageError(f"--level {level:g}", "it is no confidence level", "give one from 0.5 to below 1, as in 0.95")
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Refuse a file that could not be written, before anything is measured for it: ``StoreError``, ``UsageError``."""
+    import tempfile
+
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise UsageError(f"write {path}", "it is a folder", "give a file in it")
+        folder = next(each for each in path.absolute().parents if each.exists())
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            found = error.strerror or str(error)
+            raise StoreError(f"write {path}", found, "choose a folder that is writable") from error
 
 
 def open_store(path: Path) -> Store:

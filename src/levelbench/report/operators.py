@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from levelbench.measure.verdict import Verdict, format_verdict
+from levelbench.measure.verdict import format_verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
-from levelbench.report.numbers import number, with_interval
+from levelbench.report.cells import error_text, share_cell, verdict_text
+from levelbench.report.numbers import number
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
 __all__ = ["ceilings_line", "details_table", "problems_table", "summary_lines"]
@@ -42,9 +43,7 @@ def _cells(entry: Entry, judged: bool) -> list[Cell]:
     rate: Cell = Absent("its FLOPs are not known") if entry.flops is None else Absent()
     if entry.flop_s is not None:
         rate = Number(entry.flop_s * _GIGA)
-    share: Cell = Absent("no ceiling was measured for it") if entry.flops is not None else Absent()
-    if entry.share is not None:
-        share = Number(entry.share.value, remark="m" if entry.share.bound == "memory" else "c")
+    share = share_cell(entry.share, "no ceiling was measured for it" if entry.flops is not None else "")
     return [Number(entry.time.value, low, high, remark), rate, share, _error(entry), *([_verdict(entry)] * judged)]
 
 
@@ -55,20 +54,13 @@ def _error(entry: Entry) -> Cell:
         return Absent(entry.reason)
     if relative is None:
         return Absent(entry.checked)
-    return Text("exact" if relative == 0 else f"{relative:.1e}")
+    return error_text(relative)
 
 
 def _verdict(entry: Entry) -> Cell:
     if entry.verdict is None:
         return Absent()
-    return Text(_verdict_text(entry.verdict))
-
-
-def _verdict_text(found: Verdict) -> str:
-    """``FASTER 0.81 [0.78, 0.84]``."""
-    if found.ratio is None:
-        return str(found.kind)
-    return f"{found.kind} {with_interval(found.ratio, found.low, found.high)}"
+    return Text(verdict_text(entry.verdict))
 
 
 def details_table(summary: BenchmarkSummary) -> Table:

@@ -6,15 +6,14 @@ distance to the roof is what an implementation leaves (Williams, Waterman and Pa
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from levelbench.errors import MissingError, StoreError, UsageError
+from levelbench.errors import UsageError
 from levelbench.records.benchmark_summary import BenchmarkSummary
-from levelbench.report.files import write_whole
+from levelbench.report.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.numbers import number
 from levelbench.report.style import SERIES
 from levelbench.report.tables import clean
@@ -22,7 +21,6 @@ from levelbench.report.tables import clean
 __all__ = ["Point", "roofline_points", "write_roofline"]
 
 _MARKERS = "osD^vPX*"
-_SUFFIXES = (".svg", ".png")
 _LEAST_ROOM = 2.0
 
 
@@ -51,25 +49,12 @@ def write_roofline(summary: BenchmarkSummary, path: Path) -> Path:
 
     Raises ``UsageError`` for another ending and where there is no point to draw, ``MissingError`` without matplotlib.
     """
-    if path.suffix.lower() not in _SUFFIXES:
-        raise UsageError(f"a figure {path}", f"the ending {path.suffix!r} is none of a figure", "write .svg or .png")
+    check_ending(path)
     points = roofline_points(summary)
     if not points:
         found = "no problem was measured whose FLOPs and bytes are known"
         raise UsageError("a roofline figure", found, "measure one, such as Gemm or Conv")
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingError("a figure", "matplotlib is not installed", 'pip install "levelbench[plot]"') from None
-    settings = {"svg.hashsalt": summary.title, "text.parse_math": False, "font.size": 9.5, "axes.axisbelow": True}
-    # Settings that someone's matplotlibrc makes would change the drawing: start from the defaults.
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(settings)
-        figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-        _draw(figure.add_subplot(), summary, points)
-        return _save(figure, path)
+    return draw(path, summary.title, (6.4, 4.4), lambda figure: _draw(figure.add_subplot(), summary, points))
 
 
 def _draw(axes: Any, summary: BenchmarkSummary, points: list[Point]) -> None:
@@ -94,8 +79,7 @@ def _draw(axes: Any, summary: BenchmarkSummary, points: list[Point]) -> None:
     axes.set_xlabel("FLOP per compulsory byte")
     axes.set_ylabel("GFLOP/s")
     axes.set_title(clean(f"{summary.title}, {summary.direction}, {summary.cache} caches"), fontsize=10)
-    axes.grid(True, which="major", linewidth=0.5, color="#c9ced6")
-    axes.spines[["top", "right"]].set_visible(False)
+    plain_axes(axes)
     axes.legend(frameon=False, fontsize=8.5, loc="best")
 
 
@@ -112,34 +96,15 @@ def _roofs(axes: Any, ceilings: Mapping[str, Any], low: float, high: float, dtyp
         peak = limit["value"]
         ridge = peak / memory["value"] if memory else low
         left, right = min(low, ridge / _LEAST_ROOM), max(high, ridge * _LEAST_ROOM)
-        axes.plot([max(left, ridge), right], [peak * 1e-9] * 2, color="#1b1f24", linewidth=1.2)
+        axes.plot([max(left, ridge), right], [peak * 1e-9] * 2, color=INK, linewidth=1.2)
         axes.annotate(
             f"{dtype} {number(peak * 1e-9)} GFLOP/s", (right, peak * 1e-9), (0, 3), textcoords="offset points",
             ha="right", va="bottom", fontsize=8,
         )  # fmt: skip
         if memory and left < ridge:
             slope = memory["value"] * 1e-9
-            axes.plot([left, ridge], [left * slope, ridge * slope], color="#1b1f24", linewidth=1.2)
+            axes.plot([left, ridge], [left * slope, ridge * slope], color=INK, linewidth=1.2)
             axes.annotate(
                 f"memory {number(slope)} GB/s", (left, left * slope), (2, 6), textcoords="offset points",
                 ha="left", va="bottom", fontsize=8,
             )  # fmt: skip
-
-
-def _save(figure: Any, path: Path) -> Path:
-    if path.suffix.lower() == ".svg":
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return write_whole(path, text.getvalue())
-    raw = io.BytesIO()
-    figure.savefig(raw, format="png", dpi=160, metadata={"Software": None})
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(raw.getvalue())
-        beside.replace(path)
-    except OSError as error:
-        raise StoreError(f"write {path}", error.strerror or str(error), "choose a folder that is writable") from error
-    finally:
-        beside.unlink(missing_ok=True)
-    return path

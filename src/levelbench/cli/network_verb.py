@@ -1,0 +1,189 @@
+"""``levelbench network``: Level 1, whole networks measured against each other, and taken apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.records.network_summary import NetworkSummary
+    from levelbench.records.networks import NetworkSpecification
+    from levelbench.runner.networks import NetworkPlan
+
+__all__ = ["command"]
+
+_NOTHING_MEASURED = 4
+_ONE, _SEVERAL = 5, 3
+
+
+@click.command("network")
+@click.argument("network", metavar="NETWORK")
+@click.option(
+    "--framework",
+    "frameworks",
+    help="Framework, or several with commas between, each with a mode: torch:compiled,jax.  [default: all that run]",
+)
+@click.option("--batch", "batches", help="Samples a call, or several with commas between: 1,8,32.  [default: 1]")
+@click.option("--size", "sizes", multiple=True, help="An open size of the network: length=128.")
+@click.option("--shape", "shapes", "--input", multiple=True, help="Shape of an input: input=1x3x64x64.")
+@click.option("--option", "options", multiple=True, help="Option of the function that builds it: classes=10.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
+@click.option(
+    "--direction",
+    type=click.Choice(["forward", "backward"]),
+    default="forward",
+    show_default=True,
+    help="Inference, or a training step: loss and gradients.",
+)
+@click.option(
+    "--loss", type=click.Choice(["cross-entropy", "mse"]), help="Loss to train with.  [default: the network's own]"
+)
+@click.option(
+    "--transform",
+    "transforms",
+    multiple=True,
+    help="Measure it transformed beside it: microbatch, fuse.",
+)
+@click.option("--memory", help="Limit of memory for micro-batching, or several: 1GiB,2GiB.")
+@click.option(
+    "--by", type=click.Choice(["type", "node"]), default="type", show_default=True, help="Rows of the breakdown."
+)
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Show so many of them at most.")
+@click.option("-n", "--processes", type=int, help="Processes an arm and batch.  [default: 5; 3 for several batches]")
+@click.option("--budget-s", type=float, default=5.0, show_default=True, help="Seconds of latencies in a process.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Where the figures go: a folder, or a name in .svg or .png."
+)
+@click.option(
+    "--csv", "csv_path", type=click.Path(path_type=Path), help="Write all numbers as CSV, those of operators beside it."
+)
+@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds.")
+@shared.statistics_options
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(network: str, store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
+    """Measure a network of the zoo, an ONNX file, or a model of your own (FILE.py:function).
+
+    \b
+      levelbench network resnet18 --framework torch,onnxruntime,jax --batch 1,8,32
+      levelbench network model.onnx --framework onnxruntime,onnxruntime:unoptimised --size length=128
+      levelbench network my_model.py:build --framework torch,torch:compiled
+      levelbench network vgg16 --batch 64 --transform microbatch --memory 2GiB
+
+    Outputs (and gradients) are compared with the reference's before they are timed. Exits with 1 where one is wrong or
+    fails, with 4 where nothing could be measured. Processes that the store already holds are not made again: the same
+    command resumes.
+    """
+    from levelbench.cli.network_progress import Progress
+    from levelbench.measure.environment import capture
+    from levelbench.records.network_summary import summarise_networks
+    from levelbench.runner.networks import carry_out_networks, grid_of, plan_networks
+
+    _check(given)
+    count, grid = _grid(network, given)
+    plan = plan_networks(grid, count, store_path, capture(), fresh=given["fresh"])
+    changes = _changes(grid)
+    with shared.as_far_as_read(err=as_json):
+        _say(plan, changes, store_path, as_json)
+    with Progress(plan) as progress:
+        records = carry_out_networks(plan, store_path, progress)
+    summary = summarise_networks(grid_of(plan, records), given["level"], given["margin"])
+    _show(summary, store_path, as_json, given)
+    return _code(summary)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse what needs no network to be refused."""
+    from levelbench.cli.network_writing import check_figures
+
+    shared.check_statistics(given["margin"], given["level"])
+    if given["processes"] is not None and given["processes"] < 1:
+        found = "that is no process at all"
+        raise UsageError(f"-n {given['processes']}", found, "ask for at least one; five give an interval")
+    if not given["budget_s"] > 0:
+        raise UsageError(f"--budget-s {given['budget_s']:g}", "it is not positive", "give a number of seconds, as in 1")
+    if given["loss"] is not None and given["direction"] == "forward":
+        raise UsageError(f"--loss {given['loss']}", "inference has no loss", "add --direction backward")
+    check_figures(given["plot"])
+    shared.check_writable(given["csv_path"], given["markdown_path"])
+
+
+def _grid(word: str, given: dict[str, Any]) -> tuple[int, list[list[NetworkSpecification]]]:
+    """How many processes, and the specification of each case on each arm."""
+    from levelbench.cli.network_arms import make_arms, transform_lists
+    from levelbench.cli.network_words import make_cases, name_network
+    from levelbench.records.networks import NetworkSpecification
+
+    named = name_network(word, given["options"])
+    lists = transform_lists(given["transforms"], given["memory"])
+    cases = make_cases(named, given["batches"], given["sizes"], given["shapes"])
+    arms = make_arms(named, given["frameworks"], given["device"], lists, given["direction"] == "backward")
+    count = given["processes"] or (_ONE if len(cases) == 1 else _SEVERAL)
+    common = {"direction": given["direction"], "loss": given["loss"] or "", "budget_s": given["budget_s"]}
+    return count, [[NetworkSpecification(named.name, case, arm, **common) for arm in arms] for case in cases]
+
+
+def _changes(grid: list[list[NetworkSpecification]]) -> list[str]:
+    """What each list of transforms changes at each batch; raises where one cannot be applied, as within a limit."""
+    from levelbench.networks.benchmark.cases import make_case
+    from levelbench.report.networks import arm_label, case_label
+
+    lines = []
+    for row in grid:
+        for transforms in dict.fromkeys(each.arm.transforms for each in row if each.arm.transforms):
+            specification = next(each for each in row if each.arm.transforms == transforms)
+            label = arm_label(specification.arm).partition(" + ")[2]
+            said = make_case(specification).said or ("nothing to change",)
+            lines.append(f"{label} at {case_label(specification.case)}:")
+            # With one transform the heading has named it.
+            own = f"{transforms[0].partition(';')[0].partition(':')[0]}: " if len(transforms) == 1 else ""
+            lines += [f"  {line.removeprefix(own)}" for each in said for line in each.splitlines()]
+    return lines
+
+
+def _say(plan: NetworkPlan, changes: list[str], store: Path, as_json: bool) -> None:
+    for line in (*changes, *plan.lines()):
+        click.echo(line, err=as_json)
+    if plan.steps:
+        click.echo(f"records: {store / 'networks'}", err=as_json)
+
+
+def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, Any]) -> None:
+    """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
+    from levelbench.cli.network_writing import write_all
+    from levelbench.report.breakdown import breakdown_tables, profile_lines
+    from levelbench.report.networks import facts_lines, latency_table, network_lines
+    from levelbench.report.operators import ceilings_line
+    from levelbench.report.transforms import transform_lines
+
+    if not as_json:
+        with shared.as_far_as_read():
+            click.echo()
+            tables = [latency_table(summary), *breakdown_tables(summary, given["by"], given["top"])]
+            shared.print_tables(*(each.without_empty() for each in tables))
+            doubts = [f"doubt: {doubt}" for doubt in summary.suspect]
+            said = [*facts_lines(summary), *network_lines(summary), *transform_lines(summary), *profile_lines(summary)]
+            for line in ("", *said, ceilings_line(summary.ceilings), *doubts):
+                click.echo(line)
+    written = write_all(summary, store, given)
+    if as_json:
+        from levelbench.cli.network_json import network_json
+
+        shared.emit_json({**network_json(summary), **written})
+        return
+    for name, path in written.items():
+        click.echo(f"{name.replace('_', ' ')}: {path}")
+
+
+def _code(summary: NetworkSummary) -> int:
+    statuses = {entry.status for _, entries in summary.rows for entry in entries}
+    if statuses & {"wrong", "failed"}:
+        return 1
+    return 0 if "measured" in statuses else _NOTHING_MEASURED

@@ -1,0 +1,31 @@
+"""``levelbench list networks`` and ``list transforms``: what Level 1 has to offer."""
+
+import json
+
+from levelbench.networks import transforms, zoo
+
+
+def test_every_network_of_the_zoo_is_listed_with_its_size_and_paper(call):
+    rows = {row["network"]: row for row in json.loads(call("list", "networks", "--json")[1])["networks"]}
+    assert set(rows) == set(zoo.names())
+    dqn = rows["dqn"]
+    assert (dqn["parameters"], dqn["published parameters"]) == (1686180, 1686180)
+    assert "Mnih" in dqn["paper"]
+
+
+def test_the_table_of_networks_shows_counts_in_full(call):
+    out = call("list", "networks")[1]
+    assert "1,686,180" in out
+
+
+def test_every_transform_is_listed_with_what_it_does_and_its_settings(call):
+    rows = {row["transform"]: row for row in json.loads(call("list", "transforms", "--json")[1])["transforms"]}
+    assert set(rows) == set(transforms.names())
+    assert "memory" in rows["microbatch"]["settings"]
+    assert all(row["what"] for row in rows.values())
+
+
+def test_the_plain_list_says_that_there_is_more(call):
+    code, out, _ = call("list")
+    assert code == 0
+    assert "levelbench list networks" in out
