@@ -345,7 +345,7 @@ def test_an_operator_of_another_domain_is_no_error_yet(tmp_path):
 def test_a_size_of_minus_one_is_one_that_is_not_known(tmp_path):
     model = graph_of("g (float[N] x) => (float[N] y) { y = Relu(x) }")
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
-    assert load(write(tmp_path / "model.onnx", model)).inputs[0].shape == (None,)
+    assert load(write(tmp_path / "model.onnx", model)).inputs[0].shape == ("x_0",)
 
 
 @pytest.mark.parametrize("shape", ["[1099511627776,1099511627776]", "[300,4]", "[-1,3]"])
@@ -527,3 +527,12 @@ def test_a_tensor_that_claims_anything_is_loaded_or_refused(tmp_path, dims, elem
         tensor.raw_data = raw
     model.graph.initializer[0].CopyFrom(tensor)
     load_or_refuse(write(tmp_path / "model.onnx", model))
+
+
+def test_a_size_without_a_name_gets_one_by_which_it_can_be_bound(tmp_path):
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[n, ?, 3] x) => (float[n, m, 3] y) { y = Relu(x) }'
+    model = parser.parse_model(text)
+    onnx.save(model, tmp_path / "open.onnx")
+    network = load(tmp_path / "open.onnx")
+    assert network.inputs[0].shape == ("n", "x_1", 3)
+    assert network.make_inputs(4, sizes={"x_1": 5})["x"].shape == (4, 5, 3)

@@ -199,3 +199,14 @@ def test_shape_arithmetic_is_not_computed_where_it_would_be_large():
     shapes = infer_shapes(foreign(nodes, {"x": [1]}, initialisers=[*ends, one, two]), {})
     assert shapes["shape"].shape == (2**33,)
     assert shapes["y"].shape is None or None in shapes["y"].shape
+
+
+def test_a_vector_that_claims_to_be_long_is_not_followed_as_if_it_were_a_shape():
+    nodes = [
+        helper.make_node("Slice", ["x", "one", "two"], ["part"]),
+        helper.make_node("Cast", ["part"], ["y"], to=TensorProto.FLOAT),
+    ]
+    one, two = (numpy_helper.from_array(np.array([at]), name) for at, name in ((1, "one"), (2, "two")))
+    network = foreign(nodes, {"x": [2**38]}, initialisers=[one, two])
+    network.model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    assert infer_shapes(network, {})["y"].shape == (1,)

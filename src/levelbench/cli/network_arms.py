@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,10 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["framework_words", "make_arms", "transform_lists"]
 
 _PREFERRED = ("torch", "jax", "onnxruntime")
-_MODES = (
-    "import sys; from levelbench.operators.frameworks import open_framework; "
-    "print(); print(*getattr(open_framework(sys.argv[1]), 'modes', ()))"
-)
 
 
 def make_arms(
@@ -78,11 +72,10 @@ def _check_mode(framework: str, mode: str) -> None:
     """Refuse a mode that the framework has not."""
     if not mode:
         return
-    # In a process of its own: a framework that is opened here would keep its threads, and its share of a device.
-    words = [sys.executable, "-c", _MODES, framework]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    # One that does not open at all is told of by the plan, in its own words.
-    if done.returncode == 0 and mode not in (known := done.stdout.splitlines()[-1].split()):
+    from levelbench.operators.frameworks import load_framework
+
+    known = load_framework(framework).modes
+    if mode not in known:
         raise UnknownNameError(f"mode of {framework}", mode, known)
 
 

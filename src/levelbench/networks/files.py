@@ -60,6 +60,7 @@ def load(path: str | Path) -> Network:
             raise DefinitionError(asked, "it has no graph", "give an ONNX model")
         fetch(model, path.parent, asked)
         inspect(model, asked)
+        _name_open_sizes(model.graph)
         network = Network.from_proto(model)
         # What is found out only when it is looked at is looked at now.
         _ = network.inputs, network.outputs, network.nodes, network.opsets
@@ -108,6 +109,21 @@ def save(
         ) from error
     _write_whole(path, lambda file: file.write(content))
     _forget_older(path, location)
+
+
+def _name_open_sizes(graph: onnx.GraphProto) -> None:
+    """Give the sizes that inputs leave open without a name one, ``input_2``, by which they can be bound."""
+    sizes = [each for value in graph.input for each in value.type.tensor_type.shape.dim]
+    taken = {each.dim_param for each in sizes}
+    for value in graph.input:
+        for axis, size in enumerate(value.type.tensor_type.shape.dim):
+            if size.dim_param or (size.HasField("dim_value") and size.dim_value >= 0):
+                continue
+            name = f"{re.sub(r'[^0-9A-Za-z_]', '_', value.name)}_{axis}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            size.dim_param = name
 
 
 def _check_parameters(network: Network, asked: str) -> None:

@@ -28,6 +28,7 @@ __all__ = ["MOST_ELEMENTS", "infer_shapes", "without_values"]
 MOST_ELEMENTS = 2**40
 """A value that claims more elements is refused."""
 _SMALL = 1024
+_LONG = 2**16
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Tile"})
 
 
@@ -119,23 +120,35 @@ def _named(shape: Shape, names: Mapping[str, int]) -> Shape:
 
 
 def _inferred(model: onnx.ModelProto, name: str) -> dict[str, Value]:
-    """What ONNX infers, without its following the values of a Range, which it would write out to the last number."""
-    within, inside = _ranges(model)
-    if not within and not inside:
-        return _inferred_once(model, name, follow=True)
+    """What ONNX infers, following the values of shapes where that is safe.
+
+    It takes every integer vector for a shape and writes it out, element by element, however long it claims to be.
+    """
     found = _inferred_once(model, name, follow=False)
-    if inside:
+    within, inside = _ranges(model)
+    if inside or any(_is_long(each) for each in found.values()):
         return found
+    unknown = {at for at in within if not _is_known(found.get(model.graph.node[at].output[0], Value("", "", None)))}
+    followed = _inferred_once(_without(model, unknown, found) if unknown else model, name, follow=True)
+    return {**found, **{key: value for key, value in followed.items() if value.shape is not None}}
+
+
+def _is_long(value: Value) -> bool:
+    sizes = [each for each in value.shape or () if isinstance(each, int)]
+    return len(value.shape or ()) == 1 and value.dtype.startswith("int") and sum(sizes) > _LONG
+
+
+def _without(model: onnx.ModelProto, nodes: set[int], known: Mapping[str, Value]) -> onnx.ModelProto:
+    """A copy in which what these Range nodes make is given: how long it is would follow from values."""
     cut = onnx.ModelProto()
     cut.CopyFrom(model)
     del cut.graph.node[:]
-    cut.graph.node.extend(each for at, each in enumerate(model.graph.node) if at not in within)
-    for at in within:
+    cut.graph.node.extend(each for at, each in enumerate(model.graph.node) if at not in nodes)
+    for at in sorted(nodes):
         output = model.graph.node[at].output[0]
-        value = found.get(output, Value(output, "", None))
-        cut.graph.input.append(value_info(Value(output, value.dtype or "int64", value.shape or (None,))))
-    followed = _inferred_once(cut, name, follow=True)
-    return {**found, **{key: value for key, value in followed.items() if value.shape is not None}}
+        dtype = known[output].dtype if output in known else ""
+        cut.graph.input.append(value_info(Value(output, dtype or "int64", (None,))))
+    return cut
 
 
 def _inferred_once(model: onnx.ModelProto, name: str, *, follow: bool) -> dict[str, Value]:

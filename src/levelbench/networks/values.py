@@ -120,6 +120,7 @@ def value_of(info: onnx.ValueInfoProto) -> Value:
 
 
 def _size(dimension: Any) -> int | str | None:
-    if dimension.HasField("dim_value"):
+    # Some exporters write -1 for a size that is left open.
+    if dimension.HasField("dim_value") and dimension.dim_value >= 0:
         return int(dimension.dim_value)
     return dimension.dim_param or None

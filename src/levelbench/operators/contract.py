@@ -112,6 +112,8 @@ class Framework(ABC):
     name: str
     trains: bool = True
     """Whether its executors train networks, too."""
+    modes: tuple[str, ...] = ("eager",)
+    """The ways in which it executes networks; the first is taken where nobody chooses."""
 
     @abstractmethod
     def lacks(self, device: str = "cpu") -> str | None:

@@ -134,6 +134,11 @@ def _pool(node: OperatorNode, inputs: Arrays, outputs: Arrays) -> float:
     return float(_size(outputs) * math.prod(node["kernel_shape"]))
 
 
+def _local_response(node: OperatorNode, inputs: Arrays, outputs: Arrays) -> float:
+    # Square, sum over the window, product, sum with the bias, power, quotient.
+    return float(_size(outputs) * (int(node["size"]) + 4))
+
+
 def _variadic(node: OperatorNode, inputs: Arrays, outputs: Arrays) -> float:
     return float(_size(outputs) * max(1, len(inputs) - (node.op_type != "Mean")))
 
@@ -159,7 +164,7 @@ _ELEMENTWISE = (
     "LessOrEqual Log Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh "
     "Softplus Softsign Sqrt Sub Swish Tan Tanh ThresholdedRelu Where Xor"
 )
-_MOVING = "Cast Compress Concat DepthToSpace Expand Pad ReverseSequence SpaceToDepth Tile Transpose Trilu"
+_MOVING = "Cast Compress Concat DepthToSpace Expand Pad ReverseSequence SpaceToDepth Split Tile Transpose Trilu"
 _CHOOSING = frozenset({"Gather", "GatherElements", "GatherND", "Slice"})
 _FREE = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 # How many leading inputs are operands of a product, so that each has a gradient that costs as much as the forward.
@@ -178,7 +183,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "CumSum"), _an_input(1)),
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
     # Largest, difference, exponential, sum, and quotient or second difference.
-    **dict.fromkeys(("LogSoftmax", "Softmax"), _an_input(5)),
+    **dict.fromkeys(("LogSoftmax", "Softmax", "SoftmaxCrossEntropyLoss"), _an_input(5)),
+    "LRN": _local_response,
     # Scale and shift, into which mean and variance fold.
     "BatchNormalization": _an_input(2),
     # Mean, difference, square, sum, product with 1 / deviation, scale, shift.

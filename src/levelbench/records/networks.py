@@ -67,7 +67,7 @@ class NetworkArm(Struct, frozen=True, forbid_unknown_fields=True):
     """On what it is measured: a column. An empty ``mode`` is the framework's default one.
 
     ``transforms`` are applied in order before anything is measured, each in the words of the command line:
-    ``fold-batchnorm``, ``precision:bfloat16``, ``microbatch:memory=2147483648``.
+    ``fold-batchnorm``, ``precision:bfloat16``, ``microbatch;memory=2147483648``.
     """
 
     framework: str

@@ -19,6 +19,7 @@ class JaxFramework(Framework):
     """Devices: ``cpu``, ``cuda``, ``cuda:N``."""
 
     name = "jax"
+    modes = ("jit", "eager")
 
     def lacks(self, device: str = "cpu") -> str | None:
         """The package, or the device."""

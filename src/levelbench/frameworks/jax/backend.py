@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.frameworks.jax import JaxFramework
 from levelbench.frameworks.jax.arrays import device_of, from_numpy, to_numpy
 from levelbench.frameworks.jax.executor import JaxExecutor
 from levelbench.frameworks.jax.kernel import Kernel
@@ -56,7 +57,7 @@ class JaxBackend(Backend):
     Mode ``jit`` makes one program of a network, ``eager`` dispatches its operators one by one.
     """
 
-    modes = ("jit", "eager")
+    modes = JaxFramework.modes
 
     def __init__(self, device: str = "cpu") -> None:
         jax.config.update("jax_enable_x64", True)

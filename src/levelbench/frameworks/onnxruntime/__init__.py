@@ -17,6 +17,7 @@ class OnnxRuntimeFramework(Framework):
     """Devices: ``cpu``, and ``cuda``, ``cuda:N`` where its build has the CUDA execution provider."""
 
     name = "onnxruntime"
+    modes = ("optimised", "unoptimised")
     trains = False
 
     def lacks(self, device: str = "cpu") -> str | None:

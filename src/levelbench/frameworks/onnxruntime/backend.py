@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnxruntime import OrtValue
 
 from levelbench.errors import UnsupportedError
+from levelbench.frameworks.onnxruntime import OnnxRuntimeFramework
 from levelbench.frameworks.onnxruntime.executor import OnnxRuntimeExecutor
 from levelbench.frameworks.onnxruntime.model import OnnxRuntimeModel
 from levelbench.frameworks.onnxruntime.opsets import newest_ir, newest_opset
@@ -35,7 +36,7 @@ class OnnxRuntimeBackend(Backend):
     """
 
     any_opset = True
-    modes = ("optimised", "unoptimised")
+    modes = OnnxRuntimeFramework.modes
 
     def __init__(self, device: str = "cpu") -> None:
         self._device = Device.parse(device)

@@ -19,6 +19,7 @@ class TorchFramework(Framework):
     """Devices: ``cpu``, ``cuda``, ``cuda:N``."""
 
     name = "torch"
+    modes = ("eager", "compiled")
 
     def lacks(self, device: str = "cpu") -> str | None:
         """The package, or the device."""

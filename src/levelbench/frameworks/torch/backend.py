@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from levelbench.frameworks.torch import TorchFramework
 from levelbench.frameworks.torch.arrays import from_numpy, to_numpy
 from levelbench.frameworks.torch.executor import TorchExecutor
 from levelbench.frameworks.torch.operator import TorchOperator
@@ -55,7 +56,7 @@ def gemm(dtype: str) -> GemmMaker:
 class TorchBackend(Backend):
     """PyTorch on one device."""
 
-    modes = ("eager", "compiled")
+    modes = TorchFramework.modes
     known_faults = MappingProxyType(dict.fromkeys(("test_dft_inverse", "test_dft_inverse_opset19"), _ROUNDING))
 
     def __init__(self, device: str = "cpu") -> None:
