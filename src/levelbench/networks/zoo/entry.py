@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from levelbench.errors import UnknownNameError
+from levelbench.errors import UnknownNameError, UsageError
 from levelbench.networks.network import Network
 
 __all__ = ["Entry", "Published", "build", "entry", "names", "register"]
@@ -80,10 +80,28 @@ def entry(name: str) -> Entry:
 
 
 def build(name: str, **options: Any) -> Network:
-    """The network of that name; ``UnknownNameError`` for an option that its function does not take."""
+    """The network of that name.
+
+    ``UnknownNameError`` for an option that its function does not take, ``UsageError`` for a value of another type than
+    its default's, and for one of which no network can be made.
+    """
     found = entry(name)
-    known = list(inspect.signature(found.build).parameters)
-    for option in options:
+    known = inspect.signature(found.build).parameters
+    for option, value in options.items():
         if option not in known:
-            raise UnknownNameError(f"option of {name}", option, known)
-    return found.build(**options)
+            raise UnknownNameError(f"option of {name}", option, list(known))
+        default = known[option].default
+        if not _fits(value, default):
+            said = f"it is of type {type(default).__name__} (default {default})"
+            raise UsageError(f"{name} with {option}={value}", said, f"give a {type(default).__name__}")
+    try:
+        return found.build(**options)
+    except (ArithmeticError, ValueError) as error:
+        given = ", ".join(f"{option}={value}" for option, value in options.items())
+        raise UsageError(f"{name} with {given}", f"no network can be made of it ({error})", "give others") from error
+
+
+def _fits(value: object, default: object) -> bool:
+    if default is None or default is inspect.Parameter.empty:
+        return True
+    return type(value) is type(default) or (isinstance(default, float) and type(value) is int)
