@@ -27,13 +27,14 @@ import numpy as np
 from levelbench.errors import UsageError
 from levelbench.networks import zoo
 from levelbench.networks.transforms.microbatch import Microbatch
+from levelbench.networks.transforms.plan import RESERVE
 from levelbench.operators.frameworks import open_framework
 
 HERE = Path(__file__).resolve().parent
 # Freed memory goes back at once, so that the peak is that of what is held, not of what the allocator keeps for later.
 RETURNED = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
 FIELDS = (
-    "network", "batch", "framework", "limit", "predicted", "measured", "inside", "segments", "nodes", "time_s",
+    "network", "batch", "framework", "limit", "predicted", "measured", "inside", "segments", "nodes", "time_s", "cpu_s",
     "predicted_time", "worst_difference",
 )  # fmt: skip
 
@@ -59,12 +60,13 @@ def measure(name: str, batch: int, limit: int, framework: str, workspace: str, r
     native = [backend.array(given[each.name]) for each in done.network.inputs]
     backend.finish(executor.infer(*native))
     measured = resident("VmHWM") - before
-    times = []
+    times, busy = [], []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start, started = time.perf_counter(), time.process_time()
         outputs = executor.infer(*native)
         backend.finish(outputs)
         times.append(time.perf_counter() - start)
+        busy.append(time.process_time() - started)
     found = backend.host(outputs[0])
     del outputs
     whole = backend.executor(network, values, trains=False)
@@ -81,6 +83,7 @@ def measure(name: str, batch: int, limit: int, framework: str, workspace: str, r
         "segments": len(plan.segments),
         "nodes": len(done.network.nodes),
         "time_s": statistics.median(times),
+        "cpu_s": statistics.median(busy),
         "predicted_time": plan.time_s / plan.whole_time_s,
         "worst_difference": float(np.abs(found - expected).max() / np.abs(expected).max()),
     }
@@ -96,7 +99,7 @@ def _warm_up(backend: Any) -> None:
 def limits(name: str, batch: int, workspace: str, points: int) -> list[int]:
     """From what the network takes unsplit to the smallest that can be met."""
     network = zoo.build(name)
-    whole = Microbatch(memory=1 << 50, batch=batch, workspace=workspace).plan(network).memory
+    whole = int(Microbatch(memory=1 << 50, batch=batch, workspace=workspace).plan(network).memory / (1 - RESERVE)) + 1
     try:
         Microbatch(memory=1, batch=batch, workspace=workspace).plan(network)
     except UsageError as error:
@@ -117,8 +120,11 @@ def fresh(words: list[str], threads: int) -> dict[str, Any]:
     return found
 
 
-def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Time against measured peak, a line a network, with the limit of each point."""
+def plot(rows: list[dict[str, Any]], path: Path, clock: str) -> None:
+    """Time against measured peak, a line a network, with the limit of each point.
+
+    ``clock`` is the wall's, or the processor's: the latter says more on a machine that does other things too.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -129,15 +135,15 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     for axis, (name, batch) in zip(axes[0], names, strict=True):
         mine = [row for row in rows if (row["network"], row["batch"]) == (name, batch)]
         mib = 1 << 20
-        whole = mine[0]["time_s"]
-        axis.plot([r["limit"] / mib for r in mine], [r["time_s"] / whole for r in mine], "|", color="0.4", ms=14)
-        axis.plot([r["measured"] / mib for r in mine], [r["time_s"] / whole for r in mine], "o-", color="#0072B2")
+        whole = mine[0][clock]
+        axis.plot([r["limit"] / mib for r in mine], [r[clock] / whole for r in mine], "|", color="0.4", ms=14)
+        axis.plot([r["measured"] / mib for r in mine], [r[clock] / whole for r in mine], "o-", color="#0072B2")
         axis.set_title(f"{name}, batch {batch}, {mine[0]['framework']}")
         axis.set_xlabel("peak memory of an inference (MiB)")
-        axis.set_ylabel("time, relative to unsplit")
-        axis.set_ylim(bottom=0)
+        axis.set_ylabel(f"{'processor' if clock == 'cpu_s' else 'wall'} time, relative to unsplit")
+        axis.set_ylim(0, 1.3 * max(r[clock] / whole for r in mine))
         axis.set_xlim(left=0)
-        axis.legend(["limit", "measured"], frameon=False)
+        axis.legend(["limit", "measured"], frameon=False, loc="lower left")
     figure.tight_layout()
     figure.savefig(path)
 
@@ -152,6 +158,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--clock", choices=("time_s", "cpu_s"), default="time_s", help="of the figure")
     parser.add_argument("--one", type=int, help="measure one limit in this process, in bytes; prints JSON")
     options = parser.parse_args()
     rows = []
@@ -172,7 +179,7 @@ def main() -> None:
             writer.writeheader()
             writer.writerows(rows)
     if options.plot:
-        plot(rows, options.plot)
+        plot(rows, options.plot, options.clock)
 
 
 if __name__ == "__main__":

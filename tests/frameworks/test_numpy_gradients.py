@@ -1,12 +1,13 @@
 """The reference's gradients against central differences in float64 and against PyTorch's autograd."""
 
 import numpy as np
+import onnx
 import pytest
 
-from levelbench.errors import DefinitionError, UnsupportedError
+from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.frameworks.numpy.operators import OPERATORS, Kernel
-from levelbench.networks import Builder, Draw, GraphBuilder, zoo
+from levelbench.networks import Builder, Draw, GraphBuilder, Network, zoo
 
 NETWORKS = [
     zoo.mlp(6, 5, 3).with_loss(),
@@ -136,6 +137,29 @@ def test_an_operator_without_a_gradient_is_refused_by_name_when_it_is_trained_an
     assert executor.infer(inputs)[0].shape == (1, 4)
     with pytest.raises(UnsupportedError, match="GridSample"):
         executor.forward(inputs, np.array([0]))
+
+
+@pytest.mark.parametrize("after", ["z = Identity(y)", "z = Mul(y, w)"])
+def test_a_gradient_that_a_branch_would_lose_is_refused(after):
+    model = onnx.parser.parse_model(f"""
+    <ir_version: 10, opset_import: ["" : 21]>
+    g (float[n, 2] x, bool b) => (float[n, 2] z) <float[2] w = {{1, 2}}> {{
+        y = If <then_branch = t () => (float[n, 2] p) {{ p = Mul(x, w) }},
+                else_branch = e () => (float[n, 2] q) {{ q = Add(x, w) }}> (b)
+        {after}
+    }}""")
+    executor = executor_of(Network(model).with_loss("mse"), None)
+    x = np.ones((3, 2), np.float32)
+    with pytest.raises(UnsupportedError, match="If"):
+        executor.forward(x, np.array(True), x)
+
+
+def test_each_backward_wants_a_forward_of_its_own():
+    executor = executor_of(zoo.mlp(4, 3, 2).with_loss(), None)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="Call forward first"):
+            executor.backward()
+        executor.infer_and_backprop(np.ones((1, 4), np.float32), np.array([0]))
 
 
 def test_training_without_a_loss_says_how_to_get_one():

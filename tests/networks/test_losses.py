@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from levelbench.errors import DefinitionError, UsageError
-from levelbench.networks import Draw, GraphBuilder, zoo
+from levelbench.networks import Draw, GraphBuilder, Network, zoo
 from levelbench.operators.frameworks import open_framework
 
 BACKEND = open_framework("numpy")
@@ -86,6 +86,7 @@ def test_names_that_are_taken_are_left_alone():
         (lambda: identity(("batch", 3)).with_loss(output="z"), UsageError, "One of y"),
         (lambda: identity(("batch", 3)).with_loss().with_loss(), DefinitionError, "it has one"),
         (lambda: identity(("batch",)).with_loss(), DefinitionError, "batch, classes"),
+        (lambda: identity(("batch", 3)).with_loss(axis=7), UsageError, "axis 7"),
     ],
 )
 def test_a_loss_that_cannot_be_is_an_error_that_says_why(make, error, says):
@@ -98,7 +99,7 @@ def test_dropout_drops_only_in_training():
     x = graph.input("x", ("batch", 1000))
     graph.output(graph.node("Dropout", x, graph.constant(np.float32(0.5))))
     network = graph.build().with_loss().training()
-    executor = BACKEND.executor(network.with_outputs([network.outputs[0].name]))
+    executor = BACKEND.executor(network.replace(in_training=False))
     ones = np.ones((1, 1000), np.float32)
     (dropped,) = executor.infer(ones)
     assert 350 < (dropped == 0).sum() < 650
@@ -108,7 +109,58 @@ def test_dropout_drops_only_in_training():
 def test_a_network_without_such_operators_is_the_same_in_training():
     network = zoo.mlp(4, 3, 2)
     assert network.training().model == network.model
-    assert network.training().for_inference is network
+
+
+def normalised():
+    graph = GraphBuilder("normalised")
+    x = graph.input("x", ("batch", 2))
+    start = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "var": 1.0}
+    given = [
+        graph.parameter(name, (2,), Draw("constant", value), trainable=name in ("scale", "bias"))
+        for name, value in start.items()
+    ]
+    y = graph.node("BatchNormalization", x, *given)
+    graph.output(graph.node("Dropout", y), "y")
+    return graph.build()
+
+
+EDITS = {
+    "loss, then training": lambda n: n.with_loss("mse").training(),
+    "training, then loss": lambda n: n.training().with_loss("mse"),
+    "twice": lambda n: n.with_loss("mse").training().training(),
+    "stored": lambda n: n.with_loss("mse").training().stored(n.initialise()),
+    "other outputs": lambda n: n.with_loss("mse").training().with_outputs(["y"]),
+    "written and read": lambda n: Network.from_proto(n.with_loss("mse").training().to_proto()),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_whatever_was_edited_a_network_in_training_mode_infers_with_running_statistics(edit):
+    network = EDITS[edit](normalised())
+    onnx.checker.check_model(network.model, full_check=True)
+    x = np.float32([[1, 2], [3, 8]])
+    executor = BACKEND.executor(network)
+    np.testing.assert_allclose(executor.infer(x)[0], x / np.sqrt(1 + 1e-5), rtol=1e-6)
+    executor.forward(x, x)
+    assert executor.buffers["mean"].tolist() == pytest.approx([0.2, 0.5])
+
+
+def test_a_loss_that_is_no_scalar_is_refused():
+    graph = GraphBuilder("rows")
+    x = graph.input("x", ("batch", 2))
+    graph.output(graph.node("Mul", x, graph.parameter("w", (2,), Draw("normal", 1.0))), "rows")
+    with pytest.raises(DefinitionError, match="scalar"):
+        BACKEND.executor(graph.build().replace(loss="rows")).forward(np.ones((3, 2), np.float32))
+
+
+@pytest.mark.parametrize(("operator", "opset"), [("BatchNormalization", 13), ("Dropout", 11)])
+def test_an_operator_without_a_training_mode_at_its_opset_is_named(operator, opset):
+    inputs = ["x", "s", "b", "m", "v"] if operator == "BatchNormalization" else ["x"]
+    info = [onnx.helper.make_tensor_value_info(name, 1, ["n", 2]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node(operator, inputs, ["y"])], "old", info[:1], info[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    with pytest.raises(DefinitionError, match=operator):
+        Network(model).training()
 
 
 def test_an_opset_without_a_training_mode_says_so():

@@ -133,6 +133,50 @@ def test_a_function_of_the_model_is_called():
     assert Lowered(Network(parser.parse_model(text)), BACKEND).function(X[0])[0].tolist() == (2 * X[0]).tolist()
 
 
+def test_overloads_of_a_function_are_told_apart():
+    text = """
+    <ir_version: 10, opset_import: ["" : 21, "mine" : 1]>
+    g (float[n] x) => (float[n] y, float[n] z) { y = mine.F:a(x)
+     z = mine.F:b(x) }
+    <opset_import: ["" : 21], domain: "mine", overload: "a">
+    F (p) => (q) { q = Neg(p) }
+    <opset_import: ["" : 21], domain: "mine", overload: "b">
+    F (p) => (q) { q = Abs(p) }
+    """
+    y, z = Lowered(Network(parser.parse_model(text)), BACKEND).function(X[0])
+    assert (y.tolist(), z.tolist()) == ((-X[0]).tolist(), X[0].tolist())
+
+
+def test_what_a_loop_carries_is_not_taken_for_a_constant_of_the_same_name():
+    text = """
+    g (float[4] x) => (float[a, b] y) <int64[1] s = {4}> {
+        trips = Constant<value_int = 1>()
+        yes = Constant<value = bool {1}>()
+        shape = Constant<value_ints = [2, 2]>()
+        last, y = Loop <body = step (int64 i, bool go, int64[2] s) => (bool more, int64[2] t, float[c, d] z) {
+            more = Identity(go)
+            t = Identity(s)
+            z = Reshape(x, s)
+        }> (trips, yes, shape)
+    }
+    """
+    assert run(text, X[0])[0].shape == (1, 2, 2)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_a_sequence_is_split_by_sizes_that_are_constants(framework):
+    pytest.importorskip(framework)
+    backend = open_framework(framework)
+    text = """g (float[n, m] x) => (float[k, m] y) {
+        sizes = Constant<value_ints = [1, 2]>()
+        one = Constant<value_int = 1>()
+        parts = SplitToSequence<axis = 0>(x, sizes)
+        y = SequenceAt(parts, one)
+    }"""
+    (y,) = Lowered(network_of(text), backend).function(backend.array(X))
+    assert backend.host(y).tolist() == X[1:].tolist()
+
+
 def test_a_shape_that_follows_from_values_is_read_when_it_is_there():
     text = "g (float[n] x, int64[k] shape) => (float[a, b] y) { y = Reshape(x, shape) }"
     assert run(text, X[0], np.array([2, 2]))[0].shape == (2, 2)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LOSSES", "training", "with_loss"]
 
 LOSSES = ("cross-entropy", "mse")
-_TRAINING_MODE_SINCE = 14
+_ON = "training_mode.on"
 
 
 def with_loss(network: Network, kind: str, output: str | None, axis: int | None) -> Network:
@@ -37,9 +37,7 @@ def with_loss(network: Network, kind: str, output: str | None, axis: int | None)
     if value.shape is None or not value.dtype:
         raise DefinitionError(f"a loss of {value.name!r}", "its shape is not known", "save the model with shapes")
     model = network.copied()
-    taken = {each.name for each in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
-    taken |= {name for node in model.graph.node for name in node.output}
-    graph = _Splice(model.graph, taken)
+    graph = _Splice(model.graph, _names(model.graph))
     if kind == "cross-entropy":
         fills = _cross_entropy(graph, value, axis)
     elif kind == "mse":
@@ -48,6 +46,11 @@ def with_loss(network: Network, kind: str, output: str | None, axis: int | None)
         raise UsageError(f"loss {kind!r}", "there is none of that name", f"give one of {', '.join(LOSSES)}")
     model.graph.output.append(helper.make_tensor_value_info(graph.loss, element_type(value.dtype), ()))
     return network.replace(model=model, fills={**network.fills, **fills}, loss=graph.loss)
+
+
+def _names(graph: onnx.GraphProto) -> set[str]:
+    declared = {each.name for each in (*graph.input, *graph.output, *graph.initializer)}
+    return declared | {name for node in graph.node for name in node.output}
 
 
 class _Splice:
@@ -97,6 +100,8 @@ def _cross_entropy(graph: _Splice, logits: Value, axis: int | None) -> dict[str,
     shape = logits.shape or ()
     if len(shape) < 2:
         raise DefinitionError(f"cross-entropy of {logits.name!r}", f"its shape is {shape}", "give (batch, classes)")
+    if axis is not None and not -len(shape) <= axis < len(shape):
+        raise UsageError(f"cross-entropy of {logits.name!r} over axis {axis}", f"its shape is {shape}", "name another")
     classes_at = (len(shape) - 1 if len(shape) <= 3 else 1) if axis is None else axis % len(shape)
     classes = shape[classes_at]
     others = tuple(each for at, each in enumerate(shape) if at != classes_at)
@@ -122,21 +127,22 @@ def _squares(graph: _Splice, value: Value) -> dict[str, int]:
 
 
 def training(network: Network) -> Network:
-    """The network with BatchNormalization and Dropout in training mode.
+    """The network with BatchNormalization and Dropout in training mode, those of the top graph.
 
     BatchNormalization normalises by its batch, and its new running statistics are the network's ``updates``. Executors
-    infer with the network as it was (``for_inference``), and train with this one. Raises
-    ``DefinitionError`` below opset 14, where it has no training mode.
+    infer with :func:`inferring` of it. Raises ``DefinitionError`` below opset 14, where BatchNormalization has no
+    training mode, and below opset 12, where Dropout has none.
     """
-    if network.opsets.get("", 0) < _TRAINING_MODE_SINCE and any(
-        each.op_type == "BatchNormalization" for each in network.nodes
-    ):
-        found = f"its opset {network.opsets.get('', 0)} has no training mode of BatchNormalization"
-        raise DefinitionError(f"{network.name} in training mode", found, "convert it with onnx.version_converter")
+    for op_type, since in (("BatchNormalization", 14), ("Dropout", 12)):
+        if network.opsets.get("", 0) < since and any(each.op_type == op_type for each in network.nodes):
+            found = f"its opset {network.opsets.get('', 0)} has no training mode of {op_type}"
+            raise DefinitionError(f"{network.name} in training mode", found, "convert it with onnx.version_converter")
+    if network.in_training:
+        return network
     model = network.copied()
     buffers = {each.name for each in network.parameters if not each.trainable}
     updates = dict(network.updates)
-    on = "training_mode.on"
+    on = _Splice(model.graph, _names(model.graph)).free(_ON)
     for node in model.graph.node:
         if node.domain not in ("", "ai.onnx"):
             continue
@@ -148,7 +154,26 @@ def training(network: Network) -> Network:
             node.input.append(on)
     if any(on in node.input for node in model.graph.node):
         model.graph.initializer.append(numpy_helper.from_array(np.array(True), on))
-    return network.replace(model=model, updates=updates, inference=network.for_inference)
+    return network.replace(model=model, updates=updates, in_training=True)
+
+
+def inferring(network: Network) -> Network:
+    """The network out of training mode: what :func:`training` did is taken back, whatever was edited since.
+
+    A BatchNormalization whose statistics are outputs of the network stays as it is.
+    """
+    model = network.copied()
+    put_out = {each.name for each in model.graph.output}
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        if node.op_type == "BatchNormalization" and not put_out & set(node.output[1:]):
+            for old in [each for each in node.attribute if each.name == "training_mode"]:
+                node.attribute.remove(old)
+            del node.output[1:]
+        elif node.op_type == "Dropout":
+            del node.input[2:]
+    return network.replace(model=model, updates={}, in_training=False)
 
 
 def _batch_statistics(node: onnx.NodeProto, buffers: set[str], updates: dict[str, str]) -> None:

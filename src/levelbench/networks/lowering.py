@@ -23,7 +23,7 @@ from levelbench.operators import control, functions
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
-from levelbench.operators.program import Scope, constants_of, imports_of, resolve
+from levelbench.operators.program import Scope, constants_of, functions_of, imports_of, resolve
 
 __all__ = ["Lowered", "LoweredStep"]
 
@@ -88,8 +88,8 @@ class Lowered:
         protos = graph.node
         nodes = [network.nodes[at] for at in needed]
         on_host = {needed[at] for at in host_nodes(nodes, self.constants)}
-        local = {(each.domain, each.name): each for each in network.model.functions}
-        maker = _Maker(Scope(backend, imports_of(network.model.opset_import), local), self.constants, call, on_host)
+        scope = Scope(backend, imports_of(network.model.opset_import), functions_of(network.model))
+        maker = _Maker(scope, self.constants, call, on_host)
         maker.host = set(self.constants) | {name for at in on_host for name in network.nodes[at].outputs}
         self.steps = tuple(maker.step(at, network.nodes[at], protos[at]) for at in needed)
         self._host = maker.host
@@ -164,7 +164,8 @@ class _Maker:
             call = resolve(node, proto, self._scope, self._constants)
             return LoweredStep(index, node, call, inputs, outputs, host_inputs=known, captures=captures)
         open_reads = any(at < len(inputs) and inputs[at] and at not in known for at in reads)
-        plain = (node.domain, node.op_type) not in self._scope.functions and not _is_container(node)
+        local = (node.domain, node.op_type, proto.overload) in self._scope.functions
+        plain = not local and not _is_container(node)
         if plain and not open_reads:
             chosen = self._chooser(node) if self._chooser is not None else None
             if chosen is not None:

@@ -28,6 +28,7 @@ class _Facts(msgspec.Struct, forbid_unknown_fields=True):
     sizes: dict[str, int] = {}
     loss: str = ""
     updates: dict[str, str] = {}
+    in_training: bool = False
 
 
 def written(network: Network) -> onnx.ModelProto:
@@ -38,6 +39,7 @@ def written(network: Network) -> onnx.ModelProto:
         dict(network.sizes),
         network.loss,
         dict(network.updates),
+        network.in_training,
     )
     model = network.copied()
     for old in [each for each in model.metadata_props if each.key == KEY]:

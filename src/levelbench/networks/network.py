@@ -43,17 +43,17 @@ class Network:
         sizes: Mapping[str, int] = MappingProxyType({}),
         loss: str = "",
         updates: Mapping[str, str] = MappingProxyType({}),
-        inference: Network | None = None,
+        in_training: bool = False,
     ) -> None:
         """``parameters=None`` takes those that a foreign model seems to have (:mod:`levelbench.networks.roles`).
 
-        ``inference`` is what :meth:`for_inference` answers with, where that is another network.
+        ``in_training`` says that :meth:`training` was asked of it: :meth:`for_inference` takes that back.
         """
         self.model = model
         self.parameters = default_parameters(model.graph) if parameters is None else tuple(parameters)
         self.fills, self.sizes = MappingProxyType(dict(fills)), MappingProxyType(dict(sizes))
         self.loss, self.updates = loss, MappingProxyType(dict(updates))
-        self._inference = inference
+        self.in_training = in_training
 
     def __repr__(self) -> str:
         return f"Network({self.name!r}: {len(self.model.graph.node)} nodes, {self.parameter_count():,} parameters)"
@@ -109,13 +109,14 @@ class Network:
         return samples.make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
 
     def replace(self, **changes: Any) -> Network:
-        """The same with other ``model``, ``parameters``, ``fills``, ``sizes``, ``loss`` or ``updates``."""
+        """The same with another ``model``, ``parameters``, ``fills``, ``sizes``, ``loss``, ``updates``..."""
         kept: dict[str, Any] = {
             "parameters": self.parameters,
             "fills": self.fills,
             "sizes": self.sizes,
             "loss": self.loss,
             "updates": self.updates,
+            "in_training": self.in_training,
         }
         model = changes.pop("model", self.model)
         return Network(model, **{**kept, **changes})
@@ -179,10 +180,12 @@ class Network:
 
         return training(self)
 
-    @property
+    @cached_property
     def for_inference(self) -> Network:
-        """The network to infer with: the one that :meth:`training` was asked of, else this one itself."""
-        return self if self._inference is None else self._inference
+        """The network to infer with: without training mode; see :func:`levelbench.networks.losses.inferring`."""
+        from levelbench.networks.losses import inferring
+
+        return inferring(self) if self.in_training else self
 
     def to_proto(self) -> onnx.ModelProto:
         """A copy of the model whose metadata say what ONNX has no place for: :meth:`from_proto` reads it back."""

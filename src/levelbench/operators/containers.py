@@ -82,12 +82,17 @@ def _sequence_construct(_: OperatorNode, __: OperatorBackend) -> Call:
     return lambda *values: (list(values),)
 
 
+def _known(backend: OperatorBackend, value: Any) -> Any:
+    """A structural value on the host, where it may be already."""
+    return value if isinstance(value, np.ndarray) else backend.host(value)
+
+
 def _split_to_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
     axis, keep = int(node["axis"]), bool(node["keepdims"])
     squeeze = backend.operator(OperatorNode("Squeeze", ("x", "axes"), ("y",)))
 
     def call(value: Any, split: Any = None) -> Sequence[Any]:
-        sizes = _sizes(value.shape[axis], None if split is None else backend.host(split))
+        sizes = _sizes(value.shape[axis], None if split is None else _known(backend, split))
         names = tuple(f"y{i}" for i in range(len(sizes)))
         operator = backend.operator(OperatorNode("Split", ("x", "split"), names, {"axis": axis}))
         parts = list(operator.forward(value, np.asarray(sizes, np.int64)))

@@ -20,7 +20,8 @@ from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.node import OPSETS, OperatorNode, in_range
 from levelbench.operators.structure import structural
 
-__all__ = ["Call", "Graph", "Primitive", "Program", "Scope", "constants_of", "imports_of", "resolve"]
+__all__ = ["Call", "Graph", "Primitive", "Program", "Scope", "constants_of", "functions_of", "imports_of"]
+__all__ += ["resolve"]
 
 Values = dict[str, Any]
 Call = Callable[..., Sequence[Any]]
@@ -32,7 +33,7 @@ class Scope:
 
     backend: OperatorBackend
     opsets: Mapping[str, int]
-    functions: Mapping[tuple[str, str], onnx.FunctionProto] = field(default_factory=dict)
+    functions: Mapping[tuple[str, str, str], onnx.FunctionProto] = field(default_factory=dict)
 
     def node(self, proto: onnx.NodeProto) -> OperatorNode:
         """The node under the scope's opsets.
@@ -63,8 +64,7 @@ class Program:
 
     def __init__(self, model: onnx.ModelProto, backend: OperatorBackend) -> None:
         opsets = imports_of(model.opset_import)
-        mine = {(each.domain, each.name): each for each in model.functions}
-        self._graph = Graph(model.graph, Scope(backend, opsets, mine))
+        self._graph = Graph(model.graph, Scope(backend, opsets, functions_of(model)))
         self._inputs = [each.name for each in model.graph.input if each.name not in self._graph.constants]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
@@ -78,7 +78,9 @@ class Graph:
     def __init__(self, graph: onnx.GraphProto, scope: Scope, given: Mapping[str, Any] | None = None) -> None:
         self.inputs = [each.name for each in graph.input]
         self.outputs = [each.name for each in graph.output]
-        self.constants: Values = {**(given or {}), **constants_of(graph)}
+        own = {*self.inputs, *(name for node in graph.node for name in node.output)}
+        around = {name: value for name, value in (given or {}).items() if name not in own}
+        self.constants: Values = {**around, **constants_of(graph)}
         self._native = {name: scope.backend.array(value) for name, value in constants_of(graph).items()}
         nodes = [each for each in graph.node if each.op_type != "Constant" or each.output[0] not in self.constants]
         self._steps = [Step(each, scope, self.constants) for each in nodes]
@@ -114,8 +116,9 @@ class Step:
 
 def resolve(node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> Call:
     """A node as a call of its inputs; one with subgraphs takes the values around it first."""
-    if (node.domain, node.op_type) in scope.functions:
-        return _function(scope.functions[node.domain, node.op_type], node, scope)
+    local = scope.functions.get((node.domain, node.op_type, proto.overload))
+    if local is not None:
+        return _function(local, node, scope)
     if control.takes_values(node):
         return control.make(node, scope.backend, lambda graph: Graph(graph, scope, constants))
     if (container := containers.make(node, scope.backend)) is not None:
@@ -182,6 +185,11 @@ def _function(function: onnx.FunctionProto, node: OperatorNode, scope: Scope) ->
         return program(dict(zip(function.input, padded, strict=True)))
 
     return call
+
+
+def functions_of(model: onnx.ModelProto) -> dict[tuple[str, str, str], onnx.FunctionProto]:
+    """The model's own functions by domain, name and overload."""
+    return {(each.domain, each.name, each.overload): each for each in model.functions}
 
 
 def imports_of(imports: Any) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import DefinitionError, UnsupportedError
+from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators.numeric import QuietPass
 from levelbench.measure.clocks import HOST
@@ -93,13 +93,15 @@ class _Differentiated:
         self._lowered = Lowered(network, backend, outputs=names)
         self._taken = [at for at, each in enumerate(network.inputs) if each.name in self._lowered.inputs]
         self._tape: list[Pullback] = []
+        self._computed = False
         slots: dict[str, int] = {}
         wanted = _wanted(self._lowered, set(executor.parameters))
         self._plan: list[tuple[list[int], list[int]]] = []
         steps = []
         for step in self._lowered.steps:
             asked = [name in wanted for name in step.inputs]
-            if not any(asked) or step.on_host:
+            captured = any(name in wanted for name in step.captures or ())
+            if step.on_host or not (captured or any(asked)):
                 steps.append(step)
                 continue
             steps.append(self._recording(step, asked))
@@ -131,14 +133,22 @@ class _Differentiated:
     def forward(self, inputs: Sequence[Host]) -> Any:
         """The loss, and the new values of buffers put in their places."""
         self._tape.clear()
+        self._computed = False
         given = [inputs[at] for at in self._taken]
         loss, *news = self._function(*given, *self._live(self._lowered.arrays))
         for (buffer, _), value in zip(self._updates, news, strict=True):
             self._executor.buffers[buffer] = value
+        if np.shape(loss):
+            found = f"its loss has the shape {np.shape(loss)}"
+            raise DefinitionError(f"training {self._lowered.network.name}", found, "make it a scalar")
+        self._computed = True
         return loss
 
     def backward(self) -> Mapping[str, Host]:
         """The gradients, each in memory of its own, so that an optimizer may overwrite them."""
+        if not self._computed:
+            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+        self._computed = False
         gradients: list[Any] = [None] * self._slots
         if self._loss >= 0:
             gradients[self._loss] = np.float32(1.0)

@@ -17,10 +17,12 @@ from levelbench.errors import UsageError
 from levelbench.networks.transforms.memory import Profile, piece_peaks, sizes_of
 from levelbench.networks.transforms.times import Machine, TimeTable
 
-__all__ = ["Plan", "Segment", "format_bytes", "make_plan"]
+__all__ = ["RESERVE", "Plan", "Segment", "format_bytes", "make_plan"]
 
 _MOST_CUTS = 80
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+RESERVE = 0.02
+"""The share of a limit that is kept for what is no tensor: the executor itself, code that is read in, whole pages."""
 # So that of plans that are equally fast the one with fewer parts is taken.
 _TIE_S = 1e-9
 
@@ -145,19 +147,26 @@ class _Costs:
         return peaks, times + _TIE_S
 
 
-def make_plan(profile: Profile, limit: int, *, machine: Machine | None = None, table: TimeTable | None = None) -> Plan:
-    """The fastest plan whose predicted peak is at most ``limit`` bytes.
+def make_plan(
+    profile: Profile,
+    limit: int,
+    *,
+    reserve: float = RESERVE,
+    machine: Machine | None = None,
+    table: TimeTable | None = None,
+) -> Plan:
+    """The fastest plan whose predicted peak is at most ``limit`` bytes, less the share ``reserve`` of them.
 
     ``UsageError`` where there is none: it says the smallest limit that can be met.
     """
     costs = _Costs(profile, machine or Machine(), table)
-    nodes = len(profile.nodes)
+    nodes, usable = len(profile.nodes), int(limit * (1 - reserve))
     # What fits as it is needs no search.
-    cuts = [0, nodes] if profile.whole_peak(0, nodes) <= limit else _cuts(profile)
+    cuts = [0, nodes] if profile.whole_peak(0, nodes) <= usable else _cuts(profile)
     all_costs = {(start, end): costs.of(cuts[start], cuts[end]) for end in range(1, len(cuts)) for start in range(end)}
-    best, choice = _search(len(cuts), all_costs, limit)
+    best, choice = _search(len(cuts), all_costs, usable)
     if not np.isfinite(best):
-        smallest = _smallest(len(cuts), all_costs)
+        smallest = _limit_for(_smallest(len(cuts), all_costs), reserve)
         raise UsageError(
             f"{profile.network.name} at batch {profile.batch} in {format_bytes(limit)}",
             f"no split of the batch needs so little; the smallest that can be met is {smallest} bytes "
@@ -188,6 +197,14 @@ def make_plan(profile: Profile, limit: int, *, machine: Machine | None = None, t
         sum(each.time_s for each in merged),
         float(whole_times[0]),
     )
+
+
+def _limit_for(peak: int, reserve: float) -> int:
+    """The smallest limit that leaves so much when the reserve is taken from it."""
+    limit = int(peak / (1 - reserve))
+    while int(limit * (1 - reserve)) < peak:
+        limit += 1
+    return limit
 
 
 def _merged(segments: Sequence[Segment]) -> tuple[Segment, ...]:

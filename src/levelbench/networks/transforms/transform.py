@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -65,19 +65,12 @@ class Transform(ABC):
     """The setting that a word after a colon gives: ``precision:bfloat16``."""
 
     def apply(self, network: Network, parameters: Arrays | None = None) -> Transformed:
-        """The transformed network; ``DefinitionError`` or ``UnsupportedError`` where it cannot be.
-
-        A network in training mode has another one to infer with, which is transformed as well.
-        """
-        done = self.transform(network, parameters)
-        if network.for_inference is network:
-            return done
-        inferred = self.transform(network.for_inference, parameters)
-        return replace(done, network=done.network.replace(inference=inferred.network))
+        """The transformed network; ``DefinitionError`` or ``UnsupportedError`` where it cannot be."""
+        return self.transform(network, parameters)
 
     @abstractmethod
     def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
-        """What :meth:`apply` does to one network."""
+        """What :meth:`apply` does."""
 
 
 def words(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def build(name: str, **options: Any) -> Network:
         default = known[option].default
         if not _fits(value, default):
             said = f"it is of type {type(default).__name__} (default {default})"
-            raise UsageError(f"{name} with {option}={value}", said, f"give a {type(default).__name__}")
+            raise UsageError(f"{name} with {option}={value}", said, "give one of that type")
     try:
         return found.build(**options)
     except (ArithmeticError, ValueError) as error:
