@@ -26,6 +26,7 @@ from levelbench.frameworks.jax.signature import signature
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
+from levelbench.networks.arguments import checked_parameters
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
@@ -76,7 +77,7 @@ class JaxBackend(Backend):
         trains: bool = True,
     ) -> Executor:
         """An executor with arrays of its own; it compiles at the first call for each set of shapes."""
-        values = network.initialise() if parameters is None else parameters
+        values = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return JaxExecutor(self, network, values, mode=self.chosen_mode(mode), trains=trains)
 
     def native(self, model: NativeModel, mode: str | None = None) -> Executor:

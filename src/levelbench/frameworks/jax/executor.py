@@ -19,6 +19,7 @@ from levelbench.frameworks.jax.drawing import Drawn, is_random
 from levelbench.frameworks.jax.live import Live
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.clocks import HOST
+from levelbench.networks.arguments import explained
 from levelbench.networks.executor import Executor, OperatorTime, collected_times
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
@@ -75,6 +76,8 @@ class JaxExecutor(Executor):
             found: tuple[Any, ...] = self._infer(*inputs, *self._read())
         except _VALUE_NEEDED as error:
             raise self._untraceable(error) from error
+        except TypeError as error:
+            raise explained(error, self._lowered.inputs, len(inputs)) or error from error.__cause__
         return found
 
     def forward(self, *inputs: Any) -> Any:
@@ -104,6 +107,8 @@ class JaxExecutor(Executor):
             self._infer.lower(*inputs, *self._read()).compile()  # type: ignore[attr-defined]
         except _VALUE_NEEDED as error:
             raise self._untraceable(error) from error
+        except TypeError as error:
+            raise explained(error, self._lowered.inputs, len(inputs)) or error from error.__cause__
 
     def operator_times(self, *inputs: Any, repeats: int = 1) -> list[OperatorTime]:
         """The time of each operator, each waited for; mode ``eager`` alone, for XLA fuses operators."""
@@ -111,6 +116,9 @@ class JaxExecutor(Executor):
             raise UnsupportedError(
                 f"the time of each operator in mode {self.mode!r}", "XLA fuses them", "use mode eager"
             )
+        wrong = explained(None, self._lowered.inputs, len(inputs))
+        if wrong is not None:
+            raise wrong
         arrays = self._read()
         # Once before, to compile.
         self._lowered.run_timed(inputs, arrays, HOST, self._backend.finish)
@@ -168,6 +176,8 @@ class JaxExecutor(Executor):
 
     def _untraceable(self, error: Exception) -> UnsupportedError:
         found = f"a shape or a branch of it depends on values ({str(error).splitlines()[0][:120]})"
+        if self.mode == "eager":
+            return UnsupportedError(f"{self.network.name} on jax in mode 'eager'", found, "use numpy or torch")
         return UnsupportedError(f"{self.network.name} compiled as a whole on jax", found, "use mode eager")
 
 
@@ -184,6 +194,7 @@ class _Training:
         self._executor, self._buffers = executor, tuple(network.updates)
         lowered = executor.lower(network, [network.loss, *network.updates.values()])
         names = [each.name for each in network.inputs]
+        self._names = names
         self._taken = [names.index(name) for name in lowered.inputs]
         self._read = reader(lowered.arrays)
         count = len(lowered.inputs)
@@ -202,6 +213,8 @@ class _Training:
 
     def forward(self, inputs: Sequence[Any]) -> tuple[Any, Callable[[], Mapping[str, Any]]]:
         """The loss, and what answers with the gradients."""
+        if len(inputs) != len(self._names):
+            raise explained(None, self._names, len(inputs)) or AssertionError
         arguments = [*(inputs[at] for at in self._taken), *self._read()]
         pull: Callable[[], Sequence[Any]]
         if self._eager:

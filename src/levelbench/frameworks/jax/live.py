@@ -6,15 +6,16 @@ that list, so what is assigned counts from the next call on and a call gathers n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from levelbench.errors import UnknownNameError, UsageError
+from levelbench.errors import UnknownNameError
+from levelbench.networks.live import LiveMapping, require_shape
 
 __all__ = ["Live"]
 
 
-class Live(MutableMapping[str, Any]):
+class Live(LiveMapping):
     """Some entries of ``slots``, by name. What is put in a place gets its dtype, as an assignment to an array does.
 
     JAX's arrays are immutable: ``parameters["w"] -= step`` makes a new one and assigns it here.
@@ -37,23 +38,15 @@ class Live(MutableMapping[str, Any]):
             return
         if not hasattr(value, "weak_type"):
             value = self._native(value)
-        if value.shape != held.shape:
-            found = f"it is {tuple(held.shape)}, and the new array {tuple(value.shape)}"
-            raise UsageError(f"assigning to parameter {name!r}", found, "give an array of its shape")
+        require_shape(name, held.shape, value.shape)
         # A weak type would be another type to the compiler, and would take part in promotions otherwise.
         self._slots[at] = value.astype(held.dtype) if value.dtype != held.dtype or value.weak_type else value
-
-    def __delitem__(self, name: str) -> None:
-        raise UsageError(f"removing parameter {name!r}", "the network needs it", "assign zeros to it")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 
     def __len__(self) -> int:
         return len(self._places)
-
-    def __repr__(self) -> str:
-        return f"Live({', '.join(self._places)})"
 
     def list(self, names: Sequence[str]) -> list[Any]:
         """The arrays of these names."""

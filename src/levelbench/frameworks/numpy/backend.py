@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from levelbench.frameworks.numpy.executor import NumpyExecutor, make_operator
 from levelbench.frameworks.numpy.operators import random
+from levelbench.networks.arguments import checked_parameters
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
@@ -33,7 +34,7 @@ class NumpyBackend(Backend):
     ) -> Executor:
         """A reference executor; one that is not trained differs in nothing."""
         self.chosen_mode(mode)
-        return NumpyExecutor(network, network.initialise() if parameters is None else parameters, self)
+        return NumpyExecutor(network, network.initialise() if parameters is None else checked_parameters(network, parameters), self)
 
     def operator(self, node: OperatorNode) -> Operator:
         """Ours, ONNX's reference where we have none, or a custom one."""

@@ -21,6 +21,7 @@ from levelbench.frameworks.onnxruntime.sessions import Device, spins, threads
 from levelbench.frameworks.onnxruntime.single import OnnxRuntimeOperator, Seed
 from levelbench.frameworks.onnxruntime.upstream import faults
 from levelbench.frameworks.onnxruntime.values import from_numpy, to_numpy
+from levelbench.networks.arguments import checked_parameters
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
@@ -53,7 +54,7 @@ class OnnxRuntimeBackend(Backend):
         trains: bool = True,
     ) -> Executor:
         """An executor for inference; its ``forward`` raises ``UnsupportedError`` whatever ``trains`` says."""
-        values = network.initialise() if parameters is None else parameters
+        values = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return OnnxRuntimeExecutor(network, values, self._device, self._seed, mode=self.chosen_mode(mode))
 
     def profile(self, executor: Executor, inputs: Sequence[OrtValue], repeats: int) -> tuple[str, dict[str, float]]:

@@ -17,6 +17,7 @@ from levelbench.frameworks.torch.operator import TorchOperator
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
+from levelbench.networks.arguments import checked_parameters
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
@@ -71,7 +72,7 @@ class TorchBackend(Backend):
         trains: bool = True,
     ) -> Executor:
         """``eager``: call by call. ``compiled``: by ``torch.compile``, at the first call with inputs of new shapes."""
-        given = network.initialise() if parameters is None else parameters
+        given = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return TorchExecutor(self, self._device, network, given, mode=self.chosen_mode(mode), trains=trains)
 
     def native(self, model: NativeModel, mode: str | None = None) -> Executor:

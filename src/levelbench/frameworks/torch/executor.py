@@ -19,9 +19,11 @@ from levelbench.frameworks.torch.arrays import from_numpy
 from levelbench.frameworks.torch.live import Live
 from levelbench.frameworks.torch.operators import find
 from levelbench.frameworks.torch.statistics import kept_only, updating
+from levelbench.networks.arguments import explained
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
+from levelbench.operators import functions
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class TorchExecutor(Executor):
         """The loss, detached; autograd's graph is kept for :meth:`backward`. ``UsageError`` without a loss."""
         if self._forward is None:
             raise self._untrainable()
-        chosen = inputs if self._places == self._every_input else tuple(inputs[at] for at in self._places)
+        chosen = inputs if self._places == self._every_input else self._chosen(inputs)
         self._loss, *updates = self._forward(chosen)
         if updates:
             with torch.no_grad():
@@ -118,7 +120,7 @@ class TorchExecutor(Executor):
     def lower(self, outputs: Sequence[str], *, bare: bool, training: bool = False) -> Lowered:
         """The network on PyTorch's own functions (``bare``), or on operators that know what to do when these refuse."""
         network = self.network if training else self.network.for_inference
-        return Lowered(network, self._backend, outputs=outputs, call=self._function if bare else None)
+        return Lowered(network, self._backend, outputs=outputs, call=self._function if bare else self._operator)
 
     def compiled(self, lowered: Lowered) -> Callable[..., tuple[Tensor, ...]]:
         """The lowered function, as the mode has it."""
@@ -132,11 +134,19 @@ class TorchExecutor(Executor):
         outputs = [self.network.loss, *self.network.updates.values()]
         self._forward = forward = _Runner(self, outputs, {**self._leaves, **self.buffers}, training=True)
         read = set(forward.lowered.arrays)
+        forward.copy(_overwritten(self.network, forward.lowered))
         self._trained_names = [name for name in self._leaves if name in read]
         self._trained = [self._leaves[name] for name in self._trained_names]
         self._unread = [name for name in self._leaves if name not in read]
         names = [each.name for each in self.network.inputs]
         self._places = tuple(names.index(name) for name in forward.lowered.inputs)
+
+    def _chosen(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Those that the loss depends on."""
+        wrong = explained(None, [each.name for each in self.network.inputs], len(inputs))
+        if wrong is not None:
+            raise wrong
+        return tuple(inputs[at] for at in self._places)
 
     def _untrainable(self) -> UsageError:
         if not self.network.loss:
@@ -155,9 +165,15 @@ class TorchExecutor(Executor):
             return None
         if node.op_type == "BatchNormalization" and self._kept.issuperset(node.outputs[1:]) and len(node.outputs) == 3:
             return updating(node, function)
-        if len(node.outputs) > 1 or (node.schema is not None and node.schema.max_output == 1):
-            return function
-        return _first(function)
+        if len(node.outputs) > 1:
+            return _complete(node, function)
+        return function if node.schema is not None and node.schema.max_output == 1 else _first(function)
+
+    def _operator(self, node: OperatorNode) -> Callable[..., Any] | None:
+        """The backend's operator where its outputs are to be counted; ``None`` leaves it to the lowering."""
+        if len(node.outputs) < 2 or functions.has_body(node):
+            return None
+        return _complete(node, self._backend.operator(node).forward)
 
 
 def _registered(node: OperatorNode) -> Callable[..., Any]:
@@ -178,6 +194,39 @@ def _first(function: Callable[..., Any]) -> Callable[..., Any]:
     return first
 
 
+class _TooFewError(UnsupportedError):
+    """There is no other way around it."""
+
+
+def _complete(node: OperatorNode, function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    """For a node of several places for outputs: always a tuple, with a value in each place that has a name."""
+    named = max(at for at, name in enumerate(node.outputs, 1) if name)
+
+    def complete(*inputs: Any) -> tuple[Any, ...]:
+        found = function(*inputs)
+        if not isinstance(found, tuple):
+            found = (found,)
+        if len(found) < named:
+            asked = f"output {node.outputs[named - 1]!r} of {node.title} on torch"
+            raise _TooFewError(asked, f"it gives {len(found)} of {named} outputs", "name no more outputs than these")
+        return found
+
+    return complete
+
+
+def _overwritten(network: Network, lowered: Lowered) -> set[str]:
+    """Buffers that are updated, and of which autograd or another update may need the old values.
+
+    Not those that only a BatchNormalization reads, as its running statistics while it trains: it saves others.
+    """
+    read = set(network.updates.values())
+    for step in lowered.steps:
+        node = step.node
+        trains = node.op_type == "BatchNormalization" and not node.domain and node.get("training_mode", 0)
+        read.update(step.inputs[:3] if trains else step.inputs, step.captures or ())
+    return read.intersection(network.updates)
+
+
 class _Runner:
     """The way from inputs to some of a network's values, bare as long as that works."""
 
@@ -188,18 +237,29 @@ class _Runner:
         self.lowered = executor.lower(outputs, bare=True, training=training)
         self.arrays = tuple(tensors[name] for name in self.lowered.arrays)
         self._function = executor.compiled(self.lowered)
+        self._copied: frozenset[int] = frozenset()
+
+    def copy(self, names: set[str]) -> None:
+        """Give the function copies of these arrays at each call, for they are written to before its backward."""
+        self._copied = frozenset(at for at, name in enumerate(self.lowered.arrays) if name in names)
 
     def __call__(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        arrays = self.arrays
+        if self._copied:
+            arrays = tuple(each.clone() if at in self._copied else each for at, each in enumerate(arrays))
         try:
-            return self._function(*inputs, *self.arrays)
-        except torch.OutOfMemoryError:
+            return self._function(*inputs, *arrays)
+        except (torch.OutOfMemoryError, _TooFewError):
             raise
-        except _REFUSALS:
+        except _REFUSALS as error:
+            wrong = explained(error, self.lowered.inputs, len(inputs))
+            if wrong is not None:
+                raise wrong from error
             if not self._bare:
                 raise
         # Outside of the except clause, which would keep all that the failed call had computed.
         lowered = self._executor.lower(self._outputs, bare=False, training=self._training)
         function = self._executor.compiled(lowered)
-        found = function(*inputs, *self.arrays)
+        found = function(*inputs, *arrays)
         self.lowered, self._function, self._bare = lowered, function, False
         return found

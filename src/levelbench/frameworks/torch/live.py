@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from levelbench.frameworks.torch.arrays import from_numpy
+from levelbench.networks import live
 
 __all__ = ["Live"]
 
 
-class Live(dict[str, Any]):
-    """Detached tensors that share the storage of a network's own."""
+class Live(live.Live):
+    """Detached tensors that share the storage of a network's own; arrays of the host may be put in their places."""
 
-    def __setitem__(self, name: str, value: Tensor) -> None:
-        live = self[name]
-        if value is not live:
-            with torch.no_grad():
-                live.copy_(value)
+    def replaced(self, name: str, held: Tensor, value: Any) -> Tensor:
+        """``held``, with the values of ``value`` in its own dtype."""
+        if not isinstance(value, Tensor):
+            value = from_numpy(np.asarray(value), held.device)
+        # copy_ alone would stretch a smaller tensor.
+        live.require_shape(name, held.shape, value.shape)
+        with torch.no_grad():
+            held.copy_(value)
+        return held

@@ -9,58 +9,18 @@ from collections.abc import Mapping
 
 import onnx
 
-from levelbench.errors import DefinitionError, UsageError
+from levelbench.errors import UsageError
 from levelbench.networks.network import Network
 from levelbench.networks.samples import bound_shape
+from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Value, value_info, value_of
 
 __all__ = ["batch_axes", "bind", "known_values", "reshaped"]
 
-_SMALL = 1024
-
 
 def known_values(network: Network) -> dict[str, Value]:
     """Every value whose dtype is known, by name; a value of unknown shape has the shape ``None``."""
-    model = _light(network.model)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError as error:
-        found = str(error).strip().splitlines()[-1]
-        raise DefinitionError(f"the shapes of {network.name}", found, "correct the model") from None
-    graph = inferred.graph
-    values = {each.name: value_of(each) for each in (*graph.value_info, *graph.output, *graph.input)}
-    for each in graph.initializer:
-        values[each.name] = value_of(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    return {name: each for name, each in values.items() if each.dtype}
-
-
-def _light(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which large initialisers are inputs without values."""
-    light = onnx.ModelProto()
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(model.functions)
-    light.ir_version = model.ir_version
-    graph, old = light.graph, model.graph
-    graph.name = old.name
-    graph.node.extend(old.node)
-    graph.output.extend(old.output)
-    graph.value_info.extend(old.value_info)
-    graph.input.extend(old.input)
-    graph.sparse_initializer.extend(old.sparse_initializer)
-    declared = {each.name for each in old.input}
-    for each in old.initializer:
-        if _count(each) <= _SMALL:
-            graph.initializer.append(each)
-        elif each.name not in declared:
-            graph.input.append(onnx.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    return light
-
-
-def _count(tensor: onnx.TensorProto) -> int:
-    found = 1
-    for each in tensor.dims:
-        found *= each
-    return found
+    return {name: each for name, each in infer_shapes(network).items() if each.dtype}
 
 
 def batch_axes(network: Network) -> dict[str, int]:
