@@ -7,6 +7,10 @@ from hypothesis import settings
 
 GOLDEN = Path(__file__).parent / "golden"
 
+# Compiling is most of what the tests of JAX do. Without LLVM's optimisations it takes less than half, and what is
+# computed is the same program; HLO is optimised all the same.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+
 # The same examples each time, so that a change fails for what it changed and not by chance;
 # HYPOTHESIS_PROFILE=explore draws others, and more of them.
 settings.register_profile("suite", derandomize=True)

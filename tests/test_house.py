@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,11 @@ MAY_IMPORT = {
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 ROOM_FILES = [path for path in FILES if path.parent != SOURCE]
+
+
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
 
 
 def name_of(path):
@@ -56,7 +62,7 @@ def test_an_import_against_the_direction_would_be_seen():
 
 @pytest.mark.parametrize("path", [path for path in ROOM_FILES if "measure" in path.parts], ids=name_of)
 def test_measure_imports_numpy_at_most(path):
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     roots = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -72,7 +78,7 @@ def test_a_framework_is_imported_only_in_its_own_room(framework):
     for path in FILES:
         if path.is_relative_to(SOURCE / "frameworks" / framework):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
             assert framework not in {name.split(".")[0] for name in names}, name_of(path)
@@ -80,14 +86,14 @@ def test_a_framework_is_imported_only_in_its_own_room(framework):
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_every_module_says_what_it_is_for(path):
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert ast.get_docstring(parsed(path))
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_files_and_functions_stay_short(path):
     text = path.read_text()
     assert text.count("\n") <= 300
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
             lines = (node.end_lineno or 0) - body[0].lineno + 1

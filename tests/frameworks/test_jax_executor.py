@@ -411,3 +411,42 @@ def test_an_answer_without_an_array_and_a_loss_that_is_no_scalar_are_refused(bac
         backend.native(native(model=lambda *_: "nothing")).infer(x)
     with pytest.raises(DefinitionError, match="it is no scalar array"):
         backend.native(native(loss=lambda found, _: found["logits"])).forward(x, x)
+
+
+@MODES
+def test_a_call_with_too_few_or_too_many_inputs_is_told_which_there_are(backend, mode):
+    network = tiny()
+    executor, (x, labels) = backend.executor(network, mode=mode), given(backend, network)
+    for inputs in [(), (x, labels)]:
+        with pytest.raises(UsageError, match=rf"there are 1 \(x\), and {len(inputs)} were given"):
+            executor.infer(*inputs)
+    for inputs in [(x,), (x, labels, labels)]:
+        with pytest.raises(UsageError, match=rf"there are 2 \(x, labels\), and {len(inputs)} were given"):
+            executor.forward(*inputs)
+
+
+def test_an_inference_timed_with_too_few_inputs_is_told_which_there_are(backend):
+    with pytest.raises(UsageError, match=r"there are 1 \(x\), and 0 were given"):
+        backend.executor(tiny(), mode="eager").operator_times()
+
+
+def test_a_shape_that_depends_on_a_trained_value_is_refused_without_advice_to_use_the_mode_in_use(backend):
+    g = GraphBuilder("counted")
+    weight = g.parameter("w", [], Draw("constant", 3.0))
+    counted = g.node("Range", g.constant(np.float32(0)), weight, g.constant(np.float32(1)))
+    g.output(g.node("Mul", g.input("x", ["batch", 1]), counted), "y")
+    network = g.build().with_loss("mse")
+    x, targets = (backend.array(np.ones((2, size), np.float32)) for size in (1, 3))
+    with pytest.raises(UnsupportedError, match=r"in mode 'eager': .*Use numpy or torch") as refused:
+        backend.executor(network, mode="eager").forward(x, targets)
+    assert "compiled" not in str(refused.value)
+    with pytest.raises(UnsupportedError, match=r"compiled as a whole.*Use mode eager"):
+        backend.executor(network, mode="jit").forward(x, targets)
+
+
+def test_parameters_can_be_replaced_by_or_but_not_removed(backend):
+    parameters = backend.executor(tiny()).parameters
+    parameters |= {"weight": np.zeros((36, 3))}
+    assert not np.any(np.asarray(parameters["weight"]))
+    with pytest.raises(UsageError, match="the network needs it"):
+        parameters.pop("weight")

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from levelbench.errors import UnsupportedError, UsageError
+from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 from levelbench.networks import Builder, Draw, GraphBuilder, Network, Parameter, zoo
 from levelbench.operators.custom import CustomOperator
 from levelbench.operators.custom.registry import register
@@ -338,3 +338,145 @@ def test_parameters_of_other_types_keep_their_bits(torch_backend):
     executor = torch_backend.executor(network)
     expected = network.initialise()["weight"]
     assert torch_backend.host(executor.parameters["weight"]).tobytes() == expected.tobytes()
+
+
+def normalised(*outputs):
+    """BatchNormalization that infers, in a node with places for more outputs than it then has."""
+    info = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [2, 3]), ("y", None))
+    ]
+    ones = numpy_helper.from_array(np.ones(3, np.float32), "ones")
+    node = helper.make_node("BatchNormalization", ["x", *["ones"] * 4], ["y", *outputs])
+    shown = [*info[1:], *(helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in outputs if name)]
+    graph = helper.make_graph([node], "normalised", info[:1], shown, [ones])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return Network(model, ())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_outputs_that_are_left_out_do_not_cut_the_one_that_is_there(torch_backend, mode):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (y,) = torch_backend.executor(normalised("", ""), mode=mode).infer(torch_backend.array(x))
+    np.testing.assert_allclose(torch_backend.host(y), (x - 1) / np.sqrt(1 + 1e-5) + 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_node_that_names_more_outputs_than_there_are_is_refused(torch_backend, mode):
+    executor = torch_backend.executor(normalised("mean", "variance"), mode=mode)
+    with pytest.raises(UnsupportedError, match=r"3 outputs of BatchNormalization on torch: .* gives 1"):
+        executor.infer(torch_backend.array(np.ones((2, 3), np.float32)))
+
+
+def test_outputs_are_counted_on_the_way_around_a_refusal_too(torch_backend):
+    executor = torch_backend.executor(normalised("mean", "variance"))
+    around = executor.lower(["y", "mean"], bare=False)
+    with pytest.raises(UnsupportedError, match="gives 1"):
+        around.function(torch.ones(2, 3))
+
+
+def test_parameters_are_replaced_whole_by_every_way_to_write_to_a_mapping(torch_backend):
+    executor = torch_backend.executor(zoo.mlp(4, 3, 2))
+    x = torch_backend.array(np.ones((1, 4), np.float32))
+    before = torch_backend.host(executor.infer(x)[0])
+    bias = executor.parameters["layer1.bias"]
+    executor.parameters.update({"layer1.bias": torch.ones(2)})
+    np.testing.assert_allclose(torch_backend.host(executor.infer(x)[0]), before + 1, rtol=1e-6)
+    executor.parameters |= {"layer1.bias": np.full(2, 2.0)}
+    np.testing.assert_allclose(torch_backend.host(executor.infer(x)[0]), before + 2, rtol=1e-6)
+    executor.parameters["layer1.bias"] = [3.0, 3.0]
+    np.testing.assert_allclose(torch_backend.host(executor.infer(x)[0]), before + 3, rtol=1e-6)
+    assert executor.parameters["layer1.bias"] is bias
+
+
+def test_a_parameter_of_another_shape_or_name_is_refused_and_none_can_be_removed(torch_backend):
+    parameters = torch_backend.executor(zoo.mlp(4, 3, 2)).parameters
+    before = parameters["layer1.bias"].clone()
+    for value in (torch.ones(1), np.ones((1, 2), np.float32)):
+        with pytest.raises(UsageError, match=r"it is \(2,\), and the new array"):
+            parameters["layer1.bias"] = value
+    with pytest.raises(UnknownNameError, match=r"close: layer1\.bias"):
+        parameters["layer1.bais"] = before
+    for remove in (parameters.__delitem__, parameters.pop):
+        with pytest.raises(UsageError, match="the network needs it"):
+            remove("layer1.bias")
+    torch.testing.assert_close(parameters["layer1.bias"], before)
+
+
+def test_parameters_of_other_types_take_arrays_of_the_host(torch_backend):
+    graph = GraphBuilder("narrow")
+    weight = graph.parameter("weight", (3,), Draw("normal", 1.0), dtype="bfloat16")
+    graph.output(graph.node("Mul", graph.input("x", (3,), "bfloat16"), weight))
+    network = graph.build()
+    executor = torch_backend.executor(network)
+    executor.parameters["weight"] = network.initialise(5)["weight"]
+    assert torch_backend.host(executor.parameters["weight"]).tobytes() == network.initialise(5)["weight"].tobytes()
+
+
+def counting(first, second):
+    """loss = mean(x * w * m); ``first`` and ``second`` are the nodes whose outputs replace the buffers m and v."""
+    info = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])]
+    loss = helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])
+    held = {"w": [1, 2], "m": [3, 4], "v": [7, 8], "one": [1, 1]}
+    stored = [numpy_helper.from_array(np.array(each, np.float32), name) for name, each in held.items()]
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["a"]),
+        helper.make_node("Mul", ["a", "m"], ["y"]),
+        helper.make_node("ReduceMean", ["y"], ["loss"], keepdims=0),
+        helper.make_node(first[0], first[1:], ["new m"]),
+        helper.make_node(second[0], second[1:], ["new v"]),
+    ]
+    graph = helper.make_graph(nodes, "counting", info, [loss], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    parameters = [Parameter(name, (2,), trainable=name == "w") for name in "wmv"]
+    return Network(model, parameters, loss="loss", updates={"m": "new m", "v": "new v"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_that_is_computed_with_is_updated_without_spoiling_the_gradient(torch_backend, mode):
+    executor = torch_backend.executor(counting(("Add", "m", "one"), ("Identity", "m")), mode=mode)
+    for step in range(2):
+        loss, gradients = executor.infer_and_backprop(torch_backend.array(np.ones((2, 2), np.float32)))
+        assert float(loss) == pytest.approx((3 + step + 2 * (4 + step)) / 2)
+        assert gradients["w"].tolist() == [(3 + step) / 2, (4 + step) / 2]
+        assert executor.buffers["m"].tolist() == [4 + step, 5 + step]
+        assert executor.buffers["v"].tolist() == [3 + step, 4 + step]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_buffers_that_replace_each_other_are_swapped(torch_backend, mode):
+    executor = torch_backend.executor(counting(("Identity", "v"), ("Identity", "m")), mode=mode)
+    m, v = executor.buffers["m"], executor.buffers["v"]
+    executor.forward(torch_backend.array(np.ones((2, 2), np.float32)))
+    assert (m.tolist(), v.tolist()) == ([7, 8], [3, 4])
+
+
+def test_running_statistics_that_only_normalise_are_not_copied_at_each_step(torch_backend):
+    assert not torch_backend.executor(branching().with_loss().training())._forward._copied
+    assert torch_backend.executor(counting(("Add", "m", "one"), ("Identity", "m")))._forward._copied
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_with_too_few_or_too_many_inputs_is_told_which_there_are(torch_backend, mode):
+    network = zoo.mlp(4, 3, 2).with_loss()
+    executor = torch_backend.executor(network, mode=mode)
+    x, labels = native(torch_backend, network.make_inputs(2))
+    for inputs in [(), (x, labels)]:
+        with pytest.raises(UsageError, match=rf"there are 1 \(\w+\), and {len(inputs)} were given"):
+            executor.infer(*inputs)
+    for inputs in [(x,), (x, labels, labels)]:
+        with pytest.raises(UsageError, match=rf"there are 2 \(\w+, labels\), and {len(inputs)} were given"):
+            executor.forward(*inputs)
+
+
+def test_an_input_that_the_loss_does_not_read_is_to_be_given_all_the_same(torch_backend):
+    graph = GraphBuilder("partly")
+    y = graph.node("Mul", graph.input("x", ("batch", 2)), graph.parameter("w", (2,), Draw("normal", 1.0)))
+    graph.output(graph.node("Relu", graph.input("other", ("batch", 2))), "z")
+    graph.output(y, "y")
+    network = graph.build().with_loss("mse", "y")
+    executor = torch_backend.executor(network)
+    inputs = native(torch_backend, network.make_inputs(2))
+    executor.forward(*inputs)
+    for wrong in (inputs[:-1], [*inputs, inputs[0]]):
+        with pytest.raises(UsageError, match=r"there are 3 \(x, other, targets\)"):
+            executor.forward(*wrong)

@@ -1,4 +1,6 @@
+import json
 import os
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -10,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
 from levelbench.frameworks.numpy import framework as numpy_framework
-from levelbench.networks import Draw, GraphBuilder, Network, external, files
+from levelbench.networks import Draw, GraphBuilder, Network, Parameter, external, files
 from levelbench.networks.files import load, save
 
 SUFFIXES = (".onnx", ".json", ".textproto")
@@ -354,6 +356,69 @@ def test_metadata_that_do_not_fit_the_graph_are_refused(tmp_path, shape):
     for each in model.metadata_props:
         each.value = each.value.replace("[300,3]", shape)
     with pytest.raises(DefinitionError, match="in the graph and"):
+        load(write(tmp_path / "model.onnx", model))
+
+
+ODD_DTYPES = ["float64", "O", "U9", "f4,f4", "finfo", "bool", "nothing"]
+
+
+@pytest.mark.parametrize("dtype", ODD_DTYPES)
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_dtype_that_is_not_the_graphs_is_refused(tmp_path, dtype, stored):
+    network = small().stored(small().initialise()) if stored else small()
+    parameters = [replace(each, dtype=dtype) for each in network.parameters]
+    with pytest.raises(DefinitionError, match=f"is float32 in the graph and {dtype} in the metadata"):
+        load(write(tmp_path / "model.onnx", network.replace(parameters=parameters).to_proto()))
+
+
+def test_a_parameter_that_holds_no_numbers_is_refused(tmp_path):
+    model = graph_of("g (float[N] x, bool[2] w) => (float[N] y) { c = Cast<to = 1>(w) y = Add(x, c) }")
+    network = Network(model, [Parameter("w", (2,), "bool", Draw("constant", 1.0), trainable=False)])
+    with pytest.raises(DefinitionError, match="parameter 'w' holds bool, no numbers"):
+        load(write(tmp_path / "model.onnx", network.to_proto()))
+
+
+FACTS = {
+    "negative width": (("draw", {"kind": "uniform", "scale": -1.0}), "a width is 0 or more|scale -1.0"),
+    "absurd width": (("draw", {"kind": "uniform", "scale": 1e308}), "scale 1e\\+308: it is not finite"),
+    "fill of nothing": (("fills", {"ids": 0}), ">= 1"),
+    "negative fill": (("fills", {"ids": -5}), ">= 1"),
+    "absurd fill": (("fills", {"ids": 10**30}), "fills"),
+    "negative size": (("sizes", {"length": -5}), ">= 0"),
+    "absurd size": (("sizes", {"length": 10**13}), "<= 1099511627776"),
+    "unknown loss": (("loss", "nope"), "has no output 'nope', its loss"),
+    "unknown buffer": (("updates", {"nope": "y"}), "no buffer 'nope' to update"),
+    "update of what is trained": (("updates", {"table": "y"}), "no buffer 'table' to update"),
+    "unknown update": (("updates", {"counter": "nope"}), "no node makes 'nope', which updates 'counter'"),
+    "update by an input": (("updates", {"counter": "ids"}), "no node makes 'ids'"),
+}
+
+
+@pytest.mark.parametrize("what", FACTS)
+def test_metadata_that_no_network_can_have_are_refused(tmp_path, what):
+    (key, value), says = FACTS[what]
+    model = small().to_proto()
+    facts = json.loads(model.metadata_props[0].value)
+    (facts["parameters"][0] if key == "draw" else facts)[key] = value
+    model.metadata_props[0].value = json.dumps(facts)
+    with pytest.raises(DefinitionError, match=says) as caught:
+        load(write(tmp_path / "model.onnx", model))
+    assert "levelbench.network" in caught.value.asked
+
+
+def test_a_parameter_that_is_there_twice_is_refused(tmp_path):
+    network = small()
+    model = network.replace(parameters=[*network.parameters, network.parameters[0]]).to_proto()
+    with pytest.raises(DefinitionError, match="it has two parameters 'table'"):
+        load(write(tmp_path / "model.onnx", model))
+
+
+def test_a_sparse_initialiser_is_refused_by_its_name(tmp_path):
+    model = simple("y = Add(x, w)")
+    entries = numpy_helper.from_array(np.ones(1, np.float32), "w")
+    places = numpy_helper.from_array(np.array([2]), "w_places")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(entries, places, [4]))
+    with pytest.raises(DefinitionError, match="its initialiser 'w' is a sparse tensor, which is not read"):
         load(write(tmp_path / "model.onnx", model))
 
 

@@ -1,7 +1,10 @@
 """Random inputs that a network can run on, and the parameters of models that do not say which they have."""
 
+import zlib
+
 import numpy as np
 import pytest
+from numpy.random import PCG64, Generator
 from onnx import parser
 
 from levelbench.errors import UsageError
@@ -70,3 +73,44 @@ def test_of_a_foreign_model_floating_initialisers_are_parameters_and_running_sta
     assert {each.name: each.trainable for each in network.parameters} == {"s": True, "b": True, "m": False, "v": False}
     assert network.parameter_count() == 4
     assert [each.name for each in network.inputs] == ["x"]
+
+
+def test_inputs_drawn_in_chunks_have_the_bits_of_ones_drawn_at_once():
+    network = network_of("""
+    g (float[n, 3] a, float16[n, 3] b, int64[n, 3] c, uint8[n, 3] d, bool[n, 3] e, complex64[n, 3] f, int64[n, 3] h)
+    => (float[n, 3] y) { y = Relu(a) }""").replace(fills={"c": 50257, "h": 2**40})
+    made, shape = network.make_inputs(700_001, 5), (700_001, 3)
+
+    def generator(name):
+        return Generator(PCG64([5, zlib.crc32(name.encode())]))
+
+    both = generator("f")
+    expected = {
+        "a": generator("a").standard_normal(shape).astype(np.float32),
+        "b": generator("b").standard_normal(shape).astype(np.float16),
+        "c": generator("c").integers(0, 50257, shape),
+        "d": generator("d").integers(0, 2, shape).astype(np.uint8),
+        "e": generator("e").random(shape) < 0.5,
+        "f": (both.standard_normal(shape) + 1j * both.standard_normal(shape)).astype(np.complex64),
+        "h": generator("h").integers(0, 2**40, shape),
+    }
+    for name, array in expected.items():
+        assert (made[name].dtype, made[name].shape) == (array.dtype, array.shape)
+        assert made[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fills", "says"),
+    [
+        ({"length": -5}, {}, "its size is -5"),
+        ({"length": 2**50}, {}, "its size is 1125899906842624"),
+        ({"length": 2**39}, {}, "it takes 3,298,534,883,329 bytes"),
+        ({"length": 3}, {"ids": 0}, "they are to be below 0"),
+        ({"length": 3}, {"ids": -5}, "they are to be below -5"),
+        ({"length": 3}, {"ids": 10**30}, "they are to be below 1000"),
+    ],
+)
+def test_inputs_that_cannot_be_made_are_refused(sizes, fills, says):
+    network = network_of("g (int32[length] x, int16[length] ids, bool[n] z) => (int32[length] y) { y = Identity(x) }")
+    with pytest.raises(UsageError, match=says):
+        network.replace(fills=fills).make_inputs(1, sizes=sizes)

@@ -137,7 +137,7 @@ def test_sizes_that_fit_only_when_they_are_open_are_refused_when_they_are_bound(
         infer_shapes(network, {"p": 3, "q": 2})
 
 
-@pytest.mark.parametrize("shape", [[2, -3], [2**21, 2**20], [2**41, 0]])
+@pytest.mark.parametrize("shape", [[2**21, 2**20], [2**41, 0]])
 def test_an_absurd_input_is_refused(shape):
     network = foreign([helper.make_node("Relu", ["x"], ["y"])], {"x": shape})
     with pytest.raises(DefinitionError, match="claims the shape"):

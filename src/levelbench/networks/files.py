@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
+from onnx.helper import tensor_dtype_to_np_dtype
 from onnx.serialization import registry
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
@@ -25,7 +26,7 @@ from levelbench.networks import metadata
 from levelbench.networks.external import data_name, fetch, is_data_of, memory_bytes, move_out
 from levelbench.networks.inspect import inspect
 from levelbench.networks.network import Network
-from levelbench.networks.values import dtype_of, value_of
+from levelbench.networks.values import dtype_of, is_number, value_of
 
 __all__ = ["load", "save"]
 
@@ -129,14 +130,22 @@ def _name_open_sizes(graph: onnx.GraphProto) -> None:
 def _check_parameters(network: Network, asked: str) -> None:
     """Compare what the file's metadata say of parameters with the graph: nobody shall draw a terabyte by a claim."""
     graph = network.model.graph
-    declared = {each.name: value_of(each).shape for each in graph.input}
-    declared |= {each.name: tuple(each.dims) for each in graph.initializer}
+    declared: dict[str, tuple[Any, str]] = {}
+    for each in (value_of(info) for info in graph.input):
+        declared[each.name] = each.shape, each.dtype
+    for tensor in graph.initializer:
+        declared[tensor.name] = tuple(tensor.dims), tensor_dtype_to_np_dtype(tensor.data_type).name
     bytes_drawn = 0
-    for each in network.parameters:
-        if declared[each.name] != each.shape:
-            found = f"parameter {each.name!r} is {declared[each.name]} in the graph and {each.shape} in the metadata"
-            raise DefinitionError(asked, found, f"remove the property {metadata.KEY!r}")
-        bytes_drawn += each.size * dtype_of(each.dtype).itemsize
+    for role in network.parameters:
+        what = f"parameter {role.name!r}"
+        for said, found in zip((role.shape, role.dtype), declared[role.name], strict=True):
+            if said != found:
+                found = f"{what} is {found} in the graph and {said} in the metadata"
+                raise DefinitionError(asked, found, f"remove the property {metadata.KEY!r}")
+        # Now that it is ONNX's own name, it can be looked up.
+        if not is_number(dtype_of(role.dtype)):
+            raise DefinitionError(asked, f"{what} holds {role.dtype}, no numbers", "make it a constant of the graph")
+        bytes_drawn += role.size * dtype_of(role.dtype).itemsize
     if bytes_drawn > memory_bytes():
         found = f"its parameters take {bytes_drawn:,} bytes, this machine has {memory_bytes():,}"
         raise DefinitionError(asked, found, "use a larger machine")

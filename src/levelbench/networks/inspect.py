@@ -61,6 +61,10 @@ def inspect(model: onnx.ModelProto, asked: str) -> None:
         _check_tensor(tensor, asked)
     for graph in _graphs(model, asked):
         _check_types(graph, asked)
+        for sparse in graph.sparse_initializer:
+            # A few bytes of one may claim any shape, and no framework but ONNX Runtime has them.
+            found = f"its initialiser {sparse.values.name!r} is a sparse tensor, which is not read"
+            raise refuse(asked, found, "store it as a dense one")
     _check_functions(model, asked)
     for function in model.functions:
         sort_nodes(function.node, list(function.input), function.output, f"{asked}, function {function.name!r}")

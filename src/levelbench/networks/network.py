@@ -138,10 +138,11 @@ class Network:
         graph.initializer.extend(
             numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in parameters.items()
         )
-        roles = [
-            Parameter(each.name, each.shape, each.dtype, None if each.name in parameters else each.draw, each.trainable)
-            for each in self.parameters
-        ]
+        roles = []
+        for each in self.parameters:
+            value = parameters.get(each.name)
+            role = each if value is None else Parameter(each.name, value.shape, value.dtype.name, None, each.trainable)
+            roles.append(role)
         return self.replace(model=model, parameters=roles)
 
     def with_outputs(self, names: Sequence[str]) -> Network:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.measure.meters.base import NullMeter, Reading
 from levelbench.measure.meters.memory import PeakMemoryMeter, memory_meter
 from levelbench.networks.benchmark.memory import Footprint, meter_of
@@ -39,7 +40,7 @@ def test_without_a_meter_the_reason_is_recorded():
 
 
 def test_an_accelerator_without_a_meter_says_so():
-    assert "does not read the memory of cuda" in meter_of(object(), "cuda").stop().reason
+    assert "NumpyBackend does not read the memory" in meter_of(NumpyBackend(), "cuda").stop().reason
 
 
 def test_an_accelerators_meter_is_the_frameworks_own():

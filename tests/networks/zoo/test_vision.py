@@ -3,7 +3,6 @@
 import inspect
 import itertools
 import re
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -97,11 +96,10 @@ def test_the_detector_has_the_papers_default_boxes():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_network_is_built_in_less_than_a_second_and_bears_its_name(name):
-    begun = time.process_time()
+def test_a_network_bears_its_name_and_holds_no_weights(name):
     network = zoo.build(name)
-    assert time.process_time() - begun < 1
     assert network.name == name
+    assert network.model.ByteSize() < 2**20
     assert network.inputs[0].name == "input"
     assert all(value.shape[0] == "batch" for value in (*network.inputs, *network.outputs))
     assert zoo.entry(name).paper
@@ -251,6 +249,8 @@ SMALL = {
 
 
 # XLA takes long for these, and others have the same operators.
+# Rounding to float32 alone moves their gradients by more: normalisations by few values, and ReLUs at zero turn over.
+IN_FLOAT64 = {"inceptionv1", "mobilenetv2", "preresnet18", "resnet18", "resnet50", "squeezenet"}
 SLOW_TO_COMPILE = {"inceptionv1", "preresnet18", "resnet18", "resnet50"}
 
 
@@ -311,8 +311,7 @@ def test_a_framework_finds_the_gradients_that_the_reference_finds(name, framewor
     network = zoo.build(name, **{"classes": 7, **SMALL[name], **({"dropout": 0.0} if "dropout" in takes else {})})
     network = network.with_loss().training()
     parameters, inputs = shaken(network), network.make_inputs(4)
-    if name == "resnet50":
-        # Fifty normalisations by four values each: rounding to float32 alone moves these gradients by more.
+    if name in IN_FLOAT64:
         parameters = {key: array.astype(np.float64) for key, array in parameters.items()}
         inputs = {**inputs, "input": inputs["input"].astype(np.float64)}
     reference = open_framework("numpy").executor(network, parameters)

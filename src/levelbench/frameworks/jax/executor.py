@@ -19,7 +19,7 @@ from levelbench.frameworks.jax.drawing import Drawn, is_random
 from levelbench.frameworks.jax.live import Live
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.clocks import HOST
-from levelbench.networks.arguments import explained
+from levelbench.networks.arguments import require_inputs
 from levelbench.networks.executor import Executor, OperatorTime, collected_times
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
@@ -77,7 +77,8 @@ class JaxExecutor(Executor):
         except _VALUE_NEEDED as error:
             raise self._untraceable(error) from error
         except TypeError as error:
-            raise explained(error, self._lowered.inputs, len(inputs)) or error from error.__cause__
+            require_inputs(self._lowered.inputs, len(inputs), error)
+            raise
         return found
 
     def forward(self, *inputs: Any) -> Any:
@@ -108,7 +109,8 @@ class JaxExecutor(Executor):
         except _VALUE_NEEDED as error:
             raise self._untraceable(error) from error
         except TypeError as error:
-            raise explained(error, self._lowered.inputs, len(inputs)) or error from error.__cause__
+            require_inputs(self._lowered.inputs, len(inputs), error)
+            raise
 
     def operator_times(self, *inputs: Any, repeats: int = 1) -> list[OperatorTime]:
         """The time of each operator, each waited for; mode ``eager`` alone, for XLA fuses operators."""
@@ -116,9 +118,7 @@ class JaxExecutor(Executor):
             raise UnsupportedError(
                 f"the time of each operator in mode {self.mode!r}", "XLA fuses them", "use mode eager"
             )
-        wrong = explained(None, self._lowered.inputs, len(inputs))
-        if wrong is not None:
-            raise wrong
+        require_inputs(self._lowered.inputs, len(inputs))
         arrays = self._read()
         # Once before, to compile.
         self._lowered.run_timed(inputs, arrays, HOST, self._backend.finish)
@@ -214,7 +214,7 @@ class _Training:
     def forward(self, inputs: Sequence[Any]) -> tuple[Any, Callable[[], Mapping[str, Any]]]:
         """The loss, and what answers with the gradients."""
         if len(inputs) != len(self._names):
-            raise explained(None, self._names, len(inputs)) or AssertionError
+            require_inputs(self._names, len(inputs))
         arguments = [*(inputs[at] for at in self._taken), *self._read()]
         pull: Callable[[], Sequence[Any]]
         if self._eager:

@@ -34,7 +34,9 @@ class NumpyBackend(Backend):
     ) -> Executor:
         """A reference executor; one that is not trained differs in nothing."""
         self.chosen_mode(mode)
-        return NumpyExecutor(network, network.initialise() if parameters is None else checked_parameters(network, parameters), self)
+        return NumpyExecutor(
+            network, network.initialise() if parameters is None else checked_parameters(network, parameters), self
+        )
 
     def operator(self, node: OperatorNode) -> Operator:
         """Ours, ONNX's reference where we have none, or a custom one."""

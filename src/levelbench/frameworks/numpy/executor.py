@@ -16,7 +16,9 @@ from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators.numeric import QuietPass
 from levelbench.measure.clocks import HOST
+from levelbench.networks.arguments import require_inputs
 from levelbench.networks.executor import Executor, OperatorTime, collected_times
+from levelbench.networks.live import LiveArrays
 from levelbench.networks.lowering import Lowered, LoweredStep
 from levelbench.networks.network import Network
 from levelbench.operators import control
@@ -32,13 +34,15 @@ class NumpyExecutor(Executor):
     """The reference executor. Works in the dtype of the parameters: float64 ones make a float64 oracle."""
 
     mode = "eager"
+    parameters: LiveArrays
+    buffers: LiveArrays
 
     def __init__(self, network: Network, parameters: Mapping[str, Host], backend: OperatorBackend) -> None:
         self.network = network
         trainable = {each.name for each in network.parameters if each.trainable}
         copies = {name: np.array(array) for name, array in parameters.items()}
-        self.parameters = {name: array for name, array in copies.items() if name in trainable}
-        self.buffers = {name: array for name, array in copies.items() if name not in trainable}
+        self.parameters = LiveArrays({name: array for name, array in copies.items() if name in trainable})
+        self.buffers = LiveArrays({name: array for name, array in copies.items() if name not in trainable})
         self._lowered = Lowered(network.for_inference, backend)
         self._arrays = self._lowered.arrays
         self._function = self._lowered.function
@@ -48,7 +52,11 @@ class NumpyExecutor(Executor):
     def infer(self, *inputs: Host) -> tuple[Host, ...]:
         """The outputs."""
         with QuietPass():
-            return self._function(*inputs, *self._live(self._arrays))
+            try:
+                return self._function(*inputs, *self._live(self._arrays))
+            except (TypeError, IndexError) as error:
+                require_inputs(self._lowered.inputs, len(inputs), error)
+                raise
 
     def forward(self, *inputs: Host) -> Any:
         """The loss; each node between a parameter and it leaves on a tape what its backward needs."""
@@ -62,12 +70,13 @@ class NumpyExecutor(Executor):
 
     def operator_times(self, *inputs: Host, repeats: int = 1) -> list[OperatorTime]:
         """The time of each operator."""
+        require_inputs(self._lowered.inputs, len(inputs))
         arrays = self._live(self._arrays)
         runs = [self._lowered.run_timed(inputs, arrays, HOST, lambda _: None) for _ in range(repeats)]
         return collected_times(self._lowered.steps, runs)
 
     def _live(self, names: Sequence[str]) -> list[Host]:
-        parameters, buffers = self.parameters, self.buffers
+        parameters, buffers = self.parameters.arrays, self.buffers.arrays
         return [parameters[name] if name in parameters else buffers[name] for name in names]
 
     def _training(self) -> _Differentiated:
@@ -91,6 +100,7 @@ class _Differentiated:
         self._updates = tuple(network.updates.items())
         names = (network.loss, *(value for _, value in self._updates))
         self._lowered = Lowered(network, backend, outputs=names)
+        self._names, self._count = [each.name for each in network.inputs], len(network.inputs)
         self._taken = [at for at, each in enumerate(network.inputs) if each.name in self._lowered.inputs]
         self._tape: list[Pullback] = []
         self._computed = False
@@ -134,10 +144,13 @@ class _Differentiated:
         """The loss, and the new values of buffers put in their places."""
         self._tape.clear()
         self._computed = False
+        if len(inputs) != self._count:
+            require_inputs(self._names, len(inputs))
         given = [inputs[at] for at in self._taken]
         loss, *news = self._function(*given, *self._live(self._lowered.arrays))
         for (buffer, _), value in zip(self._updates, news, strict=True):
-            self._executor.buffers[buffer] = value
+            # The new value is an array of its own, or one that nothing writes to.
+            self._executor.buffers.arrays[buffer] = value
         if np.shape(loss):
             found = f"its loss has the shape {np.shape(loss)}"
             raise DefinitionError(f"training {self._lowered.network.name}", found, "make it a scalar")

@@ -13,6 +13,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime import OrtValue
+from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 from levelbench.frameworks.onnxruntime.graphs import Model, model_of
@@ -21,7 +22,9 @@ from levelbench.frameworks.onnxruntime.sequences import pack, unpack
 from levelbench.frameworks.onnxruntime.sessions import Device, Preparation, Session
 from levelbench.frameworks.onnxruntime.single import Seed, is_random
 from levelbench.frameworks.onnxruntime.values import from_numpy, to_numpy
+from levelbench.networks.arguments import require_inputs
 from levelbench.networks.executor import Executor, OperatorTime
+from levelbench.networks.live import LiveMapping
 from levelbench.networks.network import Network
 
 __all__ = ["OnnxRuntimeExecutor"]
@@ -68,9 +71,11 @@ class OnnxRuntimeExecutor(Executor):
         session = self._session
         if session is None or (self._random and self._seeded != self._seed.count):
             session = self._make()
-        if self._tensors_only:
-            return session.run(inputs, self._inputs)
-        return self._infer_any(session, inputs)
+        try:
+            return session.run(inputs, self._inputs) if self._tensors_only else self._infer_any(session, inputs)
+        except (native.InvalidArgument, ValueError) as error:
+            require_inputs(self._inputs, len(inputs), error)
+            raise
 
     def forward(self, *inputs: Any) -> NoReturn:
         """``UnsupportedError``: ONNX Runtime's Python package does inference only."""
@@ -154,7 +159,7 @@ class OnnxRuntimeExecutor(Executor):
         )
 
 
-class _Live(MutableMapping[str, Any]):
+class _Live(LiveMapping):
     """Some of the values, by name; assigning one tells the executor."""
 
     def __init__(self, values: dict[str, OrtValue], names: Sequence[str], changed: Callable[[str], None]) -> None:
@@ -180,9 +185,6 @@ class _Live(MutableMapping[str, Any]):
                 raise UsageError(f"assigning to parameter {name!r}", f"its {what} is {old}, not {new}", "give the same")
         self._values[name] = given
         self._tell(name)
-
-    def __delitem__(self, name: str) -> None:
-        raise UsageError(f"removing parameter {name!r}", "the network needs it", "assign zeros to it")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -6,7 +6,8 @@ constants to its optimiser all the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import onnx
@@ -68,6 +69,7 @@ def model_of(network: Network, values: Mapping[str, OrtValue]) -> Model:
             graph.initializer.append(each)
         else:
             _give(graph, arrays, each.name, from_numpy(numpy_helper.to_array(each), _HOST))
+    _name_outputs(proto)
     parameters = frozenset(each.name for each in network.parameters if each.name in read)
     return Model(proto, inputs, arrays, parameters)
 
@@ -84,6 +86,57 @@ def _give(graph: onnx.GraphProto, arrays: dict[str, OrtValue], name: str, value:
     tensor.external_data.add(key="location", value="memory")
     tensor.external_data.add(key="length", value=str(size))
     arrays[name] = value
+
+
+def _name_outputs(proto: onnx.ModelProto) -> None:
+    """Name the outputs that are left out where the operator's schema does not say that they may be.
+
+    ONNX Runtime refuses such a model or, for a Split, ends the process.
+    """
+    opsets = {each.domain: each.version for each in proto.opset_import}
+    nodes = [(node, opsets) for node in _nodes(proto.graph.node)]
+    for function in proto.functions:
+        own = {each.domain: each.version for each in function.opset_import}
+        nodes += [(node, {**opsets, **own}) for node in _nodes(function.node)]
+    nameless = [(node, at) for node, known in nodes for at in _left_out(node, known)]
+    if not nameless:
+        return
+    taken = {each.name for each in proto.graph.input} | {each.name for each in proto.graph.initializer}
+    for node, _ in nodes:
+        taken.update((*node.input, *node.output))
+        for graph in _subgraphs(node):
+            taken.update(each.name for each in (*graph.input, *graph.output, *graph.initializer))
+    for function in proto.functions:
+        taken.update((*function.input, *function.output))
+    free = (name for at in itertools.count() if (name := f"levelbench.unread.{at}") not in taken)
+    for (node, at), name in zip(nameless, free, strict=False):
+        node.output[at] = name
+
+
+def _left_out(node: onnx.NodeProto, opsets: Mapping[str, int]) -> list[int]:
+    """The places of outputs without a name that the schema does not call optional; none where there is no schema."""
+    places = [at for at, name in enumerate(node.output) if not name]
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    version = opsets.get(domain, opsets.get("ai.onnx", 0) if not domain else 0)
+    if not places or not onnx.defs.has(node.op_type, version, domain):
+        return []
+    outputs = onnx.defs.get_schema(node.op_type, version, domain).outputs
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    return [at for at in places if outputs and outputs[min(at, len(outputs) - 1)].option != optional]
+
+
+def _nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in _subgraphs(node):
+            yield from _nodes(graph.node)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def _needed(network: Network) -> tuple[list[int], set[str]]:

@@ -19,7 +19,7 @@ from levelbench.frameworks.torch.arrays import from_numpy
 from levelbench.frameworks.torch.live import Live
 from levelbench.frameworks.torch.operators import find
 from levelbench.frameworks.torch.statistics import kept_only, updating
-from levelbench.networks.arguments import explained
+from levelbench.networks.arguments import require_inputs
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
@@ -143,9 +143,7 @@ class TorchExecutor(Executor):
 
     def _chosen(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Those that the loss depends on."""
-        wrong = explained(None, [each.name for each in self.network.inputs], len(inputs))
-        if wrong is not None:
-            raise wrong
+        require_inputs([each.name for each in self.network.inputs], len(inputs))
         return tuple(inputs[at] for at in self._places)
 
     def _untrainable(self) -> UsageError:
@@ -207,8 +205,8 @@ def _complete(node: OperatorNode, function: Callable[..., Any]) -> Callable[...,
         if not isinstance(found, tuple):
             found = (found,)
         if len(found) < named:
-            asked = f"output {node.outputs[named - 1]!r} of {node.title} on torch"
-            raise _TooFewError(asked, f"it gives {len(found)} of {named} outputs", "name no more outputs than these")
+            asked = f"{named} outputs of {node.title} on torch"
+            raise _TooFewError(asked, f"with these attributes it gives {len(found)}", "name no more outputs than that")
         return found
 
     return complete
@@ -252,9 +250,7 @@ class _Runner:
         except (torch.OutOfMemoryError, _TooFewError):
             raise
         except _REFUSALS as error:
-            wrong = explained(error, self.lowered.inputs, len(inputs))
-            if wrong is not None:
-                raise wrong from error
+            require_inputs(self.lowered.inputs, len(inputs), error)
             if not self._bare:
                 raise
         # Outside of the except clause, which would keep all that the failed call had computed.
