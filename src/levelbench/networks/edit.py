@@ -1,0 +1,178 @@
+"""Edits a network a node at a time: add, remove, replace, rename. Each answers with another network.
+
+The one idea: after an edit the graph is sorted and checked as a whole, so an edit either makes a network that can be
+executed, or an error that names what it would have broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from levelbench.errors import DefinitionError, UnknownNameError
+from levelbench.networks.order import outer_reads, sort_nodes
+from levelbench.networks.values import Parameter
+from levelbench.operators.node import OperatorNode, operator_node
+
+if TYPE_CHECKING:
+    from levelbench.networks.network import Network
+
+__all__ = ["maker_of", "readers_of", "renamed", "with_node", "with_replaced_node", "without_node"]
+
+
+def maker_of(network: Network, value: str) -> OperatorNode | None:
+    """The node that makes a value; ``None`` for an input, a parameter or a constant."""
+    return next((node for node in network.nodes if value in node.outputs), None)
+
+
+def readers_of(network: Network, value: str) -> tuple[OperatorNode, ...]:
+    """The nodes that read a value, those whose subgraphs do among them, in order."""
+    protos = network.model.graph.node
+    return tuple(node for node, proto in zip(network.nodes, protos, strict=True) if value in set(outer_reads(proto)))
+
+
+def with_node(
+    network: Network,
+    op_type: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    domain: str = "",
+    **attributes: Any,
+) -> Network:
+    """One node more, put where its inputs are there. Raises ``DefinitionError`` for an output that is there already."""
+    model = network.copied()
+    model.graph.node.append(_made(network, op_type, inputs, outputs, domain, attributes).to_proto())
+    if domain and domain not in network.opsets:
+        model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
+    return _checked(network, model, f"adding {op_type} to {network.name}")
+
+
+def without_node(network: Network, output: str, instead: str | None = None) -> Network:
+    """Without the node that makes ``output``; what read it reads ``instead`` (default: the node's first input).
+
+    ``DefinitionError`` where the network itself puts it out, or where there is no telling what to read instead.
+    """
+    model, at = _found(network, output)
+    node = model.graph.node[at]
+    asked = f"removing the node that makes {output!r} from {network.name}"
+    held = {each.name for each in model.graph.output} | set(network.updates.values())
+    if kept := [name for name in node.output if name in held]:
+        raise DefinitionError(asked, f"{kept[0]!r} is an output", "choose other outputs before: with_outputs(...)")
+    others = [name for name in node.output[1:] if name and readers_of(network, name)]
+    if others or output != node.output[0]:
+        raise DefinitionError(asked, f"{(others or [output])[0]!r} is not its only output that is read", "replace it")
+    source = instead if instead is not None else next((name for name in node.input if name), None)
+    if source is None:
+        raise DefinitionError(asked, "it has no input that could be read instead", "name a value: instead=...")
+    del model.graph.node[at]
+    _rename(model.graph, {output: source}, reads_only=True)
+    return _checked(network, model, asked)
+
+
+def with_replaced_node(
+    network: Network,
+    output: str,
+    op_type: str,
+    inputs: Sequence[str] | None = None,
+    *,
+    domain: str = "",
+    **attributes: Any,
+) -> Network:
+    """Another operator in the place of the node that makes ``output``, with its outputs and, by default, its inputs."""
+    model, at = _found(network, output)
+    old = model.graph.node[at]
+    given = list(old.input) if inputs is None else inputs
+    new = _made(network, op_type, given, list(old.output), domain, attributes).to_proto()
+    model.graph.node[at].CopyFrom(new)
+    return _checked(network, model, f"replacing the node that makes {output!r} in {network.name}")
+
+
+def renamed(network: Network, names: Mapping[str, str]) -> Network:
+    """Values, inputs, outputs and parameters under other names. A drawn parameter is drawn by its new name."""
+    model = network.copied()
+    known = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    known |= {each.name for each in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    for old, new in names.items():
+        if old not in known:
+            raise UnknownNameError(f"value of {network.name}", old, known)
+        if new in known or not new:
+            raise DefinitionError(f"renaming {old!r} to {new!r}", "that name is taken, or empty", "choose another")
+    if len(set(names.values())) < len(names):
+        raise DefinitionError(f"renaming in {network.name}", "two values would have one name", "choose another")
+    _rename(model.graph, names)
+    for each in (*model.graph.input, *model.graph.output, *model.graph.initializer, *model.graph.value_info):
+        each.name = names.get(each.name, each.name)
+    parameters = [
+        Parameter(names.get(each.name, each.name), each.shape, each.dtype, each.draw, each.trainable)
+        for each in network.parameters
+    ]
+    changes = {
+        "parameters": parameters,
+        "fills": {names.get(name, name): high for name, high in network.fills.items()},
+        "loss": names.get(network.loss, network.loss),
+        "updates": {names.get(k, k): names.get(v, v) for k, v in network.updates.items()},
+    }
+    return _checked(network, model, f"renaming in {network.name}", **changes)
+
+
+def _made(
+    network: Network,
+    op_type: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    domain: str,
+    attributes: dict[str, Any],
+) -> OperatorNode:
+    if domain:
+        return OperatorNode(op_type, tuple(inputs), tuple(outputs), attributes, domain, network.opsets.get(domain, 1))
+    return operator_node(op_type, inputs, outputs, opset=network.opsets.get("", 1), **attributes)
+
+
+def _found(network: Network, output: str) -> tuple[onnx.ModelProto, int]:
+    model = network.copied()
+    for at, node in enumerate(model.graph.node):
+        if output and output in node.output:
+            return model, at
+    made = [name for node in model.graph.node for name in node.output if name]
+    raise UnknownNameError(f"value that a node of {network.name} makes", output, made)
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str], *, reads_only: bool = False) -> None:
+    """Rename what nodes read and, unless ``reads_only``, make; a subgraph's own values keep their names."""
+    for node in graph.node:
+        for field in (node.input,) if reads_only else (node.input, node.output):
+            for at, name in enumerate(field):
+                field[at] = names.get(name, name)
+        for inner in _subgraphs(node):
+            own = {each.name for each in (*inner.input, *inner.initializer)}
+            own |= {name for each in inner.node for name in each.output}
+            around = {old: new for old, new in names.items() if old not in own}
+            _rename(inner, around, reads_only=True)
+            for each in inner.output:
+                each.name = around.get(each.name, each.name)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        yield from (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs)
+
+
+def _checked(network: Network, model: onnx.ModelProto, asked: str, **changes: Any) -> Network:
+    """The edited network: its nodes sorted, names of values that are gone forgotten, all of it checked."""
+    graph = model.graph
+    given = dict.fromkeys([*(each.name for each in graph.input), *(each.name for each in graph.initializer)])
+    sort_nodes(graph.node, list(given), [each.name for each in graph.output], asked)
+    # What was inferred before may not hold any more.
+    del graph.value_info[:]
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise DefinitionError(asked, str(error).strip().splitlines()[0], "edit it otherwise") from None
+    edited = network.replace(model=model, **changes)
+    from levelbench.networks.shapes import infer_shapes
+
+    infer_shapes(edited)
+    return edited
