@@ -11,7 +11,7 @@ run: $(VENV)/.run
 	@$(BIN)/levelbench run 'digits[framework=numpy]' 'digits[framework=torch]' -n 5
 
 test: $(VENV)/.test
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

