@@ -29,10 +29,9 @@ from levelbench.measure.stopping import Budget, Precision
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import zoo
 from levelbench.training import Constant, Momentum, Observer, Recipe, Shuffled, Top1, Trainer, datasets
+from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.optimizers import apply
-from levelbench.training.task import Evaluate
-from levelbench.training.trainer import Stopping
+from levelbench.training.stopping import Stopping
 
 BATCH, LR, MU = 256, 0.01, 0.9
 
@@ -130,7 +129,8 @@ def bare(trainer, backend, inputs, labels):
     On the trainer's own executor, so that both sides work on the same memory: two copies of a network differ by up to
     half a per cent through where their arrays lie.
     """
-    executor, rule, states, losses, count = trainer.executor, Momentum(LR, MU), {}, [], [0]
+    executor, losses, count = trainer.executor, [], [0]
+    stepper = Momentum(LR, MU).start(backend, executor.parameters)
     x_all, y_all = backend.array(inputs), backend.array(labels)
 
     def step(rows):
@@ -139,7 +139,7 @@ def bare(trainer, backend, inputs, labels):
         losses.append(executor.forward(x, y))
         gradients = executor.backward()
         count[0] += 1
-        apply(rule, executor.parameters, gradients, states, count[0], 1.0)
+        stepper.step(gradients, count[0], 1.0)
 
     return step, losses, backend.array
 
@@ -160,16 +160,16 @@ def case(framework, network, data, seconds, against, chunk):
     A turn is ``chunk`` steps: a trainer is called once an epoch, not once a step.
     """
     inputs, labels = data
-    split = Split(inputs, labels)
+    split = Split.of(inputs, labels)
     dataset = Dataset("overhead", split, split, split, 10, {}, "", "", "", synthetic=True)
     trainer, backend = under_levelbench(framework, network, dataset, (Idle(), Counting()))
     if against == "bare":
         by_hand, losses, native = bare(trainer, backend, inputs, labels)
     else:
         by_hand, losses, native = {"torch": torch_by_hand, "numpy": numpy_by_hand}[framework](network, inputs, labels)
-    generator = np.random.default_rng(0)
-    order = generator.permutation(len(labels)).astype(np.int64)
-    batches, orders = native(order), backend.array(order)
+    # The trainer's own first epoch, so that both sides see the same batches.
+    order = Shuffled(BATCH).epoch(split, 0, 0).order
+    batches = native(order)
     steps = len(order) // BATCH // chunk * chunk
     turn = {"hand": 0, "ours": 0}
 
@@ -182,7 +182,7 @@ def case(framework, network, data, seconds, against, chunk):
     def ours():
         start = turn["ours"] * chunk % steps
         turn["ours"] += 1
-        trainer.steps(orders, start, start + chunk, 10**9)
+        trainer.steps(0, start, start + chunk, 10**9)
 
     a, b = sample_interleaved(hand, ours, until=Budget(seconds=seconds))
     first, same = float(losses[0]), float(trainer.losses[0])
@@ -223,13 +223,12 @@ def hook_cost(seconds):
     digits = datasets.digits.load().train
     data = Dataset("hooks", digits, digits, digits, 10, {}, "", "", "")
     trainer, _ = under_levelbench("numpy", zoo.mlp(64, 128, 10), data, ())
-    order = np.arange(BATCH, dtype=np.int64)
 
     idle = (Idle(),) * 5
 
     def step_with(observers):
         trainer.observers = observers
-        trainer.steps(order, 0, 1, 10**9)
+        trainer.steps(0, 0, 1, 10**9)
 
     a, b = sample_interleaved(lambda: step_with(()), lambda: step_with(idle), until=Budget(seconds=seconds))
     n = min(len(a.values), len(b.values)) // 2 * 2

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from levelbench.records.reader import read_record as read_record
     from levelbench.records.store import Store as Store
     from levelbench.records.summary import summarise as summarise
+    from levelbench.runner.request import load_task as load_task
     from levelbench.training.task import Recipe as Recipe
     from levelbench.training.task import Task as Task
 
@@ -40,6 +41,7 @@ _HOMES = {
     "records.reader": ("Record", "read_record"),
     "records.store": ("Store",),
     "records.summary": ("summarise",),
+    "runner.request": ("load_task",),
     "training.task": ("Recipe", "Task"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -58,6 +60,7 @@ __all__ = [
     "Task",
     "Timeline",
     "Verdict",
+    "load_task",
     "read_record",
     "sample",
     "sample_interleaved",

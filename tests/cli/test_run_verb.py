@@ -236,11 +236,13 @@ def test_fashion_mnist_trains_for_real(call, tmp_path, needs_torch, monkeypatch)
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")  # a test downloads nothing
     if lacking := datasets.fashion_mnist.lacks():
         pytest.skip(lacking)
-    words = ("run", "fashion-mnist[channels=4,hidden=32]", "--framework", "torch", "-n", "1", "--epochs", "2")
-    found = json.loads(call(*words, "--target", "0.75", "--store", tmp_path, "--json")[1])
+    words = ("run", "fashion-mnist[recipe=cnn,channels=4,hidden=32]", "--framework", "torch", "-n", "1")
+    found = json.loads(
+        call(*words, "--epochs", "1", "--crossing", "first", "--target", "0.75", "--store", tmp_path, "--json")[1]
+    )
     (run,) = found["runs"]
     assert run["reached"] is True
-    assert run["samples_to_target"] == 100_000
+    assert run["samples_to_target"] == 50_000
     assert 0.75 < run["quality"]["test"] < 0.95
 
 

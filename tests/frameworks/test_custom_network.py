@@ -7,7 +7,7 @@ from levelbench.networks import Builder
 from levelbench.operators.custom import CustomOperator
 from levelbench.operators.custom.registry import register
 from levelbench.operators.frameworks import load_framework
-from levelbench.training.optimizers import Momentum, apply
+from levelbench.training.optimizers import Momentum
 
 
 @register
@@ -42,11 +42,12 @@ def losses(framework, steps=30):
     x = random.standard_normal((64, 8)).astype(np.float32)
     labels = backend.array((x[:, 0] > 0).astype(np.int64) + (x[:, 1] > 0))
     executor = backend.executor(network, network.initialise(0))
-    inputs, states, path = backend.array(x), {}, []
+    inputs, path = backend.array(x), []
+    stepper = Momentum(0.05, 0.9).start(backend, executor.parameters)
     for step in range(1, steps + 1):
         loss, gradients = executor.infer_and_backprop(inputs, labels)
         path.append(backend.mean([loss]))
-        apply(Momentum(0.05, 0.9), executor.parameters, gradients, states, step, 1.0)
+        stepper.step(gradients, step, 1.0)
     return np.array(path)
 
 

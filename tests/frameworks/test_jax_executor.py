@@ -111,15 +111,15 @@ def test_a_parameter_that_is_replaced_counts_from_the_next_call_on(backend, mode
 
 @MODES
 def test_all_of_the_update_rules_lower_the_loss(backend, mode):
-    from levelbench.training.optimizers import SGD, Adam, Momentum, apply
+    from levelbench.training.optimizers import SGD, Adam, Momentum
 
     network = tiny().training()
     for rule in (SGD(0.05), Momentum(0.02, nesterov=True), Adam(0.005)):
-        executor, inputs, states = backend.executor(network, mode=mode), given(backend, network), {}
-        losses = []
+        executor, inputs = backend.executor(network, mode=mode), given(backend, network)
+        stepper, losses = rule.start(backend, executor.parameters), []
         for step in range(1, 9):
             losses.append(float(executor.forward(*inputs)))
-            apply(rule, executor.parameters, executor.backward(), states, step, 1.0)
+            stepper.step(executor.backward(), step, 1.0)
         assert losses[-1] < losses[0]
         assert {str(each.dtype) for each in executor.parameters.values()} == {"float32"}
 

@@ -51,6 +51,68 @@ def test_of_images_the_classes_are_axis_1():
     assert loss_of(network, logits, labels) == pytest.approx(expected, rel=1e-6)
 
 
+def smooth_cross_entropy(logits, labels, smoothing, axis=-1):
+    """-sum(q log softmax) with q as Szegedy et al. 2016 have it, the mean over rows; labels are shares of classes."""
+    logits, labels = np.moveaxis(logits, axis, -1).astype(np.float64), np.moveaxis(labels, axis, -1)
+    log_softmax = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return -(((1 - smoothing) * labels + smoothing / logits.shape[-1]) * log_softmax).sum(-1).mean()
+
+
+SHAPES = [((5, 7), -1), ((2, 3, 7), -1), ((2, 7, 3, 4), 1)]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_smoothing_spreads_its_share_of_the_label_over_all_classes(shape, axis, smoothing):
+    logits = RANDOM.standard_normal(shape, np.float32)
+    labels = RANDOM.integers(0, 7, np.delete(shape, axis))
+    shares = np.moveaxis(np.eye(7)[labels], -1, axis)
+    network = identity(("batch", *shape[1:])).with_loss(smoothing=smoothing)
+    expected = smooth_cross_entropy(logits, shares, smoothing, axis)
+    assert loss_of(network, logits, labels) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_soft_labels_are_the_share_of_each_class(shape, axis, smoothing):
+    logits = RANDOM.standard_normal(shape, np.float32)
+    shares = np.moveaxis(RANDOM.dirichlet(np.ones(7), np.delete(shape, axis)).astype(np.float32), -1, axis)
+    network = identity(("batch", *shape[1:])).with_loss("soft-cross-entropy", smoothing=smoothing)
+    assert network.inputs[1].shape == network.outputs[0].shape
+    expected = smooth_cross_entropy(logits, shares, smoothing, axis)
+    assert loss_of(network, logits, shares) == pytest.approx(expected, rel=1e-5)
+
+
+def test_soft_labels_that_are_all_of_one_class_give_the_loss_of_that_class():
+    logits, labels = RANDOM.standard_normal((5, 7), np.float32), RANDOM.integers(0, 7, 5)
+    soft = loss_of(identity(("batch", 7)).with_loss("soft-cross-entropy"), logits, np.eye(7, dtype=np.float32)[labels])
+    assert soft == pytest.approx(loss_of(identity(("batch", 7)).with_loss(), logits, labels), rel=1e-6)
+
+
+def test_the_gradient_of_a_smoothed_loss_pulls_towards_the_smoothed_label():
+    logits = np.zeros((1, 4), np.float32)
+    network = identity(("batch", 4)).with_loss(smoothing=0.2)
+    executor = BACKEND.executor(network)
+    executor.forward(logits, np.array([0]))
+    # The gradient by the only parameter, a factor of zero logits, vanishes; by logits it is softmax - q.
+    assert float(executor.backward()["one"][0]) == pytest.approx(0.0, abs=1e-7)
+    executor.forward(np.float32([[1, 0, 0, 0]]), np.array([0]))
+    softmax = np.exp(1) / (np.exp(1) + 3)
+    assert float(executor.backward()["one"][0]) == pytest.approx(softmax - 0.85, rel=1e-5)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("kind", ["cross-entropy", "soft-cross-entropy"])
+def test_every_framework_smooths_alike(framework, kind):
+    pytest.importorskip(framework)
+    backend = open_framework(framework)
+    logits = RANDOM.standard_normal((5, 7), np.float32)
+    labels = np.arange(5) if kind == "cross-entropy" else np.eye(7, dtype=np.float32)[:5]
+    network = identity(("batch", 7)).with_loss(kind, smoothing=0.1)
+    found = backend.executor(network).forward(backend.array(logits), backend.array(labels))
+    assert float(backend.host(found)) == pytest.approx(loss_of(network, logits, labels), rel=1e-5)
+
+
 def test_the_axis_of_the_classes_can_be_said():
     logits, labels = RANDOM.standard_normal((2, 7, 3), np.float32), RANDOM.integers(0, 7, (2, 3))
     network = identity(("batch", 7, 3)).with_loss(axis=1)
@@ -87,6 +149,14 @@ def test_names_that_are_taken_are_left_alone():
         (lambda: identity(("batch", 3)).with_loss().with_loss(), DefinitionError, "it has one"),
         (lambda: identity(("batch",)).with_loss(), DefinitionError, "batch, classes"),
         (lambda: identity(("batch", 3)).with_loss(axis=7), UsageError, "axis 7"),
+        (lambda: identity(("batch", 3)).with_loss(smoothing=1.0), UsageError, "smoothing=1"),
+        (lambda: identity(("batch", 3)).with_loss("mse", smoothing=0.1), UsageError, "no classes"),
+        (lambda: identity(("batch", "k")).with_loss("soft-cross-entropy"), DefinitionError, "number of classes"),
+        (
+            lambda: identity(("batch", 3, 2, 2), opset=12).with_loss("soft-cross-entropy"),
+            DefinitionError,
+            "opset 12",
+        ),
     ],
 )
 def test_a_loss_that_cannot_be_is_an_error_that_says_why(make, error, says):

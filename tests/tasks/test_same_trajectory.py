@@ -1,11 +1,13 @@
 """The same recipe follows the same path on every framework: the proof that they train the same network."""
 
+from itertools import chain, islice
+
 import numpy as np
 import pytest
 
 from levelbench import plugins
 from levelbench.training import datasets
-from levelbench.training.optimizers import apply
+from levelbench.training.input.loader import make_loader
 
 STEPS = 50
 
@@ -16,13 +18,12 @@ def losses(framework, task_name, recipe_name, steps=STEPS, **given):
     dataset = task.data.load()
     recipe = task.assemble(recipe_name, task.settings(recipe_name, given))
     executor = backend.executor(recipe.trained_network(), recipe.network.initialise(0))
-    inputs, labels = backend.array(dataset.train.inputs), backend.array(dataset.train.labels)
-    order = backend.array(np.concatenate([recipe.sampler.order(len(dataset.train), 0, epoch) for epoch in range(10)]))
-    states, path, batch = {}, [], recipe.sampler.batch
-    for step in range(1, steps + 1):
-        rows = order[(step - 1) * batch : step * batch]
-        loss, gradients = executor.infer_and_backprop(backend.take(inputs, rows), backend.take(labels, rows))
-        apply(recipe.optimizer, executor.parameters, gradients, states, step, recipe.schedule.factor(step / 1000))
+    loader = make_loader(backend, dataset, dataset.train, recipe.sampler, seed=0)
+    stepper, path = recipe.optimizer.start(backend, executor.parameters), []
+    batches = chain.from_iterable(loader.batches(epoch) for epoch in range(10))
+    for step, columns in enumerate(islice(batches, steps), 1):
+        loss, gradients = executor.infer_and_backprop(*columns)
+        stepper.step(gradients, step, recipe.schedule.factor(step / 1000))
         path.append(backend.mean([loss]))
     return np.array(path)
 

@@ -3,7 +3,6 @@ import pytest
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.networks import zoo
 from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
-from levelbench.training.task import Evaluate
 
 
 def make_task():
@@ -90,17 +89,6 @@ def test_a_recipe_that_returns_something_else_is_refused():
 def test_a_task_without_recipes_says_how_to_add_one():
     with pytest.raises(DefinitionError, match=r"@task\.recipe"):
         _ = Task("empty", data=datasets.digits, quality=Top1(target=0.9)).recipes
-
-
-@pytest.mark.parametrize(("text", "steps"), [("1 epoch", 17), ("3 epochs", 51), ("100 steps", 100), ("1 step", 1)])
-def test_an_evaluation_interval_is_in_epochs_or_steps(text, steps):
-    assert Evaluate.parse(text).steps(17) == steps
-
-
-@pytest.mark.parametrize("text", ["", "epoch", "0 epochs", "-1 steps", "1.5 epochs", "2 minutes", "1 2 steps"])
-def test_a_malformed_evaluation_interval_is_refused(text):
-    with pytest.raises(UsageError, match="no interval"):
-        Evaluate.parse(text)
 
 
 @pytest.mark.parametrize("threshold", [1.5, -0.1, 97.0, float("nan")])

@@ -1,5 +1,7 @@
 """The trainer on a tiny problem: what it visits, when it stops, what it tells."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,11 +10,15 @@ from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import Builder
 from levelbench.networks.executor import Executor
+from levelbench.operators.frameworks import load_framework
 from levelbench.training import SGD, Constant, Observer, OneCycle, Quality, Recipe, Shuffled, Trainer
+from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.input.held import Held
 from levelbench.training.observers import overridden
-from levelbench.training.task import Evaluate
-from levelbench.training.trainer import Stopping, _pieces
+from levelbench.training.optimizers import EMA
+from levelbench.training.stopping import Stopping
+from levelbench.training.trainer import _pieces
 
 SAMPLES = 10
 
@@ -23,7 +29,7 @@ def make_dataset():
     def split(count):
         labels = np.arange(count) % 2
         inputs = generator.standard_normal((count, 3)) + 3 * labels[:, None]
-        return Split(inputs.astype(np.float32), labels.astype(np.int64))
+        return Split.of(inputs.astype(np.float32), labels.astype(np.int64))
 
     return Dataset("toy", split(SAMPLES), split(6), split(8), 2, {}, "none", "none", "made here", synthetic=True)
 
@@ -38,9 +44,9 @@ class Scripted(Quality):
         object.__setattr__(self, "script", iter(script))
         object.__setattr__(self, "sizes", [])
 
-    def measure(self, executor: Executor, backend, inputs, labels) -> float:
-        self.sizes.append(len(labels))
-        return 0.5 if len(labels) == 8 else next(self.script)
+    def measure(self, executor: Executor, held) -> float:
+        self.sizes.append(len(held))
+        return 0.5 if len(held) == 8 else next(self.script)
 
 
 def make_trainer(script, *, crossing="confirmed", every="1 epoch", epochs=5, clock=None, observers=(), **options):
@@ -176,7 +182,8 @@ def test_evaluation_leaves_the_parameters_as_they_were():
     from levelbench.training import Top1
 
     before = {name: array.copy() for name, array in trainer.executor.parameters.items()}
-    Top1(target=0.9).measure(trainer.executor, framework.open(), *trainer._train)
+    dataset = make_dataset()
+    Top1(target=0.9).measure(trainer.executor, Held(framework.open(), dataset, dataset.test))
     assert all(np.array_equal(before[name], array) for name, array in trainer.executor.parameters.items())
 
 
@@ -224,3 +231,39 @@ def test_a_hook_that_nobody_overrides_is_not_called_at_all():
 )
 def test_an_epoch_is_cut_where_an_evaluation_is_due(first, last, every, pieces):
     assert _pieces(first, last, every) == pieces
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_averaged_weights_are_evaluated_and_the_trained_ones_are_put_back(name):
+    found = load_framework(name)
+    if lacking := found.lacks():
+        pytest.skip(lacking)
+    backend, seen = found.open(), []
+
+    class Watching(Scripted):
+        def measure(self, executor, held):
+            seen.append(np.array(backend.host(executor.parameters["layer0.weight"])))
+            return super().measure(executor, held)
+
+    recipe = Recipe(Builder("linear", (3,)).gemm(2).build(), Shuffled(4), EMA(SGD(0.5), decay=0.9), epochs=2)
+    quality = Watching([0.1, 0.2])
+    stopping = Stopping(quality.as_target(), "confirmed", Evaluate.parse("1 epoch"), 2)
+    timeline = Timeline(FakeClock(tick_ns=1000))
+    trainer = Trainer(backend, make_dataset(), recipe, quality, stopping, seed=0, timeline=timeline)
+    trainer.run()
+    averaged = np.array(backend.host(trainer.stepper.averaged()["layer0.weight"]))
+    trained = np.array(backend.host(trainer.executor.parameters["layer0.weight"]))
+    assert np.array_equal(seen[-1], averaged)
+    assert not np.array_equal(trained, averaged)
+    # The average is a mixture of what was trained: the loss goes on from weights that no evaluation touched.
+    plain = Trainer(
+        backend,
+        make_dataset(),
+        replace(recipe, optimizer=SGD(0.5)),
+        Scripted([0.1, 0.2]),
+        stopping,
+        seed=0,
+        timeline=Timeline(FakeClock(tick_ns=1000)),
+    )
+    plain.run()
+    assert np.array_equal(np.array(backend.host(plain.executor.parameters["layer0.weight"])), trained)

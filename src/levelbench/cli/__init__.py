@@ -30,8 +30,11 @@ VERBS = {
     "compare": "Verdict, attribution and difference of environments of two sides.",
     "operator": "Level 0: operators measured against each other and the machine's ceilings.",
     "network": "Level 1: whole networks, their latency and memory, and where the time goes.",
-    "check": "Is this operator or network well-formed and right?",
+    "check": "Is this operator, network, optimizer, task or recipe well-formed and right?",
+    "task": "Help for whoever writes a task: its target, how often to evaluate, how many runs.",
     "conformance": "ONNX's own node tests through each framework.",
+    "analyze": "What a study of many runs says: composition.",
+    "data": "Datasets: what there is, download, check, what they are made of.",
     "report": "One HTML file, with Markdown and CSV of every table.",
     "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
 }
@@ -153,7 +156,7 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def _advice(words: list[str]) -> str:
-    if words[:1] not in (["run"], ["operator"], ["network"]):
+    if words[:1] not in (["run"], ["operator"], ["network"], ["analyze"], ["task"]):
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
     return f"interrupted: what is finished is kept; {again} goes on from there"
@@ -177,7 +180,7 @@ def _fail(error: LevelbenchError, words: list[str]) -> int:
     # With nobody to read it, it is an error all the same.
     with shared.as_far_as_read(err=True):
         if error.exit_code == _BUG and "--debug" not in words:
-            click.echo(f"error: {error.found}; {error.do}", err=True)
+            click.echo(shared.visible(f"error: {error.found}; {error.do}"), err=True)
         else:
             shared.say_error(error, "--debug" in words)
     if "--json" in words:

@@ -1,4 +1,4 @@
-"""``levelbench check WHAT``: whether a file of custom operators, or a network, is well-formed and right."""
+"""``levelbench check WHAT``: whether operators, a network, an optimizer, or a task with its recipes, is right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from levelbench.cli import options as shared
 from levelbench.cli.check_operators import DTYPES, OperatorWords, check_operators
-from levelbench.errors import UsageError
+from levelbench.errors import DefinitionError, UsageError
 
 __all__ = ["command"]
 
@@ -30,15 +30,19 @@ _OF_NETWORKS = {
     "operators": "--each-operator",
     "modes": "--mode",
 }
-_SOURCES = (".py", ".cpp", ".cc", ".cxx")
+_OF_TRAINING = {"recipe": "--recipe", "data": "--data", "seconds": "--seconds"}
+_OF_OPTIMIZERS = {"plot": "--plot"}
+_SHARED = {"shapes": "--shape", "reference": "--reference", "device": "--device"}
+_NO_OPERATOR = "it defines no operator"
+_SOURCES = (".cpp", ".cc", ".cxx")
 
 
 @click.command("check")
 @click.argument("what")
-@click.option("--framework", "frameworks", default="", help="Frameworks, commas between; default: numpy for operators.")
+@click.option("--framework", "frameworks", default="", help="Frameworks, commas between; default: one that is here.")
 @click.option("--device", default="cpu", show_default=True, help="Device of the frameworks.")
 @click.option("--operator", "only", default="", help="One operator of the file; default: all.")
-@click.option("--reference", default="", help="FILE.py:function; for a network a framework, default numpy.")
+@click.option("--reference", default="", help="FILE.py:function; of a network a framework, of an optimizer another.")
 @click.option("--shape", "shapes", multiple=True, help="Shape of an input, X=8x16 or I=8:int64; default: examples.")
 @click.option("--attr", "attributes", multiple=True, help="Attribute of the operator, epsilon=1e-5 or axes=0,1.")
 @click.option("--dtype", "dtypes", default="", help=f"Of {', '.join(DTYPES)}, commas between; default: all it takes.")
@@ -72,26 +76,92 @@ _SOURCES = (".py", ".cpp", ".cc", ".cxx")
 @click.option("--no-gradients", "gradients", flag_value=False, default=True, help="Network: outputs only.")
 @click.option("--each-operator", "operators", is_flag=True, help="Network: each operator alone, too.")
 @click.option("--mode", "modes", multiple=True, help="Network: how a framework executes, torch=compiled.")
+@click.option("--recipe", default="", help="Task: one recipe; default: all of the file.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="LEVELBENCH_DATA",
+    help="Task: folder of the dataset, else $LEVELBENCH_DATA.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Task: at most, for each of the two short trainings.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="Optimizer: draw its divergence to this .png or .svg.")
 @shared.json_option
 @shared.debug_option
 @click.pass_context
 def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **given: Any) -> int:
-    """Check WHAT: the operators that a file (.py or .cpp) defines, or a network, a model (.onnx) or one of the zoo.
+    """Check WHAT: what a file defines (operators, an optimizer, a task or recipes), a task, or a network.
 
-    Operators: forward, gradients, memory, dtypes, shapes, NaN, each in a process of its own, so that one that crashes
-    is a finding. Networks: outputs and gradients on each framework against the reference's, by tensor, and the first
-    operator at which two part. Exits with 1 where anything is wrong.
+    Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in a process of its own, so that one
+    that crashes is a finding. Networks (.onnx, or a name of the zoo): outputs and gradients on each framework against
+    the reference's, by tensor, and the first operator at which two part. Optimizers: step by step against a
+    reference. Tasks and recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be
+    learnt. Exits with 1 where anything is wrong.
     """
-    if Path(what).suffix in _SOURCES or not _is_network(what):
-        _refuse(context, _OF_NETWORKS, f"{what} holds operators")
-        words = {name: given[name] for name in OperatorWords.__dataclass_fields__}
-        return check_operators(
-            Path(what), OperatorWords(**{**words, "frameworks": words["frameworks"] or "numpy"}), as_json
-        )
-    from levelbench.cli.check_network import NetworkWords, check_model
+    kind = _kind(what)
+    if kind == "training":
+        from levelbench.cli.check_training import TrainingWords, check_training
 
-    _refuse(context, _OF_OPERATORS, f"{what} is a network")
-    return check_model(what, NetworkWords(**{name: given[name] for name in NetworkWords.__dataclass_fields__}), as_json)
+        without = {name: option for name, option in _SHARED.items() if name != "device"}
+        _refuse(context, _OF_OPERATORS | _OF_NETWORKS | _OF_OPTIMIZERS | without, f"{what} holds a task or recipes")
+        return check_training(what, _words(TrainingWords, given), as_json)
+    if kind == "optimizer":
+        return _optimizer(context, what, given, as_json)
+    if kind == "network":
+        from levelbench.cli.check_network import NetworkWords, check_model
+
+        _refuse(context, _OF_OPERATORS | _OF_TRAINING | _OF_OPTIMIZERS, f"{what} is a network")
+        return check_model(what, _words(NetworkWords, given), as_json)
+    _refuse(context, _OF_NETWORKS | _OF_TRAINING | _OF_OPTIMIZERS, f"{what} holds operators")
+    words = _words(OperatorWords, {**given, "frameworks": given["frameworks"] or "numpy"})
+    try:
+        return check_operators(Path(what), words, as_json)
+    except DefinitionError as error:
+        if kind is None and error.found == _NO_OPERATOR:
+            do = "define one; levelbench check --help says what there is"
+            raise DefinitionError(error.asked, f"{_NO_OPERATOR}, optimizer, task or recipe", do) from error
+        raise
+
+
+def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json: bool) -> int:
+    from levelbench.cli.check_optimizers import check_optimizers
+
+    without = {name: option for name, option in _SHARED.items() if name != "reference"}
+    _refuse(context, _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | without, f"{what} holds an optimizer")
+    return check_optimizers(
+        Path(what),
+        reference=given["reference"],
+        framework=given["frameworks"],
+        plot=given["plot"],
+        seed=given["seed"],
+        as_json=as_json,
+    )
+
+
+def _words(of: type[Any], given: dict[str, Any]) -> Any:
+    """Those of the options that a kind of check takes."""
+    return of(**{name: given[name] for name in of.__dataclass_fields__})
+
+
+def _kind(what: str) -> str | None:
+    """What is to be checked: operators, network, optimizer, training; ``None`` for a .py file that does not tell."""
+    bare = what.partition("[")[0]
+    if Path(bare).suffix == ".py":
+        from levelbench.training.validation.contents import kind_of
+
+        return kind_of(Path(bare))
+    if Path(what).suffix in _SOURCES:
+        return "operators"
+    from levelbench import plugins
+
+    if bare in plugins.names("task"):
+        return "training"
+    return "network" if _is_network(what) else "operators"
 
 
 def _is_network(what: str) -> bool:

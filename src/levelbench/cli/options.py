@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["apply_view", "as_far_as_read", "check_statistics", "check_writable", "debug_option"]
 __all__ += ["emit_json", "error_parts", "fail_on", "json_option", "mute", "open_store", "print_tables", "say_error"]
 __all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
+__all__ += ["visible"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -36,6 +38,7 @@ store_option = click.option(
     help="Folder of the records.",
 )
 _VERDICTS = ("slower", "unclear", "missed", "never")
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def view_options(command: Command) -> Command:
@@ -150,8 +153,17 @@ def error_parts(error: LevelbenchError) -> dict[str, Any]:
 def say_error(error: LevelbenchError, debug: bool) -> None:
     """The three parts on standard error; before them, under ``--debug``, where it came from."""
     if debug:
-        click.echo(error.trace or "".join(traceback.format_exception(error)), err=True)
-    click.echo(f"error: {error.asked}\nfound: {error.found}\n   do: {error.do}", err=True)
+        click.echo(visible(error.trace or "".join(traceback.format_exception(error))), err=True)
+    click.echo(visible(f"error: {error.asked}\nfound: {error.found}\n   do: {error.do}"), err=True)
+
+
+def visible(text: str) -> str:
+    """``text`` with what would steer a terminal, or cannot be written, as escapes: names and servers say anything."""
+    return "".join(_escaped(each) if unicodedata.category(each) in _UNSEEN else each for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character if character in "\n\t" else character.encode("unicode_escape").decode("ascii")
 
 
 @contextmanager
@@ -175,7 +187,21 @@ def emit_json(value: Any) -> None:
     """Print JSON; not-a-number becomes null, since JSON has none."""
     import msgspec
 
-    click.echo(json.dumps(json.loads(msgspec.json.encode(value)), indent=2, ensure_ascii=False))
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # A file's name need not be UTF-8, and JSON is.
+        encoded = msgspec.json.encode(_in_utf_8(msgspec.to_builtins(value, str_keys=True)))
+    click.echo(json.dumps(json.loads(encoded), indent=2, ensure_ascii=False))
+
+
+def _in_utf_8(value: Any) -> Any:
+    """Plain data whose texts have escapes for what is in no Unicode."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_in_utf_8(key): _in_utf_8(each) for key, each in value.items()}
+    return [_in_utf_8(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def print_tables(*tables: Table) -> None:

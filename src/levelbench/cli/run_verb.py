@@ -15,6 +15,7 @@ from levelbench.errors import LevelbenchError, UsageError
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.records import Record, RunGroup, Store
+    from levelbench.runner.campaign import Extras
     from levelbench.runner.plan import Plan
     from levelbench.runner.request import Arm
 
@@ -34,6 +35,15 @@ __all__ = ["command"]
 @click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
 @click.option("--budget", type=float, help="Give up after this many seconds.")
+@click.option("--budget-samples", type=int, help="Give up after this many training examples.")
+@click.option("--budget-joules", type=float, help="Give up after so much energy, where it can be measured.")
+@click.option("--plateau", type=int, help="Give up after so many evaluations without a better one.")
+@click.option("--checkpoint", help='Keep a checkpoint every "1 epoch": an interrupted run goes on from it.')
+@click.option(
+    "--observe",
+    multiple=True,
+    help="Look on: csv=FOLDER, tensorboard=FOLDER, mistakes=FOLDER, statistics=FOLDER, wandb=PROJECT, mlflow=ADDRESS.",
+)
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -74,12 +84,13 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     wrong = shared.read_fail_on(given["fail_on"])
     arms = _arms(tasks, given)
     store = shared.open_store(store_path)
+    extras = _extras(given)
     seeds = range(given["seed"], given["seed"] + given["runs"])
     plan = make_plan(arms, seeds, store, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=as_json):
-        _say(plan, store, as_json)
+        _say(plan, store, as_json, bool(given["observe"]))
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, store, given["data"], watcher)
+        records = carry_out(plan, store, given["data"], watcher, extras)
     return _conclude(plan, dict(sorted(records.items())), store, as_json, given, wrong)
 
 
@@ -152,10 +163,25 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
                     evaluate_every=given["every"],
                     budget_epochs=given["epochs"],
                     budget_s=given["budget"],
+                    budget_samples=given["budget_samples"],
+                    budget_j=given["budget_joules"],
+                    plateau=given["plateau"],
                     data=given["data"],
                 )
                 arms.append(resolve(reference, settings, wanted))
     return arms
+
+
+def _extras(given: dict[str, Any]) -> Extras:
+    """What runs do beside training, checked before the first of them starts."""
+    from levelbench.runner.campaign import Extras
+    from levelbench.training.cadence import Evaluate
+    from levelbench.training.observers import read
+
+    if given["checkpoint"] is not None:
+        Evaluate.parse(given["checkpoint"])
+    read(given["observe"])
+    return Extras(given["checkpoint"], given["observe"])
 
 
 def _listed(option: str, text: str | None) -> list[str | None]:
@@ -167,11 +193,13 @@ def _listed(option: str, text: str | None) -> list[str | None]:
     return words
 
 
-def _say(plan: Plan, store: Store, as_json: bool) -> None:
+def _say(plan: Plan, store: Store, as_json: bool, observed: bool) -> None:
     for line in plan.lines():
         click.echo(line, err=as_json)
     if plan.steps:
         click.echo(f"records: {store.path}", err=as_json)
+    if observed and plan.done:
+        click.echo(f"{len(plan.done)} of the runs are done and are not observed: --fresh makes them anew", err=as_json)
 
 
 def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> None:

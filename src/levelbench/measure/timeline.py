@@ -6,6 +6,7 @@ policy (``policies``) is a choice of phases over the same totals. A switch is on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from levelbench.measure.clocks import HOST, Clock
@@ -34,15 +35,23 @@ class Phase(IntEnum):
 
 
 class Timeline:
-    """Accumulates nanoseconds a phase. Starts in ``first``, at the moment it is made."""
+    """Accumulates nanoseconds a phase. Starts in ``first``, at the moment it is made.
+
+    ``before_ns`` are nanoseconds by phase label of the same work that another timeline has counted, which this one goes
+    on from: a run that was interrupted.
+    """
 
     __slots__ = ("_current", "_now_ns", "_since_ns", "_totals_ns", "started_ns")
 
-    def __init__(self, clock: Clock = HOST, first: Phase = Phase.PREPARE) -> None:
+    def __init__(
+        self, clock: Clock = HOST, first: Phase = Phase.PREPARE, before_ns: Mapping[str, int] | None = None
+    ) -> None:
         self._now_ns = clock.now_ns
-        self._totals_ns = [0] * len(Phase)
+        before = before_ns or {}
+        self._totals_ns = [before.get(phase.label, 0) for phase in Phase]
         self._current: int = first
-        self.started_ns = self._since_ns = self._now_ns()
+        self._since_ns = self._now_ns()
+        self.started_ns = self._since_ns - sum(self._totals_ns)
 
     def switch(self, phase: int) -> None:
         """End the current phase now and begin ``phase``."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UnknownNameError, UnsupportedError
@@ -108,19 +110,45 @@ class Backend(OperatorBackend):
         *,
         mode: str | None = None,
         trains: bool = True,
+        precision: str = "float32",
+        channels_last: bool = False,
     ) -> Executor:
         """An executor that starts from a copy of these parameters and buffers (``None``: ``network.initialise()``).
 
-        ``trains=False`` promises that only :meth:`Executor.infer` will be called.
+        ``trains=False`` promises that only :meth:`Executor.infer` will be called. ``precision="bfloat16"`` computes
+        what gains by it in bfloat16, with parameters, gradients and loss in float32; ``channels_last`` keeps images
+        and kernels in that layout. Raises ``UnsupportedError`` where the framework has no such thing.
         """
 
     @abstractmethod
     def take(self, array: Array, indices: Array) -> Array:
         """Rows of ``array`` at ``indices`` (a native array of int64), as a new native array."""
 
+    def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Array]:
+        """Native indices for :meth:`take`, one array a batch: ``order[bounds[i] : bounds[i + 1]]``."""
+        native = self.array(order)
+        return [native[start:stop] for start, stop in pairwise(bounds)]
+
+    def normalise(self, array: Array, shift: Array, scale: Array) -> Array:
+        """(array - shift) * scale in float32, rounded after each, as a new array; the constants are float32."""
+        result = array - shift
+        result *= scale
+        return result
+
     @abstractmethod
     def mean(self, scalars: Sequence[Array]) -> float:
         """The mean of at least one scalar array, on the host."""
+
+    def draws(self) -> NDArray[Any]:
+        """The state of the generator of random draws, as bytes to go on from: uint8."""
+        return np.zeros(0, np.uint8)
+
+    def restore_draws(self, state: NDArray[Any]) -> None:
+        """Go on drawing from what :meth:`draws` gave."""
+
+    def stepper(self, rule: Any, parameters: MutableMapping[str, Array]) -> Any | None:
+        """A faster way to apply an update rule to all parameters at once than one after another, if there is one."""
+        return None
 
     def native(self, model: Any, mode: str | None = None) -> Executor:
         """An executor of a :class:`levelbench.networks.native.NativeModel` of this framework."""
@@ -146,3 +174,11 @@ class Backend(OperatorBackend):
         if mode not in self.modes:
             raise UnknownNameError(f"mode of {type(self).__name__}", mode, self.modes)
         return mode
+
+    def refuse_other_numbers(self, precision: str, channels_last: bool) -> None:
+        """Raise ``UnsupportedError`` unless plain float32 in ONNX's layout is asked for."""
+        if precision != "float32" or channels_last:
+            asked = f"precision {precision!r}" if precision != "float32" else "channels_last"
+            raise UnsupportedError(
+                f"{asked} on {type(self).__name__}", "it computes in float32 and ONNX's layout", "use torch"
+            )

@@ -6,10 +6,11 @@ what ONNX defines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError, UsageError
@@ -20,26 +21,36 @@ if TYPE_CHECKING:
 
 __all__ = ["LOSSES", "training", "with_loss"]
 
-LOSSES = ("cross-entropy", "mse")
+LOSSES = ("cross-entropy", "soft-cross-entropy", "mse")
 _ON = "training_mode.on"
 
 
-def with_loss(network: Network, kind: str, output: str | None, axis: int | None) -> Network:
+def with_loss(network: Network, kind: str, output: str | None, axis: int | None, smoothing: float = 0.0) -> Network:
     """The network with one more input, ``labels`` or ``targets``, and the scalar output ``loss``.
 
     ``cross-entropy`` is the mean of -log softmax(output)[label], with classes on ``axis``: by default the last one up
-    to rank 3, and axis 1 of images; labels are int64 of the other axes' shape. ``mse`` is the mean of the squared
-    differences to targets of the output's own shape. ``output`` is a name; default: the first output.
+    to rank 3, and axis 1 of images; labels are int64 of the other axes' shape. ``soft-cross-entropy`` is the mean of
+    -sum(labels * log softmax(output)) over classes, with labels of the output's own shape and type: the share of each
+    class. ``smoothing`` spreads that share of each label over all classes evenly (Szegedy et al. 2016, section 7).
+    ``mse`` is the mean of the squared differences to targets of the output's own shape. ``output`` is a name; default:
+    the first output.
     """
     if network.loss:
         raise DefinitionError(f"a loss for {network.name}", f"it has one: {network.loss!r}", "use it as it is")
     value = _chosen(network, output)
     if value.shape is None or not value.dtype:
         raise DefinitionError(f"a loss of {value.name!r}", "its shape is not known", "save the model with shapes")
+    if not 0 <= smoothing < 1 or (smoothing and kind == "mse"):
+        found = f"smoothing={smoothing:g}" if kind != "mse" else "targets of mse are no classes to smooth"
+        raise UsageError(
+            f"loss {kind!r} of {value.name!r}", found, "give smoothing from 0 to below 1, to classes alone"
+        )
     model = network.copied()
     graph = _Splice(model.graph, _names(model.graph))
     if kind == "cross-entropy":
-        fills = _cross_entropy(graph, value, axis)
+        fills = _cross_entropy(graph, value, axis, smoothing, network.opsets.get("", 0))
+    elif kind == "soft-cross-entropy":
+        fills = _soft_cross_entropy(graph, value, axis, smoothing, network.opsets.get("", 0))
     elif kind == "mse":
         fills = _squares(graph, value)
     else:
@@ -80,11 +91,19 @@ class _Splice:
         self.graph.node.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
         return name
 
+    def constant(self, value: NDArray[Any], name: str) -> str:
+        """A constant."""
+        name = self.free(name)
+        self.graph.initializer.append(numpy_helper.from_array(value, name))
+        return name
+
     def sizes(self, values: list[int]) -> str:
         """A constant shape."""
-        name = self.free("loss.shape")
-        self.graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), name))
-        return name
+        return self.constant(np.array(values, np.int64), "loss.shape")
+
+    def scaled(self, value: str, factor: float, dtype: str, output: str) -> str:
+        """``factor`` times a value of that type."""
+        return self.node("Mul", [value, self.constant(np.array(factor, np.dtype(dtype)), "loss.factor")], output)
 
 
 def _chosen(network: Network, output: str | None) -> Value:
@@ -96,26 +115,72 @@ def _chosen(network: Network, output: str | None) -> Value:
     return known[output]
 
 
-def _cross_entropy(graph: _Splice, logits: Value, axis: int | None) -> dict[str, int]:
+def _classes_axis(logits: Value, axis: int | None) -> int:
+    """The axis of the classes, counted from the front."""
     shape = logits.shape or ()
     if len(shape) < 2:
         raise DefinitionError(f"cross-entropy of {logits.name!r}", f"its shape is {shape}", "give (batch, classes)")
     if axis is not None and not -len(shape) <= axis < len(shape):
         raise UsageError(f"cross-entropy of {logits.name!r} over axis {axis}", f"its shape is {shape}", "name another")
-    classes_at = (len(shape) - 1 if len(shape) <= 3 else 1) if axis is None else axis % len(shape)
+    return (len(shape) - 1 if len(shape) <= 3 else 1) if axis is None else axis % len(shape)
+
+
+def _cross_entropy(graph: _Splice, logits: Value, axis: int | None, smoothing: float, opset: int) -> dict[str, int]:
+    classes_at, shape = _classes_axis(logits, axis), logits.shape or ()
     classes = shape[classes_at]
     others = tuple(each for at, each in enumerate(shape) if at != classes_at)
     labels = graph.input(Value(graph.free("labels"), "int64", others))
     fills = {labels: classes} if isinstance(classes, int) else {}
     if classes_at == 1:
-        graph.node("SoftmaxCrossEntropyLoss", [logits.name, labels], graph.loss, reduction="mean")
-        return fills
-    if classes_at != len(shape) - 1 or not isinstance(classes, int):
+        given = [logits.name, labels]
+    elif classes_at != len(shape) - 1 or not isinstance(classes, int):
         raise DefinitionError(f"cross-entropy of {logits.name!r} over axis {classes_at}", f"its shape is {shape}", "1")
-    rows = graph.node("Reshape", [logits.name, graph.sizes([-1, classes])], "loss.logits")
-    flat = graph.node("Reshape", [labels, graph.sizes([-1])], "loss.labels")
-    graph.node("SoftmaxCrossEntropyLoss", [rows, flat], graph.loss, reduction="mean")
+    else:
+        rows = graph.node("Reshape", [logits.name, graph.sizes([-1, classes])], "loss.logits")
+        given = [rows, graph.node("Reshape", [labels, graph.sizes([-1])], "loss.labels")]
+    if not smoothing:
+        graph.node("SoftmaxCrossEntropyLoss", given, graph.loss, reduction="mean")
+        return fills
+    hard = graph.node("SoftmaxCrossEntropyLoss", given, "loss.hard", reduction="mean")
+    log_softmax = _log_softmax(graph, given[0], 1, len(shape) if classes_at == 1 else 2, opset)
+    _smoothed(graph, hard, log_softmax, smoothing, logits.dtype)
     return fills
+
+
+def _soft_cross_entropy(
+    graph: _Splice, logits: Value, axis: int | None, smoothing: float, opset: int
+) -> dict[str, int]:
+    classes_at, shape = _classes_axis(logits, axis), logits.shape or ()
+    classes = shape[classes_at]
+    if not isinstance(classes, int):
+        asked = f"soft cross-entropy of {logits.name!r} over axis {classes_at}"
+        raise DefinitionError(asked, f"its shape is {shape}", "give a fixed number of classes")
+    labels = graph.input(Value(graph.free("labels"), logits.dtype, shape))
+    log_softmax = _log_softmax(graph, logits.name, classes_at, len(shape), opset)
+    product = graph.node("Mul", [log_softmax, labels], "loss.product")
+    mean = graph.node("ReduceMean", [product], "loss.product_mean", keepdims=0)
+    # The mean over rows of the sum over classes, in the reduction that is spelt alike in all opsets.
+    if not smoothing:
+        graph.scaled(mean, -classes, logits.dtype, graph.loss)
+        return {}
+    soft = graph.scaled(mean, -classes, logits.dtype, "loss.soft")
+    _smoothed(graph, soft, log_softmax, smoothing, logits.dtype)
+    return {}
+
+
+def _log_softmax(graph: _Splice, logits: str, axis: int, rank: int, opset: int) -> str:
+    if opset < 13 and axis != rank - 1:
+        found = f"opset {opset} has it over the last axes together"
+        raise DefinitionError(f"log softmax of {logits!r} over axis {axis}", found, "use opset 13 or later")
+    return graph.node("LogSoftmax", [logits], "loss.log_softmax", axis=axis)
+
+
+def _smoothed(graph: _Splice, loss: str, log_softmax: str, smoothing: float, dtype: str) -> None:
+    """(1 - smoothing) loss - smoothing mean(log softmax): the same as smoothing the labels."""
+    even = graph.node("ReduceMean", [log_softmax], "loss.log_softmax_mean", keepdims=0)
+    kept = graph.scaled(loss, 1 - smoothing, dtype, "loss.kept")
+    spread = graph.scaled(even, smoothing, dtype, "loss.spread")
+    graph.node("Sub", [kept, spread], graph.loss)
 
 
 def _squares(graph: _Splice, value: Value) -> dict[str, int]:

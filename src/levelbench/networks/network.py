@@ -54,6 +54,13 @@ class Network:
         self.fills, self.sizes = MappingProxyType(dict(fills)), MappingProxyType(dict(sizes))
         self.loss, self.updates = loss, MappingProxyType(dict(updates))
         self.in_training = in_training
+        buffers = {each.name for each in self.parameters if not each.trainable} if updates else set()
+        if strange := set(updates) - buffers:
+            raise DefinitionError(
+                f"the updates of {self.name}",
+                f"{', '.join(sorted(strange))}: no array of it that is not trained has that name",
+                "update buffers: parameters with trainable=False",
+            )
 
     def __repr__(self) -> str:
         return f"Network({self.name!r}: {len(self.model.graph.node)} nodes, {self.parameter_count():,} parameters)"
@@ -169,11 +176,18 @@ class Network:
                 model.graph.output.append(onnx.ValueInfoProto(name=name))
         return self.replace(model=model)
 
-    def with_loss(self, kind: str = "cross-entropy", output: str | None = None, *, axis: int | None = None) -> Network:
+    def with_loss(
+        self,
+        kind: str = "cross-entropy",
+        output: str | None = None,
+        *,
+        axis: int | None = None,
+        smoothing: float = 0.0,
+    ) -> Network:
         """The same with a loss of ``output``; see :func:`levelbench.networks.losses.with_loss`."""
         from levelbench.networks.losses import with_loss
 
-        return with_loss(self, kind, output, axis)
+        return with_loss(self, kind, output, axis, smoothing)
 
     def training(self) -> Network:
         """The same in training mode; see :func:`levelbench.networks.losses.training`."""

@@ -18,6 +18,9 @@ from levelbench.records.schema import Specification
 
 __all__ = ["key_of"]
 
+_ADDED = frozenset({"budget_samples", "budget_j", "plateau"})
+"""Fields that came later: left out where they say nothing, so that the keys of earlier runs stay what they were."""
+
 
 def key_of(spec: Specification) -> str:
     """SHA-256, as 64 hexadecimal digits, of the canonical JSON of ``spec`` (sorted keys, no white space).
@@ -26,7 +29,11 @@ def key_of(spec: Specification) -> str:
     Numbers that are equal are written alike (``1.0`` as ``1``), as in RFC 8785. The seed, the machine and the path
     are no part of a specification and so no part of its key. Raises ``UsageError`` for a number that is not finite.
     """
-    canonical = {name: _canonical(value) for name, value in msgspec.to_builtins(spec).items() if name != "clock"}
+    canonical = {
+        name: _canonical(value)
+        for name, value in msgspec.to_builtins(spec).items()
+        if name != "clock" and not (value is None and name in _ADDED)
+    }
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 

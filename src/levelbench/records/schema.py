@@ -33,13 +33,16 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Target(Struct, frozen=True, forbid_unknown_fields=True):
-    """The quality to reach: on ``split``, ``metric`` at ``threshold`` or beyond, on a scale ``low`` to ``high``."""
+    """The quality to reach: on ``split``, ``metric`` at ``threshold`` or beyond, on a scale ``low`` to ``high``.
+
+    ``high`` is ``None`` for a metric without a highest value, such as a perplexity: JSON has no infinity.
+    """
 
     metric: str
     threshold: float
     direction: Literal["higher", "lower"] = "higher"
     low: float = 0.0
-    high: float = 1.0
+    high: float | None = 1.0
     split: str = "validation"
 
 
@@ -68,6 +71,9 @@ class Specification(Struct, frozen=True, forbid_unknown_fields=True):
     evaluate_every: str
     budget_epochs: float
     budget_s: float | None = None
+    budget_samples: int | None = None
+    budget_j: float | None = None
+    plateau: int | None = None
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):

@@ -100,10 +100,11 @@ def _y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
         room = 6 * max(abs(target.threshold - target.low), 1e-12)
         top = min(max(values), max(target.threshold + room, *finals))
         return min(*values, target.threshold) - 0.05 * room / 6, top
-    room = max(target.high - target.threshold, 1e-12)
+    highest = max([*values, target.threshold]) if target.high is None else target.high
+    room = max(highest - target.threshold, 1e-12)
     floor = max(min(values), min([target.threshold - 6 * room, *(final - 2 * room for final in finals)]))
     ceiling = max([*values, target.threshold])
-    return floor, min(target.high, ceiling) + 0.08 * (ceiling - floor or room)
+    return floor, min(highest, ceiling) + 0.08 * (ceiling - floor or room)
 
 
 def draw_times(name: str, groups: Sequence[RunGroup]) -> str:

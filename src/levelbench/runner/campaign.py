@@ -6,16 +6,17 @@ raises) mostly stops all; what was finished before is in the store, and the same
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from levelbench.records import Event, Record, Store, new_id, read_record
-from levelbench.runner.child import Job
+from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
 from levelbench.runner.plan import Plan, Step
 from levelbench.runner.request import Arm
 
-__all__ = ["Watcher", "carry_out"]
+__all__ = ["Extras", "Watcher", "carry_out"]
 
 
 class Watcher(Protocol):
@@ -31,12 +32,23 @@ class Watcher(Protocol):
         """A run's process has ended."""
 
 
-def carry_out(plan: Plan, store: Store, data: Path | None, watcher: Watcher) -> dict[tuple[int, int], Record]:
+@dataclass(frozen=True)
+class Extras:
+    """What a run does beside training: how often it keeps a checkpoint, and who looks on."""
+
+    checkpoint: str | None = None
+    observe: tuple[str, ...] = ()
+
+
+def carry_out(
+    plan: Plan, store: Store, data: Path | None, watcher: Watcher, extras: Extras | None = None
+) -> dict[tuple[int, int], Record]:
     """Run what is to go, in order. All records that count, by arm and seed: those done before, and the new ones.
 
     Raises the error of a run that could not be done; its record, if there is one, says ``failed`` or ``interrupted``.
     """
     records = dict(plan.done)
+    extras = extras or Extras()
     for step in plan.steps:
         arm = plan.arms[step.arm]
         job = Job(
@@ -48,6 +60,9 @@ def carry_out(plan: Plan, store: Store, data: Path | None, watcher: Watcher) -> 
             store=str(store.path),
             data=str(data) if data else None,
             source=arm.source.digest,
+            resume=str(step.resume) if step.resume else None,
+            checkpoint=extras.checkpoint,
+            observe=list(extras.observe),
         )
         watcher.started(step, arm)
         finished = launch(job, watcher.progress)

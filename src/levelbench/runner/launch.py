@@ -21,7 +21,7 @@ import msgspec
 from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower
-from levelbench.runner.child import Job, Message
+from levelbench.runner.jobs import Job, Message
 
 __all__ = ["Finished", "OnProgress", "launch"]
 

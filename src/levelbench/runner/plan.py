@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from levelbench.errors import UsageError
@@ -15,17 +16,22 @@ from levelbench.records import Record, Store
 from levelbench.records.selection import Selector
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.request import Arm
+from levelbench.training.checkpoints import checkpoint_of
 
 __all__ = ["Plan", "Step", "make_plan"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One run to go: which arm, which seed, and why it is run (empty for a run that was never tried)."""
+    """One run to go: which arm, which seed, and why it is run (empty for a run that was never tried).
+
+    ``resume`` is the checkpoint from which it goes on, if an interrupted run left one.
+    """
 
     arm: int
     seed: int
     why: str = ""
+    resume: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ def make_plan(
         )
     done: dict[tuple[int, int], Record] = {}
     whys: dict[tuple[int, int], str] = {}
+    resumes: dict[tuple[int, int], Path] = {}
     if not fresh:
         for index, arm in enumerate(arms):
             for record in _records_of(store, arm):
@@ -77,12 +84,17 @@ def make_plan(
                 why = _why_not(record, arm, environment)
                 if why:
                     whys[place] = why
+                    if kept := _resumable(record, arm, environment):
+                        resumes[place] = kept
+                        whys[place] = f"{why}; it goes on from its checkpoint"
                 else:
                     done[place] = record
     steps = []
     for turn, seed in enumerate(seeds):
         order = range(len(arms)) if turn % 2 == 0 else range(len(arms) - 1, -1, -1)
-        steps += [Step(i, seed, whys.get((i, seed), "")) for i in order if (i, seed) not in done]
+        steps += [
+            Step(i, seed, whys.get((i, seed), ""), resumes.get((i, seed))) for i in order if (i, seed) not in done
+        ]
     wanted = {place: record for place, record in done.items() if place[1] in set(seeds)}
     return Plan(tuple(arms), tuple(seeds), wanted, tuple(steps))
 
@@ -100,6 +112,15 @@ def _why_not(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
     if record.header.source.digest != arm.source.digest:
         return "the task's source has changed since"
     return disagreement(record.header.version, record.header.environment, now, ("numpy", arm.specification.framework))
+
+
+def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:
+    """The checkpoint of an interrupted run that may go on here: of the same source, on the same machine."""
+    path = checkpoint_of(record.path)
+    if record.status != "interrupted" or record.header.source.digest != arm.source.digest or not path.is_file():
+        return None
+    known = ("numpy", arm.specification.framework)
+    return None if disagreement(record.header.version, record.header.environment, now, known) else path
 
 
 def _running(record: Record) -> UsageError:

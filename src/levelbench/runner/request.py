@@ -52,6 +52,9 @@ class Options:
     evaluate_every: str | None = None
     budget_epochs: float | None = None
     budget_s: float | None = None
+    budget_samples: int | None = None
+    budget_j: float | None = None
+    plateau: int | None = None
     data: Path | None = None
 
 
@@ -78,9 +81,9 @@ def load_task(reference: str) -> Task:
     return found
 
 
-def source_of(task: Task) -> Source:
-    """The text of the module that defines the task's recipes."""
-    module = inspect.getmodule(task.recipe_function(task.recipes[0]))
+def source_of(task: Task, recipe: str) -> Source:
+    """The text of the module that defines the recipe: the task's own, or that of somebody who added one."""
+    module = inspect.getmodule(task.recipe_function(recipe))
     file = getattr(module, "__file__", None)
     text = Path(file).read_text(encoding="utf-8") if file else ""
     name = module.__name__ if module is not None else task.name
@@ -115,8 +118,11 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
         evaluate_every=str(Evaluate.parse(options.evaluate_every or task.evaluate_every)),
         budget_epochs=budget_epochs,
         budget_s=options.budget_s,
+        budget_samples=options.budget_samples,
+        budget_j=options.budget_j,
+        plateau=options.plateau,
     )
-    return Arm(reference, specification, source_of(task))
+    return Arm(reference, specification, source_of(task, recipe))
 
 
 def _crossing(options: Options, parts: Recipe) -> Rule:
@@ -131,9 +137,16 @@ def _crossing(options: Options, parts: Recipe) -> Rule:
 
 def _check_options(options: Options, parts: Recipe) -> float:
     """The budget in epochs, once all numbers are found to make sense."""
-    for name, value in (("epochs", options.budget_epochs), ("seconds", options.budget_s)):
+    for name, value in (
+        ("epochs", options.budget_epochs),
+        ("seconds", options.budget_s),
+        ("samples", options.budget_samples),
+        ("joules", options.budget_j),
+        ("evaluations without a better one", options.plateau),
+    ):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise UsageError(f"a budget of {value:g} {name}", "it is not positive", f"give a positive number of {name}")
+    _check_energy(options.budget_j)
     epochs = options.budget_epochs or float(parts.epochs)
     if parts.schedule.fixed_length and epochs != parts.epochs:
         raise UsageError(
@@ -142,6 +155,22 @@ def _check_options(options: Options, parts: Recipe) -> float:
             f"set the length of the schedule itself: [epochs={epochs:g}]",
         )
     return epochs
+
+
+def _check_energy(budget_j: float | None) -> None:
+    if budget_j is None:
+        return
+    from levelbench.measure.meters import energy_meter
+
+    meter = energy_meter()
+    meter.start()
+    reading = meter.stop()
+    if reading.value is None and reading.reason:
+        raise MissingError(
+            f"a budget of {budget_j:g} joules",
+            f"energy is not available here ({reading.reason})",
+            "give a budget of seconds, samples or epochs",
+        )
 
 
 def _check_available(task: Task, framework: str, device: str, data: Path | None) -> None:

@@ -8,62 +8,23 @@ out and writing it down are the same run.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, overload
 
 from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
 from levelbench.measure.policies import policy
 from levelbench.networks import losses  # noqa: F401  # imported here, so that no clock is running
-from levelbench.networks.network import Network
+from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import DatasetSource
-from levelbench.training.optimizers import UpdateRule
-from levelbench.training.quality import Quality
-from levelbench.training.samplers import Sampler
-from levelbench.training.schedules import Constant, Schedule
+from levelbench.training.quality.base import Quality
+from levelbench.training.recipe import Recipe
 
 __all__ = ["Evaluate", "Recipe", "Setting", "Task"]
 
 Setting = int | float | str | bool
+RecipeFunction = Callable[..., Recipe]
 RESERVED = ("recipe", "framework", "device", "target")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The parts of one way to train. It gives up after ``epochs``; with a schedule of fixed length it ends there."""
-
-    network: Network
-    sampler: Sampler
-    optimizer: UpdateRule
-    epochs: int
-    schedule: Schedule = field(default_factory=Constant)
-
-    def trained_network(self) -> Network:
-        """The network in training mode, with the mean cross-entropy of its first output if it brings no loss."""
-        return (self.network if self.network.loss else self.network.with_loss()).training()
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """How often to evaluate: every ``count`` epochs or steps."""
-
-    count: int
-    unit: str
-
-    @classmethod
-    def parse(cls, text: str) -> Evaluate:
-        """From ``"1 epoch"``, ``"2 epochs"`` or ``"100 steps"``."""
-        match text.split():
-            case [count, ("epoch" | "epochs" | "step" | "steps") as unit] if count.isdecimal() and int(count) > 0:
-                return cls(int(count), unit.rstrip("s"))
-        raise UsageError(f"evaluation every {text!r}", "that is no interval", 'write "1 epoch" or "100 steps"')
-
-    def __str__(self) -> str:
-        return f"{self.count} {self.unit}{'s' * (self.count != 1)}"
-
-    def steps(self, steps_per_epoch: int) -> int:
-        """The interval in steps."""
-        return self.count if self.unit == "step" else self.count * steps_per_epoch
 
 
 class Task:
@@ -75,22 +36,48 @@ class Task:
         *,
         data: DatasetSource,
         quality: Quality,
+        also: Sequence[Quality] = (),
         evaluate_every: str = "1 epoch",
         clock: str = "wall",
         description: str = "",
     ) -> None:
+        """``also`` are figures to record beside the quality; their targets are not looked at."""
         Evaluate.parse(evaluate_every)
         policy(clock)
         self.name = name
         self.data = data
         self.quality = quality
+        self.also = tuple(also)
         self.evaluate_every = evaluate_every
         self.clock = clock
         self.description = description
         self._recipes: dict[str, Callable[..., Recipe]] = {}
+        self._factors: dict[str, dict[str, Setting]] = {}
 
-    def recipe(self, function: Callable[..., Recipe]) -> Callable[..., Recipe]:
-        """Register a recipe under its function's name. The first one is the task's default."""
+    @overload
+    def recipe(self, function: RecipeFunction) -> RecipeFunction: ...
+
+    @overload
+    def recipe(self, *, factors: Mapping[str, Setting]) -> Callable[[RecipeFunction], RecipeFunction]: ...
+
+    def recipe(
+        self, function: RecipeFunction | None = None, *, factors: Mapping[str, Setting] | None = None
+    ) -> RecipeFunction | Callable[[RecipeFunction], RecipeFunction]:
+        """Register a recipe under its function's name. The first one is the task's default.
+
+        ``factors`` names settings that an analysis may switch off, each with the value that means off:
+        ``@task.recipe(factors={"label_smoothing": 0.0})``.
+        """
+        if function is None:
+            return partial(self._register, factors=dict(factors or {}))
+        return self._register(function, {})
+
+    def factors(self, recipe: str) -> dict[str, Setting]:
+        """The settings of a recipe that can be switched off, with their values when they are."""
+        self.recipe_function(recipe)
+        return dict(self._factors[recipe])
+
+    def _register(self, function: RecipeFunction, factors: dict[str, Setting]) -> RecipeFunction:
         for parameter in inspect.signature(function).parameters.values():
             if parameter.name in RESERVED:
                 raise DefinitionError(
@@ -105,6 +92,10 @@ class Task:
                     "give it one",
                 )
         self._recipes[function.__name__] = function
+        self._factors[function.__name__] = {}
+        for name, value in factors.items():
+            typed = self.settings(function.__name__, {name: value})[name]
+            self._factors[function.__name__][name] = typed
         return function
 
     @property
@@ -146,8 +137,6 @@ class Task:
             raise DefinitionError(
                 f"recipe {recipe!r} of task {self.name!r}", f"it returned a {type(made).__name__}", "return a Recipe"
             )
-        if made.epochs < 1:
-            raise DefinitionError(f"recipe {recipe!r} with epochs={made.epochs}", "that trains nothing", "epochs >= 1")
         return made
 
     def recipe_function(self, recipe: str) -> Callable[..., Recipe]:

@@ -6,46 +6,37 @@ the calls that a hand-written loop makes, and nothing else; what observers want 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
-from levelbench.measure.crossing import find_crossing
+import numpy as np
+
+from levelbench.errors import DataError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.records.schema import Evaluation, Target
-from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.observers import Observer, Progress, overridden
-from levelbench.training.optimizers import apply
-from levelbench.training.quality import Quality
-from levelbench.training.task import Evaluate, Recipe
+from levelbench.records.schema import Evaluation
+from levelbench.training import checkpoints
+from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
+from levelbench.training.checkpoints import Facts, Saving, Snapshot
+from levelbench.training.datasets.base import Dataset
+from levelbench.training.input.held import Held
+from levelbench.training.input.loader import make_loader
+from levelbench.training.observers.base import Context, Observer, Progress, overridden
+from levelbench.training.optimizers.arrays import copy
+from levelbench.training.quality.base import Quality
+from levelbench.training.recipe import Recipe
+from levelbench.training.stopping import Outcome, Stopping
 
-__all__ = ["Outcome", "Stopping", "Trainer"]
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """When a run ends: the target and how it counts as reached, the evaluation interval, and the budget."""
-
-    target: Target
-    crossing: str
-    evaluate_every: Evaluate
-    budget_epochs: float
-    budget_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: why, and the qualities by split; ``diverged`` holds a sentence if the loss was not finite."""
-
-    stopped_by: str
-    quality: dict[str, float]
-    evaluations: tuple[Evaluation, ...]
-    diverged: str | None = None
+__all__ = ["Trainer"]
 
 
 class Trainer:
-    """Trains one recipe on one backend. The timeline must be running; it is left in phase ``other``."""
+    """Trains one recipe on one backend. The timeline must be running; it is left in phase ``other``.
+
+    ``also`` are figures to measure beside the quality. With ``saving`` the state is kept now and then; with ``resume``
+    training goes on from such a state, and the timeline must have been given its totals.
+    """
 
     def __init__(
         self,
@@ -58,59 +49,80 @@ class Trainer:
         seed: int,
         timeline: Timeline,
         observers: Sequence[Observer] = (),
+        also: Sequence[Quality] = (),
+        saving: Saving | None = None,
+        resume: Snapshot | None = None,
     ) -> None:
-        self._backend = backend
-        self._recipe = recipe
-        self._quality = quality
-        self._stopping = stopping
-        self._seed = seed
-        self._timeline = timeline
+        self._backend, self._recipe, self._quality, self._also = backend, recipe, quality, tuple(also)
+        self._stopping, self._seed, self._timeline, self._saving = stopping, seed, timeline, saving
         self.observers = observers
         backend.seed(seed)
-        self._train = self._native(dataset.train)
-        self._validation = self._native(dataset.validation)
-        self._test = self._native(dataset.test)
-        self._samples = len(dataset.train)
-        self.executor: Executor = backend.executor(recipe.trained_network(), recipe.network.initialise(seed))
-        self._states: dict[str, object] = {}
+        self.loader = make_loader(
+            backend,
+            dataset,
+            dataset.train,
+            recipe.sampler,
+            seed=seed,
+            augment=recipe.augment,
+            mix=recipe.mix,
+            workers=recipe.workers,
+        )
+        self._validation = Held(backend, dataset, dataset.validation)
+        self._test = Held(backend, dataset, dataset.test)
+        self.executor: Executor = backend.executor(
+            recipe.trained_network(),
+            recipe.network.initialise(seed),
+            mode=recipe.mode,
+            precision=recipe.precision,
+            channels_last=recipe.channels_last,
+        )
+        self.stepper = recipe.optimizer.start(backend, self.executor.parameters)
+        self.steps_per_epoch = -(-self.loader.steps // recipe.accumulate)
+        self._samples = int(self.loader.sizes(0).sum())
         self.losses: list[Array] = []
         """Training losses since the last evaluation, as native scalars."""
         self._step_times_ns: list[int] = []
         self._evaluations: list[Evaluation] = []
         self.progress = Progress()
+        self._context = Context(backend, self.executor, dataset, recipe, quality, self._validation, self._test)
+        if resume is not None:
+            self._restore(resume)
 
     def run(self) -> Outcome:
         """Train until the target, the schedule's end or the budget; then look at the test set, once."""
         self._timeline.switch(Phase.OTHER)
+        for prepared in overridden(self.observers, "on_prepared"):
+            prepared(self._context)
         self._tell("on_start")
-        stopped_by = self._epochs()
+        try:
+            stopped_by = self._epochs()
+        finally:
+            self.loader.close()
         self._timeline.switch(Phase.OTHER)
-        self._tell("on_end")
-        self._timeline.switch(Phase.EVALUATE)
         last = self._evaluations[-1]
-        test = self._quality.measure(self.executor, self._backend, *self._test)
+        with self._evaluated_weights():
+            self._tell("on_end")
+            self._timeline.switch(Phase.EVALUATE)
+            test = self._measure(self._test, "test")
         self._timeline.switch(Phase.OTHER)
-        quality = {**last.quality, "test": test}
         diverged = stopped_by if stopped_by.startswith("diverged") else None
-        return Outcome(stopped_by, quality, tuple(self._evaluations), diverged)
+        return Outcome(stopped_by, {**last.quality, **test}, tuple(self._evaluations), diverged)
 
     def _epochs(self) -> str:
-        recipe, stopping = self._recipe, self._stopping
-        steps_per_epoch = recipe.sampler.steps(self._samples)
-        planned = recipe.epochs * steps_per_epoch
-        last_step = max(1, round(stopping.budget_epochs * steps_per_epoch))
-        if recipe.schedule.fixed_length:
-            last_step = min(last_step, planned)
-        every = min(stopping.evaluate_every.steps(steps_per_epoch), last_step)
+        recipe, stopping, per_epoch = self._recipe, self._stopping, self.steps_per_epoch
+        planned = recipe.epochs * per_epoch
+        fixed = recipe.schedule.fixed_length
+        last_step = stopping.last_step(planned, per_epoch, self._samples, fixed)
+        every = min(stopping.evaluate_every.steps(per_epoch, self._samples), last_step)
+        saved = self._saving.every.steps(per_epoch, self._samples) if self._saving else last_step + 1
         on_epoch = overridden(self.observers, "on_epoch")
-        epoch = 0
         while True:
-            self._timeline.switch(Phase.DATA)
-            order = self._backend.array(recipe.sampler.order(self._samples, self._seed, epoch))
-            first = epoch * steps_per_epoch
-            for start, end in _pieces(first, min(first + steps_per_epoch, last_step), every):
-                self.steps(order, start - first, end - first, planned)
-                if end == first + steps_per_epoch:
+            done = self.progress.step
+            epoch = done // per_epoch
+            first = epoch * per_epoch
+            for start, end in _pieces(done, min(first + per_epoch, last_step), every, saved):
+                self.steps(epoch, start - first, end - first, planned)
+                if end == first + per_epoch:
                     self._timeline.switch(Phase.OTHER)
                     self.progress.epoch = epoch + 1.0
                     for hook in on_epoch:
@@ -119,79 +131,141 @@ class Trainer:
                     reason = self._evaluate(end == last_step)
                     if reason:
                         return reason
-            epoch += 1
+                if end % saved == 0:
+                    self._save()
 
-    def steps(self, order: Array, start: int, end: int, planned: int) -> None:
-        """Steps ``start`` to ``end`` (exclusive) of an epoch of this ``order``, of ``planned`` steps in all.
+    def steps(self, epoch: int, start: int, end: int, planned: int) -> None:
+        """Steps ``start`` to ``end`` (exclusive) of an epoch, of ``planned`` steps in all.
 
         This is the code on the clock; ``run`` is what calls it, and benchmarks of the harness.
         """
         switch, timeline = self._timeline.switch, self._timeline
-        forward, backward, take = self.executor.forward, self.executor.backward, self._backend.take
-        parameters, states, rule = self.executor.parameters, self._states, self._recipe.optimizer
-        factor, batch, progress = self._recipe.schedule.factor, self._recipe.sampler.batch, self.progress
-        inputs, labels = self._train
-        losses, times, samples = self.losses, self._step_times_ns, self._samples
-        on_step = overridden(self.observers, "on_step")
+        accumulate = self._recipe.accumulate
         data, forwards, backwards, update = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE))
         switch(data)
-        for position in range(start, end):
-            began = timeline.switched_ns
-            rows = order[position * batch : (position + 1) * batch]
-            x, y = take(inputs, rows), take(labels, rows)
+        batches: Iterator[tuple[Array, ...]] = self.loader.batches(
+            epoch, start * accumulate, min(end * accumulate, self.loader.steps), epoch * self.steps_per_epoch / planned
+        )
+        sizes = self.loader.sizes(epoch).tolist()
+        turn: Executor | Accumulating = self.executor
+        if accumulate > 1:
+            turn = Accumulating(self.executor, timeline)
+            batches, sizes = grouped(batches, accumulate), grouped_sizes(sizes, accumulate)
+        forward, backward = turn.forward, turn.backward
+        step, factor, progress = self.stepper.step, self._recipe.schedule.factor, self.progress
+        losses, times = self.losses, self._step_times_ns
+        on_step = overridden(self.observers, "on_step")
+        position, began = start, timeline.switched_ns
+        for columns in batches:
             switch(forwards)
-            losses.append(forward(x, y))
+            losses.append(forward(*columns))
             switch(backwards)
             gradients = backward()
             switch(update)
-            progress.step += 1
-            apply(rule, parameters, gradients, states, progress.step, factor((progress.step - 1) / planned))
-            progress.samples += min(batch, samples - position * batch)
+            done = progress.step
+            progress.step = done + 1
+            step(gradients, done + 1, factor(done / planned))
+            progress.samples += sizes[position]
+            position += 1
             for hook in on_step:
                 hook(progress)
             switch(data)
-            times.append(timeline.switched_ns - began)
+            now = timeline.switched_ns
+            times.append(now - began)
+            began = now
 
     def _evaluate(self, last: bool) -> str:
         """Evaluate and tell the observers; the reason to stop, or an empty string."""
         timeline, progress = self._timeline, self.progress
         timeline.switch(Phase.EVALUATE)
-        progress.epoch = progress.step / self._recipe.sampler.steps(self._samples)
-        validation = self._quality.measure(self.executor, self._backend, *self._validation)
-        loss = self._backend.mean(self.losses)
-        timeline.switch(Phase.OTHER)
-        totals = timeline.totals_ns()
-        evaluation = Evaluation(
-            t_ns=sum(totals.values()),
+        progress.epoch = progress.step / self.steps_per_epoch
+        # Observers see the weights that were evaluated.
+        with self._evaluated_weights():
+            quality = self._measure(self._validation, "validation")
+            loss = self._backend.mean(self.losses)
+            timeline.switch(Phase.OTHER)
+            totals = timeline.totals_ns()
+            evaluation = Evaluation(
+                t_ns=sum(totals.values()),
+                step=progress.step,
+                epoch=progress.epoch,
+                samples=progress.samples,
+                quality=quality,
+                loss=loss if loss - loss == 0 else None,
+                phases_ns=totals,
+            )
+            self._evaluations.append(evaluation)
+            times, self._step_times_ns, self.losses = self._step_times_ns, [], []
+            for hook in overridden(self.observers, "on_evaluation"):
+                hook(progress, evaluation, times)
+        return self._stopping.reason(self._evaluations, loss, self._recipe.schedule.fixed_length, last)
+
+    def _measure(self, held: Held, split: str) -> dict[str, float]:
+        """The quality under the split's name, and the figures beside it as ``SPLIT.METRIC``."""
+        result = {split: self._quality.measure(self.executor, held)}
+        for each in self._also:
+            result[f"{split}.{each.metric}"] = each.measure(self.executor, held)
+        return result
+
+    @contextmanager
+    def _evaluated_weights(self) -> Iterator[None]:
+        """The weights that the optimizer wants evaluated, in the place of those that are trained."""
+        averaged = self.stepper.averaged()
+        if averaged is None:
+            yield
+            return
+        parameters = self.executor.parameters
+        # Copies: where arrays are assigned in place, what is held would become what is put there.
+        trained = {name: copy(parameters[name]) for name in averaged}
+        try:
+            parameters.update(averaged)
+            yield
+        finally:
+            parameters.update(trained)
+
+    def _save(self) -> None:
+        """Keep all that is needed to go on from here."""
+        assert self._saving is not None
+        self._timeline.switch(Phase.CHECKPOINT)
+        host, executor, progress = self._backend.host, self.executor, self.progress
+        arrays = {f"parameter/{name}": host(value) for name, value in executor.parameters.items()}
+        arrays |= {f"buffer/{name}": host(value) for name, value in executor.buffers.items()}
+        arrays |= {f"optimizer/{name}": value for name, value in self.stepper.state().items()}
+        arrays["draws/"] = self._backend.draws()
+        facts = Facts(
+            key=self._saving.key,
+            seed=self._seed,
             step=progress.step,
-            epoch=progress.epoch,
             samples=progress.samples,
-            quality={"validation": validation},
-            loss=loss if loss - loss == 0 else None,
-            phases_ns=totals,
+            totals_ns=self._timeline.totals_ns(),
+            evaluations=self._evaluations,
+            losses=[float(host(loss)) for loss in self.losses],
+            step_times_ns=self._step_times_ns,
         )
-        self._evaluations.append(evaluation)
-        times, self._step_times_ns, self.losses = self._step_times_ns, [], []
-        for hook in overridden(self.observers, "on_evaluation"):
-            hook(progress, evaluation, times)
-        if evaluation.loss is None:
-            return f"diverged: the training loss is {loss} at step {progress.step}"
-        return self._reason_to_stop(evaluation, last)
+        checkpoints.save(self._saving.path, Snapshot(facts, arrays))
+        self._timeline.switch(Phase.OTHER)
 
-    def _reason_to_stop(self, evaluation: Evaluation, last: bool) -> str:
-        stopping = self._stopping
-        # A schedule of fixed length was promised all its steps: it is judged at its end.
-        if stopping.crossing in ("confirmed", "first") and not self._recipe.schedule.fixed_length:
-            qualities = [each.quality["validation"] for each in self._evaluations]
-            target = stopping.target
-            if find_crossing(qualities, target.threshold, direction=target.direction, rule=stopping.crossing):
-                return "target reached"
-        if stopping.budget_s is not None and evaluation.t_ns > stopping.budget_s * 1e9:
-            return f"budget of {stopping.budget_s:g} s spent"
-        return "all epochs done" if last else ""
-
-    def _native(self, split: Split) -> tuple[Array, Array]:
-        return self._backend.array(split.inputs), self._backend.array(split.labels)
+    def _restore(self, snapshot: Snapshot) -> None:
+        """Go on from where a checkpoint was kept."""
+        facts, array = snapshot.facts, self._backend.array
+        for kind, live in (("parameter", self.executor.parameters), ("buffer", self.executor.buffers)):
+            kept = snapshot.of(kind)
+            if {name: value.shape for name, value in kept.items()} != {
+                name: tuple(value.shape) for name, value in live.items()
+            }:
+                raise DataError(
+                    f"the checkpoint of step {facts.step}",
+                    f"its arrays of kind {kind} are not this network's",
+                    "remove it: the run then starts anew",
+                )
+            live.update({name: array(value) for name, value in kept.items()})
+        self.stepper.restore(snapshot.of("optimizer"))
+        self.progress.step, self.progress.samples = facts.step, facts.samples
+        self.progress.epoch = facts.step / self.steps_per_epoch
+        self._evaluations = list(facts.evaluations)
+        self.losses = [array(np.array(loss, np.float32)) for loss in facts.losses]
+        self._step_times_ns = list(facts.step_times_ns)
+        self._backend.restore_draws(snapshot.of("draws").get("", np.zeros(0, np.uint8)))
 
     def _tell(self, hook: str) -> None:
         hooks: tuple[Callable[[Progress], None], ...] = overridden(self.observers, hook)
@@ -199,7 +273,9 @@ class Trainer:
             each(self.progress)
 
 
-def _pieces(first: int, last: int, every: int) -> list[tuple[int, int]]:
-    """The steps from ``first`` to ``last``, cut where a multiple of ``every`` lies."""
-    cuts = [first, *range((first // every + 1) * every, last, every), last]
-    return list(pairwise(cuts))
+def _pieces(first: int, last: int, *every: int) -> list[tuple[int, int]]:
+    """The steps from ``first`` to ``last``, cut where a multiple of any of ``every`` lies."""
+    cuts = {first, last}
+    for each in every:
+        cuts.update(range((first // each + 1) * each, last, each))
+    return list(pairwise(sorted(cuts)))

@@ -144,7 +144,8 @@ def behave() -> type[Behaviours]:
 
 @pytest.fixture(autouse=True)
 def _nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for name in ("LEVELBENCH_DATA", "LEVELBENCH_OFFLINE", "LEVELBENCH_FASHION_MNIST_URL", "XDG_CACHE_HOME"):
+    mirrors = ("LEVELBENCH_FASHION_MNIST_URL", "LEVELBENCH_CIFAR10_URL", "LEVELBENCH_CIFAR100_URL")
+    for name in ("LEVELBENCH_DATA", "LEVELBENCH_OFFLINE", "XDG_CACHE_HOME", *mirrors):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("no_proxy", "*")

@@ -313,3 +313,26 @@ def test_nothing_gets_its_name_before_its_bytes_are_on_the_disk(get, monkeypatch
     monkeypatch.setattr(Path, "replace", lambda a, b: (order.append("name"), replaced(a, b)))
     get()
     assert order == ["fsync", "name", "fsync"]
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "\u0663", "-1"])
+def test_a_length_that_is_none_is_not_believed(get, server, length):
+    def announces(handler, content):
+        handler.send_response(200)
+        handler._headers_buffer.append(f"Content-Length: {length}\r\n".encode())
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    server.script = [announces]
+    assert get().read_bytes() == CONTENT
+
+
+def test_a_range_of_thousands_of_digits_is_another_range(get, server, behave):
+    def announces(handler, content):
+        handler.send_response(206)
+        handler.send_header("Content-Range", f"bytes {HALF}-{'9' * 5000}/*")
+        handler.end_headers()
+
+    server.script = [behave.truncates, announces]
+    with pytest.raises(MissingError, match="another range"):
+        get(attempts=2)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DataError, MissingError
+from levelbench.operators.frameworks import open_framework
 from levelbench.training import datasets
 from levelbench.training.datasets import fashion
 from levelbench.training.datasets.fashion import DEBIAN, FILES, HIGHEST, MEAN, STD, FashionMnist
 from levelbench.training.datasets.files import DataFile, cache_folder, offline, read_checked
-from levelbench.training.datasets.idx import encode_idx
-from levelbench.training.datasets.splits import stratified_split
+from levelbench.training.datasets.formats.idx import encode_idx
+from levelbench.training.datasets.splits import standardise, stratified_split
+from levelbench.training.input.held import Held
 
 needs_debian = pytest.mark.skipif(
     any(file.within(DEBIAN) is None for file in FILES), reason=f"the package dataset-fashion-mnist is not in {DEBIAN}"
@@ -73,11 +75,11 @@ def test_the_real_data_has_the_official_sizes_and_a_stratified_validation_split(
     assert data.sizes() == {"train": 50_000, "validation": 10_000, "test": 10_000}
     for split, a_class in ((data.train, 5000), (data.validation, 1000), (data.test, 1000)):
         assert split.inputs.shape == (len(split), 1, 28, 28)
-        assert (split.inputs.dtype, split.labels.dtype) == (np.float32, np.int64)
+        assert (split.inputs.dtype, split.labels.dtype) == (np.uint8, np.int64)
         assert split.inputs.flags.c_contiguous
         assert np.bincount(split.labels).tolist() == [a_class] * 10
-    assert abs(data.train.inputs.mean(dtype=np.float64)) < 5e-4
-    assert abs(data.train.inputs.std(dtype=np.float64) - 1) < 5e-4
+    constants = data.normalisation
+    assert (constants.mean, constants.std, constants.highest) == ((MEAN,), (STD,), 255.0)
 
 
 @needs_debian
@@ -90,6 +92,12 @@ def test_the_real_splits_are_these_and_no_others_and_the_constants_are_of_the_tr
     train = images[parts[0]]
     assert train.mean() / HIGHEST == pytest.approx(MEAN, abs=5e-5)
     assert train.std() / HIGHEST == pytest.approx(STD, abs=5e-5)
+
+
+def test_a_held_split_has_the_standardised_values(small, source, tmp_path):
+    data = source.load(small.put(tmp_path))
+    (batch,) = Held(open_framework("numpy"), data, data.test).batches()
+    np.testing.assert_allclose(batch[0], standardise(data.test.inputs, HIGHEST, MEAN, STD), atol=1e-6)
 
 
 @pytest.mark.parametrize("below", ["", "fashion-mnist", "FashionMNIST/raw"])

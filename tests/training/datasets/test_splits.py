@@ -60,6 +60,6 @@ def test_standardising_is_the_formula():
 
 
 def test_a_split_has_one_label_for_each_input():
-    assert len(Split(np.zeros((3, 2), np.float32), np.zeros(3, np.int64))) == 3
-    with pytest.raises(DataError, match="one label for each input"):
-        Split(np.zeros((3, 2), np.float32), np.zeros(2, np.int64))
+    assert len(Split.of(np.zeros((3, 2), np.float32), np.zeros(3, np.int64))) == 3
+    with pytest.raises(DataError, match="columns of one length"):
+        Split.of(np.zeros((3, 2), np.float32), np.zeros(2, np.int64))

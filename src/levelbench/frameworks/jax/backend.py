@@ -6,8 +6,9 @@ The one idea: nodes that say the same share one compiled function, so a network 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.errors import DataError
 from levelbench.frameworks.jax import JaxFramework
 from levelbench.frameworks.jax.arrays import device_of, from_numpy, to_numpy
 from levelbench.frameworks.jax.executor import JaxExecutor
@@ -75,8 +77,11 @@ class JaxBackend(Backend):
         *,
         mode: str | None = None,
         trains: bool = True,
+        precision: str = "float32",
+        channels_last: bool = False,
     ) -> Executor:
         """An executor with arrays of its own; it compiles at the first call for each set of shapes."""
+        self.refuse_other_numbers(precision, channels_last)
         values = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return JaxExecutor(self, network, values, mode=self.chosen_mode(mode), trains=trains)
 
@@ -122,9 +127,37 @@ class JaxBackend(Backend):
             self._key = jax.random.PRNGKey(seed)
         self._draws = 0
 
+    def draws(self) -> NDArray[Any]:
+        """The key, and how many draws it has made."""
+        key = np.asarray(self._key, np.uint32)
+        return np.append(key, np.uint32(self._draws & 0xFFFFFFFF)).view(np.uint8)
+
+    def restore_draws(self, state: NDArray[Any]) -> None:
+        """Go on from them; ``DataError`` for what is no such state."""
+        if state.dtype != np.uint8 or len(state) != 12:
+            raise DataError("the state of JAX's draws", f"it has {len(state)} bytes", "start the run anew")
+        *key, self._draws = state.view(np.uint32).tolist()
+        with jax.default_device(self.device):
+            self._key = jnp.asarray(np.array(key, np.uint32))
+
     def take(self, array: Any, indices: Any) -> Any:
         """Rows at ``indices``, which must be there: JAX does not look."""
         return _take(array, indices)
+
+    def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Any]:
+        """All at once from the host: a slice on the device is a program's call, and costs more than a gather."""
+        slices = [order[start:stop] for start, stop in pairwise(bounds)]
+        return list(jax.device_put(slices, self.device))
+
+    def normalise(self, array: Any, shift: Any, scale: Any) -> Any:
+        """One compiled program."""
+        return _normalise(array, shift, scale)
+
+    def stepper(self, rule: Any, parameters: MutableMapping[str, Any]) -> Any | None:
+        """All arrays in one compiled program, whose memory is written anew; optax's optimizers."""
+        from levelbench.frameworks.jax.optimizers import make_stepper
+
+        return make_stepper(rule, self, parameters)
 
     def mean(self, scalars: Sequence[Any]) -> float:
         """The mean, accumulated in float64 on the host: joining them on the device would compile for each number."""
@@ -175,6 +208,11 @@ class JaxBackend(Backend):
 @jax.jit
 def _take(array: Any, indices: Any) -> Any:
     return array.at[indices].get(mode="promise_in_bounds")
+
+
+@jax.jit
+def _normalise(array: Any, shift: Any, scale: Any) -> Any:
+    return (array.astype(jnp.float32) - shift) * scale
 
 
 class _Dispatched:

@@ -68,7 +68,6 @@ class JaxExecutor(Executor):
         self._read = self._reader(self._lowered.arrays)
         self._infer = self._compiled(self._lowered.function, is_random(inference))
         self._training: _Training | None = None
-        self._gradients: Callable[[], Mapping[str, Any]] | None = None
 
     def infer(self, *inputs: Any) -> tuple[Any, ...]:
         """The network's outputs."""
@@ -83,19 +82,18 @@ class JaxExecutor(Executor):
 
     def forward(self, *inputs: Any) -> Any:
         """The loss; in mode ``jit`` its gradients are computed by the same program."""
-        training = self._ready_to_train()
+        training = self._training or self._ready_to_train()
         try:
-            loss, self._gradients = training.forward(inputs)
+            return training.forward(inputs)
         except _VALUE_NEEDED as error:
             raise self._untraceable(error) from error
-        return loss
 
     def backward(self) -> Mapping[str, Any]:
         """The gradients of the last forward; zero for a parameter that the loss does not depend on."""
-        gradients, self._gradients = self._gradients, None
+        gradients = self._training.backward() if self._training else None
         if gradients is None:
             raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
-        return gradients()
+        return gradients
 
     def compile(self, *inputs: Any) -> None:
         """Compile :meth:`infer` for inputs of these shapes and types, without computing anything.
@@ -202,6 +200,9 @@ class _Training:
         self._reached = [name for name in lowered.arrays if name in executor.parameters]
         self._unreached = [name for name in executor.parameters if name not in self._reached]
         self._eager = executor.mode == "eager"
+        self._in_order = self._taken == list(range(len(names)))
+        self._found: Sequence[Any] | None = None
+        self._pull: Callable[[], Sequence[Any]] | None = None
 
         def objective(*arguments: Any) -> tuple[Any, Any]:
             loss, *updates = lowered.function(*arguments)
@@ -211,25 +212,35 @@ class _Training:
         both = jax.value_and_grad(objective, tuple(self._places), has_aux=True) if self._places else None
         self._step = compiled(both or (lambda *arguments: (objective(*arguments), ())), is_random(network))
 
-    def forward(self, inputs: Sequence[Any]) -> tuple[Any, Callable[[], Mapping[str, Any]]]:
-        """The loss, and what answers with the gradients."""
+    def forward(self, inputs: Sequence[Any]) -> Any:
+        """The loss; what :meth:`backward` answers with is found here or, in mode ``eager``, prepared."""
         if len(inputs) != len(self._names):
             require_inputs(self._names, len(inputs))
-        arguments = [*(inputs[at] for at in self._taken), *self._read()]
-        pull: Callable[[], Sequence[Any]]
+        if not self._in_order:
+            inputs = [inputs[at] for at in self._taken]
         if self._eager:
-            loss, updates, pull = self._recorded(arguments)
+            loss, updates, self._pull = self._recorded([*inputs, *self._read()])
         else:
-            (loss, updates), gradients = self._step(*arguments)
+            (loss, updates), self._found = self._step(*inputs, *self._read())
+        if updates:
+            buffers = self._executor.buffers
+            for name, value in zip(self._buffers, updates, strict=True):
+                buffers[name] = value
+        return loss
 
-            def pull() -> Sequence[Any]:
-                found: Sequence[Any] = gradients
-                return found
-
-        buffers = self._executor.buffers
-        for name, value in zip(self._buffers, updates, strict=True):
-            buffers[name] = value
-        return loss, lambda: self._named(pull())
+    def backward(self) -> dict[str, Any] | None:
+        """The gradients by name, once; ``None`` where no forward came before."""
+        if self._pull is not None:
+            pull, self._pull = self._pull, None
+            self._found = pull()
+        found, self._found = self._found, None
+        if found is None:
+            return None
+        gradients = dict(zip(self._reached, found, strict=True))
+        if self._unreached:
+            parameters = self._executor.parameters
+            gradients |= {name: jnp.zeros_like(parameters[name]) for name in self._unreached}
+        return gradients
 
     def _recorded(self, arguments: list[Any]) -> tuple[Any, Any, Callable[[], Sequence[Any]]]:
         """One operator after another; each leaves its pullback."""
@@ -242,11 +253,6 @@ class _Training:
 
         loss, pullback, updates = jax.vjp(narrowed, *(arguments[at] for at in self._places), has_aux=True)
         return loss, updates, lambda: pullback(jnp.ones_like(loss))
-
-    def _named(self, gradients: Sequence[Any]) -> dict[str, Any]:
-        found = dict(zip(self._reached, gradients, strict=True))
-        parameters = self._executor.parameters
-        return found | {name: jnp.zeros_like(parameters[name]) for name in self._unreached}
 
 
 def _placed(function: Any, backend: JaxBackend) -> Function:

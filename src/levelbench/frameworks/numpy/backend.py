@@ -31,8 +31,11 @@ class NumpyBackend(Backend):
         *,
         mode: str | None = None,
         trains: bool = True,
+        precision: str = "float32",
+        channels_last: bool = False,
     ) -> Executor:
         """A reference executor; one that is not trained differs in nothing."""
+        self.refuse_other_numbers(precision, channels_last)
         self.chosen_mode(mode)
         return NumpyExecutor(
             network, network.initialise() if parameters is None else checked_parameters(network, parameters), self
@@ -61,6 +64,14 @@ class NumpyBackend(Backend):
     def seed(self, seed: int) -> None:
         """Seed the generator of the random operators; those with a seed of their own keep it."""
         random.seed(seed)
+
+    def draws(self) -> NDArray[Any]:
+        """The state of the shared generator."""
+        return random.state()
+
+    def restore_draws(self, state: NDArray[Any]) -> None:
+        """Go on from it."""
+        random.restore(state)
 
     def describe(self) -> dict[str, Any]:
         """Version; the environment holds the BLAS and its threads."""

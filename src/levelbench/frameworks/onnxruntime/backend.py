@@ -52,8 +52,11 @@ class OnnxRuntimeBackend(Backend):
         *,
         mode: str | None = None,
         trains: bool = True,
+        precision: str = "float32",
+        channels_last: bool = False,
     ) -> Executor:
         """An executor for inference; its ``forward`` raises ``UnsupportedError`` whatever ``trains`` says."""
+        self.refuse_other_numbers(precision, channels_last)
         values = network.initialise() if parameters is None else checked_parameters(network, parameters)
         return OnnxRuntimeExecutor(network, values, self._device, self._seed, mode=self.chosen_mode(mode))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from levelbench.errors import DataError
 from levelbench.frameworks.torch import TorchFramework
 from levelbench.frameworks.torch.arrays import from_numpy, to_numpy
 from levelbench.frameworks.torch.executor import TorchExecutor
@@ -70,10 +72,25 @@ class TorchBackend(Backend):
         *,
         mode: str | None = None,
         trains: bool = True,
+        precision: str = "float32",
+        channels_last: bool = False,
     ) -> Executor:
-        """``eager``: call by call. ``compiled``: by ``torch.compile``, at the first call with inputs of new shapes."""
+        """``eager``: call by call. ``compiled``: by ``torch.compile``, at the first call with inputs of new shapes.
+
+        ``precision`` is ``float32`` or ``bfloat16``: PyTorch's autocast, with parameters, gradients, losses, softmaxes
+        and sums in float32.
+        """
         given = network.initialise() if parameters is None else checked_parameters(network, parameters)
-        return TorchExecutor(self, self._device, network, given, mode=self.chosen_mode(mode), trains=trains)
+        return TorchExecutor(
+            self,
+            self._device,
+            network,
+            given,
+            mode=self.chosen_mode(mode),
+            trains=trains,
+            precision=precision,
+            channels_last=channels_last,
+        )
 
     def native(self, model: NativeModel, mode: str | None = None) -> Executor:
         """A ``torch.nn.Module`` as an executor; it is moved to the device."""
@@ -113,6 +130,22 @@ class TorchBackend(Backend):
         """Rows at ``indices``."""
         return array.index_select(0, indices)
 
+    def stepper(self, rule: Any, parameters: MutableMapping[str, Tensor]) -> Any | None:
+        """All tensors at once where the rule is elementwise; PyTorch's own optimizers."""
+        from levelbench.frameworks.torch.optimizers import make_stepper
+
+        return make_stepper(rule, self, parameters)
+
+    def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Tensor]:
+        """All at once: a slice costs three times as much."""
+        native: Tensor = self.array(order)
+        return native.split(np.diff(bounds).tolist())
+
+    def normalise(self, array: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+        """Converted first where there are bytes: mixed types would make two arrays more."""
+        moved = array - shift if array.dtype == torch.float32 else array.float().sub_(shift)
+        return moved.mul_(scale)
+
     def mean(self, scalars: Sequence[Tensor]) -> float:
         """The mean, accumulated in float64 on the device: one transfer."""
         return float(torch.stack(list(scalars)).double().mean())
@@ -120,6 +153,23 @@ class TorchBackend(Backend):
     def seed(self, seed: int) -> None:
         """Seed the generators of all devices."""
         torch.manual_seed(seed)
+
+    def draws(self) -> NDArray[Any]:
+        """The states of the CPU's generator and, behind it, of the device's."""
+        states = [torch.get_rng_state()]
+        if self._device.type == "cuda":
+            states.append(torch.cuda.get_rng_state(self._device))
+        return np.concatenate([np.array([len(states[0])], "<u8").view(np.uint8), *(each.numpy() for each in states)])
+
+    def restore_draws(self, state: NDArray[Any]) -> None:
+        """Go on from them; ``DataError`` for what is no such state."""
+        host = int(state[:8].view("<u8")[0]) if len(state) >= 8 else 0
+        try:
+            torch.set_rng_state(torch.from_numpy(state[8 : 8 + host].copy()))
+            if self._device.type == "cuda":
+                torch.cuda.set_rng_state(torch.from_numpy(state[8 + host :].copy()), self._device)
+        except RuntimeError as error:
+            raise DataError("the state of PyTorch's draws", f"it is none ({error})", "start the run anew") from error
 
     def describe(self) -> dict[str, Any]:
         """Version, device, threads, and whether equal seeds give equal bits."""

@@ -18,6 +18,7 @@ from levelbench.errors import UnsupportedError, UsageError
 from levelbench.frameworks.torch.arrays import from_numpy
 from levelbench.frameworks.torch.live import Live
 from levelbench.frameworks.torch.operators import find
+from levelbench.frameworks.torch.precision import Numerics
 from levelbench.frameworks.torch.statistics import kept_only, updating
 from levelbench.networks.arguments import require_inputs
 from levelbench.networks.executor import Executor, OperatorTime
@@ -48,15 +49,19 @@ class TorchExecutor(Executor):
         *,
         mode: str,
         trains: bool,
+        precision: str = "float32",
+        channels_last: bool = False,
     ) -> None:
-        """Raises ``UnsupportedError`` for an operator that is not there.
+        """Raises ``UnsupportedError`` for an operator that is not there, ``UnknownNameError`` for a precision.
 
         With ``trains=False`` outputs are inference tensors (``torch.inference_mode``), which autograd does not take.
         """
-        self.network, self.mode = network, mode
+        self.network, self.mode, self.precision, self.channels_last = network, mode, precision, channels_last
         self._backend, self._device, self._kept = backend, device, kept_only(network)
+        self._numerics = numerics = Numerics(network, device, precision, channels_last)
         # A copy keeps the caller's array out of reach of in-place updates.
-        tensors = {each.name: from_numpy(parameters[each.name], device).clone() for each in network.parameters}
+        hosts = {each.name: from_numpy(parameters[each.name], device) for each in network.parameters}
+        tensors = {name: numerics.parameter(name, each) for name, each in hosts.items()}
         trained = [each.name for each in network.parameters if each.trainable]
         live = {name: tensors[name].detach() for name in trained}
         self._leaves = {name: tensors[name].requires_grad_(trains) for name in trained}
@@ -112,23 +117,24 @@ class TorchExecutor(Executor):
             )
         from levelbench.frameworks.torch.timing import operator_times
 
-        with self._grad_mode():
+        with self._grad_mode(), self._numerics.around():
             # Once before, so that the way around a refusal has been taken.
             self._infer(inputs)
-            return operator_times(self._infer.lowered, inputs, self._infer.arrays, self._device, repeats)
+            laid = self._numerics.inputs(inputs)
+            return operator_times(self._infer.lowered, laid, self._infer.arrays, self._device, repeats)
 
     def lower(self, outputs: Sequence[str], *, bare: bool, training: bool = False) -> Lowered:
         """The network on PyTorch's own functions (``bare``), or on operators that know what to do when these refuse."""
         network = self.network if training else self.network.for_inference
-        return Lowered(network, self._backend, outputs=outputs, call=self._function if bare else self._operator)
+        return Lowered(network, self._backend, outputs=outputs, call=self._bare if bare else self._careful)
 
     def compiled(self, lowered: Lowered) -> Callable[..., tuple[Tensor, ...]]:
         """The lowered function, as the mode has it."""
         if self.mode == "eager":
-            return lowered.function
+            return self._numerics.whole(lowered.function, len(lowered.inputs))
         from levelbench.frameworks.torch.compiled import Compiled
 
-        return Compiled(lowered, self.network.name)
+        return self._numerics.whole(Compiled(lowered, self.network.name), len(lowered.inputs))
 
     def _prepare_training(self) -> None:
         outputs = [self.network.loss, *self.network.updates.values()]
@@ -150,6 +156,19 @@ class TorchExecutor(Executor):
         if not self.network.loss:
             return UsageError(f"training {self.network.name}", "it has no loss", "give it one: network.with_loss(...)")
         return UsageError(f"training {self.network.name}", "its executor was made for inference", "use trains=True")
+
+    def _bare(self, node: OperatorNode) -> Callable[..., Any] | None:
+        return self._numerics.operator(node, self._function(node) or self._spoken_for(node))
+
+    def _careful(self, node: OperatorNode) -> Callable[..., Any] | None:
+        return self._numerics.operator(node, self._operator(node) or self._spoken_for(node))
+
+    def _spoken_for(self, node: OperatorNode) -> Callable[..., Any] | None:
+        """The backend's operator where the numerics have a say in what it is given."""
+        if not self._numerics.concerns(node):
+            return None
+        forward = self._backend.operator(node).forward
+        return forward if len(node.outputs) > 1 else _first(forward)
 
     def _function(self, node: OperatorNode) -> Callable[..., Any] | None:
         """PyTorch's function for a node; ``None`` leaves it to the backend's operator."""

@@ -1,23 +1,23 @@
 """What a dataset is: three splits of inputs and labels, with the facts that a record keeps about them.
 
 The one idea: a ``DatasetSource`` is a name and a promise, cheap to make and to ask what it lacks; the arrays exist only
-in the ``Dataset`` that ``load`` returns, standardised and ready to train on.
+in the ``Dataset`` that ``load`` returns, standardised or with the figures that do it batch by batch.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import DataError
 
-__all__ = ["Dataset", "DatasetSource", "Progress", "Split", "silent"]
+__all__ = ["Column", "Dataset", "DatasetSource", "Normalisation", "Progress", "Split", "silent"]
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes that are here and the bytes in all (``None`` where nobody knows)."""
@@ -27,27 +27,78 @@ def silent(done_bytes: int, total_bytes: int | None) -> None:
     """The progress that nobody watches."""
 
 
+class Column(Protocol):
+    """Rows that are made when they are asked for: decoded images, parts of a file that is larger than memory."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, ...), as an array's."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the rows."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    def take(self, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None) -> npt.NDArray[Any]:
+        """The rows at ``indices``. ``seeds`` has one an example in training, where crops are random; else ``None``."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Examples and their classes: ``inputs`` (n, ...) float32 or raw uint8, ``labels`` (n,) int64.
+    """Examples as columns: arrays with a row an example, in the order of the inputs of the network that is trained.
 
-    :raises DataError: when there are not as many labels as inputs.
+    First comes what the outputs depend on, then the last ``targets`` columns, which only the loss reads: labels (n,)
+    int64 of a classification. ``reference`` has an object an example for the quality alone, such as a sentence.
+
+    :raises DataError: when the columns differ in length, or none is left for the outputs.
     """
 
-    inputs: npt.NDArray[Any]
-    labels: npt.NDArray[np.int64]
+    columns: tuple[npt.NDArray[Any] | Column, ...]
+    targets: int = 1
+    reference: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.labels.shape != self.inputs.shape[:1]:
+        lengths = [len(column) for column in self.columns]
+        if self.reference is not None:
+            lengths.append(len(self.reference))
+        if len(set(lengths)) != 1 or not 0 < self.targets < len(self.columns):
             raise DataError(
                 "a split of a dataset",
-                f"inputs of shape {self.inputs.shape} with labels of shape {self.labels.shape}",
-                "Give one label for each input",
+                f"columns of {lengths} rows, the last {self.targets} of them for the loss",
+                "Give columns of one length, inputs first",
             )
 
+    @classmethod
+    def of(cls, inputs: npt.NDArray[Any] | Column, labels: npt.NDArray[np.int64]) -> Split:
+        """One column of inputs and one of labels."""
+        return cls((inputs, labels))
+
+    @property
+    def inputs(self) -> Any:
+        """The first column."""
+        return self.columns[0]
+
+    @property
+    def labels(self) -> Any:
+        """The last column."""
+        return self.columns[-1]
+
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.columns[0])
+
+
+@final
+@dataclass(frozen=True)
+class Normalisation:
+    """(x / highest - mean) / std of a first column of uint8, by channel (axis 1); ``source`` says whose figures."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    highest: float = 255.0
+    source: str = ""
 
 
 @final
@@ -56,7 +107,8 @@ class Dataset:
     """Data in its three splits, and what a record says of it.
 
     ``checksums`` are SHA-256 in hexadecimal by file name, of the uncompressed content; ``split_rule`` says in words how
-    the splits were made; ``source`` says where the bytes were read from; ``synthetic`` is true for made-up data.
+    the splits were made; ``source`` says where the bytes were read from; ``synthetic`` is true for made-up data;
+    ``normalisation`` is applied to a first column of raw uint8 when its rows are taken.
     """
 
     name: str
@@ -69,6 +121,7 @@ class Dataset:
     licence: str
     source: str
     synthetic: bool = False
+    normalisation: Normalisation | None = None
 
     def sizes(self) -> dict[str, int]:
         """Examples by split."""
@@ -84,11 +137,15 @@ class DatasetSource(ABC):
 
     @abstractmethod
     def load(self, folder: Path | None = None) -> Dataset:
-        """The data, with inputs standardised to float32; ``folder`` is where the user says that the files are.
+        """The data, as float32 or as raw uint8 with its normalisation; ``folder`` is the user's.
 
         :raises MissingError: when the files are nowhere and cannot be brought here.
         :raises DataError: when a file is not what its checksum says.
         """
+
+    def checked(self, folder: Path | None = None) -> Dataset:
+        """As ``load``, but nothing that an earlier ``load`` made of the files is trusted: all are read anew."""
+        return self.load(folder)
 
     @abstractmethod
     def lacks(self, folder: Path | None = None) -> str | None:

@@ -29,7 +29,8 @@ __all__ = ["fetch", "file_digest", "http_opener"]
 _CHUNK_BYTES = 1 << 16
 _MOST_BYTES = 1 << 30
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)")
+_CONTENT_LENGTH = re.compile(r"[0-9]{1,19}")
 
 
 class _Interrupted(Exception):
@@ -218,7 +219,7 @@ class _Transfer:
         if response.status != 200:
             raise self._refusal(response.status, response.reason)
         length = response.headers.get("Content-Length", "")
-        return 0, int(length) if length.isdecimal() else None
+        return 0, int(length) if _CONTENT_LENGTH.fullmatch(length) else None
 
     def _receive(
         self, response: http.client.HTTPResponse, write: Callable[[bytes], Any], start: int, total: int | None

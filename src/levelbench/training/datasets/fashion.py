@@ -1,25 +1,20 @@
-"""fashion-mnist: 70,000 grey images of clothing, 28x28 pixels, 10 classes, found on this machine or downloaded.
-
-The one idea: the places are asked in a fixed order (the user's folder, the cache, Debian's package, the official
-download), and it does not matter which one answers, because the content is held against the same checksums.
-"""
+"""fashion-mnist: 70,000 grey images of clothing, 28x28 pixels, 10 classes, found on this machine or downloaded."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
 
-from levelbench.errors import MissingError
-from levelbench.training.datasets.base import Dataset, DatasetSource, Progress, Split, silent
-from levelbench.training.datasets.files import DataFile, cache_folder, offline, read_checked
-from levelbench.training.datasets.idx import content_digest
-from levelbench.training.datasets.splits import standardise, stratified_split
+from levelbench.training.datasets.base import Dataset, Normalisation, Progress, Split
+from levelbench.training.datasets.files import DataFile, cache_folder, read_checked
+from levelbench.training.datasets.formats.idx import content_digest
+from levelbench.training.datasets.places import FileSource, Place, folders_of
+from levelbench.training.datasets.splits import stratified_split
 
 __all__ = ["FashionMnist"]
 
@@ -47,7 +42,7 @@ TEST_LABELS: Final = DataFile(
 )
 FILES: Final = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
 
-HIGHEST: Final = 255
+HIGHEST: Final = 255.0
 # Mean and population standard deviation of value / 255 over all pixels of the training split (50,000 images).
 MEAN: Final = 0.2861
 STD: Final = 0.3531
@@ -59,29 +54,8 @@ MOST_DOWNLOAD_BYTES: Final = 1 << 26
 
 
 @final
-@dataclass(frozen=True)
-class Place:
-    """A folder that may hold the files, and what to call it in a message."""
-
-    label: str
-    folder: Path
-
-    def holder(self, files: Sequence[DataFile]) -> Path | None:
-        """The folder with all of ``files``: this one, or one below it that has "fashion" in its name."""
-        return next((each for each in self._candidates() if all(file.within(each) for file in files)), None)
-
-    def _candidates(self) -> Iterator[Path]:
-        yield self.folder
-        if os.access(self.folder, os.R_OK) and self.folder.is_dir():
-            for child in sorted(self.folder.iterdir()):
-                if "fashion" in child.name.lower():
-                    yield child
-                    yield child / "raw"
-
-
-@final
-class FashionMnist(DatasetSource):
-    """Fashion-MNIST: inputs (n, 1, 28, 28) float32, splits of 50,000, 10,000 and the official 10,000."""
+class FashionMnist(FileSource):
+    """Fashion-MNIST: inputs (n, 1, 28, 28) uint8 with their normalisation; 50,000, 10,000 and the official 10,000."""
 
     name = "fashion-mnist"
     licence = "MIT"
@@ -92,6 +66,14 @@ class FashionMnist(DatasetSource):
     split_rule = (
         "test is the official test set; of the 60,000 official training images, the 1,000 of each class that come "
         "first by the SHA-256 of their 784 bytes are the validation split, the rest the training split"
+    )
+
+    size = "4 files, 31 MB"
+    home = "github.com/zalandoresearch/fashion-mnist, and Debian's and Ubuntu's package dataset-fashion-mnist"
+    ways = (
+        "in one of three ways: install the package dataset-fashion-mnist (Debian and Ubuntu); or put the "
+        "four IDX files into a folder and name it with --data or LEVELBENCH_DATA; or allow the download, with a "
+        "network and without LEVELBENCH_OFFLINE (LEVELBENCH_FASHION_MNIST_URL names a mirror)"
     )
 
     def __init__(self, files: Sequence[DataFile] = FILES, packaged: Path = DEBIAN) -> None:
@@ -107,8 +89,8 @@ class FashionMnist(DatasetSource):
         :raises DataError: when a file is damaged.
         :raises StoreError: when the cache cannot be written.
         """
-        holder, label = self._located(folder, silent)
-        images, labels, test_images, test_labels = (read_checked(holder, file) for file in self._files)
+        found = self.located(folder)
+        images, labels, test_images, test_labels = (read_checked(found.held, file) for file in self._files)
         train, validation = stratified_split(images, labels, lambda count: (count // 6,))
         return Dataset(
             name=self.name,
@@ -119,42 +101,23 @@ class FashionMnist(DatasetSource):
             checksums={file.name: file.content_sha256 for file in self._files},
             split_rule=self.split_rule,
             licence=self.licence,
-            source=f"{label}; {self.attribution}",
+            source=f"{found.label}; {self.attribution}",
+            normalisation=Normalisation(
+                (MEAN,), (STD,), HIGHEST, "mean and deviation over all pixels of the training split"
+            ),
         )
 
-    def lacks(self, folder: Path | None = None) -> str | None:
-        """``None`` when the files are here or may be downloaded; whether the network answers is seen only then."""
-        if not offline() or any(place.holder(self._files) for place in self._places(folder)):
-            return None
-        return "its files are nowhere on this machine, and LEVELBENCH_OFFLINE forbids to download them"
+    def held(self, folder: Path) -> Path | None:
+        """The folder with all four files: ``folder``, or one in it that has "fashion" in its name."""
+        candidates = folders_of(folder, "fashion")
+        return next((each for each in candidates if all(file.within(each) for file in self._files)), None)
 
-    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
-        """Download the files to the cache, unless they are on this machine; raises as ``load`` does."""
-        self._located(folder, progress)
+    def packaged(self) -> Sequence[Place]:
+        """Where the package of Debian and Ubuntu puts them."""
+        return [Place("the package dataset-fashion-mnist", self._packaged)]
 
-    def _located(self, folder: Path | None, progress: Progress) -> tuple[Path, str]:
-        """The folder that holds the files, after a download if need be, and its place's name."""
-        for place in self._places(folder):
-            holder = place.holder(self._files)
-            if holder is not None:
-                return holder, place.label
-        if offline():
-            raise self._missing(folder, "LEVELBENCH_OFFLINE forbids to download it")
-        try:
-            return self._download(progress), "downloaded"
-        except MissingError as error:
-            raise self._missing(folder, f"the download failed ({error.asked}: {error.found})") from error
-
-    def _places(self, folder: Path | None) -> list[Place]:
-        said = os.environ.get("LEVELBENCH_DATA")
-        return [
-            *([Place("--data", folder)] if folder is not None else []),
-            *([Place("LEVELBENCH_DATA", Path(said))] if said else []),
-            Place("the cache", cache_folder() / self.name),
-            Place("the package dataset-fashion-mnist", self._packaged),
-        ]
-
-    def _download(self, progress: Progress) -> Path:
+    def download(self, progress: Progress) -> Path:
+        """The four files, into the cache."""
         # Imported here because it brings ssl and http, which nobody needs who has the files.
         from levelbench.training.datasets.download import fetch, file_digest
 
@@ -172,16 +135,6 @@ class FashionMnist(DatasetSource):
             )
         return target
 
-    def _missing(self, folder: Path | None, why: str) -> MissingError:
-        looked = ", ".join(f"{place.label} ({place.folder})" for place in self._places(folder))
-        return MissingError(
-            f"the dataset {self.name} (4 files, 31 MB)",
-            f"it is not in {looked}, and {why}",
-            "Get it in one of three ways: install the package dataset-fashion-mnist (Debian and Ubuntu); or put the "
-            "four IDX files into a folder and name it with --data or LEVELBENCH_DATA; or allow the download, with a "
-            "network and without LEVELBENCH_OFFLINE (LEVELBENCH_FASHION_MNIST_URL names a mirror)",
-        )
-
 
 def _split(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> Split:
-    return Split(standardise(images[:, None], HIGHEST, MEAN, STD), labels.astype(np.int64))
+    return Split.of(images[:, None], labels.astype(np.int64))

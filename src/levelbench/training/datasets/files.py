@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.idx import read_idx
+from levelbench.training.datasets.formats.idx import read_idx
 
 __all__ = ["DataFile", "cache_folder", "offline", "read_checked"]
 

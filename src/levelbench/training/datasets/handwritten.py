@@ -67,7 +67,7 @@ class Digits(DatasetSource):
         labels = read_checked(self._bundle, LABELS).astype(np.int64)
         rows = images.reshape(len(images), -1)
         train, test, validation = (
-            Split(standardise(rows[part], HIGHEST, MEAN, STD), labels[part])
+            Split.of(standardise(rows[part], HIGHEST, MEAN, STD), labels[part])
             for part in stratified_split(rows, labels, _fifths)
         )
         return Dataset(

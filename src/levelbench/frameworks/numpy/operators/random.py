@@ -6,6 +6,7 @@ same numbers; the others share one that ``seed`` restarts.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,13 +14,13 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from levelbench.errors import UnsupportedError
+from levelbench.errors import DataError, UnsupportedError
 from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
 from levelbench.frameworks.numpy.operators.logic import no_gradient
 from levelbench.frameworks.numpy.operators.numeric import Array, is_real, lift, lower
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "seed"]
+__all__ = ["OPERATORS", "restore", "seed", "state"]
 
 OPERATORS = Registry()
 
@@ -29,6 +30,21 @@ _shared = [np.random.default_rng(0)]
 def seed(value: int) -> None:
     """Restart the generator that nodes without a seed draw from."""
     _shared[0] = np.random.default_rng(value)
+
+
+def state() -> Array:
+    """Where that generator is, as bytes."""
+    return np.frombuffer(json.dumps(_shared[0].bit_generator.state).encode(), np.uint8)
+
+
+def restore(kept: Array) -> None:
+    """Go on from what :func:`state` gave; ``DataError`` where it is none."""
+    generator = np.random.default_rng(0)
+    try:
+        generator.bit_generator.state = json.loads(kept.tobytes())
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError("the state of NumPy's draws", f"it is none ({error})", "start the run anew") from error
+    _shared[0] = generator
 
 
 def _generator(node: OperatorNode) -> Callable[[], np.random.Generator]:

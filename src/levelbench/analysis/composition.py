@@ -1,0 +1,266 @@
+"""Composition: whether optimisations that each speed training up do so together (DAWNBench's open question).
+
+The one idea: if they compose, the combination is as much faster as the product of what each gains alone. Measured time
+over predicted time is one contrast of the arms with none, one and all of them: COMPOSABLE if its whole interval lies
+inside the margin, SUB-MULTIPLICATIVE if all of it lies above 1 (they gain less together), SUPER-MULTIPLICATIVE if below
+(they gain more), else UNCLEAR, with the runs that would settle it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+
+from levelbench.analysis.comparison import check_comparable
+from levelbench.analysis.contrasts import Cell, Contrast, contrast
+from levelbench.errors import IncomparableError, UsageError
+from levelbench.measure.environment import same_machine
+from levelbench.measure.statistics import more_runs, settling_error
+from levelbench.measure.verdict import Verdict, VerdictKind, verdict
+from levelbench.records import RunGroup, RunSummary
+
+__all__ = ["Alone", "Composition", "Effect", "Kind", "cells_of", "compose", "designs", "one_at_a_time"]
+
+Value = int | float | str | bool
+
+
+class Kind(StrEnum):
+    """What the question ends in."""
+
+    COMPOSABLE = "COMPOSABLE"
+    SUB_MULTIPLICATIVE = "SUB-MULTIPLICATIVE"
+    SUPER_MULTIPLICATIVE = "SUPER-MULTIPLICATIVE"
+    UNCLEAR = "UNCLEAR"
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a factor does by itself: the arm with it alone against the arm with none."""
+
+    factor: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The mean over all arms of what switching a factor on does to the time, or of what one does to another's effect.
+
+    For two factors ``found.ratio`` is the effect of one with the other on over its effect with the other off.
+    """
+
+    factors: tuple[str, ...]
+    found: Contrast
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The answer. ``predicted`` and ``together`` are times with all factors on over times with none.
+
+    ``against`` has a verdict for each of ``cells`` against that with none, which itself has ``None``.
+    ``departure`` is measured over predicted; ``effects`` are there for a full factorial design, their intervals wide
+    enough to hold together at ``level``. ``runs_to_settle`` are more runs an arm.
+    """
+
+    factors: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    against: tuple[Verdict | None, ...]
+    alone: tuple[Alone, ...]
+    predicted: float | None
+    together: Verdict
+    departure: Contrast
+    kind: Kind
+    effects: tuple[Effect, ...]
+    margin: float
+    level: float
+    runs_to_settle: int | None
+    reason: str
+
+    def lines(self) -> list[str]:
+        """The answer in words, for a terminal."""
+        names = " x ".join(self.factors)
+        reached = sum(cell.reached for cell in self.cells), sum(len(cell.times) for cell in self.cells)
+        parts = [f"{self.kind}  {names}: {_ratio_text(self.departure, 'measured/predicted time')}"]
+        parts.append(f"n = {self.departure.n} an arm")
+        parts += [text for text in (self.reason,) if text]
+        if self.runs_to_settle is not None:
+            parts.append(f"about {self.runs_to_settle} more run{'s' * (self.runs_to_settle != 1)} an arm to settle it")
+        lines = ["  ".join(parts)]
+        if self.predicted is not None and self.together.ratio is not None:
+            lines.append(
+                f"  speed-up of all together: {1 / self.together.ratio:.3g} measured, {1 / self.predicted:.3g} is the "
+                "product of those alone"
+            )
+        if reached[0] < reached[1]:
+            lines.append(f"  {reached[0]} of {reached[1]} runs reached the target; the others count as longer times")
+        return lines
+
+
+def designs(factors: Sequence[str]) -> list[frozenset[str]]:
+    """The full factorial design: every subset of the factors, none first, all last."""
+    return [frozenset(chosen) for size in range(len(factors) + 1) for chosen in combinations(factors, size)]
+
+
+def one_at_a_time(factors: Sequence[str]) -> list[frozenset[str]]:
+    """None, each alone, all: the least that can tell whether they compose."""
+    every = frozenset(factors)
+    return list(dict.fromkeys([frozenset[str](), *(frozenset([each]) for each in factors), every]))
+
+
+def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[Cell]:
+    """Each group as a cell: a factor is on where its setting is other than its value in ``off``.
+
+    :raises IncomparableError: when the groups differ in more than the factors, or two of them have the same ones on.
+    """
+    cells: dict[frozenset[str], Cell] = {}
+    first = groups[0].specification
+    for group in groups:
+        specification = group.specification
+        other = {name: value for name, value in specification.settings.items() if name not in off}
+        same = {name: value for name, value in first.settings.items() if name not in off}
+        on = frozenset(name for name, value in off.items() if specification.settings.get(name) != value)
+        parts = (specification.recipe, specification.framework, specification.device)
+        if other != same or parts != (first.recipe, first.framework, first.device) or on in cells:
+            raise IncomparableError(
+                f"the composition of {', '.join(off)}",
+                f"{group.label} differs from {groups[0].label} in more than these, or is one of two of its kind",
+                "choose runs of one recipe that differ in the factors alone",
+            )
+        cells[on] = _cell(group, on)
+    return list(cells.values())
+
+
+def compose(
+    groups: Sequence[RunGroup],
+    off: Mapping[str, Value],
+    *,
+    margin: float = 0.1,
+    level: float = 0.95,
+    across_machines: bool = False,
+) -> Composition:
+    """Analyse the runs of a factorial experiment; ``off`` names the factors, each with its value when switched off.
+
+    :raises UsageError: for fewer than two factors, or where the arm with none, one of them alone or all is missing.
+    :raises IncomparableError: when the groups cannot be compared, or ran on several machines.
+    """
+    if len(off) < 2:
+        raise UsageError(f"the composition of {', '.join(off) or 'nothing'}", "it takes two factors", "name another")
+    cells = {cell.on: cell for cell in cells_of(groups, off)}
+    if lacking := [each for each in one_at_a_time(tuple(off)) if each not in cells]:
+        named = "; ".join(", ".join(sorted(each)) or "none of them" for each in lacking)
+        raise UsageError(f"the composition of {', '.join(off)}", f"no runs with {named}", "run these as well")
+    for group in groups[1:]:
+        check_comparable(groups[0], group)
+    runs = [run for group in groups for run in group.runs]
+    if not across_machines and any(not same_machine(runs[0].environment, run.environment) for run in runs[1:]):
+        raise IncomparableError(
+            f"the composition of {', '.join(off)}", "the runs are of several machines", "give --across-machines"
+        )
+    return _composed(cells, tuple(off), margin, level)
+
+
+def _composed(
+    cells: Mapping[frozenset[str], Cell], factors: tuple[str, ...], margin: float, level: float
+) -> Composition:
+    none, every = cells[frozenset()], cells[frozenset(factors)]
+    singles = [cells[frozenset([each])] for each in factors]
+    against = {on: _verdict(none, cell, margin, level) for on, cell in cells.items() if on}
+    alone = tuple(Alone(name, against[frozenset([name])]) for name in factors)
+    corners = [every, *singles, none]
+    departure = contrast(corners, [1.0, *([-1.0] * len(singles)), len(singles) - 1.0], level)
+    ratios = [each.verdict.ratio for each in alone]
+    kind, more = _kind(departure, margin, level)
+    complete = all(each.reached == len(each.times) for each in corners)
+    shown = [each for each in designs(factors) if each in cells]
+    return Composition(
+        factors=factors,
+        cells=tuple(cells[each] for each in shown),
+        against=tuple(against.get(each) for each in shown),
+        alone=alone,
+        predicted=math.prod(each for each in ratios if each) if complete and None not in ratios else None,
+        together=against[every.on],
+        departure=departure,
+        kind=kind,
+        effects=_effects(cells, factors, level),
+        margin=margin,
+        level=level,
+        runs_to_settle=more,
+        reason=departure.reason,
+    )
+
+
+def _effects(cells: Mapping[frozenset[str], Cell], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
+    """Main effects and interactions of two, of a full factorial; at Bonferroni's level, so that all hold at once."""
+    corners = designs(factors)
+    if not all(each in cells for each in corners):
+        return ()
+    subsets = [each for size in (1, 2) for each in combinations(factors, size)]
+    shared = 1 - (1 - level) / len(subsets)
+    found = []
+    for subset in subsets:
+        scale = 2.0 ** (len(subset) - len(factors))
+        signs = [scale * (-1.0) ** sum(name not in corner for name in subset) for corner in corners]
+        found.append(Effect(subset, contrast([cells[each] for each in corners], signs, shared)))
+    return tuple(found)
+
+
+def _kind(found: Contrast, margin: float, level: float) -> tuple[Kind, int | None]:
+    """The verdict, and where it is unclear how many more runs an arm would settle it."""
+    low, high = found.low or 0.0, math.inf if found.high is None else found.high
+    if low >= 1 / (1 + margin) and high <= 1 + margin:
+        return Kind.COMPOSABLE, None
+    if low > 1:
+        return Kind.SUB_MULTIPLICATIVE, None
+    if high < 1:
+        return Kind.SUPER_MULTIPLICATIVE, None
+    if found.ratio is None or found.deviation is None:
+        return Kind.UNCLEAR, None
+    error = settling_error(math.log(found.ratio), math.log1p(margin), level)
+    return Kind.UNCLEAR, more_runs(found.deviation, found.n, 0.0, found.n, error, level)
+
+
+def _verdict(a: Cell, b: Cell, margin: float, level: float) -> Verdict:
+    if a.failed or b.failed:
+        why = f"all runs of {(a if a.failed else b).label} failed"
+        return Verdict(VerdictKind.UNCLEAR, None, None, None, len(a.times), len(b.times), margin, level, None, why)
+    known = all(time > 0 for time in (*a.given_up, *b.given_up))
+    return verdict(
+        a.times,
+        b.times,
+        margin=margin,
+        level=level,
+        paired=a.seeds == b.seeds,
+        censored_at_a=a.given_up if known else None,
+        censored_at_b=b.given_up if known else None,
+    )
+
+
+def _cell(group: RunGroup, on: frozenset[str]) -> Cell:
+    if not group.runs:
+        raise IncomparableError(f"the composition with {group.label}", "none of its runs came to an end", "run it")
+    runs = sorted(group.runs, key=lambda run: (run.seed, run.started))
+    return Cell(
+        on=on,
+        times=tuple(run.time_to_accuracy_s for run in runs),
+        given_up=tuple(_tried(run) for run in runs if run.time_to_accuracy_s is None),
+        seeds=tuple(run.seed for run in runs),
+        label=group.label,
+        failed=all(run.status == "failed" for run in runs),
+    )
+
+
+def _tried(run: RunSummary) -> float:
+    """How long a run that missed had tried; infinite where it could never have arrived."""
+    return math.inf if run.hopeless or run.status == "failed" else run.given_up_s or 0.0
+
+
+def _ratio_text(found: Contrast, name: str) -> str:
+    if found.ratio is not None and found.low is not None and found.high is not None:
+        return f"{name} = {found.ratio:.3g} [{found.low:.3g}, {found.high:.3g}]"
+    if found.low is not None:
+        return f"{name} above {found.low:.3g}"
+    if found.high is not None:
+        return f"{name} below {found.high:.3g}"
+    return name if found.ratio is None else f"{name} = {found.ratio:.3g}"

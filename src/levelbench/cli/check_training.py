@@ -1,0 +1,168 @@
+"""``levelbench check FILE`` on a task or recipes: what is asked for, what was found, and how it is printed."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.cli.check_operators import open_frameworks
+from levelbench.cli.progress_line import ProgressLine
+from levelbench.errors import MissingError, UnknownNameError, UnsupportedError
+
+if TYPE_CHECKING:
+    from levelbench.networks.executor import Backend
+    from levelbench.report.tables import Table
+    from levelbench.training.datasets.base import Dataset
+    from levelbench.training.task import Setting, Task
+    from levelbench.training.validation.probes import Report
+
+__all__ = ["TrainingWords", "check_training"]
+
+_USUAL = ("torch", "numpy")
+
+
+@dataclass(frozen=True)
+class TrainingWords:
+    """What the command line says about the check of a task and its recipes."""
+
+    frameworks: str
+    device: str
+    recipe: str
+    data: Path | None
+    seed: int
+    seconds: float
+
+
+def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
+    """Check a task and its recipes; the exit code: 1 for a finding.
+
+    ``what`` is a task's name or file, with settings in brackets. Of a file that adds recipes to another's task, those
+    recipes alone are checked.
+    """
+    from levelbench.records.selection import parse_item
+    from levelbench.runner.request import load_task
+    from levelbench.training.validation.task import check_task
+
+    reference, given = parse_item(what)
+    task = load_task(reference)
+    recipes = _recipes(task, reference, str(given.pop("recipe", "")) or words.recipe)
+    names = open_frameworks(words.frameworks, words.device) if words.frameworks else [_installed(words.device)]
+    with ProgressLine() as line:
+        line.say(f"reading {task.name}")
+        task.data.fetch(words.data)
+        dataset = task.data.load(words.data)
+        reports = [check_task(task, dataset, lambda probe: _say(line, task.name, probe))]
+        for framework in names:
+            backend = _opened(framework, words.device)
+            for recipe in recipes:
+                reports.append(_checked(task, recipe, dataset, backend, framework, given, words, line))
+    _print(reports, as_json)
+    return int(any(report.failed for report in reports))
+
+
+def _checked(
+    task: Task,
+    recipe: str,
+    dataset: Dataset,
+    backend: Backend,
+    framework: str,
+    given: dict[str, Setting],
+    words: TrainingWords,
+    line: ProgressLine,
+) -> Report:
+    from levelbench.training.validation.recipe import check_recipe
+
+    report = check_recipe(
+        task,
+        recipe,
+        dataset,
+        backend,
+        framework=framework,
+        given=given,
+        reference=None if framework == "numpy" else _opened("numpy", "cpu"),
+        seed=words.seed,
+        seconds=words.seconds,
+        tell=lambda probe: _say(line, f"{recipe} on {framework}", probe),
+    )
+    return replace(report, name=f"{report.name} on {framework}")
+
+
+def _say(line: ProgressLine, subject: str, probe: str) -> None:
+    if line.live:
+        line.say(f"{subject}: {probe}")
+
+
+def _recipes(task: Task, reference: str, only: str) -> list[str]:
+    """The recipes to check: the one asked for; those of the file; all."""
+    if only:
+        if only not in task.recipes:
+            raise UnknownNameError(f"recipe of task {task.name!r}", only, task.recipes)
+        return [only]
+    if not reference.endswith(".py"):
+        return list(task.recipes)
+    path = Path(reference).resolve()
+    mine = [name for name in task.recipes if _file_of(task.recipe_function(name)) == path]
+    return mine or list(task.recipes)
+
+
+def _file_of(function: Any) -> Path | None:
+    file = inspect.getsourcefile(inspect.unwrap(function))
+    return Path(file).resolve() if file else None
+
+
+def _installed(device: str) -> str:
+    from levelbench import plugins
+    from levelbench.operators.frameworks import load_framework
+
+    known = plugins.names("framework")
+    for name in _USUAL:
+        if name in known and load_framework(name).lacks(device) is None:
+            return name
+    raise MissingError(f"a framework on {device!r}", "none can run here", 'pip install "levelbench[torch]"')
+
+
+def _opened(name: str, device: str) -> Backend:
+    from levelbench.networks.executor import Backend
+    from levelbench.operators.frameworks import open_framework
+
+    backend = open_framework(name, device)
+    if not isinstance(backend, Backend):
+        raise UnsupportedError(f"framework {name!r}", "it does not train", "use torch or numpy")
+    return backend
+
+
+def _print(reports: list[Report], as_json: bool) -> None:
+    if as_json:
+        shared.emit_json(
+            {
+                "passed": not any(report.failed for report in reports),
+                "reports": [report.to_dict() for report in reports],
+            }
+        )
+        return
+    shared.print_tables(*(_table(report) for report in reports))
+    for report in reports:
+        wrong = len(report.failed)
+        found = f"{wrong} finding{'s' * (wrong > 1)}" if wrong else "nothing found wrong"
+        gaps = dict.fromkeys(each.probe for each in report.findings if each.status == "not tried")
+        left = f"; not tried: {', '.join(gaps)}" if gaps else ""
+        click.echo(f"{report.name}: {found}{left}")
+        for each in report.failed:
+            click.echo(f"  {each.probe}: {each.found}\n    do: {each.do}")
+
+
+def _table(report: Report) -> Table:
+    from levelbench.report.tables import Column, Table, Text
+
+    columns = tuple(Column(key, title) for key, title in (("probe", "Probe"), ("status", "Status"), ("found", "Found")))
+    rows = []
+    for each in report.findings:
+        advice = f" ({each.do})" if each.do and each.status != "failed" else ""
+        rows.append((Text(each.probe), Text(each.status), Text(f"{each.found}{advice}")))
+    notes = ("noted: seen, and not judged; not tried: with the reason",)
+    return Table("check", report.name, columns, tuple(rows), notes)

@@ -1,0 +1,195 @@
+"""``levelbench data``: the datasets there are; bring one here, check its files and content, say what it is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from levelbench.cli.progress_line import ProgressLine
+    from levelbench.training.datasets import Dataset, DatasetSource
+
+__all__ = ["command"]
+
+ACTIONS = ("list", "get", "check", "stat")
+_MEBIBYTE = 1 << 20
+_EVERY_BYTES = 4 * _MEBIBYTE
+
+
+@click.command("data")
+@click.argument("action", metavar=f"[{'|'.join(ACTIONS)}]")
+@click.argument("name", required=False)
+@click.option("--data", "folder", type=click.Path(path_type=Path), help="Folder that has the dataset's files.")
+@shared.json_option
+@shared.debug_option
+def command(action: str, name: str | None, folder: Path | None, as_json: bool, debug: bool) -> int:
+    """List the datasets, download one, check its files and its content, or say what it is made of.
+
+    \b
+      levelbench data list
+      levelbench data get fashion-mnist
+      levelbench data check cifar10 --data ~/cifar
+      levelbench data stat digits
+
+    check exits with 1 where the content breaks a rule, and with 3 where a file is missing or damaged.
+    """
+    if action not in ACTIONS:
+        raise UnknownNameError("action of data", action, ACTIONS)
+    if action != "list" and name is None:
+        raise UsageError(
+            f"levelbench data {action}", "it names no dataset", f"give one: levelbench data {action} digits"
+        )
+    from levelbench.training import datasets
+
+    sources = [datasets.source(each) for each in ([name] if name else datasets.names())]
+    if action == "list":
+        return _list(sources, folder, as_json)
+    return {"get": _get, "check": _check, "stat": _stat}[action](sources[0], folder, as_json)
+
+
+def _list(sources: list[DatasetSource], folder: Path | None, as_json: bool) -> int:
+    rows = [_facts(source, folder) for source in sources]
+    if as_json:
+        shared.emit_json({"datasets": rows})
+        return 0
+    from levelbench.report.summaries import listing
+
+    if len(rows) == 1:
+        shared.print_tables(listing("dataset", rows[0]["name"], ["what", "is"], _pairs(rows[0])))
+        return 0
+    headers = ["name", "size", "here", "licence", "lacks"]
+    shown = [[_words(row[header]) for header in headers] for row in rows]
+    shared.print_tables(listing("datasets", "datasets", headers, shown))
+    click.echo("\nlevelbench data list NAME says where one comes from and how it is split")
+    return 0
+
+
+def _facts(source: DatasetSource, folder: Path | None) -> dict[str, Any]:
+    """What a source says without being loaded."""
+    from levelbench.training.datasets.places import FileSource
+
+    here: str | None = None
+    if isinstance(source, FileSource):
+        found = source.found(folder)
+        here = found.label if found else None
+    elif source.lacks(folder) is None:
+        here = "made on demand" if source.name == "synthetic" else "here"
+    return {
+        "name": source.name,
+        "size": getattr(source, "size", None),
+        "here": here,
+        "licence": source.licence,
+        "lacks": source.lacks(folder),
+        "from": getattr(source, "home", None),
+        "cite": source.attribution,
+        "split": getattr(source, "split_rule", None),
+        "get": getattr(source, "ways", None),
+    }
+
+
+def _pairs(facts: dict[str, Any]) -> list[list[str]]:
+    return [[key, _words(value)] for key, value in facts.items() if value is not None]
+
+
+def _words(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _get(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
+    from levelbench.cli.progress_line import ProgressLine
+
+    with ProgressLine() as line:
+        source.fetch(folder, _progress(source.name, line))
+    facts = _facts(source, folder)
+    if as_json:
+        shared.emit_json(facts)
+    else:
+        click.echo(f"{source.name}: {facts['here'] or 'here'}")
+    return 0
+
+
+def _progress(name: str, line: ProgressLine) -> Any:
+    """Says every few megabytes how far a download is."""
+    last = -1
+
+    def progress(done_bytes: int, total_bytes: int | None) -> None:
+        nonlocal last
+        step = done_bytes // _EVERY_BYTES
+        if step != last or done_bytes == total_bytes:
+            last = step
+            total = f" of {total_bytes / _MEBIBYTE:.1f}" if total_bytes else ""
+            line.say(f"{name}: {done_bytes / _MEBIBYTE:.1f}{total} MiB")
+
+    return progress
+
+
+def _load(source: DatasetSource, folder: Path | None, *, anew: bool = False) -> Dataset:
+    """What is here; nothing is downloaded behind the user's back. ``anew``: not of what was kept of it."""
+    from levelbench.errors import MissingError
+    from levelbench.training.datasets.places import FileSource
+
+    if isinstance(source, FileSource) and source.found(folder) is None:
+        looked = ", ".join(str(place.folder) for place in source.places(folder))
+        raise MissingError(f"the dataset {source.name}", f"its files are not in {looked}", source.ways)
+    return source.checked(folder) if anew else source.load(folder)
+
+
+def _check(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
+    from levelbench.cli.progress_line import ProgressLine
+    from levelbench.training.datasets.contents import faults
+
+    dataset = _load(source, folder, anew=True)
+    with ProgressLine() as line:
+
+        def told(done: int, total: int) -> None:
+            if line.live:
+                line.say(f"{source.name}: {done:,} of {total:,} examples")
+
+        found = faults(dataset, told)
+    if as_json:
+        shared.emit_json({**_described(dataset), "faults": found})
+        return int(bool(found))
+    for name, digest in dataset.checksums.items():
+        click.echo(f"{digest}  {name}")
+    for each in found:
+        click.echo(f"fault: {each}")
+    sizes = ", ".join(f"{count:,} {name}" for name, count in dataset.sizes().items())
+    click.echo(f"{dataset.name}: {sizes}; {f'{len(found)} faults' if found else 'files and content are right'}")
+    return int(bool(found))
+
+
+def _described(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "sizes": dataset.sizes(),
+        "classes": dataset.classes,
+        "synthetic": dataset.synthetic,
+        "checksums": dataset.checksums,
+        "source": dataset.source,
+        "licence": dataset.licence,
+        "split": dataset.split_rule,
+    }
+
+
+def _stat(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
+    from levelbench.cli.data_words import figures, print_figures
+    from levelbench.cli.progress_line import ProgressLine
+
+    dataset = _load(source, folder)
+    with ProgressLine() as line:
+
+        def told(done: int) -> None:
+            if line.live:
+                line.say(f"{source.name}: {done:,} of {len(dataset.train):,} training examples")
+
+        found = figures(dataset, told)
+    if as_json:
+        shared.emit_json({**_described(dataset), **found})
+    else:
+        print_figures(dataset, found)
+    return 0

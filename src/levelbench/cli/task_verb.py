@@ -1,0 +1,232 @@
+"""``levelbench task``: what helps whoever writes a task; ``tune-target`` proposes what it should fix."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from levelbench.analysis.tuning import Runs, Tuning
+    from levelbench.records import Record, Store
+    from levelbench.report.tables import Table
+    from levelbench.runner.plan import Plan
+    from levelbench.runner.request import Arm
+
+__all__ = ["command"]
+
+
+@click.group("task")
+def command() -> None:
+    """Help for whoever writes a task."""
+
+
+@command.command("tune-target")
+@click.argument("task")
+@click.option("--recipe", help="Recipe whose curves are looked at; default: the task's first.")
+@click.option("-n", "--runs", type=click.IntRange(min=10), default=10, show_default=True, help="Seeds; 10 at least.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
+@click.option("--framework", help="Framework; default: one that is here.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
+@click.option("--epochs", type=float, help="Length of the curves, where a user would stop; default: the recipe's.")
+@click.option("--every", help='Interval of evaluations while the curves are made: "1 epoch", "100 steps".')
+@click.option("--step", type=click.FloatRange(min=0, min_open=True), help="Round the target to multiples of this.")
+@click.option("--cost", type=float, default=0.05, show_default=True, help="Share of a run that evaluations may take.")
+@click.option("--width", type=float, default=0.05, show_default=True, help="Wanted half-width of the interval.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="LEVELBENCH_DATA",
+    help="Folder of the dataset, else $LEVELBENCH_DATA.",
+)
+@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the curves and the target to this .svg file.")
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int:
+    """Propose the target of TASK by the knee rule, how often to evaluate, and how many runs to make.
+
+    Trains with ten seeds or more past any target, through the runner: the same command resumes. TASK is a name or a
+    file, with settings in brackets:
+
+    \b
+      levelbench task tune-target digits --epochs 40 -n 30
+      levelbench task tune-target 'my_task.py[lr=0.1]' --recipe fast --plot curves.svg
+
+    Exits with 4 where the curves have no good target.
+    """
+    from levelbench.analysis.tuning import check_shares, tune
+    from levelbench.cli.watching import LiveWatcher
+    from levelbench.measure.environment import capture
+    from levelbench.runner.campaign import carry_out
+    from levelbench.runner.plan import make_plan
+
+    check_shares(given["cost"], given["width"])
+    _check_plot(given["plot"])
+    arm = _arm(task, given)
+    store = shared.open_store(store_path)
+    seeds = range(given["seed"], given["seed"] + given["runs"])
+    plan = make_plan([arm], seeds, store, capture(), fresh=given["fresh"])
+    with shared.as_far_as_read(err=True):
+        _say(plan, store)
+    with closing(LiveWatcher(plan, on_stderr=True)) as watcher:
+        found = carry_out(plan, store, given["data"], watcher)
+    records = [record for _, record in sorted(found.items()) if record.evaluations]
+    tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
+    lines = _lines(arm, tuning)
+    if as_json:
+        shared.emit_json({**asdict(tuning), "task": arm.specification.task, "propose": lines})
+    else:
+        with shared.as_far_as_read():
+            _print(arm, tuning, lines)
+    if given["plot"] is not None:
+        _draw(given["plot"], records, tuning)
+    return 4 if tuning.target.target is None else 0
+
+
+def _arm(task: str, given: dict[str, Any]) -> Arm:
+    """The one arm, judged by nothing: its runs go on past any target, to their end."""
+    from levelbench.records.selection import parse_item
+    from levelbench.runner.request import Options, resolve
+
+    reference, settings = parse_item(task)
+    options = Options(
+        recipe=given["recipe"],
+        framework=given["framework"],
+        device=given["device"],
+        crossing="sustained",
+        evaluate_every=given["every"],
+        budget_epochs=given["epochs"],
+        data=given["data"],
+    )
+    return resolve(reference, settings, options)
+
+
+def _check_plot(path: Path | None) -> None:
+    if path is None:
+        return
+    from levelbench.report.figures import can_draw
+
+    if path.suffix != ".svg":
+        raise UsageError(f"--plot {path}", f"its name ends in {path.suffix!r}", "end it in .svg")
+    if not can_draw():
+        raise MissingError(f"--plot {path}", "matplotlib is not here", 'pip install "levelbench[plot]"')
+    shared.check_writable(path)
+
+
+def _say(plan: Plan, store: Store) -> None:
+    for line in plan.lines():
+        click.echo(line, err=True)
+    if plan.steps:
+        click.echo(f"records: {store.path}", err=True)
+
+
+def _lines(arm: Arm, tuning: Tuning) -> list[str]:
+    """What to write in the task file, and in the command of whoever measures; nothing where there is no target."""
+    if tuning.target.target is None or tuning.cadence is None or tuning.runs is None:
+        return []
+    lines = [f"target={tuning.target.target:g}", f'evaluate_every="{tuning.cadence.every}"']
+    if tuning.runs.needed is not None:
+        lines.append(f"levelbench run {arm.specification.task} -n {max(5, tuning.runs.needed)}")
+    return lines
+
+
+def _print(arm: Arm, tuning: Tuning, lines: list[str]) -> None:
+    target, cadence, runs = tuning.target, tuning.cadence, tuning.runs
+    if target.candidates:
+        shared.print_tables(_table(arm, tuning))
+    if target.knee_x is not None and target.knee_quality is not None:
+        click.echo(f"knee: {target.knee_x:g} epochs, {target.knee_quality:.4f}; the median ends at {tuning.final:.4f}")
+    click.echo(f"target: {'none' if target.target is None else f'{target.target:g}'}: {target.reason}")
+    if cadence is None or runs is None:
+        every, budget = arm.specification.evaluate_every, arm.specification.budget_epochs
+        click.echo(f"nothing is proposed; the runs were evaluated every {every} (--every) for {budget:g} (--epochs)")
+        return
+    if tuning.metric in ("top1", "top5") and target.target is not None and target.target >= 1:
+        click.echo("  a target at the end of its scale leaves no room: make the task harder")
+    quantisation = (
+        "" if cadence.quantisation is None else f"; one is {cadence.quantisation:.0%} of the way to the target"
+    )
+    click.echo(
+        f"evaluate every {cadence.every}: {cadence.cost:.1%} of a run ({_time(cadence.evaluation_s)} an evaluation, "
+        f"{_time(cadence.step_s)} a step){quantisation}; now {cadence.now}: {cadence.now_cost:.1%}"
+    )
+    click.echo(_runs_line(runs))
+    click.echo(f"propose: {lines[0]}")
+    for line in lines[1:]:
+        click.echo(f"         {line}")
+    if runs.reached < runs.n:
+        click.echo(f"reached {runs.reached}/{runs.n}: the runs that did not are not in the interval")
+
+
+def _runs_line(runs: Runs) -> str:
+    if runs.deviation is None or runs.width_now is None:
+        return f"runs: {runs.reached} of {runs.n} reached the target: too few to say how times vary"
+    needed = "more than 1000" if runs.needed is None else f"{runs.needed}"
+    return (
+        f"runs: {needed} for an interval of ±{runs.width:.0%}; the {runs.reached} that reached it vary by "
+        f"{runs.deviation:.1%} and give ±{runs.width_now:.0%}"
+    )
+
+
+def _table(arm: Arm, tuning: Tuning) -> Table:
+    from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text
+
+    def number(value: float | None) -> Cell:
+        return Absent() if value is None else Number(value) if abs(value) < float("inf") else Text("inf")
+
+    columns = (
+        Column("target", "Target", Kind.NUMBER),
+        Column("reached", "Reached"),
+        Column("epochs", "Median epochs", Kind.NUMBER),
+        Column("cv", "Spread", Kind.SHARE),
+        Column("conditioning", "Conditioning", Kind.NUMBER),
+        Column("quantisation", "Quantisation", Kind.SHARE),
+        Column("finding", "Finding"),
+    )
+    rows = tuple(
+        (
+            Number(each.threshold),
+            Reached(each.reached, tuning.target.seeds),
+            number(each.crossing),
+            number(each.cv),
+            number(each.conditioning),
+            number(each.quantisation),
+            Text(each.finding + (", chosen" if each.threshold == tuning.target.target else "")),
+        )
+        for each in tuning.target.candidates
+    )
+    notes = ("conditioning: the slope in shares of both ranges, 1 at the knee, above 3 flat",)
+    title = f"{arm.specification.task}[recipe={arm.specification.recipe}]: {tuning.metric} on the {tuning.split} split"
+    return Table("targets", title, columns, rows, notes)
+
+
+def _time(seconds: float) -> str:
+    from levelbench.report.numbers import TIME, choose_unit
+
+    unit = choose_unit([seconds], TIME)
+    return f"{seconds / unit.size:.3g} {unit.symbol}"
+
+
+def _draw(path: Path, records: list[Record], tuning: Tuning) -> None:
+    import msgspec
+
+    from levelbench.records import group_runs, summarise
+    from levelbench.report.bands import AXES, curves_of
+    from levelbench.report.files import write_whole
+    from levelbench.report.plots import draw_curves
+
+    (group,) = group_runs([summarise(record, crossing="confirmed") for record in records])
+    target = group.specification.target
+    if tuning.target.target is not None:
+        target = msgspec.structs.replace(target, threshold=tuning.target.target)
+    curves = curves_of(group, records, AXES[1])
+    write_whole(path, draw_curves("targets", [curves], AXES[1], target, "training samples seen"))
+    click.echo(f"figure: {path}", err=True)

@@ -1,0 +1,245 @@
+"""An update rule on all tensors of a network at once.
+
+The one idea: an elementwise rule may have the parameters cut as we like. A GPU takes all of them in one piece, so that
+a step is a few kernels. The CPU takes tiles that stay in its cache: a rule passes over its arrays many times, and then
+only the first pass comes from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from operator import is_
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from levelbench.errors import DefinitionError
+from levelbench.frameworks.torch.foreach import Tensors, together
+from levelbench.networks.executor import Backend
+from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
+from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
+from levelbench.training.optimizers.native import Native
+
+__all__ = ["TILE", "ForeachStepper", "make_stepper"]
+
+TILE = 1 << 17
+"""Elements of a tile on the CPU: half a megabyte an array in float32. Smaller ones cost more calls than they save."""
+
+
+def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Tensor]) -> Stepper | None:
+    """What applies ``rule`` to these tensors faster than one after another; ``None`` if there is no such thing."""
+    if isinstance(rule, Native):
+        from levelbench.frameworks.torch.native_optimizers import NativeStepper
+
+        return NativeStepper(rule, backend, parameters) if rule.framework == "torch" else None
+    if not isinstance(rule, UpdateRule):
+        return None
+    if isinstance(rule, AveragingRule):
+        averaging = AveragingForeachStepper if rule.elementwise else _AveragingLoop
+        return averaging(rule, backend, parameters)
+    return (ForeachStepper if rule.elementwise else _Loop)(rule, backend, parameters)
+
+
+class _Loop(RuleStepper):
+    """One tensor after another, outside of autograd."""
+
+    def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
+        with torch.no_grad():
+            super().step(gradients, step, factor)
+
+
+class _AveragingLoop(_Loop, AveragingStepper):
+    """The same for a rule that averages."""
+
+
+class _Tile(NamedTuple):
+    """A piece of all parameters: the places that it takes (which tensor, which part of it), and views of those."""
+
+    places: tuple[tuple[int, int], ...]
+    parameters: Tensors
+
+
+class ForeachStepper(_Loop):
+    """An elementwise rule, tile by tile. State is kept by parameter, and tiles are views of it."""
+
+    def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Tensor]) -> None:
+        super().__init__(rule, backend, parameters)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tiles: list[_Tile] = []
+        self._tile_states: list[State] = []
+        self._held: dict[str, Tensor] = {}
+        self._formats: list[torch.memory_format | None] = []
+
+    def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
+        """All parameters that have a gradient; where those are others than before, tiles are laid anew."""
+        if not self._fits(gradients):
+            self._gather()
+            self._forget()
+            with torch.no_grad():
+                laid = self._lay(list(gradients))
+            if not laid:
+                super().step(gradients, step, factor)
+                return
+        update, lr = self._rule.update, self._rule.lr * factor
+        states = self._tile_states
+        with torch.no_grad():
+            pieces = [_pieces(gradients[name], layout) for name, layout in zip(self._held, self._formats, strict=True)]
+            for at, (places, parameters) in enumerate(self._tiles):
+                gradient = together([pieces[tensor][part] for tensor, part in places])
+                updated, state = update(parameters, gradient, states[at], step, lr)
+                states[at] = self._written(states[at], state)
+                if updated is not parameters:
+                    parameters.copy_(updated)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """As that of the plain loop: a run may go on with either."""
+        self._gather()
+        return super().state()
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Tiles are laid anew at the next step."""
+        self._forget()
+        super().restore(state)
+
+    def _fits(self, gradients: Mapping[str, Tensor]) -> bool:
+        held, parameters = self._held, self._parameters
+        if not held or held.keys() != gradients.keys():
+            return False
+        return all(parameters[name] is tensor for name, tensor in held.items())
+
+    def _lay(self, names: list[str]) -> bool:
+        """Cut these parameters and their states into tiles; False where their states' numbers differ."""
+        tensors = [self._parameters[name] for name in names]
+        for name, tensor in zip(names, tensors, strict=True):
+            if name not in self._states:
+                self._states[name] = self._rule.init(tensor)
+        states = [self._states[name] for name in names]
+        if any(_numbers(state) != _numbers(states[0]) for state in states):
+            return False
+        self._held = dict(zip(names, tensors, strict=True))
+        self._formats = [_format(tensor, state) for tensor, state in zip(tensors, states, strict=True)]
+        cut = [_pieces(tensor, layout) for tensor, layout in zip(tensors, self._formats, strict=True)]
+        every = not tensors or tensors[0].device.type != "cpu"
+        for places in _grouped([[piece.numel() for piece in pieces] for pieces in cut], every):
+            self._tiles.append(_Tile(places, together([cut[tensor][part] for tensor, part in places])))
+            self._tile_states.append(_joined(states, places, self._formats))
+        return True
+
+    def _gather(self) -> None:
+        """Take over the numbers of the tiles' states; what is an array is there already."""
+        names = list(self._held)
+        for tile, state in zip(self._tiles, self._tile_states, strict=True):
+            for tensor, _ in tile.places:
+                self._states[names[tensor]] = _with_numbers(self._states[names[tensor]], state)
+
+    def _written(self, held: State, new: State) -> State:
+        """``held`` with the values of ``new``: what the rule did not change in place is copied."""
+        if new is held or (type(new) is type(held) is tuple and len(new) == len(held) and all(map(is_, new, held))):
+            return held
+        before, after = _leaves(held), _leaves(new)
+        if [type(each) for each in before] != [type(each) for each in after]:
+            raise DefinitionError(
+                f"{type(self._rule).__name__}",
+                "the state that it returns is not of the kind that it began with",
+                "return arrays where `init` has arrays, and numbers where it has numbers",
+            )
+        moved = [(old, each) for old, each in zip(before, after, strict=True) if old is not each]
+        lists = [(old, each) for old, each in moved if isinstance(old, Tensors)]
+        if any(each is old for _, each in lists for old in before):
+            # Two that change places would overwrite one another.
+            lists = [(old, each.clone()) for old, each in lists]
+        for old, each in lists:
+            old.copy_(each)
+        return _with_numbers(held, new)
+
+
+class AveragingForeachStepper(ForeachStepper, AveragingStepper):
+    """The same for a rule that averages."""
+
+    def averaged(self) -> Mapping[str, Tensor]:
+        """The averages of all parameters that were updated."""
+        self._gather()
+        with torch.no_grad():
+            return super().averaged()
+
+
+def _format(tensor: Tensor, state: State) -> torch.memory_format | None:
+    """The layout in which a tensor and all of its state are one dense run of elements; ``None``: not to be cut."""
+    arrays = [tensor, *(each for each in _leaves(state) if isinstance(each, Tensor))]
+    if tensor.device.type != "cpu" or tensor.numel() <= TILE:
+        return None
+    for layout in (torch.contiguous_format, torch.channels_last):
+        if all(
+            each.shape == tensor.shape
+            and (layout is torch.contiguous_format or each.ndim == 4)
+            and each.is_contiguous(memory_format=layout)
+            for each in arrays
+        ):
+            return layout
+    return None
+
+
+def _pieces(tensor: Tensor, layout: torch.memory_format | None) -> Sequence[Tensor]:
+    """A tensor whole, or views of its elements in the order of memory, ``TILE`` at a time."""
+    if layout is None:
+        return (tensor,)
+    dense = tensor.contiguous(memory_format=layout)
+    if layout is torch.channels_last:
+        dense = dense.permute(0, 2, 3, 1)
+    pieces: Sequence[Tensor] = dense.view(-1).split(TILE)
+    return pieces
+
+
+def _grouped(sizes: Sequence[Sequence[int]], every: bool) -> Iterator[tuple[tuple[int, int], ...]]:
+    """(tensor, part) of all parts, those together that fill a tile; all in one where ``every`` is set."""
+    places: list[tuple[int, int]] = []
+    filled = 0
+    for tensor, parts in enumerate(sizes):
+        for part, size in enumerate(parts):
+            if places and not every and filled + size > TILE:
+                yield tuple(places)
+                places, filled = [], 0
+            places.append((tensor, part))
+            filled += size
+    if places:
+        yield tuple(places)
+
+
+def _leaves(state: State) -> list[Any]:
+    return [leaf for each in state for leaf in _leaves(each)] if isinstance(state, tuple) else [state]
+
+
+def _numbers(state: State) -> list[Any]:
+    """The numbers of a state, and its structure: an array counts as ``None``."""
+    return [each if isinstance(each, int | float) else type(each) for each in _leaves(state)]
+
+
+def _mapped(states: Sequence[State], function: Callable[[Sequence[State]], State]) -> State:
+    """A state of the structure of all of ``states``, each leaf made of theirs."""
+    if isinstance(states[0], tuple):
+        return tuple(_mapped(each, function) for each in zip(*states, strict=True))
+    return function(states)
+
+
+def _joined(
+    states: Sequence[State], places: Sequence[tuple[int, int]], formats: Sequence[torch.memory_format | None]
+) -> State:
+    """The states of the parts of a tile as one: lists of views where there are arrays."""
+
+    def join(leaves: Sequence[State]) -> State:
+        if not isinstance(leaves[0], Tensor):
+            return leaves[0]
+        return together(
+            [_pieces(leaf, formats[tensor])[part] for leaf, (tensor, part) in zip(leaves, places, strict=True)]
+        )
+
+    return _mapped([states[tensor] for tensor, _ in places], join)
+
+
+def _with_numbers(held: State, new: State) -> State:
+    """``held`` with the numbers of ``new``."""
+    return _mapped([held, new], lambda leaves: leaves[1] if isinstance(leaves[1], int | float) else leaves[0])

@@ -1,0 +1,71 @@
+"""Networks made for the time to an accuracy: few layers, batch normalisation, an image that soon is small.
+
+The one idea: what counts is multiply-adds times epochs. Pooling stands before normalisation and ReLU, which then see
+a quarter of the pixels, and the logits are scaled down, so that the first steps can be long ones.
+"""
+
+from __future__ import annotations
+
+from levelbench.networks.network import Network
+from levelbench.networks.zoo.layers import ImageBuilder, torch_default
+
+__all__ = ["quick", "resnet9"]
+
+
+def resnet9(*, classes: int = 10, size: int = 32, channels: int = 3, width: int = 64, scale: float = 0.125) -> Network:
+    """(batch, channels, size, size) to logits (batch, classes); 6,573,120 parameters at its defaults.
+
+    D. Page 2018, "How to train your ResNet", with which DAWNBench's CIFAR-10 was won: a convolution of ``width``, three
+    that double it and halve the image, and a residual of two after the first and the third of these.
+    """
+    g = ImageBuilder("resnet9")
+    x = _normalised(g, g.image(channels, size), width, "prep")
+    for at in (1, 2, 3):
+        with g.scope(f"layer{at}"):
+            x = g.max_pool(_normalised(g, x, width * 2**at, "conv"), 2, 2)
+            if at != 2:
+                with g.scope("residual"):
+                    y = _normalised(g, _normalised(g, x, width * 2**at, "res1"), width * 2**at, "res2")
+                x = g.add(x, y)
+    return _classified(g, g.max_pool(x, size // 8, size // 8), classes, scale)
+
+
+def _normalised(g: ImageBuilder, x: str, channels: int, name: str) -> str:
+    with g.scope(name):
+        return g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv", padding=1), name="norm"))
+
+
+def quick(
+    *,
+    classes: int = 10,
+    size: int = 28,
+    channels: int = 1,
+    widths: tuple[int, ...] = (8, 24, 48),
+    residual: bool = False,
+    scale: float = 0.25,
+) -> Network:
+    """(batch, channels, size, size) to logits (batch, classes); 16,648 parameters at its defaults.
+
+    A 3x3 convolution to each of ``widths``, each with the image halved by a maximum, and a layer of all that is left.
+    ``residual`` adds to each but the first a 3x3 convolution with a shortcut.
+    """
+    g = ImageBuilder("quick")
+    x = g.image(channels, size)
+    for at, width in enumerate(widths):
+        with g.scope(f"layer{at}"):
+            x = g.max_pool(g.conv(x, width, 3, name="conv", padding=1), 2, 2)
+            x = g.relu(g.batch_norm(x, name="norm"))
+            if residual and at:
+                x = g.add(x, _normalised(g, x, width, "residual"))
+    return _classified(g, x, classes, scale)
+
+
+def _classified(g: ImageBuilder, x: str, classes: int, scale: float) -> Network:
+    """A layer without bias of all that is left of the image, and logits times ``scale``."""
+    x = g.flatten(x)
+    (features,) = g.shape(x)
+    with g.scope("classifier"):
+        weight = g.parameter("weight", (classes, features), torch_default(features))
+        logits = g.node("Gemm", x, weight, transB=1)
+    g.output(g.node("Mul", logits, g.constant(scale)), "logits")
+    return g.build()

@@ -1,0 +1,243 @@
+"""A factorial experiment as tables and a figure: what each factor does alone, what all do together, their interplay.
+
+The one idea: speed-ups are drawn on a logarithmic axis, where those that compose stack up to the combination; the gap
+between the stack and what was measured is the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from levelbench.errors import UsageError
+from levelbench.report.cells import verdict_text
+from levelbench.report.drawing import INK, check_ending, draw, plain_axes
+from levelbench.report.numbers import number
+from levelbench.report.style import SERIES
+from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text, clean
+
+if TYPE_CHECKING:
+    from levelbench.measure.verdict import Verdict
+
+__all__ = ["Composed", "arms_table", "effects_table", "write_composition"]
+
+
+class _Arm(Protocol):
+    @property
+    def on(self) -> frozenset[str]: ...
+    @property
+    def times(self) -> tuple[float | None, ...]: ...
+    @property
+    def reached(self) -> int: ...
+
+
+class _Alone(Protocol):
+    @property
+    def factor(self) -> str: ...
+    @property
+    def verdict(self) -> Verdict: ...
+
+
+class _Contrast(Protocol):
+    @property
+    def ratio(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class _Effect(Protocol):
+    @property
+    def factors(self) -> tuple[str, ...]: ...
+    @property
+    def found(self) -> _Contrast: ...
+
+
+class Composed(Protocol):
+    """What is drawn: :class:`levelbench.analysis.composition.Composition` is one."""
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Their names."""
+
+    @property
+    def cells(self) -> Sequence[_Arm]:
+        """The arms, that with none of them first."""
+
+    @property
+    def against(self) -> Sequence[Verdict | None]:
+        """Each arm against the first, which itself has none."""
+
+    @property
+    def alone(self) -> Sequence[_Alone]:
+        """Each factor by itself against none."""
+
+    @property
+    def predicted(self) -> float | None:
+        """The product of the ratios of times of those alone."""
+
+    @property
+    def together(self) -> Verdict:
+        """All of them against none."""
+
+    @property
+    def effects(self) -> Sequence[_Effect]:
+        """Main effects and interactions, where the design has them."""
+
+    @property
+    def kind(self) -> str:
+        """The answer in a word."""
+
+    @property
+    def level(self) -> float:
+        """Of the intervals."""
+
+
+def arms_table(found: Composed) -> Table:
+    """A row an arm: its factors, its times, its speed-up."""
+    columns = (
+        Column("on", "factors on"),
+        Column("reached", "reached"),
+        Column("time_s", "time to accuracy", Kind.TIME_S),
+        Column("speed_up", "speed-up over none", Kind.NUMBER),
+        Column("verdict", "time against none"),
+    )
+    pairs = zip(found.cells, found.against, strict=True)
+    rows = tuple(_arm(cell, found.factors, verdict) for cell, verdict in pairs)
+    notes = (
+        f"Runs that share a seed are compared in pairs; the level of each interval is {found.level * 100:g} %.",
+        "Time to accuracy: geometric mean; where a run missed the target there is none.",
+    )
+    return Table("composition", f"Composition of {', '.join(found.factors)}", columns, rows, notes)
+
+
+def _arm(cell: _Arm, factors: tuple[str, ...], verdict: Verdict | None) -> tuple[Cell, ...]:
+    known = [time for time in cell.times if time is not None]
+    time: Cell = Absent("not every run reached the target")
+    if known and len(known) == len(cell.times):
+        time = Number(math.exp(math.fsum(map(math.log, known)) / len(known)))
+    return (
+        Text(", ".join(name for name in factors if name in cell.on) or "none"),
+        Reached(cell.reached, len(cell.times)),
+        time,
+        _speed_up(verdict),
+        Absent() if verdict is None else Text(_verdict_text(verdict)),
+    )
+
+
+def _verdict_text(verdict: Verdict) -> str:
+    """The verdict with the ratio, or with the bound that there is."""
+    bound = _bound(verdict.low, verdict.high) if verdict.ratio is None else ""
+    return f"{verdict.kind} {bound}" if bound else verdict_text(verdict)
+
+
+def _bound(low: float | None, high: float | None) -> str:
+    if low is not None:
+        return f"above {number(low)}"
+    return "" if high is None else f"below {number(high)}"
+
+
+def _speed_up(verdict: Verdict | None) -> Cell:
+    """Base over arm, so that above 1 is faster, with the interval turned round."""
+    if verdict is None or verdict.ratio is None:
+        return Absent()
+    low, high = (None if each is None else 1 / each for each in (verdict.high, verdict.low))
+    return Number(1 / verdict.ratio, low, high)
+
+
+def effects_table(found: Composed) -> Table | None:
+    """Main effects and interactions of a full factorial; ``None`` for another design."""
+    if not found.effects:
+        return None
+    columns = (
+        Column("effect", "effect"),
+        Column("ratio", "ratio of times", Kind.NUMBER),
+        Column("meaning", "meaning"),
+    )
+    rows = tuple(
+        (Text(" x ".join(each.factors)), _contrast_cell(each.found), Text(_said(each))) for each in found.effects
+    )
+    note = (
+        f"Averaged over the other factors. All {len(found.effects)} intervals hold together at "
+        f"{found.level * 100:g} % (Bonferroni)."
+    )
+    return Table("effects", "Effects and interactions", columns, rows, (note,))
+
+
+def _contrast_cell(found: _Contrast) -> Cell:
+    if found.ratio is None:
+        bound = _bound(found.low, found.high)
+        return Text(bound) if bound else Absent(found.reason)
+    return Number(found.ratio, found.low, found.high)
+
+
+def _said(effect: _Effect) -> str:
+    low, high = effect.found.low, effect.found.high
+    below, above = high is not None and high < 1, low is not None and low > 1
+    if len(effect.factors) == 1:
+        return "shortens training" if below else "lengthens training" if above else "no effect shown"
+    return "gain more together" if below else "gain less together" if above else "no interaction shown"
+
+
+def write_composition(found: Composed, path: Path) -> Path:
+    """Draw the speed-ups, alone, predicted and measured, to an ``.svg`` or ``.png`` file.
+
+    Raises ``UsageError`` for another ending and where a speed-up has no number, ``MissingError`` without matplotlib.
+    """
+    check_ending(path)
+    bars = _bars(found)
+    if not bars:
+        raise UsageError("a figure of a composition", "no arm has a speed-up", "give the runs a larger budget")
+    height = 1.5 + 0.42 * (len(bars))
+    return draw(path, "composition", (6.4, height), lambda figure: _draw(figure.add_subplot(), found, bars))
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """A ratio of times over none of the factors, with its interval."""
+
+    label: str
+    colour: str
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+
+
+def _bars(found: Composed) -> list[_Bar]:
+    """What has a ratio: each alone, their product, all together."""
+    alone, product, measured = (SERIES[at][0] for at in range(3))
+    named = [*((each.factor, alone, each.verdict) for each in found.alone), ("all, measured", measured, found.together)]
+    bars = [_Bar(label, colour, v.ratio, v.low, v.high) for label, colour, v in named if v.ratio is not None]
+    if found.predicted is not None:
+        bars.insert(len(found.alone), _Bar("product of these", product, found.predicted))
+    return bars
+
+
+def _draw(axes: Any, found: Composed, bars: Sequence[_Bar]) -> None:
+    for at, bar in enumerate(bars):
+        ratio, low, high = bar.ratio, bar.low, bar.high
+        place = len(bars) - 1 - at
+        axes.barh(place, 1 / ratio - 1, left=1, height=0.6, color=bar.colour, alpha=0.8)
+        if low and high:
+            axes.plot([1 / high, 1 / low], [place, place], color=INK, linewidth=1.4)
+        axes.annotate(
+            f"{clean(bar.label)}  {number(1 / ratio)}", (max(1.0, 1 / ratio, 1 / low if low else 1.0), place), (6, 0),
+            textcoords="offset points", va="center", fontsize=8.5,
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    axes.xaxis.set_minor_formatter(lambda value, _: number(value) if f"{value:e}"[0] in "25" else "")
+    low, high = axes.get_xlim()
+    # Room for the words beside the longest bar.
+    axes.set_xlim(low, high * (high / low) ** 0.8)
+    axes.axvline(1, color=INK, linewidth=1)
+    axes.set_yticks([])
+    axes.set_xlabel("speed-up over none of them (time to accuracy)")
+    axes.set_title(clean(f"{found.kind}: {' x '.join(found.factors)}"), fontsize=10)
+    plain_axes(axes, "x")

@@ -1,0 +1,62 @@
+"""charlm: the next character of the World English Bible, in bits per character; lower is better.
+
+4.4 million characters to train on, whole chapters held out. Claim: none measured yet; the target is to be set by the
+knee rule of docs/targets.md. Hardware: CPU, minutes. n: none yet. docs/text-tasks.md says what is in the data.
+"""
+
+from __future__ import annotations
+
+from levelbench.networks import zoo
+from levelbench.training.datasets.texts.characters import LENGTH, Characters
+from levelbench.training.optimizers import Adam
+from levelbench.training.quality.perplexity import BitsPerCharacter, Perplexity
+from levelbench.training.recipe import Recipe
+from levelbench.training.samplers import Shuffled
+from levelbench.training.schedules import OneCycle
+from levelbench.training.task import Task
+
+# More than the characters that come at least ten times; a test holds it to the data.
+VOCABULARY = 80
+
+task = Task(
+    "charlm",
+    data=Characters(),
+    quality=BitsPerCharacter(target=2.0),
+    also=(Perplexity(target=4.0),),
+    evaluate_every="200 steps",
+    clock="wall",
+    description="4.8 million characters of a public-domain text, the next one to be guessed: minutes on a laptop",
+)
+
+
+@task.recipe
+def lstm(width: int = 256, layers: int = 1, batch: int = 32, lr: float = 0.004, epochs: int = 4) -> Recipe:
+    """An LSTM that starts at zero in each row of 128 characters, Adam at a constant rate."""
+    return Recipe(
+        network=zoo.build("lstm-lm-small", vocabulary=VOCABULARY, width=width, layers=layers),
+        sampler=Shuffled(batch),
+        optimizer=Adam(lr),
+        epochs=epochs,
+    )
+
+
+@task.recipe
+def gpt(
+    width: int = 128, layers: int = 2, heads: int = 4, batch: int = 32, lr: float = 0.003, epochs: int = 2
+) -> Recipe:
+    """A GPT-2 of two layers without dropout, Adam with a one-cycle rate of fixed length."""
+    return Recipe(
+        network=zoo.build(
+            "gpt2-tiny",
+            vocabulary=VOCABULARY,
+            width=width,
+            layers=layers,
+            heads=heads,
+            positions=LENGTH,
+            dropout_ratio=0.0,
+        ),
+        sampler=Shuffled(batch),
+        optimizer=Adam(lr),
+        schedule=OneCycle(),
+        epochs=epochs,
+    )

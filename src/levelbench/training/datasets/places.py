@@ -1,0 +1,125 @@
+"""Finds a dataset's files on this machine, or downloads them: the places, their order and the messages.
+
+The one idea: the places are asked in a fixed order (the user's folder, the cache, a system's package, the official
+download), and it does not matter which one answers, because the content is held against the same checksums.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from levelbench.errors import MissingError
+from levelbench.training.datasets.base import DatasetSource, Progress, silent
+from levelbench.training.datasets.files import cache_folder, offline
+
+__all__ = ["FileSource", "Found", "Place", "folders_of"]
+
+
+@final
+@dataclass(frozen=True)
+class Place:
+    """A folder that may hold the files, and what to call it in a message."""
+
+    label: str
+    folder: Path
+
+
+@final
+@dataclass(frozen=True)
+class Found:
+    """Where the files are: the place's name, and what ``FileSource.held`` said of it."""
+
+    label: str
+    held: Any
+
+
+class FileSource(DatasetSource):
+    """A dataset of files that a folder holds; a part of them is as good as none."""
+
+    size: str
+    """How many files and bytes, in words: "4 files, 31 MB"."""
+    home: str
+    """Where the files come from, for a person."""
+    ways: str
+    """How to get them, as what to do where they are missing."""
+    downloads: bool = True
+
+    @abstractmethod
+    def held(self, folder: Path) -> Any | None:
+        """What to read of ``folder`` (a path, or more about it) where the files are there, else ``None``."""
+
+    def download(self, progress: Progress) -> Any:
+        """Bring the files into the cache; what ``held`` says of them there. Only where ``downloads``."""
+        raise NotImplementedError
+
+    def packaged(self) -> Sequence[Place]:
+        """Where packages of an operating system put the files."""
+        return ()
+
+    def found(self, folder: Path | None = None) -> Found | None:
+        """Where the files are on this machine. Reads no data and no network."""
+        for place in self.places(folder):
+            held = self.held(place.folder)
+            if held is not None:
+                return Found(place.label, held)
+        return None
+
+    def places(self, folder: Path | None) -> list[Place]:
+        """Where the files may be, in the order in which they are looked for."""
+        said = os.environ.get("LEVELBENCH_DATA")
+        return [
+            *([Place("--data", folder)] if folder is not None else []),
+            *([Place("LEVELBENCH_DATA", Path(said))] if said else []),
+            Place("the cache", cache_folder() / self.name),
+            *self.packaged(),
+        ]
+
+    def lacks(self, folder: Path | None = None) -> str | None:
+        """``None`` when the files are here or may be downloaded; whether the network answers is seen only then."""
+        if (self.downloads and not offline()) or self.found(folder):
+            return None
+        if self.downloads:
+            return "its files are nowhere on this machine, and LEVELBENCH_OFFLINE forbids to download them"
+        return f"its files are nowhere on this machine; levelbench data list {self.name} says how to get them"
+
+    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
+        """Download the files to the cache, unless they are on this machine; raises as ``load`` does."""
+        self.located(folder, progress)
+
+    def located(self, folder: Path | None, progress: Progress = silent) -> Found:
+        """Where the files are, after a download if need be.
+
+        :raises MissingError: when they are nowhere and may not or cannot be downloaded.
+        """
+        found = self.found(folder)
+        if found is not None:
+            return found
+        if not self.downloads:
+            raise self._missing(folder, "nobody may pass it on")
+        if offline():
+            raise self._missing(folder, "LEVELBENCH_OFFLINE forbids to download it")
+        try:
+            return Found("downloaded", self.download(progress))
+        except MissingError as error:
+            raise self._missing(folder, f"the download failed ({error.asked}: {error.found})") from error
+
+    def _missing(self, folder: Path | None, why: str) -> MissingError:
+        looked = ", ".join(f"{place.label} ({place.folder})" for place in self.places(folder))
+        return MissingError(
+            f"the dataset {self.name} ({self.size})", f"it is not in {looked}, and {why}", f"Get it: {self.ways}"
+        )
+
+
+def folders_of(folder: Path, word: str) -> list[Path]:
+    """``folder``, and those in it with ``word`` in their names (in small letters), each with its folder ``raw``."""
+    candidates = [folder]
+    # ``access`` first: ``is_dir`` raises for a folder that may not be entered, which is a place like any other.
+    if os.access(folder, os.R_OK | os.X_OK) and folder.is_dir():
+        named = (child for child in sorted(folder.iterdir()) if word in child.name.lower())
+        candidates += [each for child in named for each in (child, child / "raw")]
+    return candidates

@@ -1,0 +1,107 @@
+"""Makes blocks of training examples on the host: rows gathered, augmented, mixed, and cut into batches.
+
+The one idea: a block is many batches at once, or one large one, so that work by array pays off whatever the batch; what
+an example becomes follows from the seed, the epoch and its index alone, so where a block begins changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import prod
+from typing import Any, final
+
+import numpy as np
+from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError
+from levelbench.training.augmentation.base import Augmentation, Mixing
+from levelbench.training.augmentation.draws import example_seeds, words
+from levelbench.training.augmentation.inplace import InPlace
+from levelbench.training.augmentation.pixels import images_of
+from levelbench.training.datasets.base import Split
+from levelbench.training.input.residence import rows_of
+from levelbench.training.samplers.base import Epoch
+
+__all__ = ["Block", "BlockMaker"]
+
+Columns = tuple[NDArray[Any], ...]
+Block = list[Columns]
+"""Batches on the host."""
+
+_EXAMPLES = 4096
+_BYTES = 4 * 2**20
+_MIXING = 0x317
+
+
+@final
+class BlockMaker:
+    """Knows how to make any steps of an epoch; holds no state, so threads may share it.
+
+    Raises ``DefinitionError`` for augmentations of what are no images, and for a mixture of what are no classes.
+    """
+
+    def __init__(
+        self, split: Split, classes: int, seed: int, augment: tuple[Augmentation, ...], mix: Mixing | None
+    ) -> None:
+        shape, labels = split.inputs.shape, split.labels
+        if augment and len(shape) != 4:
+            raise DefinitionError(
+                f"{type(augment[0]).__name__} of examples of shape {tuple(shape[1:])}",
+                "augmentations change images, (channels, height, width)",
+                "leave it out, or give the dataset that shape",
+            )
+        if mix is not None and (len(labels.shape) != 1 or labels.dtype.kind not in "iu"):
+            raise DefinitionError(
+                f"{type(mix).__name__} of labels of shape {tuple(labels.shape)} and type {labels.dtype}",
+                "it mixes classes, one whole number an example",
+                "leave it out",
+            )
+        self._split, self._classes, self._seed, self._augment, self._mix = split, classes, seed, augment, mix
+        row_bytes = max(1, prod(shape[1:]) * split.inputs.dtype.itemsize)
+        self._examples = min(_EXAMPLES, max(1, _BYTES // row_bytes))
+
+    def jobs(self, order: Epoch, epoch: int, first: int, last: int, progress: float) -> Iterator[Callable[[], Block]]:
+        """What makes the blocks of steps ``first`` to ``last`` (exclusive), in order."""
+        augment = tuple(each.at(progress) for each in self._augment)
+        bounds = order.bounds
+        while first < last:
+            # As many whole batches as fit, and one at least.
+            fitting = int(np.searchsorted(bounds, bounds[first] + self._examples, side="right")) - 1
+            stop = min(max(first + 1, fitting), last)
+            yield partial(self._make, order, epoch, first, stop, augment)
+            first = stop
+
+    def _make(self, order: Epoch, epoch: int, first: int, stop: int, augment: tuple[Augmentation, ...]) -> Block:
+        begin = int(order.bounds[first])
+        indices = order.order[begin : int(order.bounds[stop])]
+        seeds = example_seeds(self._seed, epoch, indices)
+        columns = [rows_of(column, indices, seeds) for column in self._split.columns]
+        # Rows taken of an array are a copy; what a column makes may be its own.
+        columns[0] = self._augmented(columns[0], seeds, augment, isinstance(self._split.inputs, np.ndarray))
+        cuts = (order.bounds[first : stop + 1] - begin).tolist()
+        block = []
+        for at in range(stop - first):
+            batch = tuple(column[cuts[at] : cuts[at + 1]] for column in columns)
+            if self._mix is not None:
+                generator = Generator(PCG64([self._seed, epoch, first + at, _MIXING]))
+                batch = self._mix.apply(batch, self._classes, generator)
+            block.append(batch)
+        return block
+
+    @staticmethod
+    def _augmented(
+        images: NDArray[Any], seeds: NDArray[np.uint64], augment: tuple[Augmentation, ...], ours: bool
+    ) -> NDArray[Any]:
+        """The images changed by each in turn; in place where they are ``ours``."""
+        for position, each in enumerate(augment):
+            # Each draws for itself: two of a kind in a row do not do the same.
+            draws = words(seeds, position)
+            if ours and isinstance(each, InPlace):
+                images = images_of(images, type(each).__name__)
+                each.change(images, draws)
+            else:
+                images = each.apply(images, draws)
+            ours = True
+        return images

@@ -1,0 +1,75 @@
+"""Observers look on while a trainer runs: override the hooks you need.
+
+The one idea: the trainer calls only hooks that somebody overrode, so an observer pays for what it watches and the
+others cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from levelbench.records.schema import Evaluation
+
+if TYPE_CHECKING:
+    from levelbench.networks.executor import Backend, Executor
+    from levelbench.training.datasets.base import Dataset
+    from levelbench.training.input.held import Held
+    from levelbench.training.quality.base import Quality
+    from levelbench.training.recipe import Recipe
+
+__all__ = ["Context", "Observer", "Progress", "overridden"]
+
+
+@dataclass
+class Progress:
+    """How far training has come. Live: the trainer moves it; observers read it."""
+
+    step: int = 0
+    epoch: float = 0.0
+    samples: int = 0
+
+
+@dataclass(frozen=True)
+class Context:
+    """The parts of a run that is about to begin, for observers that look inside. Live: look, and leave as it was."""
+
+    backend: Backend
+    executor: Executor
+    dataset: Dataset
+    recipe: Recipe
+    quality: Quality
+    validation: Held
+    test: Held
+
+
+class Observer:
+    """Hooks in the order of a run; each does nothing unless overridden.
+
+    All are on the clock, in phase ``other``, but for ``on_step``, which is part of the step it looks at.
+    """
+
+    def on_prepared(self, context: Context) -> None:
+        """Once everything is prepared, before :meth:`on_start`."""
+
+    def on_start(self, progress: Progress) -> None:
+        """Before the first step, once everything is prepared."""
+
+    def on_step(self, progress: Progress) -> None:
+        """After each update, in phase ``update`` and inside the step's time."""
+
+    def on_epoch(self, progress: Progress) -> None:
+        """After the last step of an epoch, before its evaluation."""
+
+    def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
+        """After each evaluation, with the times of the steps since the one before."""
+
+    def on_end(self, progress: Progress) -> None:
+        """After the last evaluation, before the test set is looked at."""
+
+
+def overridden(observers: Sequence[Observer], hook: str) -> tuple[Callable[..., Any], ...]:
+    """The bound methods ``hook`` of those observers whose class overrides it."""
+    base = getattr(Observer, hook)
+    return tuple(getattr(each, hook) for each in observers if getattr(type(each), hook) is not base)

@@ -1,0 +1,176 @@
+"""What a rule needs beside operators, by name, on any framework's arrays.
+
+The one idea: a rule says ``sqrt(moment)`` and the first argument decides what that is. An array answers through the
+Array API standard (array-api-compat). A type of one's own answers itself, and so a *list type*, which stands for the
+arrays of all parameters at once, takes an elementwise rule through all of them in a few calls of its framework.
+
+What a list type must implement:
+
+- the operators ``+ - * / **``, ``abs`` and unary minus, from either side, with numbers, with its own kind, and, where a
+  rule has a state of that kind, with lists of arrays of no dimension; the augmented ``+= -= *= /=`` in place,
+- ``__levelbench_function__(name, *args)`` for the names in ``ELEMENTWISE``, with the arguments in the order that the
+  functions of this module have them; itself is the first (``self.__levelbench_function__("sqrt")``).
+
+An elementwise rule uses nothing else: no shape, no dtype, no branch on a value. Numbers in its state (a Python float)
+hold for all parameters alike. Those functions whose first argument is called ``target`` change it where the framework's
+arrays can be changed, and answer with the result either way; the others answer with a new array.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from levelbench.networks.executor import Array
+
+__all__ = [
+    "ELEMENTWISE",
+    "add_product",
+    "add_quotient",
+    "add_scaled",
+    "copy",
+    "maximum",
+    "minimum",
+    "mix",
+    "namespace",
+    "norm",
+    "sign",
+    "sqrt",
+    "where",
+    "zeros_like",
+]
+
+ELEMENTWISE = (
+    "add_product",
+    "add_quotient",
+    "add_scaled",
+    "copy",
+    "maximum",
+    "minimum",
+    "mix",
+    "sign",
+    "sqrt",
+    "zeros_like",
+)
+"""The functions that a list type implements."""
+
+
+_NAMESPACES: dict[type, Any] = {}
+
+
+def namespace(array: Array) -> Any:
+    """The Array API namespace of an array (``xp``), found once for each type of array, as finding it takes a while."""
+    kind = type(array)
+    if kind not in _NAMESPACES:
+        from array_api_compat import array_namespace
+
+        _NAMESPACES[kind] = array_namespace(array)
+    return _NAMESPACES[kind]
+
+
+def _answers(array: Array) -> bool:
+    return hasattr(type(array), "__levelbench_function__")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def sqrt(array: Array) -> Array:
+    """The square root of each element; of a number as well."""
+    if _is_number(array):
+        return math.sqrt(array)
+    if _answers(array):
+        return array.__levelbench_function__("sqrt")
+    return namespace(array).sqrt(array)
+
+
+def sign(array: Array) -> Array:
+    """-1, 0 or 1 for each element."""
+    if _answers(array):
+        return array.__levelbench_function__("sign")
+    return namespace(array).sign(array)
+
+
+def maximum(array: Array, other: Array | float) -> Array:
+    """The larger of each two elements; of two numbers as well."""
+    return _extremum("maximum", max, array, other)
+
+
+def minimum(array: Array, other: Array | float) -> Array:
+    """The smaller of each two elements; of two numbers as well."""
+    return _extremum("minimum", min, array, other)
+
+
+def _extremum(name: str, of_numbers: Any, array: Array, other: Array | float) -> Array:
+    if _is_number(array):
+        if _is_number(other):
+            return of_numbers(array, other)
+        array, other = other, array
+    if _answers(array):
+        return array.__levelbench_function__(name, other)
+    return getattr(namespace(array), name)(array, other)
+
+
+def zeros_like(array: Array) -> Array:
+    """Zeros of the same shape, dtype and device."""
+    if _answers(array):
+        return array.__levelbench_function__("zeros_like")
+    return namespace(array).zeros_like(array)
+
+
+def copy(array: Array) -> Array:
+    """An array of its own with the same values."""
+    if _answers(array):
+        return array.__levelbench_function__("copy")
+    return namespace(array).asarray(array, copy=True)
+
+
+def add_scaled(target: Array, array: Array, factor: float) -> Array:
+    """The sum target + factor · array."""
+    if _answers(target):
+        return target.__levelbench_function__("add_scaled", array, factor)
+    target += factor * array
+    return target
+
+
+def add_product(target: Array, left: Array, right: Array, factor: float = 1.0) -> Array:
+    """The sum target + factor · left · right."""
+    if _answers(target):
+        return target.__levelbench_function__("add_product", left, right, factor)
+    product = left * right
+    product *= factor
+    target += product
+    return target
+
+
+def add_quotient(target: Array, upper: Array, lower: Array, factor: float = 1.0) -> Array:
+    """The sum target + factor · upper / lower."""
+    if _answers(target):
+        return target.__levelbench_function__("add_quotient", upper, lower, factor)
+    quotient = upper / lower
+    quotient *= factor
+    target += quotient
+    return target
+
+
+def mix(target: Array, array: Array, weight: float) -> Array:
+    """(1 - weight) · target + weight · array: a step of an exponential moving average."""
+    if _answers(target):
+        return target.__levelbench_function__("mix", array, weight)
+    target *= 1 - weight
+    target += weight * array
+    return target
+
+
+def norm(array: Array) -> Array:
+    """The Euclidean norm of all elements, as an array of no dimension. Not for list types."""
+    return namespace(array).linalg.vector_norm(array)
+
+
+def where(condition: Array, yes: Array | float, no: Array | float) -> Array:
+    """``yes`` where the condition holds, else ``no``; one of the two an array. Not for list types."""
+    like: Array = no if _is_number(yes) else yes
+    xp = namespace(like)
+    yes, no = (xp.full_like(like, each) if _is_number(each) else each for each in (yes, no))
+    return xp.where(condition, yes, no)

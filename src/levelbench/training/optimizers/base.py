@@ -1,0 +1,149 @@
+"""What an optimizer is: how the parameters of a network follow from their gradients.
+
+The one idea: an ``Optimizer`` is a description, frozen and cheap; ``start`` puts it to work on live parameters and
+answers with a ``Stepper``, which holds the state. So a recipe can be made, compared and recorded without a framework.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import DataError, DefinitionError
+from levelbench.networks.executor import Array, Backend
+
+__all__ = ["Optimizer", "RuleStepper", "State", "Stepper", "UpdateRule"]
+
+State = Any
+"""What a rule keeps of a parameter: an array, a tuple of states, or ``None``."""
+
+
+class Stepper(ABC):
+    """An optimizer at work on live parameters."""
+
+    @abstractmethod
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        """Update the parameters in place, at the base learning rate times ``factor``; ``step`` counts from 1.
+
+        Gradients may be overwritten.
+        """
+
+    @abstractmethod
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that is needed to go on from here, beside the parameters: arrays on the host by a flat name."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what :meth:`state` gave; ``DataError`` where it does not fit."""
+
+    def averaged(self) -> Mapping[str, Array] | None:
+        """The weights to evaluate with, where they are not those that are trained."""
+        return None
+
+
+class Optimizer(ABC):
+    """A way to update all parameters of a network. ``lr`` is its base learning rate, which a schedule multiplies."""
+
+    lr: float
+
+    @abstractmethod
+    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        """Go to work on these live parameters."""
+
+
+@dataclass(frozen=True)
+class UpdateRule(Optimizer):
+    """How one parameter follows from its gradient, each for itself."""
+
+    lr: float
+    elementwise: ClassVar[bool] = True
+    """Whether each element follows from its own gradient and state alone, so that many can be updated at once."""
+
+    def __post_init__(self) -> None:
+        if not self.lr > 0:
+            raise DefinitionError(f"{type(self).__name__} with lr={self.lr}", "it is not positive", "choose lr > 0")
+
+    @abstractmethod
+    def init(self, parameter: Array) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """The parameter and the state after step number ``step`` (from 1). The gradient may be overwritten."""
+
+    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        """The framework's faster way where it has one, else one parameter after another."""
+        return cast("Stepper | None", backend.stepper(self, parameters)) or RuleStepper(self, backend, parameters)
+
+
+class RuleStepper(Stepper):
+    """A rule, one parameter after another."""
+
+    def __init__(self, rule: UpdateRule, backend: Backend, parameters: MutableMapping[str, Array]) -> None:
+        self._rule, self._backend, self._parameters = rule, backend, parameters
+        self._states: dict[str, State] = {}
+
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        """Each parameter that has a gradient."""
+        rule, parameters, states = self._rule, self._parameters, self._states
+        lr = rule.lr * factor
+        for name, gradient in gradients.items():
+            parameter = parameters[name]
+            state = states[name] if name in states else rule.init(parameter)
+            parameters[name], states[name] = rule.update(parameter, gradient, state, step, lr)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The arrays of all states: ``NAME`` for a single one, ``NAME/0``, ``NAME/1/0`` for those in tuples."""
+        result: dict[str, NDArray[Any]] = {}
+        for name, state in self._states.items():
+            _flatten(name, state, self._backend, result)
+        return result
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The states of all parameters anew, filled with what was kept."""
+        if not state:
+            self._states = {}
+            return
+        taken: set[str] = set()
+        self._states = {
+            name: _filled(name, self._rule.init(self._parameters[name]), state, self._backend, taken)
+            for name in self._parameters
+        }
+        if left := set(state) - taken:
+            raise DataError(
+                f"the state of {type(self._rule).__name__}",
+                f"it has {', '.join(sorted(left)[:3])}, which belong to no parameter here",
+                "go on with the network and the optimizer that it was saved with",
+            )
+
+
+def _flatten(name: str, state: State, backend: Backend, result: dict[str, NDArray[Any]]) -> None:
+    if isinstance(state, tuple):
+        for at, each in enumerate(state):
+            _flatten(f"{name}/{at}", each, backend, result)
+    elif state is not None:
+        result[name] = np.array(state if isinstance(state, int | float) else backend.host(state))
+
+
+def _filled(name: str, like: State, kept: Mapping[str, NDArray[Any]], backend: Backend, taken: set[str]) -> State:
+    """A state of the structure of ``like`` with the kept values."""
+    if isinstance(like, tuple):
+        return tuple(_filled(f"{name}/{at}", each, kept, backend, taken) for at, each in enumerate(like))
+    if like is None:
+        return None
+    if name not in kept:
+        raise DataError("the state of an optimizer", f"{name!r} is not in it", "it was saved by another optimizer")
+    taken.add(name)
+    value = kept[name]
+    if isinstance(like, int | float):
+        return type(like)(value)
+    if tuple(like.shape) != value.shape:
+        raise DataError(
+            f"the state of {name!r}", f"shape {value.shape}, and {tuple(like.shape)} is needed", "train from the start"
+        )
+    return backend.array(np.array(value))

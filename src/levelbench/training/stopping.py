@@ -1,0 +1,93 @@
+"""When a run ends: at its target, at the end of its schedule, when a budget is spent, or when it leads nowhere.
+
+The one idea: it is decided at evaluations alone, from what the record holds, so anybody can see from the record why a
+run ended where it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from levelbench.measure.crossing import find_crossing, sign_of
+from levelbench.records.schema import Evaluation, Target
+from levelbench.training.cadence import Evaluate
+
+__all__ = ["Outcome", "Stopping"]
+
+_EXPLODED = 20.0
+"""A mean loss this many times the first one's magnitude is an explosion: cross-entropy of ten classes at 46."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: why, and the qualities by split; ``diverged`` holds a sentence if the loss went astray."""
+
+    stopped_by: str
+    quality: dict[str, float]
+    evaluations: tuple[Evaluation, ...]
+    diverged: str | None = None
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """The target and how it counts as reached, the evaluation interval, and what a run may spend.
+
+    ``budget_samples`` counts training examples; ``budget_j`` is energy as ``energy_j`` reads it; ``plateau`` ends a run
+    after so many evaluations without a better one. A time, energy or plateau is looked at at evaluations.
+    """
+
+    target: Target
+    crossing: str
+    evaluate_every: Evaluate
+    budget_epochs: float
+    budget_s: float | None = None
+    budget_samples: int | None = None
+    budget_j: float | None = None
+    plateau: int | None = None
+    energy_j: Callable[[], float | None] | None = None
+
+    def last_step(self, planned: int, steps_per_epoch: int, samples_per_epoch: int, fixed_length: bool) -> int:
+        """The number of steps after which the run ends in any case."""
+        last = max(1, round(self.budget_epochs * steps_per_epoch))
+        if fixed_length:
+            last = min(last, planned)
+        if self.budget_samples is not None:
+            last = min(last, -(-self.budget_samples * steps_per_epoch // samples_per_epoch))
+        return last
+
+    def reason(self, evaluations: Sequence[Evaluation], loss: float, fixed_length: bool, last: bool) -> str:
+        """Why to stop after the last of these evaluations, or an empty string; ``loss`` is the mean training loss."""
+        latest = evaluations[-1]
+        if loss - loss != 0:
+            return f"diverged: the training loss is {loss} at step {latest.step}"
+        first = next((each.loss for each in evaluations if each.loss is not None), None)
+        if first is not None and abs(loss) > _EXPLODED * max(abs(first), 1e-3):
+            return f"diverged: the training loss went from {first:.3g} to {loss:.3g} at step {latest.step}"
+        # A schedule of fixed length was promised all its steps: it is judged at its end.
+        if self.crossing in ("confirmed", "first") and not fixed_length and self._reached(evaluations):
+            return "target reached"
+        return self._spent(evaluations) or ("all epochs done" if last else "")
+
+    def _reached(self, evaluations: Sequence[Evaluation]) -> bool:
+        qualities = [each.quality["validation"] for each in evaluations]
+        target = self.target
+        return bool(find_crossing(qualities, target.threshold, direction=target.direction, rule=self.crossing))
+
+    def _spent(self, evaluations: Sequence[Evaluation]) -> str:
+        latest = evaluations[-1]
+        if self.budget_s is not None and latest.t_ns > self.budget_s * 1e9:
+            return f"budget of {self.budget_s:g} s spent"
+        if self.budget_samples is not None and latest.samples >= self.budget_samples:
+            return f"budget of {self.budget_samples} samples spent"
+        if self.budget_j is not None and self.energy_j is not None:
+            used = self.energy_j()
+            if used is not None and used > self.budget_j:
+                return f"budget of {self.budget_j:g} J spent"
+        if self.plateau is not None:
+            sign = sign_of(self.target.direction)
+            scores = [sign * each.quality["validation"] for each in evaluations]
+            since = len(scores) - 1 - scores.index(max(scores))
+            if since >= self.plateau:
+                return f"plateau: no better in {since} evaluations"
+        return ""

@@ -1,0 +1,217 @@
+"""A recipe put to work on little data, for probes: a part of each split, small batches, a few steps.
+
+The one idea: what is probed is made of the recipe's own parts, by the calls that the trainer makes; only the number of
+examples is less, so that a check takes seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import LevelbenchError
+from levelbench.networks.cost import network_cost
+from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.training.datasets.base import Column, Dataset, Split
+from levelbench.training.input.base import Loader
+from levelbench.training.input.held import Held
+from levelbench.training.input.loader import make_loader
+from levelbench.training.optimizers.base import Stepper
+from levelbench.training.quality.base import Quality
+from levelbench.training.recipe import Recipe
+
+__all__ = ["Bench", "Machine", "chance_loss", "part_of", "same", "small"]
+
+# Examples of training and of a held split, and a batch, by the operations of one example: a step takes a second or so.
+_SIZES = ((5e7, (2048, 512, 32)), (5e8, (1024, 128, 16)), (4e9, (256, 32, 8)), (math.inf, (64, 8, 4)))
+_GRID = 1001
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some rows of a column that makes its rows when they are asked for."""
+
+    column: Column
+    rows: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.rows), *self.column.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.column.dtype
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[Any]:
+        return self.column.take(self.rows[indices], seeds)
+
+
+def part_of(split: Split, most: int) -> Split:
+    """At most so many of its examples, evenly spaced, so that a split that is sorted by class keeps all classes."""
+    if len(split) <= most:
+        return split
+    rows = np.linspace(0, len(split) - 1, most).astype(np.int64)
+    columns = tuple(column[rows] if isinstance(column, np.ndarray) else _Part(column, rows) for column in split.columns)
+    reference = None if split.reference is None else [split.reference[row] for row in rows.tolist()]
+    return Split(columns, split.targets, reference)
+
+
+def small(dataset: Dataset, training: int, held: int) -> Dataset:
+    """The dataset with at most so many examples in training, and in each of the other splits."""
+    return replace(
+        dataset,
+        train=part_of(dataset.train, training),
+        validation=part_of(dataset.validation, held),
+        test=part_of(dataset.test, held),
+    )
+
+
+@final
+class Bench:
+    """A recipe, a backend and little data: the less, the more an example costs.
+
+    ``recipe`` has batches of at most 32, takes one batch a step, and computes in float32 and the usual layout: half
+    precisions may be slow where recipes are checked, and are compared with float32 once. ``flops`` are the operations
+    of one example, 0 where they cannot be counted.
+    """
+
+    def __init__(self, recipe: Recipe, dataset: Dataset, backend: Backend, quality: Quality) -> None:
+        self.whole, self.backend, self.quality = recipe, backend, quality
+        self.flops = _flops(recipe)
+        training, held, batch = next(sizes for most, sizes in _SIZES if self.flops <= most)
+        self.dataset = small(dataset, training, held)
+        self._most, sampler = batch, recipe.sampler
+        if sampler.batch > batch:
+            sampler = replace(sampler, batch=batch)
+        self.recipe = replace(
+            recipe, sampler=sampler, accumulate=1, workers=0, precision="float32", channels_last=False, mode=None
+        )
+        self.plain = replace(self.recipe, augment=(), mix=None)
+        """Without augmentation or mixture: labels are classes, and equal rows are equal."""
+
+    @cached_property
+    def peak(self) -> float:
+        """The largest factor of the schedule."""
+        return max(self.recipe.schedule.factor(at / (_GRID - 1)) for at in range(_GRID))
+
+    def machine(self, seed: int, *, plain: bool = False) -> Machine:
+        """The recipe, started from a seed."""
+        return Machine(self, self.plain if plain else self.recipe, seed)
+
+    def held(self, split: Split) -> Held:
+        """A split, to be looked at on the backend."""
+        return Held(self.backend, self.dataset, split)
+
+    def rows(self, count: int) -> tuple[Array, ...]:
+        """At most so many training examples as one batch of native columns, normalised and not augmented."""
+        count = min(count, self._most)
+        return next(iter(self.held(part_of(self.dataset.train, count)).batches(count)))
+
+    def executor(self, recipe: Recipe, seed: int) -> Executor:
+        """The network to train, as the trainer makes it."""
+        return self.backend.executor(
+            recipe.trained_network(),
+            recipe.network.initialise(seed),
+            mode=recipe.mode,
+            precision=recipe.precision,
+            channels_last=recipe.channels_last,
+        )
+
+    def loader(self, recipe: Recipe, seed: int, workers: int = 0) -> Loader:
+        """The batches of the training split."""
+        loader: Loader = make_loader(
+            self.backend,
+            self.dataset,
+            self.dataset.train,
+            recipe.sampler,
+            seed=seed,
+            augment=recipe.augment,
+            mix=recipe.mix,
+            workers=workers,
+        )
+        return loader
+
+    def host(self, array: Array) -> NDArray[Any]:
+        """A copy on the host."""
+        return np.asarray(self.backend.host(array))
+
+
+def _flops(recipe: Recipe) -> float:
+    try:
+        return network_cost(recipe.network).flops
+    except LevelbenchError:
+        return 0.0
+
+
+@final
+class Machine:
+    """A recipe at work: what it computes depends on its seed and the calls alone."""
+
+    def __init__(self, bench: Bench, recipe: Recipe, seed: int) -> None:
+        self._bench, self._recipe, self._seed = bench, recipe, seed
+        bench.backend.seed(seed)
+        self.executor = bench.executor(recipe, seed)
+        self.stepper: Stepper = recipe.optimizer.start(bench.backend, self.executor.parameters)
+        self.done = 0
+        self._batches = self._forever()
+
+    def train(self, steps: int, factor: float) -> list[float]:
+        """Steps on the loader's batches; the losses."""
+        return [self.step(next(self._batches), factor) for _ in range(steps)]
+
+    def step(self, columns: tuple[Array, ...], factor: float) -> float:
+        """One update; the loss before it."""
+        loss = self.executor.forward(*columns)
+        gradients = self.executor.backward()
+        self.done += 1
+        self.stepper.step(gradients, self.done, factor)
+        return float(self._bench.host(loss))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Parameters and buffers, copied to the host."""
+        host, executor = self._bench.host, self.executor
+        return {
+            **{name: host(value).copy() for name, value in executor.parameters.items()},
+            **{f"buffer {name}": host(value).copy() for name, value in executor.buffers.items()},
+        }
+
+    def _forever(self) -> Iterator[tuple[Array, ...]]:
+        loader = self._bench.loader(self._recipe, self._seed)
+        epoch = 0
+        try:
+            while loader.steps:
+                yield from loader.batches(epoch)
+                epoch += 1
+        finally:
+            loader.close()
+
+
+def same(left: dict[str, NDArray[Any]], right: dict[str, NDArray[Any]]) -> str:
+    """The first name whose arrays differ in a bit, or an empty string."""
+    for name in sorted(left.keys() | right.keys()):
+        a, b = left.get(name), right.get(name)
+        if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape or a.tobytes() != b.tobytes():
+            return name
+    return ""
+
+
+def chance_loss(dataset: Dataset) -> float | None:
+    """The cross-entropy of always answering with the shares of the classes in training; ``None`` without classes."""
+    labels = dataset.train.labels
+    if not isinstance(labels, np.ndarray) or labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return None
+    if not len(labels) or labels.min() < 0:
+        return None
+    shares = np.bincount(labels) / len(labels)
+    shares = shares[shares > 0]
+    return float(-(shares * np.log(shares)).sum())

@@ -1,0 +1,222 @@
+"""Checks whether a task is right and well-formed: its data, its splits, its quality and target, and what is said of it.
+
+The one idea: a figure is worth what the split is worth. An example of the test set that is trained on, a label that
+stands for no class, a target that the most frequent class alone reaches: each makes every result of the task void.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from levelbench.measure.crossing import DIRECTIONS
+from levelbench.training.cadence import Evaluate
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.quality.base import Quality
+from levelbench.training.task import Task
+from levelbench.training.validation.probes import (
+    Finding,
+    Probe,
+    Report,
+    failed,
+    not_tried,
+    noted,
+    passed,
+    run_probes,
+)
+
+__all__ = ["check_task"]
+
+_LEAKS = 0.01
+"""The share of held examples in training from which on it is no accident: published data has a few twins."""
+_MOST_BYTES = 4 * 2**30
+
+
+def check_task(task: Task, dataset: Dataset, tell: Callable[[str], None] = lambda _: None) -> Report:
+    """Probe what a task fixes, on its loaded data."""
+    probes: list[Probe] = [
+        ("description", lambda: _description(task)),
+        ("provenance", lambda: _provenance(dataset)),
+        ("quality", lambda: _quality(task.quality, task.also)),
+        ("cadence", lambda: _cadence(task)),
+        ("splits", lambda: _splits(dataset)),
+        ("labels", lambda: _labels(dataset)),
+        ("values", lambda: _values(dataset)),
+        ("target", lambda: _target(task.quality, dataset)),
+    ]
+    return run_probes(task.name, probes, tell)
+
+
+def _description(task: Task) -> Iterator[Finding]:
+    title = "description"
+    if not task.description:
+        yield failed(title, "the task has none", 'say in a line what the data is: Task(..., description="...")')
+    module = inspect.getmodule(task.recipe_function(task.recipes[0]))
+    text = inspect.getdoc(module) or ""
+    if not text:
+        yield failed(title, "its file has no docstring", "begin it with the claim, on which hardware, and n")
+    elif "claim" not in text.lower() and not any(word.isdecimal() or "%" in word for word in text.split()):
+        yield noted(title, "its file's docstring makes no claim in figures", "say what is reached, where, and n")
+    if task.description and text:
+        yield passed(title, text.partition("\n")[0])
+
+
+def _provenance(dataset: Dataset) -> Iterator[Finding]:
+    title, missing = "provenance", []
+    if not dataset.checksums and not dataset.synthetic:
+        missing.append(("checksums", "give the SHA-256 of each file, so that a record says which bytes were used"))
+    for what in ("licence", "split_rule", "source"):
+        if not getattr(dataset, what):
+            missing.append((what.replace("_", " "), "say it: a record keeps it"))
+    for name, value in dataset.checksums.items():
+        if len(value) != 64 or not all(each in "0123456789abcdef" for each in value.lower()):
+            missing.append((f"SHA-256 of {name} ({value[:16]!r} is none)", "give 64 hexadecimal digits"))
+    for what, do in missing:
+        yield failed(title, f"the dataset has no {what}", do)
+    if not missing:
+        made = "made data" if dataset.synthetic else f"{len(dataset.checksums)} checksums"
+        yield passed(title, f"{made}, {dataset.licence}")
+
+
+def _quality(quality: Quality, also: tuple[Quality, ...]) -> Iterator[Finding]:
+    title, wrong = "quality", False
+    for each in (quality, *also):
+        if each.direction not in DIRECTIONS:
+            wrong = True
+            yield failed(title, f"the direction of {each.metric} is {each.direction!r}", 'say "higher" or "lower"')
+        elif math.isnan(each.low) or math.isnan(each.high) or not each.low < each.high:
+            wrong = True
+            yield failed(title, f"the scale of {each.metric} goes from {each.low} to {each.high}", "let it ascend")
+    if not wrong and not quality.low <= quality.target <= quality.high:
+        wrong = True
+        found = (
+            f"the target {quality.target:g} is off the scale of {quality.metric}, {quality.low:g} to {quality.high:g}"
+        )
+        yield failed(title, found, "give a target on the scale")
+    names = [each.metric for each in (quality, *also)]
+    if len(set(names)) < len(names):
+        wrong = True
+        yield failed(title, f"two figures have one name: {', '.join(names)}", "give each a name of its own")
+    if not wrong:
+        yield passed(title, f"{quality.metric}, {quality.direction} is better, target {quality.target:g}")
+
+
+def _cadence(task: Task) -> Iterator[Finding]:
+    every = Evaluate.parse(task.evaluate_every)
+    yield passed("cadence", f"an evaluation every {every}, on the clock {task.clock}")
+
+
+def _splits(dataset: Dataset) -> Iterator[Finding]:
+    """No example of the validation or test split is in the training split, by what it contains."""
+    title = "splits"
+    parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
+    for name, split in parts.items():
+        if not len(split):
+            yield failed(title, f"the {name} split is empty", "give it examples")
+            return
+    reason = next((why for split in parts.values() if (why := _unreadable(split))), "")
+    if reason:
+        yield not_tried(title, reason, "levelbench data check looks into files")
+        return
+    train = set(_digests(dataset.train))
+    wrong = False
+    for name, other in (("validation", train), ("test", train), ("test", set(_digests(dataset.validation)))):
+        found = _digests(parts[name])
+        twins = sum(digest in other for digest in found)
+        where = "training" if other is train else "validation"
+        said = f"{twins} of {len(found)} examples of the {name} split are in the {where} split, too"
+        if twins > _LEAKS * len(found):
+            wrong = True
+            yield failed(title, said, "split so that equal examples go to one side")
+        elif twins:
+            yield noted(title, said, "equal examples on both sides flatter a recipe that learns by heart")
+    if not wrong:
+        yield passed(title, ", ".join(f"{name} {len(split)}" for name, split in parts.items()))
+
+
+def _unreadable(split: Split) -> str:
+    """Why the contents of a split are not compared."""
+    columns = split.columns[: -split.targets]
+    if not all(isinstance(column, np.ndarray) for column in columns):
+        return "rows are made when they are asked for, so they are not compared"
+    size = sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
+    return f"{size / 2**30:.1f} GiB are too much to compare in a check" if size > _MOST_BYTES else ""
+
+
+def _digests(split: Split) -> list[bytes]:
+    """A digest of the inputs of each example; labels do not count."""
+    columns: list[Any] = [np.ascontiguousarray(column) for column in split.columns[: -split.targets]]
+    found = []
+    for row in zip(*columns, strict=True):
+        digest = hashlib.blake2b(digest_size=16)
+        for part in row:
+            digest.update(np.asarray(part).tobytes())
+        found.append(digest.digest())
+    return found
+
+
+def _labels(dataset: Dataset) -> Iterator[Finding]:
+    title, wrong, seen = "labels", False, False
+    for name in ("train", "validation", "test"):
+        labels = getattr(dataset, name).labels
+        if not isinstance(labels, np.ndarray) or labels.ndim != 1 or dataset.classes < 1:
+            continue
+        seen = True
+        if labels.dtype.kind not in "iu":
+            wrong = True
+            yield failed(title, f"those of the {name} split are of {labels.dtype}", "give int64 from 0 on")
+            continue
+        if labels.min() < 0 or labels.max() >= dataset.classes:
+            wrong = True
+            found = f"those of the {name} split go from {labels.min()} to {labels.max()}, for {dataset.classes} classes"
+            yield failed(title, found, "correct the labels, the number of classes, or the order of columns")
+            continue
+        counts = np.bincount(labels, minlength=dataset.classes)
+        absent = np.flatnonzero(counts == 0).tolist()
+        if absent and name == "train":
+            wrong = True
+            yield failed(title, f"no training example is of class {absent[0]}", "give examples of every class")
+        elif absent:
+            yield noted(title, f"the {name} split has no example of {len(absent)} classes")
+    if not seen:
+        yield not_tried(title, "they are no classes, one an example")
+    elif not wrong:
+        counts = np.bincount(dataset.train.labels)
+        yield passed(title, f"{dataset.classes} classes, {counts.min()} to {counts.max()} training examples each")
+
+
+def _values(dataset: Dataset) -> Iterator[Finding]:
+    title, wrong = "values", False
+    for name in ("train", "validation", "test"):
+        for at, column in enumerate(getattr(dataset, name).columns):
+            if isinstance(column, np.ndarray) and column.dtype.kind == "f" and not np.isfinite(column).all():
+                wrong = True
+                count = int((~np.isfinite(column)).sum())
+                found = f"column {at} of the {name} split has {count} values that are no finite numbers"
+                yield failed(title, found, "correct the data, or leave those examples out")
+    if not wrong:
+        kinds = ", ".join(f"{column.dtype}{list(column.shape[1:])}" for column in dataset.train.columns)
+        yield passed(title, f"an example is {kinds}")
+
+
+def _target(quality: Quality, dataset: Dataset) -> Iterator[Finding]:
+    """Always answering with the most frequent class does not reach it."""
+    title = "target"
+    labels = dataset.validation.labels
+    if quality.metric != "top1" or not isinstance(labels, np.ndarray) or labels.ndim != 1:
+        return
+    share = float(np.bincount(labels[labels >= 0]).max(initial=0)) / len(labels)
+    grain = 1 / len(labels)
+    if share >= quality.target:
+        found = f"always answering with the most frequent class gives {share:.4g}, and the target is {quality.target:g}"
+        yield failed(title, found, "choose a higher target, or a quality that counts classes alike")
+    else:
+        yield passed(title, f"{quality.target:g}, where the most frequent class alone gives {share:.3g}")
+    if quality.target < 1 and grain > (1 - quality.target) / 5:
+        found = f"one of the {len(labels)} validation examples is worth {grain:.2%}"
+        yield noted(title, found, "hold out more examples: the target's crossing is a matter of a few of them")

@@ -1,0 +1,190 @@
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from levelbench.analysis.composition import Kind, compose, designs, one_at_a_time
+from levelbench.errors import IncomparableError, UsageError
+
+OFF = {"smooth": 0.0, "half": False}
+ON = {"smooth": 0.1, "half": True}
+
+
+@pytest.fixture
+def study(run, group):
+    """``study(seconds)``: five runs of each arm by the factors that are on, seconds as a function of them."""
+
+    def make(seconds, off=None, n=5, spread=0.02, seed=0, **replaced):
+        names = tuple(off or OFF)
+        generator = np.random.default_rng(seed)
+        luck = np.exp(generator.normal(0, 0.3, n))
+        groups = []
+        for on in designs(names):
+            settings = {name: (ON | {"wide": 2})[name] if name in on else (off or OFF)[name] for name in names}
+            times = seconds(on) * luck * np.exp(generator.normal(0, spread, n))
+            runs = [run(float(time), seed=at, settings=settings, **replaced) for at, time in enumerate(times)]
+            groups.append(group("+".join(sorted(on)) or "none", runs, settings=settings))
+        return groups
+
+    return make
+
+
+def product(on, smooth=0.8, half=0.5):
+    return 10 * (smooth if "smooth" in on else 1) * (half if "half" in on else 1)
+
+
+def test_factors_whose_gains_multiply_are_composable(study):
+    found = compose(study(product), OFF)
+    assert found.kind is Kind.COMPOSABLE
+    assert found.predicted == pytest.approx(0.4, rel=0.05)
+    assert found.together.ratio == pytest.approx(0.4, rel=0.05)
+    assert found.departure.ratio == pytest.approx(found.together.ratio / found.predicted)
+
+
+def test_factors_that_gain_less_together_are_sub_multiplicative(study):
+    found = compose(study(lambda on: product(on) * (1.4 if len(on) == 2 else 1)), OFF)
+    assert found.kind is Kind.SUB_MULTIPLICATIVE
+    assert found.departure.low > 1.1
+
+
+def test_factors_that_gain_more_together_are_super_multiplicative(study):
+    assert compose(study(lambda on: product(on) * (0.6 if len(on) == 2 else 1)), OFF).kind is Kind.SUPER_MULTIPLICATIVE
+
+
+def test_too_much_noise_is_unclear_and_says_how_many_runs_would_settle_it(study):
+    found = compose(study(product, spread=0.3), OFF)
+    assert found.kind is Kind.UNCLEAR
+    assert found.runs_to_settle > 5
+    assert "more runs an arm" in found.lines()[0]
+
+
+def test_each_factor_alone_has_a_verdict_in_pairs(study):
+    found = compose(study(product), OFF)
+    assert [(each.factor, each.verdict.kind) for each in found.alone] == [("smooth", "FASTER"), ("half", "FASTER")]
+    assert all("paired" in each.verdict.reason for each in found.alone)
+
+
+def test_the_effects_of_a_full_factorial_are_those_that_were_planted(study):
+    off = {**OFF, "wide": 1}
+    groups = study(lambda on: product(on) * (1.3 if "wide" in on else 1) * (1.5 if on >= {"half", "wide"} else 1), off)
+    effects = {each.factors: each.found for each in compose(groups, off).effects}
+    assert effects["smooth",].ratio == pytest.approx(0.8, rel=0.05)
+    assert effects["half",].ratio == pytest.approx(0.5 * 1.5**0.5, rel=0.05)
+    assert effects["half", "wide"].ratio == pytest.approx(1.5, rel=0.05)
+    assert effects["smooth", "wide"].low < 1 < effects["smooth", "wide"].high
+    assert {each.level for each in effects.values()} == {1 - 0.05 / 6}
+
+
+def test_of_two_factors_the_interaction_is_the_departure(study):
+    found = compose(study(lambda on: product(on) * (1.2 if len(on) == 2 else 1)), OFF)
+    assert found.effects[-1].found.ratio == pytest.approx(found.departure.ratio)
+
+
+def test_one_at_a_time_tells_whether_they_compose_but_no_effects(study):
+    off = {**OFF, "wide": 1}
+    kept = [
+        g
+        for g in study(product, off, spread=0.005)
+        if g.label == "none" or "+" not in g.label or g.label.count("+") == 2
+    ]
+    found = compose(kept, off)
+    assert len(kept) == len(one_at_a_time(tuple(off))) == 5
+    assert found.kind is Kind.COMPOSABLE
+    assert found.effects == ()
+
+
+def test_a_combination_that_misses_its_target_bounds_the_answer_and_is_not_dropped(study, run):
+    groups = study(product)
+    last = groups[-1]
+    missed = [
+        msgspec.structs.replace(each, time_to_accuracy_s=None, reached=False, given_up_s=90.0) for each in last.runs
+    ]
+    groups[-1] = type(last)(last.label, last.key, last.specification, tuple(missed))
+    found = compose(groups, OFF)
+    assert found.kind is Kind.SUB_MULTIPLICATIVE
+    assert found.departure.high is None
+    assert found.predicted is None
+    assert any("15 of 20 runs reached" in line for line in found.lines())
+
+
+def test_a_base_that_never_arrives_leaves_the_answer_open_on_one_side(study):
+    groups = study(product)
+    first = groups[0]
+    missed = [
+        msgspec.structs.replace(each, time_to_accuracy_s=None, reached=False, given_up_s=5.0) for each in first.runs[:1]
+    ]
+    groups[0] = type(first)(first.label, first.key, first.specification, (*missed, *first.runs[1:]))
+    found = compose(groups, OFF)
+    assert found.departure.ratio is None
+    assert found.departure.low is not None
+    assert found.departure.high is None
+
+
+def test_an_arm_whose_runs_all_failed_gives_no_answer(study):
+    groups = study(product)
+    each = groups[1]
+    failed = [
+        msgspec.structs.replace(
+            one, status="failed", time_to_accuracy_s=None, reached=False, given_up_s=0.0, hopeless=True
+        )
+        for one in each.runs
+    ]
+    groups[1] = type(each)(each.label, each.key, each.specification, tuple(failed))
+    found = compose(groups, OFF)
+    assert found.kind is Kind.UNCLEAR
+    assert "failed" in found.reason
+
+
+def test_a_missing_arm_is_named(study):
+    with pytest.raises(UsageError, match="no runs with half, smooth"):
+        compose(study(product)[:-1], OFF)
+
+
+def test_one_factor_composes_with_nothing(study):
+    with pytest.raises(UsageError, match="two factors"):
+        compose(study(product), {"smooth": 0.0})
+
+
+def test_arms_that_differ_in_more_than_the_factors_are_refused(study, group):
+    groups = study(product)
+    last = groups[-1]
+    other = group("other", last.runs, settings={**last.specification.settings, "lr": 1.0})
+    with pytest.raises(IncomparableError, match="more than these"):
+        compose([*groups[:-1], other], OFF)
+
+
+def test_runs_of_several_machines_are_refused_unless_it_is_wished(study):
+    groups = [*study(product)[:-1], study(product, environment={"machine": {"id": "m2"}})[-1]]
+    with pytest.raises(IncomparableError, match="several machines"):
+        compose(groups, OFF)
+    assert compose(groups, OFF, across_machines=True).kind is Kind.COMPOSABLE
+
+
+@pytest.mark.parametrize(
+    ("truth", "wrong"),
+    [
+        (1.0, (Kind.SUB_MULTIPLICATIVE, Kind.SUPER_MULTIPLICATIVE)),
+        (1.1, (Kind.COMPOSABLE, Kind.SUPER_MULTIPLICATIVE)),
+        (1 / 1.1, (Kind.COMPOSABLE, Kind.SUB_MULTIPLICATIVE)),
+    ],
+)
+def test_the_answer_is_wrong_no_more_often_than_the_level_allows(study, truth, wrong):
+    def seconds(on):
+        return product(on) * (truth if len(on) == 2 else 1)
+
+    wrongs = sum(compose(study(seconds, spread=0.05, seed=seed), OFF).kind in wrong for seed in range(100))
+    # At most 5 % of 100, and four standard deviations.
+    assert wrongs <= 13
+
+
+def test_with_little_noise_the_answer_is_found(study):
+    kinds = [compose(study(product, spread=0.02, seed=seed), OFF).kind for seed in range(20)]
+    assert kinds.count(Kind.COMPOSABLE) >= 17
+
+
+def test_the_designs():
+    assert len(designs("abc")) == 8
+    assert designs("ab") == [frozenset(), frozenset("a"), frozenset("b"), frozenset("ab")]
+    assert one_at_a_time("abc") == [frozenset(), *map(frozenset, "abc"), frozenset("abc")]
+    assert math.comb(3, 2) == len([each for each in designs("abc") if len(each) == 2])

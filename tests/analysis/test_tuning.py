@@ -1,0 +1,123 @@
+"""What a task should fix, from recorded curves."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from levelbench.analysis.tuning import propose_cadence, propose_runs, tune
+from levelbench.errors import UsageError
+from levelbench.measure.statistics.distributions import t_quantile
+from levelbench.records.reader import Record
+from levelbench.records.schema import Evaluation, Header, Source, Specification, Target
+
+MS = 1_000_000
+
+
+def record(qualities, seed=0, steps=100, step_ms=1.0, evaluation_ms=10.0, every="1 epoch", direction="higher"):
+    """A run of an evaluation an epoch of ``steps`` steps."""
+    target = Target("error", 0.5, direction)
+    specification = Specification("toy", "mlp", "numpy", "cpu", {}, target, "sustained", "wall", every, 20.0)
+    header = Header(1, f"{seed:08d}", "k", seed, "2026-01-01T00:00:00", specification, {}, Source("t", "", ""), "0")
+    evaluations = []
+    for epoch, quality in enumerate(qualities, 1):
+        training, looking = round(epoch * steps * step_ms * MS), round(epoch * evaluation_ms * MS)
+        phases = {"forward": training // 2, "backward": training - training // 2, "evaluate": looking}
+        t_ns = training + looking
+        evaluations.append(
+            Evaluation(t_ns, epoch * steps, float(epoch), 32 * epoch * steps, {"validation": quality}, 1.0, phases)
+        )
+    return Record(Path(), header, tuple(evaluations), {}, (), None, "done")
+
+
+def curves(n=12, **more):
+    random = np.random.default_rng(0)
+    x = np.arange(1, 21)
+    mean = 0.95 - 0.85 * np.exp(-x / 3)
+    return [record((mean + 0.002 * random.standard_normal(20)).tolist(), seed, **more) for seed in range(n)]
+
+
+def test_a_target_cadence_and_number_of_runs_are_proposed_together():
+    found = tune(curves())
+    assert found.target.target is not None
+    assert 0.85 < found.target.target < 0.95
+    assert found.runs.reached == found.runs.n == 12
+    assert found.cadence.quantisation is not None
+    assert found.final == pytest.approx(0.95, abs=0.005)
+
+
+def test_lower_is_better_is_the_same_upside_down():
+    flipped = [
+        record([1 - each.quality["validation"] for each in one.evaluations], direction="lower") for one in curves()
+    ]
+    assert tune(flipped).target.target == pytest.approx(1 - tune(curves()).target.target)
+
+
+@pytest.mark.parametrize(
+    ("evaluation_ms", "every", "steps"),
+    [
+        (0.01, "1 step", 1),
+        (0.3, "10 steps", 10),
+        (0.9, "20 steps", 20),
+        (2.5, "50 steps", 50),
+        (4.0, "1 epoch", 100),
+        (12.0, "3 epochs", 300),
+    ],
+)
+def test_the_interval_is_the_shortest_round_one_that_costs_a_twentieth(evaluation_ms, every, steps):
+    found = propose_cadence([record([0.5] * 10, evaluation_ms=evaluation_ms)])
+    assert (found.every, found.steps) == (every, steps)
+    assert found.cost == pytest.approx(evaluation_ms / (evaluation_ms + steps))
+    assert found.cost <= 0.05
+
+
+def test_the_cost_of_the_cadence_that_the_runs_had_is_told():
+    found = propose_cadence([record([0.5] * 10, evaluation_ms=100.0)])
+    assert (found.now, found.now_cost) == ("1 epoch", pytest.approx(0.5))
+
+
+def test_the_number_of_runs_is_the_least_whose_interval_is_narrow_enough():
+    times = np.exp(np.random.default_rng(1).normal(1.0, 0.1, 12))
+    found = propose_runs(times.tolist(), 12, 0.05)
+    deviation = np.log(times).std(ddof=1)
+
+    def width(n):
+        return math.expm1(t_quantile(0.975, n - 1) * deviation / math.sqrt(n))
+
+    assert width(found.needed) <= 0.05 < width(found.needed - 1)
+    assert found.width_now == pytest.approx(width(12))
+
+
+def test_runs_that_do_not_vary_need_two():
+    assert propose_runs([2.0] * 10, 10, 0.05).needed == 2
+
+
+def test_runs_that_vary_too_much_have_no_number():
+    times = [math.exp(each) for each in np.linspace(-8, 8, 12)]
+    assert propose_runs(times, 12, 0.001).needed is None
+
+
+def test_one_run_that_reached_says_nothing_of_how_they_vary():
+    found = propose_runs([2.0], 10, 0.05)
+    assert (found.needed, found.deviation, found.reached, found.n) == (None, None, 1, 10)
+
+
+@pytest.mark.parametrize("given", [{"cost": 0.0}, {"cost": 1.0}, {"width": -0.1}])
+def test_a_share_that_is_none_is_refused(given):
+    with pytest.raises(UsageError, match="no share"):
+        tune(curves(), **given)
+
+
+def test_where_there_is_no_target_nothing_else_is_proposed():
+    early = [record([0.1, *[0.9 + 0.001 * at for at in range(9)]], seed) for seed in range(10)]
+    found = tune(early)
+    assert "no knee" in found.target.reason
+    assert (found.target.target, found.cadence, found.runs) == (None, None, None)
+
+
+def test_too_few_runs_or_none_are_refused():
+    with pytest.raises(UsageError, match="no finished run"):
+        tune([])
+    with pytest.raises(UsageError, match="10 seeds or more"):
+        tune(curves(4))

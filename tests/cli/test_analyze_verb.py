@@ -1,0 +1,185 @@
+"""``levelbench analyze composition``: which arms it makes, that it resumes, and what it says of them.
+
+The training itself is replaced by its records: each factor has a gain, and the times say so.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from levelbench import __version__
+from levelbench.measure.environment import capture
+from levelbench.records import End, Evaluation, Header, RecordWriter, Store, read_record
+from levelbench.records.schema import Source
+from levelbench.runner.launch import Finished
+
+MS = 1_000_000
+GAINS = {"momentum": (0.9, 0.5), "wide": (True, 0.8), "nesterov": (True, 0.9)}
+
+TASK = '''
+"""A task whose recipe says what off means."""
+from levelbench.networks import zoo
+from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
+
+task = Task("study", data=datasets.digits, quality=Top1(target=0.9))
+
+
+@task.recipe(factors={"wide": False, "momentum": 0.0})
+def fast(wide: bool = True, momentum: float = 0.9, nesterov: bool = True, lr: float = 0.05) -> Recipe:
+    """Small."""
+    return Recipe(zoo.mlp(64, 32 if wide else 8, 10), Shuffled(64), Momentum(lr, momentum), epochs=10)
+
+
+@task.recipe
+def plain(lr: float = 0.05) -> Recipe:
+    """Nothing to switch off."""
+    return Recipe(zoo.mlp(64, 8, 10), Shuffled(64), Momentum(lr), epochs=10)
+'''
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return capture()
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch, machine):
+    """The task's file; runs write the record of a training that takes as long as its settings say."""
+    path = tmp_path / "study.py"
+    path.write_text(TASK)
+    jobs = []
+
+    def launch(job, on_progress=None):
+        jobs.append(job)
+        settings = job.specification.settings
+        seconds = 10.0 * np.prod([gain for name, (on, gain) in GAINS.items() if settings[name] == on])
+        if launch.together and all(settings[name] == on for name, (on, _) in GAINS.items()):
+            seconds *= launch.together
+        luck = 1 + 0.2 * np.sin(job.seed) + 0.002 * np.cos(7 * job.seed + 3 * seconds)
+        return Finished(record_of(job, round(seconds * luck * 1000) * MS, machine), None)
+
+    launch.together = None
+    monkeypatch.setattr("levelbench.runner.campaign.launch", launch)
+    return path, jobs, launch
+
+
+def record_of(job, t_ns, machine):
+    header = Header(
+        schema=1,
+        id=job.id,
+        key=job.key,
+        seed=job.seed,
+        started=f"2026-01-02T03:{job.seed:02d}:05.000+00:00",
+        specification=job.specification,
+        environment=machine,
+        source=Source("study", job.source, "# the task"),
+        version=__version__,
+    )
+    with RecordWriter.create(Store(job.store).path, header) as writer:
+        for step in (1, 2):
+            writer.append(
+                Evaluation(
+                    step * t_ns // 2, step, float(step), step, {"validation": 0.95}, 0.1, {"forward": step * t_ns // 2}
+                )
+            )
+        writer.append(End("done", t_ns // 2 * 2, {"forward": t_ns // 2 * 2}, {"validation": 0.95, "test": 0.95}))
+    return writer.path
+
+
+def test_the_declared_factors_are_switched_in_every_combination(study, call, tmp_path):
+    path, jobs, _ = study
+    code, out, _ = call("analyze", "composition", path, "--framework", "numpy", "-n", 3, "--store", tmp_path / "s")
+    assert code == 0
+    assert "4 arms of wide, momentum" in out
+    assert "12 wanted · 0 done · 12 to go" in out
+    tried = {(job.specification.settings["wide"], job.specification.settings["momentum"]) for job in jobs}
+    assert tried == {(True, 0.9), (True, 0.0), (False, 0.9), (False, 0.0)}
+    assert "COMPOSABLE  wide x momentum" in out
+    assert "2.5 measured, 2.5 is the product" in out
+    assert "shortens training" in out
+
+
+def test_a_combination_that_gains_less_is_sub_multiplicative(study, call, tmp_path):
+    path, _, launch = study
+    launch.together = 1.5
+    _, out, _ = call("analyze", "composition", path, "--framework", "numpy", "-n", 3, "--store", tmp_path / "s")
+    assert "SUB-MULTIPLICATIVE" in out
+    assert "gain less together" in out
+
+
+def test_the_same_command_makes_no_run_twice_and_more_seeds_only_those(study, call, tmp_path):
+    path, jobs, _ = study
+    words = ("analyze", "composition", path, "--framework", "numpy", "--store", tmp_path / "s")
+    call(*words, "-n", 2)
+    _, out, _ = call(*words, "-n", 3)
+    assert "12 wanted · 8 done · 4 to go" in out
+    assert len(jobs) == 12
+    assert {job.seed for job in jobs[8:]} == {2}
+
+
+def test_a_factor_of_the_users_own_says_what_off_is(study, call, tmp_path):
+    path, jobs, _ = study
+    words = ("--factor", "wide", "--factor", "momentum", "--factor", "nesterov=false", "--design", "one")
+    code, out, _ = call(
+        "analyze", "composition", path, *words, "--framework", "numpy", "-n", 3, "--store", tmp_path / "s", "--json"
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert found["kind"] == "COMPOSABLE"
+    assert [cell["on"] for cell in found["cells"]] == [
+        [], ["wide"], ["momentum"], ["nesterov"], ["momentum", "nesterov", "wide"],
+    ]  # fmt: skip
+    assert found["predicted"] == pytest.approx(0.36, rel=0.02)
+    assert found["effects"] == []
+    assert len(found["groups"]) == 5
+    assert len(jobs) == 15
+
+
+def test_one_run_an_arm_cannot_tell(study, call, tmp_path):
+    path, _, _ = study
+    code, out, _ = call("analyze", "composition", path, "--framework", "numpy", "-n", 1, "--store", tmp_path / "s")
+    assert code == 4
+    assert "UNCLEAR" in out
+    assert "two runs or more" in out
+
+
+def test_tables_and_figure_are_written_where_they_are_wanted(study, call, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    path, _, _ = study
+    plot, words = tmp_path / "c.svg", tmp_path / "c.md"
+    call(
+        "analyze", "composition", path, "--framework", "numpy", "-n", 3, "--store", tmp_path / "s",
+        "--plot", plot, "--markdown", words,
+    )  # fmt: skip
+    assert "<svg" in plot.read_text()
+    assert "product of these" in plot.read_text()
+    assert "| momentum" in words.read_text()
+    assert read_record(next((tmp_path / "s").rglob("*.jsonl"))).status == "done"
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "found"),
+    [
+        ("{}[recipe=plain]", (), "there are none"),
+        ("{}", ("--factor", "wide"), "there is one"),
+        ("{}", ("--factor", "wide", "--factor", "nesterov"), "it declares wide, momentum"),
+        ("{}", ("--factor", "wide", "--factor", "speed=1"), "speed"),
+        ("{}[momentum=0.0]", (), "it is off already"),
+        ("{}", ("--plot", "c.pdf"), "none of a figure"),
+    ],
+)
+def test_what_cannot_be_a_study_is_refused_before_a_run(study, call, tmp_path, task, words, found):
+    path, jobs, _ = study
+    code, _, err = call(
+        "analyze", "composition", task.format(path), *words, "--framework", "numpy", "--store", tmp_path / "s"
+    )
+    assert code == 2
+    assert found in err
+    assert jobs == []
+
+
+def test_its_help_is_there_without_a_framework(call):
+    code, out, _ = call("analyze", "composition", "--help")
+    assert code == 0
+    assert "--factor" in out

@@ -1,0 +1,123 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from levelbench.cli.check_optimizers import check_optimizers
+from levelbench.errors import DefinitionError, UnknownNameError, UsageError
+from levelbench.training.optimizers import SGD, Momentum
+from levelbench.training.validation.optimizer_files import load_optimizers
+
+MOMENTUM = """
+from dataclasses import dataclass
+from levelbench.training.optimizers import UpdateRule
+from levelbench.training.optimizers.arrays import zeros_like
+
+@dataclass(frozen=True)
+class Mine(UpdateRule):
+    momentum: float = 0.9
+
+    def init(self, parameter):
+        return zeros_like(parameter)
+
+    def update(self, parameter, gradient, state, step, lr):
+        velocity = self.momentum * state + SHARE * gradient
+        return parameter - lr * velocity, velocity
+"""
+RIGHT = MOMENTUM.replace("SHARE * ", "") + '\nreference = "momentum"\n'
+WRONG = MOMENTUM.replace("SHARE", "(1 - self.momentum)") + '\nreference = "momentum"\n'
+
+
+@pytest.fixture
+def write(tmp_path):
+    def add(text):
+        path = tmp_path / "mine.py"
+        path.write_text(text)
+        return path
+
+    return add
+
+
+def check(path, reference="", framework="numpy", plot=None, as_json=False):
+    return check_optimizers(path, reference=reference, framework=framework, plot=plot, seed=0, as_json=as_json)
+
+
+def test_a_right_optimizer_ends_with_0(write, capsys):
+    assert check(write(RIGHT)) == 0
+    assert "Mine: nothing found wrong, in up to 1,000 steps beside the reference" in capsys.readouterr().out
+
+
+def test_a_wrong_one_ends_with_1_and_says_from_which_step(write, capsys):
+    assert check(write(WRONG)) == 1
+    assert "first step: the very first step is another: first at step 1" in capsys.readouterr().out
+
+
+def test_a_reference_of_the_command_line_wins(write):
+    assert check(write(RIGHT), reference="sgd") == 1
+
+
+def test_json_has_every_finding_and_every_step(write, capsys):
+    check(write(WRONG), as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert not found["passed"]
+    (report,) = found["reports"]
+    assert report["name"] == "Mine"
+    assert {"probe", "status", "found", "do"} == set(report["findings"][0])
+    assert {each["problem"]: len(each["linf"]) for each in report["divergences"]}["long"] == 1000
+    assert {len(each["linf"]) for each in report["divergences"] if each["problem"] != "long"} == {100}
+
+
+def test_the_divergence_is_drawn(write, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert check(write(WRONG), plot=tmp_path / "way.svg") == 1
+    assert "<svg" in Path(tmp_path / "way.svg").read_text()
+    assert "way.svg" in capsys.readouterr().err
+
+
+def test_a_figure_without_a_reference_is_refused(write, tmp_path):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(UsageError, match="--reference"):
+        check(write(RIGHT.replace("reference =", "other =")), plot=tmp_path / "way.svg")
+
+
+def test_an_ending_that_is_no_figures_is_refused_before_anything_runs(tmp_path):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(UsageError, match=r"\.txt"):
+        check(tmp_path / "not-there.py", plot=tmp_path / "way.txt")
+
+
+def test_an_unknown_reference_is_refused(write):
+    with pytest.raises(UnknownNameError, match="momentum"):
+        check(write(RIGHT), reference="momentun")
+
+
+class TestFiles:
+    def test_what_is_called_optimizer_is_taken(self, write):
+        text = "from levelbench.training.optimizers import *\nother = SGD(0.1)\noptimizer = Momentum(0.2)\n"
+        assert load_optimizers(write(text)) == ({"Momentum": Momentum(0.2)}, None)
+
+    def test_else_all_that_are_made(self, write):
+        text = "from levelbench.training.optimizers import *\na = SGD(0.1)\nb = SGD(0.2)\nreference = SGD(0.3)\n"
+        assert load_optimizers(write(text)) == ({"a": SGD(0.1), "b": SGD(0.2)}, SGD(0.3))
+
+    def test_else_its_own_rules_with_their_defaults(self, write):
+        found, reference = load_optimizers(write(RIGHT))
+        assert (list(found), found["Mine"].lr, reference) == (["Mine"], 0.01, "momentum")
+
+    @pytest.mark.parametrize(
+        ("text", "error", "message"),
+        [
+            ("x = 1\n", DefinitionError, "defines no optimizer"),
+            ("x = 1\ny = x / 0\n", DefinitionError, "ZeroDivisionError: division by zero at line 2"),
+            ("x = (\n", DefinitionError, "SyntaxError.*at line 1"),
+            (RIGHT.replace("float = 0.9", "float"), DefinitionError, "momentum have no default"),
+            (RIGHT.replace('"momentum"', "3"), DefinitionError, "it is of type int"),
+        ],
+    )
+    def test_what_is_wrong_with_a_file_is_told(self, write, text, error, message):
+        with pytest.raises(error, match=message):
+            load_optimizers(write(text))
+
+    def test_a_file_that_is_not_there_is_told(self, tmp_path):
+        with pytest.raises(UsageError, match="no such file"):
+            load_optimizers(tmp_path / "gone.py")

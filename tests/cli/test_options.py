@@ -1,0 +1,31 @@
+"""What the verbs print: JSON that is UTF-8, errors that steer no terminal."""
+
+import json
+import os
+
+import pytest
+
+from levelbench.cli.options import emit_json, say_error
+from levelbench.errors import DataError
+
+
+def test_json_of_a_name_that_is_not_utf_8_has_escapes(capsys):
+    name = os.fsdecode(b"data-\xff")
+    emit_json({"path": name, name: [name, float("nan"), 1], 3: None})
+    shown = r"data-\udcff"
+    assert json.loads(capsys.readouterr().out) == {"path": shown, shown: [shown, None, 1], "3": None}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\rb\x08\x7f\x9b", r"a\rb\x08\x7f\x9b"),
+        ("left\u202eright", r"left\u202eright"),
+        ("caf\udcff", r"caf\udcff"),
+        ("naïve \u00a0 日本", "naïve \u00a0 日本"),
+    ],
+)
+def test_an_error_steers_no_terminal(capsys, said, shown):
+    say_error(DataError(said, said, said), debug=False)
+    assert capsys.readouterr().err == f"error: {shown}\nfound: {shown}\n   do: {shown}\n"

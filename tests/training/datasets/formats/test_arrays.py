@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+
+from levelbench.errors import DataError, MissingError
+from levelbench.training.datasets.formats.arrays import map_npy, map_raw
+
+ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+def npy(array, **how):
+    stored = io.BytesIO()
+    np.save(stored, array, **how)
+    return stored.getvalue()
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content):
+        path = tmp_path / "rows.npy"
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    array=st_numpy.arrays(
+        st.sampled_from(["u1", "<i4", ">i8", "<f4", ">f8", "?"]), st_numpy.array_shapes(max_dims=4, max_side=4)
+    ),
+    fortran=st.booleans(),
+)
+def test_what_numpy_saved_is_mapped(file, array, fortran):
+    stored = np.asfortranarray(array) if fortran else array
+    np.testing.assert_array_equal(map_npy(file(npy(stored))), array)
+
+
+def test_values_stay_on_the_disk_and_cannot_be_written(file):
+    found = map_npy(file(npy(ARRAY)))
+    assert isinstance(found, np.memmap)
+    assert not found.flags.writeable
+
+
+def test_raw_values_are_mapped_as_declared(file):
+    path = file(ARRAY.tobytes())
+    np.testing.assert_array_equal(map_raw(path, "<f4", (2, 3, 4)), ARRAY)
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("<f4", (2, 3, 5)), ("<f8", (2, 3, 4)), ("<f4", (2, 3)), ("<f4", (0, 3))])
+def test_raw_values_of_another_size_are_refused(file, dtype, shape):
+    with pytest.raises(DataError, match=r"bytes with the header|holds no rows"):
+        map_raw(file(ARRAY.tobytes()), dtype, shape)
+
+
+def test_objects_are_never_read(file):
+    with pytest.raises(DataError, match="objects are never read"):
+        map_npy(file(npy(np.array([{"a": 1}], object), allow_pickle=True)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (lambda content: b"", "does not begin"),
+        (lambda content: b"PK\3\4" + content, "does not begin"),
+        (lambda content: content[:-1], "96 bytes|bytes with the header"),
+        (lambda content: content + b"x", "bytes with the header"),
+        (lambda content: content.replace(b"(2, 3, 4)", b"(9, 3, 4)"), "bytes with the header"),
+        (lambda content: content.replace(b"(2, 3, 4)", b"(2, 3,-4)"), "its header is not"),
+        (lambda content: content.replace(b"'<f4'", b"'|f4'"), "bytes with the header|plain number"),
+        (lambda content: content.replace(b"False", b"f(1) "), "its header is not"),
+        (lambda content: content[:8] + b"\xff\xff" + content[10:], "its header is not"),
+        (lambda content: content[:6] + b"\2\0" + b"\xff\xff\xff\xff" + content[12:], "claims a header"),
+        (lambda content: content[:6] + b"\4\0" + content[8:], "does not begin"),
+    ],
+)
+def test_a_damaged_file_says_how(file, damage, found):
+    content = damage(npy(ARRAY))
+    if b"'|f4'" in content:
+        np.testing.assert_array_equal(map_npy(file(content)), ARRAY)
+        return
+    with pytest.raises(DataError, match=found):
+        map_npy(file(content))
+
+
+def test_an_absurd_shape_allocates_nothing(file):
+    with pytest.raises(DataError, match="bytes with the header"):
+        map_npy(file(npy(ARRAY).replace(b"(2, 3, 4), }         ", b"(999999999999999,), }")))
+
+
+def test_a_file_that_is_not_there_is_missing(tmp_path):
+    with pytest.raises(MissingError):
+        map_npy(tmp_path / "none")
+
+
+def test_a_folder_is_not_data(tmp_path):
+    with pytest.raises(DataError):
+        map_npy(tmp_path)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 10**6), value=st.integers(0, 255), junk=st.binary(max_size=40))
+def test_no_file_causes_another_error(file, place, value, junk):
+    stored = bytearray(npy(ARRAY))
+    stored[place % len(stored)] = value
+    for content in (bytes(stored), junk, b"\x93NUMPY\1\0" + junk):
+        with contextlib.suppress(DataError):
+            map_npy(file(content))
+
+
+@pytest.mark.parametrize("dtype", ["foo", "O", "<f4,<f4", ""])
+def test_a_type_that_is_no_plain_number_is_refused(file, dtype):
+    with pytest.raises(DataError, match="no plain number"):
+        map_raw(file(ARRAY.tobytes()), dtype, (2, 3, 4))

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+
+from levelbench.errors import DataError, MissingError
+from levelbench.training.datasets.formats.idx import content_digest, encode_idx, read_idx, write_idx
+
+ARRAY = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
+
+
+def header(*shape: int, code: int = 0x08) -> bytes:
+    return struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content: bytes):
+        path = tmp_path / "file"
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    array=st_numpy.arrays(
+        st.sampled_from(sorted(CODES)), st_numpy.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=5)
+    ),
+    name=st.sampled_from(["a-idx", "a-idx.gz"]),
+)
+def test_what_is_written_is_read_back(tmp_path, array, name):
+    write_idx(tmp_path / name, array)
+    back = read_idx(tmp_path / name).array
+    assert back.dtype == array.dtype
+    assert back.dtype.isnative
+    np.testing.assert_array_equal(back, array)
+
+
+def test_the_bytes_are_those_of_the_format(file):
+    content = b"\0\0\x0b\x02" + b"\0\0\0\1" + b"\0\0\0\2" + b"\1\2\xff\xff"
+    assert read_idx(file(content)).array.tolist() == [[258, -1]]
+    assert encode_idx(np.array([[258, -1]], dtype=np.int16)) == content
+
+
+def test_gzip_is_known_by_content_and_the_digest_is_of_what_is_inside(tmp_path):
+    content = encode_idx(ARRAY)
+    for name, stored in (("plain.gz", content), ("zipped", gzip.compress(content, 1)), ("z9", gzip.compress(content))):
+        (tmp_path / name).write_bytes(stored)
+        assert content_digest(tmp_path / name) == hashlib.sha256(content).hexdigest()
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path):
+    write_idx(tmp_path / "a.gz", ARRAY)
+    write_idx(tmp_path / "b.gz", ARRAY)
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "does not begin as IDX does"),
+        (b"\0\0\x08", "does not begin as IDX does"),
+        (b"PK\3\4" + bytes(50), "does not begin as IDX does"),
+        (header(2, code=0x0A) + bytes(2), "type code 0x0a"),
+        (header(), "0 dimensions"),
+        (b"\0\0\x08\xff" + bytes(4 * 255), "255 dimensions"),
+        (header(2, 3)[:-1], "inside its header"),
+        (header(0), "holds nothing"),
+        (header(0, 2**32 - 1, 2**32 - 1), "holds nothing"),
+        (header(3) + bytes(2), "truncated: 2 bytes"),
+        (header(20) + bytes(19), "truncated: 19 bytes of values where its header claims 20"),
+        (header(3) + bytes(4), "bytes follow"),
+        (header(2**30) + bytes(9), "more than the file can hold"),
+        (header(*[2**32 - 1] * 32), "is the most allowed"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+def test_whatever_is_not_exactly_one_array_is_refused(file, content, found, pack):
+    with pytest.raises(DataError, match=found) as caught:
+        read_idx(file(pack(content)))
+    assert "Remove the file and fetch it again" in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [3, 12, 30, -9, -1])
+def test_a_gzip_file_that_is_cut_is_refused(file, keep):
+    noise = np.random.default_rng(0).integers(0, 256, (10, 28, 28), dtype=np.uint8)
+    with pytest.raises(DataError):
+        read_idx(file(gzip.compress(encode_idx(noise))[:keep]))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_an_error_or_another_digest_or_says_the_same(tmp_path, place, bit):
+    content = encode_idx(ARRAY)
+    stored = bytearray(gzip.compress(content, mtime=0))
+    stored[place % len(stored)] ^= 1 << bit
+    path = tmp_path / "file"
+    path.write_bytes(stored)
+    try:
+        read = read_idx(path)
+    except DataError:
+        return
+    # Some bits of a gzip header carry no content: the time, the operating system.
+    assert read.sha256 == hashlib.sha256(content).hexdigest()
+    np.testing.assert_array_equal(read.array, ARRAY)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=60), zipped=st.booleans(), prefix=st.sampled_from([b"", b"\0\0\x08\1", b"\x1f\x8b"]))
+def test_no_file_causes_another_error(tmp_path, content, zipped, prefix):
+    path = tmp_path / "file"
+    path.write_bytes(gzip.compress(prefix + content) if zipped else prefix + content)
+    with contextlib.suppress(DataError):
+        read_idx(path)
+
+
+def test_bytes_after_the_gzip_stream_are_refused(file):
+    with pytest.raises(DataError):
+        read_idx(file(gzip.compress(encode_idx(ARRAY)) + b"garbage"))
+
+
+def test_a_lying_header_allocates_nothing(file):
+    path = file(gzip.compress(header(2**31) + bytes(100)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="more than the file can hold"):
+            read_idx(path, most_bytes=2**40)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_gzip_bomb_is_not_unpacked(file):
+    path = file(gzip.compress(header(10) + bytes(50_000_000), 9))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="bytes follow"):
+            read_idx(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**21
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_most_bytes_are_held(file):
+    path = file(encode_idx(ARRAY))
+    assert read_idx(path, most_bytes=24).array.shape == (2, 3, 4)
+    with pytest.raises(DataError, match="24 bytes of values, and 23 is the most allowed"):
+        read_idx(path, most_bytes=23)
+
+
+def test_a_file_that_is_not_there_is_missing(tmp_path):
+    with pytest.raises(MissingError, match="no such file"):
+        read_idx(tmp_path / "none")
+
+
+def test_a_folder_is_not_data(tmp_path):
+    with pytest.raises(DataError):
+        read_idx(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros(2, complex), np.zeros(2, np.uint16), np.array(1, np.uint8), np.zeros(0, "u1")]
+)
+def test_an_array_that_the_format_cannot_hold_is_not_written(array):
+    with pytest.raises(DataError, match="cannot hold"):
+        encode_idx(array)

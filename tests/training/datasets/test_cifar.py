@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import io
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+
+from levelbench.errors import DataError, MissingError, UsageError
+from levelbench.training import datasets
+from levelbench.training.datasets import cifar
+from levelbench.training.datasets.cifar import Cifar
+from levelbench.training.datasets.cifar_files import CIFAR10, CIFAR100
+from levelbench.training.datasets.files import cache_folder
+from levelbench.training.datasets.formats.cifar import PIXELS
+
+COUNT = 20
+
+
+class Small:
+    """A miniature of CIFAR-10 in both versions: six files of 20 images."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.pixels = [rng.integers(0, 256, (COUNT, PIXELS), dtype=np.uint8) for _ in range(6)]
+        self.labels = [rng.permutation(COUNT) % 10 for _ in range(6)]
+        pairs = list(zip(self.labels, self.pixels, strict=True))
+        binary = [np.column_stack([labels.astype(np.uint8), pixels]).tobytes() for labels, pixels in pairs]
+        python = [pickle.dumps({"labels": labels.tolist(), "data": pixels}, 2) for labels, pixels in pairs]
+        self.contents = (binary, python)
+        self.archives = tuple(
+            self._archive(version, each) for version, each in zip(CIFAR10.versions, self.contents, strict=True)
+        )
+        self.edition = dataclasses.replace(CIFAR10, versions=tuple(self._version(at) for at in range(2)))
+
+    def _version(self, at):
+        version = CIFAR10.versions[at]
+        digest = (hashlib.sha256, hashlib.md5)[at]
+        files = tuple(
+            dataclasses.replace(file, images=COUNT, digest=digest(content).hexdigest())
+            for file, content in zip(version.files, self.contents[at], strict=True)
+        )
+        sha256 = hashlib.sha256(self.archives[at]).hexdigest()
+        return dataclasses.replace(version, files=files, archive_sha256=sha256)
+
+    @staticmethod
+    def _archive(version, contents):
+        stored = io.BytesIO()
+        with tarfile.open(fileobj=stored, mode="w") as tar:
+            for name, content in [
+                ("readme.html", b"<p>"),
+                *zip([f.name for f in version.files], contents, strict=True),
+            ]:
+                info = tarfile.TarInfo(f"{version.folder}/{name}")
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+        return gzip.compress(stored.getvalue(), mtime=0)
+
+    def put(self, folder, at, packed=False):
+        version = self.edition.versions[at]
+        folder.mkdir(parents=True, exist_ok=True)
+        if packed:
+            (folder / version.archive).write_bytes(self.archives[at])
+        else:
+            for file, content in zip(version.files, self.contents[at], strict=True):
+                (folder / file.name).write_bytes(content)
+        return folder
+
+
+@pytest.fixture(scope="module")
+def small():
+    return Small()
+
+
+@pytest.fixture
+def source(small):
+    return Cifar(small.edition)
+
+
+@pytest.fixture
+def official(small, server, monkeypatch):
+    server.files = {f"/{small.edition.versions[0].archive}": small.archives[0]}
+    monkeypatch.setattr(cifar, "OFFICIAL_URL", server.url)
+    return server
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("at", [0, 1], ids=["binary", "python"])
+@pytest.mark.parametrize("below", ["", "cifar-10"])
+def test_every_version_gives_the_same_data_and_checksums(small, source, tmp_path, at, packed, below):
+    small.put(tmp_path / below, at, packed)
+    data = source.load(tmp_path)
+    assert data.sizes() == {"train": 90, "validation": 10, "test": 20}
+    assert data.test.inputs.shape == (20, 3, 32, 32)
+    np.testing.assert_array_equal(data.test.inputs.reshape(20, -1), small.pixels[5])
+    np.testing.assert_array_equal(data.test.labels, small.labels[5])
+    assert data.checksums == {file.name: file.digest for file in small.edition.versions[0].files}
+    assert data.normalisation == CIFAR10.normalisation
+    assert data.source.startswith("--data; ")
+
+
+def test_the_validation_split_is_a_tenth_of_each_class_and_no_row_is_lost(small, source, tmp_path):
+    data = source.load(small.put(tmp_path, 0))
+    assert np.bincount(data.validation.labels).tolist() == [1] * 10
+    together = np.concatenate([data.train.inputs, data.validation.inputs]).reshape(100, -1)
+    assert sorted(map(bytes, together)) == sorted(map(bytes, np.concatenate(small.pixels[:5])))
+
+
+def test_dawnbench_s_split_trains_on_everything_and_validates_on_the_test_set(small, tmp_path):
+    data = Cifar(small.edition, validation="test").load(small.put(tmp_path, 0))
+    assert data.sizes() == {"train": 100, "validation": 20, "test": 20}
+    assert data.validation is data.test
+    assert "both validation and test" in data.split_rule
+    with pytest.raises(UsageError, match="held-out or test"):
+        Cifar(small.edition, validation="some")
+
+
+def test_a_download_leaves_the_checked_files_and_not_the_archive(small, source, official):
+    assert source.load().source.startswith("downloaded; ")
+    folder = cache_folder() / "cifar10"
+    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".lock") == ["cifar-10-batches-bin"]
+    assert source.load().source.startswith("the cache; ")
+    assert len(official.ranges) == 1
+
+
+def test_a_download_that_breaks_off_goes_on_where_it_stopped(small, source, official, behave):
+    official.script = [behave.truncates]
+    source.fetch()
+    assert [bool(each) for each in official.ranges] == [False, True]
+    assert source.found().label == "the cache"
+
+
+def test_another_archive_than_the_published_one_is_refused(source, official, small):
+    official.files = {f"/{small.edition.versions[0].archive}": small.archives[1]}
+    with pytest.raises(DataError, match="another SHA-256"):
+        source.load()
+    assert source.found() is None
+
+
+def test_offline_says_what_to_do(source, monkeypatch, official):
+    monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")
+    assert "LEVELBENCH_OFFLINE" in source.lacks()
+    with pytest.raises(MissingError, match=r"put cifar-10-binary.tar.gz or cifar-10-python.tar.gz"):
+        source.load()
+    assert official.ranges == []
+
+
+@pytest.mark.parametrize(("at", "kind"), [(0, "SHA-256"), (1, "MD5")])
+def test_a_damaged_file_is_named(small, source, tmp_path, at, kind):
+    path = small.put(tmp_path, at) / small.edition.versions[at].files[2].name
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(DataError, match=f"its content has {kind}") as caught:
+        source.load(tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_damaged_archive_is_refused_before_anything_of_it_is_read(small, source, tmp_path):
+    path = small.put(tmp_path, 1, packed=True) / small.edition.versions[1].archive
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(DataError, match="it has SHA-256"):
+        source.load(tmp_path)
+
+
+def test_an_archive_without_a_file_is_refused(small, tmp_path):
+    stored = io.BytesIO()
+    tarfile.open(fileobj=stored, mode="w").close()
+    (tmp_path / small.edition.versions[0].archive).write_bytes(stored.getvalue())
+    version = dataclasses.replace(
+        small.edition.versions[0], archive_sha256=hashlib.sha256(stored.getvalue()).hexdigest()
+    )
+    with pytest.raises(DataError, match=r"it has no data_batch_1\.bin"):
+        Cifar(dataclasses.replace(small.edition, versions=(version,))).load(tmp_path)
+
+
+def test_a_folder_with_some_of_the_files_is_as_good_as_none(small, source, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")
+    (small.put(tmp_path, 0) / "test_batch.bin").unlink()
+    assert source.found(tmp_path) is None
+
+
+def test_the_published_sizes_are_those_of_the_datasets():
+    for edition, classes in ((CIFAR10, 10), (CIFAR100, 100)):
+        for version in edition.versions:
+            *train, test = version.files
+            assert (sum(file.images for file in train), test.images, edition.classes) == (50_000, 10_000, classes)
+            assert len(version.archive_sha256) == 64
+            assert {len(file.digest) for file in version.files} == ({32} if version.pickled else {64})
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_the_constants_are_those_of_the_official_training_images(name):
+    source = datasets.source(name)
+    if source.found() is None:
+        pytest.skip(f"{name} is not on this machine")
+    data = source.load()
+    images = np.concatenate([data.train.inputs, data.validation.inputs]) / 255
+    np.testing.assert_allclose(images.mean(axis=(0, 2, 3)), data.normalisation.mean, atol=1e-4)
+    np.testing.assert_allclose(images.std(axis=(0, 2, 3)), data.normalisation.std, atol=1e-4)
+
+
+def test_an_archive_that_another_process_unpacks_meanwhile_is_looked_for_again(small, source, tmp_path, monkeypatch):
+    archive = small.put(tmp_path, 0, packed=True) / small.edition.versions[0].archive
+    located = source.located
+
+    def unpacked_after(folder):
+        found = located(folder)
+        if archive.exists():
+            small.put(tmp_path, 0)
+            archive.unlink()
+        return found
+
+    monkeypatch.setattr(source, "located", unpacked_after)
+    assert source.load(tmp_path).sizes() == {"train": 90, "validation": 10, "test": 20}
+
+
+def test_an_archive_that_is_gone_for_good_is_missing(small, source, tmp_path, monkeypatch):
+    found = source.located(small.put(tmp_path, 0, packed=True))
+    found.held.path.unlink()
+    monkeypatch.setattr(source, "located", lambda folder: found)
+    with pytest.raises(MissingError, match="removed meanwhile"):
+        source.load(tmp_path)

@@ -1,0 +1,173 @@
+"""The wrong examples, kept to be looked at."""
+
+import io
+
+import numpy as np
+import pytest
+
+from levelbench.errors import UnsupportedError
+from levelbench.frameworks.numpy import framework
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.input.held import Held
+from levelbench.training.observers.mistakes import Mistakes, wrong_examples
+from levelbench.training.observers.pictures import as_pictures, png, sheet
+
+
+class Answers:
+    def infer(self, *inputs):
+        return inputs[:1]
+
+
+def held_of(scores, labels, reference=None):
+    split = Split((np.asarray(scores, np.float32), np.asarray(labels)), reference=reference)
+    data = Dataset("toy", split, split, split, 3, {}, "none", "none", "made here", True)
+    return Held(framework.open(), data, split)
+
+
+def test_all_mistakes_are_found_the_surest_first():
+    scores = [[0, 1, 0], [9, 0, 0], [0, 0, 2], [0, 3, 0]]
+    wrong = wrong_examples(Answers(), held_of(scores, [0, 1, 2, 2]))
+    assert wrong.index.tolist() == [1, 3, 0]
+    assert wrong.label.tolist() == [1, 2, 0]
+    assert wrong.predicted.tolist() == [0, 1, 1]
+    assert wrong.confidence[0] == pytest.approx(np.exp(9) / (np.exp(9) + 2))
+    assert wrong.of_label[0] == pytest.approx(1 / (np.exp(9) + 2))
+    assert wrong.examples == 4
+
+
+def test_what_is_no_classification_is_refused():
+    with pytest.raises(UnsupportedError, match="labels of shape"):
+        wrong_examples(Answers(), held_of(np.zeros((4, 3)), np.zeros((4, 3), np.float32)))
+
+
+def test_a_run_leaves_arrays_a_picture_and_a_page(trained, tmp_path):
+    trainer = trained(Mistakes(tmp_path, "run", most=5))
+    with np.load(tmp_path / "run-mistakes.npz", allow_pickle=False) as found:
+        index, label, predicted = found["index"], found["label"], found["predicted"]
+    validation = trainer._validation.split
+    (logits,) = trainer.executor.infer(validation.inputs)
+    assert sorted(index.tolist()) == np.flatnonzero(logits.argmax(1) != validation.labels).tolist()
+    assert (validation.labels[index] == label).all()
+    assert (predicted != label).all()
+    page = (tmp_path / "run-mistakes.html").read_text()
+    assert page.count("<img") == min(5, len(index))
+    assert f"{len(index)} of 60 validation examples are wrong" in page
+    assert (tmp_path / "run-mistakes.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_text_of_an_example_cannot_become_markup(tmp_path, dataset):
+    from types import SimpleNamespace
+
+    held = held_of([[0, 1, 0]], [0], reference=["<script>alert('x')</script>"])
+    watcher = Mistakes(tmp_path, "a<b")
+    watcher.on_prepared(SimpleNamespace(executor=Answers(), validation=held))
+    watcher.on_end(None)
+    (page,) = [each.read_text() for each in tmp_path.glob("*.html")]
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "<b:" not in page
+
+
+def test_no_mistakes_are_an_empty_page_and_no_picture(tmp_path):
+    from types import SimpleNamespace
+
+    watcher = Mistakes(tmp_path, "run")
+    watcher.on_prepared(SimpleNamespace(executor=Answers(), validation=held_of([[1, 0, 0]], [0])))
+    watcher.on_end(None)
+    assert "0 of 1 validation examples are wrong" in (tmp_path / "run-mistakes.html").read_text()
+    assert not (tmp_path / "run-mistakes.png").exists()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_png_is_read_back_as_it_was(channels):
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, channels)).astype(np.uint8)
+    read = np.asarray(image.open(io.BytesIO(png(pixels))))
+    assert np.array_equal(read.reshape(pixels.shape), pixels)
+
+
+def test_a_sheet_has_all_pictures_row_by_row():
+    pictures = np.arange(3, dtype=np.uint8)[:, None, None, None] * np.ones((1, 48, 48, 1), np.uint8)
+    image = sheet(pictures, 2)
+    assert image.shape == (102, 102, 1)
+    assert [image[2 + 50 * row, 2 + 50 * column, 0] for row, column in ((0, 0), (0, 1), (1, 0), (1, 1))] == [
+        0,
+        1,
+        2,
+        128,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "expected"),
+    [
+        ((2, 64), np.float32, (2, 8, 8, 1)),
+        ((2, 3, 5, 6), np.uint8, (2, 5, 6, 3)),
+        ((2, 5, 6), np.float32, (2, 5, 6, 1)),
+        ((2, 63), np.float32, None),
+        ((2, 4, 5, 6), np.float32, None),
+        ((2, 16), np.int64, None),
+    ],
+)
+def test_what_looks_like_pictures_is_shown_as_pictures(shape, dtype, expected):
+    found = as_pictures(np.zeros(shape, dtype))
+    assert (None if found is None else found.shape) == expected
+
+
+def written(tmp_path, held):
+    from types import SimpleNamespace
+
+    watcher = Mistakes(tmp_path, "run")
+    watcher.on_prepared(SimpleNamespace(executor=Answers(), validation=held))
+    watcher.on_end(None)
+    return (tmp_path / "run-mistakes.html").read_text()
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_that_is_no_class_is_a_mistake_without_a_share(tmp_path, label):
+    held = held_of([[0, 1, 0], [1, 0, 0]], [label, 0])
+    wrong = wrong_examples(Answers(), held)
+    assert (wrong.index.tolist(), wrong.label.tolist()) == ([0], [label])
+    assert np.isnan(wrong.of_label[0])
+    assert "no such class" in written(tmp_path, held)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_outputs_that_are_not_finite_are_marked_and_come_last(tmp_path, value):
+    held = held_of([[value, 1, 2], [0, 1, 0]], [1, 0])
+    wrong = wrong_examples(Answers(), held)
+    assert wrong.index.tolist() == [1, 0]
+    assert np.isnan(wrong.confidence).tolist() == [False, True]
+    assert written(tmp_path, held).count("not finite") == 2
+
+
+def test_an_example_with_a_nan_is_wrong_as_in_the_accuracy():
+    assert len(wrong_examples(Answers(), held_of([[np.nan] * 3], [0]))) == 1
+
+
+def test_text_that_is_no_unicode_is_written_as_escapes(tmp_path):
+    assert r"\ud800" in written(tmp_path, held_of([[0, 1, 0]], [0], reference=["\ud800"]))
+
+
+def test_what_is_no_classification_is_seen_at_the_first_batch():
+    held = held_of(np.zeros((3000, 3)), np.zeros((3000, 3), np.float32))
+    looked = []
+
+    class Counts(Answers):
+        def infer(self, *inputs):
+            looked.append(len(inputs[0]))
+            return inputs[:1]
+
+    with pytest.raises(UnsupportedError):
+        wrong_examples(Counts(), held)
+    assert looked == [1000]
+
+
+def test_several_columns_of_labels_are_refused_before_the_run(tmp_path):
+    from types import SimpleNamespace
+
+    labels = np.zeros(2, np.int64)
+    split = Split((np.zeros((2, 3), np.float32), labels, labels), targets=2)
+    held = SimpleNamespace(split=split)
+    with pytest.raises(UnsupportedError, match="2 columns of labels"):
+        Mistakes(tmp_path, "run").on_prepared(SimpleNamespace(validation=held))

@@ -1,0 +1,112 @@
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from levelbench.errors import UsageError
+from levelbench.training.datasets.base import Split
+from levelbench.training.samplers import Bucketed, Sequential, Shuffled, Stratified, Subset, Weighted, sampling_bias
+from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers.shuffled import generator_of
+
+
+@dataclass(frozen=True)
+class Planted(Sampler):
+    """A sampler with a fault."""
+
+    fault: str = ""
+
+    def epoch(self, split, seed, epoch):
+        n, generator = len(split), generator_of(seed, epoch)
+        order = generator.permutation(n)
+        match self.fault:
+            case "twice":
+                order[-1] = order[0]
+            case "first half only":
+                order = generator.permutation(n // 2).repeat(2)
+            case "window":
+                # A shuffle buffer of 100 examples, as streaming loaders have.
+                order = np.argsort(np.arange(n) + generator.random(n) * 100)
+            case "same order":
+                order = generator_of(seed, 0).permutation(n)
+            case "sorted by class":
+                order = order[np.argsort(split.labels[order], kind="stable")]
+        return self.batched(order.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Leaning(Planted):
+    """Draws with replacement, some a little more often than it promises."""
+
+    exact = False
+
+    def epoch(self, split, seed, epoch):
+        n, generator = len(split), generator_of(seed, epoch)
+        order = generator.integers(0, n, n)
+        heavy = generator.random(n) < 0.1
+        order[heavy] = generator.integers(0, n // 4, heavy.sum())
+        return self.batched(order)
+
+
+@pytest.mark.parametrize("fault", ["twice", "first half only", "window", "same order"])
+def test_a_planted_bias_is_caught(split, fault):
+    assert sampling_bias(Planted(10, fault), split(1000), epochs=5).biased()
+
+
+def test_an_order_by_class_is_caught_in_data_that_is_ordered_by_class():
+    labels = np.arange(1000) // 100
+    assert sampling_bias(Planted(10, "sorted by class"), Split.of(labels[:, None], labels)).biased()
+
+
+def test_a_slight_lean_of_draws_with_replacement_is_caught(split):
+    assert sampling_bias(Leaning(10), split(1000), epochs=10).biased()
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        Sequential(10),
+        Shuffled(10),
+        Shuffled(7, drop_last=True),
+        Stratified(10),
+        Bucketed(10),
+        Weighted(10),
+        Weighted(10, (1.0, 5.0, 0.0)),
+        Weighted(10, (1.0, 2.0, 3.0), replacement=False),
+        Weighted(10, (1.0, 2.0, 3.0), replacement=False, draws=20),
+        Subset(Shuffled(10), 100),
+    ],
+    ids=repr,
+)
+def test_a_sampler_that_draws_what_it_promises_is_not_accused(split, sampler):
+    found = sampling_bias(sampler, split(1000), epochs=10)
+    assert found.p_value > 0.001
+    assert not found.biased()
+
+
+@pytest.mark.parametrize("sampler", [Shuffled(10), Weighted(10)], ids=repr)
+def test_false_alarms_are_as_rare_as_the_level_says(split, sampler):
+    data = split(200)
+    alarms = sum(sampling_bias(sampler, data, seed=seed, epochs=3).p_value < 0.05 for seed in range(400))
+    # At most 5 % by Holm's correction: 20 of 400 and four standard deviations.
+    assert alarms <= 38
+
+
+def test_the_order_test_alone_has_its_level(split):
+    data = split(300)
+    found = [sampling_bias(Shuffled(10), data, seed=seed, epochs=4).tests[-1].found.p_value for seed in range(400)]
+    # Uniform p values: 40 of 400 below 0.1, give or take four standard deviations.
+    assert 16 <= sum(p < 0.1 for p in found) <= 64
+
+
+def test_what_is_not_tested_is_said(split):
+    found = sampling_bias(Sequential(10), split(100))
+    assert any("order is not tested" in line for line in found.lines())
+    data = split(100)
+    answers = Split.of(data.inputs, data.inputs * 0.5)
+    assert any("labels are not tested" in line for line in sampling_bias(Shuffled(10), answers).lines())
+
+
+def test_too_little_to_count_is_refused(split):
+    with pytest.raises(UsageError, match="nothing to count"):
+        sampling_bias(Shuffled(1), split(1, 1))

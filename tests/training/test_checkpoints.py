@@ -1,0 +1,182 @@
+"""Checkpoints: whole files, and training that goes on from one bit by bit as if nothing had happened."""
+
+import numpy as np
+import pytest
+
+from levelbench.errors import DataError, StoreError
+from levelbench.frameworks.numpy import framework
+from levelbench.measure.clocks import FakeClock
+from levelbench.measure.timeline import Timeline
+from levelbench.networks import Draw, GraphBuilder
+from levelbench.operators.frameworks import load_framework
+from levelbench.training import Adam, Momentum, Observer, OneCycle, Recipe, Shuffled, Top1, Trainer
+from levelbench.training.cadence import Evaluate
+from levelbench.training.checkpoints import Facts, Saving, Snapshot, checkpoint_of, load, save
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.stopping import Stopping
+
+
+def make_dataset():
+    random = np.random.default_rng(0)
+
+    def split(count):
+        labels = np.arange(count) % 2
+        return Split.of((random.standard_normal((count, 3)) + labels[:, None]).astype(np.float32), labels)
+
+    return Dataset("toy", split(22), split(6), split(8), 2, {}, "none", "none", "made here", synthetic=True)
+
+
+def network():
+    g = GraphBuilder("small")
+    value = g.input("images", ("batch", 3))
+    weight = g.parameter("weight", (3, 8), Draw("normal", 0.5))
+    ones, zeros = Draw("constant", 1.0), Draw("constant", 0.0)
+    norm = [g.parameter("scale", (8,), ones), g.parameter("bias", (8,), zeros)]
+    running = [g.parameter(name, (8,), draw, trainable=False) for name, draw in (("mean", zeros), ("var", ones))]
+    value = g.node("BatchNormalization", g.node("MatMul", value, weight), *norm, *running)
+    value = g.node("Dropout", g.node("Relu", value), g.constant(np.float32(0.5)))
+    g.output(g.node("MatMul", value, g.parameter("last", (8, 2), Draw("normal", 0.5))), "logits")
+    return g.build()
+
+
+class Killed(Exception):
+    """What ends a run in the middle of it."""
+
+
+class KillAt(Observer):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, progress):
+        if progress.step == self.step:
+            raise Killed
+
+
+def make_trainer(backend, optimizer, path, *, every="3 steps", resume=None, observers=(), accumulate=1):
+    recipe = Recipe(network(), Shuffled(4), optimizer, epochs=4, schedule=OneCycle(), accumulate=accumulate)
+    quality = Top1(target=1.0)
+    stopping = Stopping(quality.as_target(), "final", Evaluate.parse("2 steps"), 4)
+    timeline = Timeline(FakeClock(tick_ns=1000), before_ns=resume.facts.totals_ns if resume else None)
+    return Trainer(
+        backend,
+        make_dataset(),
+        recipe,
+        quality,
+        stopping,
+        seed=3,
+        timeline=timeline,
+        observers=observers,
+        saving=Saving(path, Evaluate.parse(every), "key"),
+        resume=resume,
+    )
+
+
+def outcome_and_state(trainer):
+    outcome = trainer.run()
+    arrays = {**trainer.executor.parameters, **trainer.executor.buffers}
+    return outcome, {name: np.asarray(value).copy() for name, value in arrays.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [("numpy", Momentum(0.1)), ("torch", Adam(0.01)), ("jax", Adam(0.01))],
+    ids=["numpy, momentum", "torch, adam", "jax, adam"],
+)
+def test_training_that_goes_on_from_a_checkpoint_is_bitwise_what_it_would_have_been(tmp_path, name, optimizer):
+    found = load_framework(name)
+    if lacking := found.lacks():
+        pytest.skip(lacking)
+    backend = found.open()
+    whole, expected = outcome_and_state(make_trainer(backend, optimizer, tmp_path / "whole.npz"))
+    with pytest.raises(Killed):
+        make_trainer(backend, optimizer, tmp_path / "cut.npz", observers=(KillAt(11),)).run()
+    kept = load(tmp_path / "cut.npz")
+    assert kept.facts.step == 9
+    resumed, state = outcome_and_state(make_trainer(backend, optimizer, tmp_path / "cut.npz", resume=kept))
+    assert {name: value.tobytes() for name, value in state.items()} == {
+        name: value.tobytes() for name, value in expected.items()
+    }
+    assert [each.loss for each in resumed.evaluations] == [each.loss for each in whole.evaluations]
+    assert [each.quality for each in resumed.evaluations] == [each.quality for each in whole.evaluations]
+    assert resumed.quality == whole.quality
+
+
+def test_keeping_checkpoints_changes_nothing_that_is_trained(tmp_path):
+    first = make_trainer(framework.open(), Momentum(0.1), tmp_path / "a.npz", every="1 step").run()
+    second = make_trainer(framework.open(), Momentum(0.1), tmp_path / "b.npz", every="1000 steps").run()
+    assert [each.loss for each in first.evaluations] == [each.loss for each in second.evaluations]
+    assert first.quality == second.quality
+
+
+def test_the_time_before_counts_after_a_resume(tmp_path):
+    path = tmp_path / "cut.npz"
+    with pytest.raises(Killed):
+        make_trainer(framework.open(), Momentum(0.1), path, observers=(KillAt(11),)).run()
+    kept = load(path)
+    outcome = make_trainer(framework.open(), Momentum(0.1), path, resume=kept).run()
+    times = [each.t_ns for each in outcome.evaluations]
+    assert times == sorted(times)
+    assert times[-1] > sum(kept.facts.totals_ns.values()) > 0
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path):
+    path = tmp_path / "cut.npz"
+    with pytest.raises(Killed):
+        make_trainer(framework.open(), Momentum(0.1), path, observers=(KillAt(11),)).run()
+    kept = load(path)
+    del kept.arrays["parameter/" + next(iter(kept.of("parameter")))]
+    with pytest.raises(DataError, match="are not this network's"):
+        make_trainer(framework.open(), Momentum(0.1), path, resume=kept)
+
+
+def snapshot():
+    facts = Facts("key", 0, 5, 20, {"forward": 7}, [], [0.5], [3])
+    return Snapshot(facts, {"parameter/a/b": np.arange(3.0), "optimizer/a": np.array(2)})
+
+
+def test_what_is_saved_is_read_back(tmp_path):
+    save(tmp_path / "a.npz", snapshot())
+    found = load(tmp_path / "a.npz")
+    assert found.facts == snapshot().facts
+    assert found.of("parameter")["a/b"].tolist() == [0, 1, 2]
+    assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"no zip"])
+def test_a_damaged_checkpoint_is_an_error_that_says_what_to_do(tmp_path, damage):
+    (tmp_path / "a.npz").write_bytes(damage)
+    with pytest.raises(DataError, match="starts anew"):
+        load(tmp_path / "a.npz")
+
+
+def test_a_truncated_checkpoint_is_an_error(tmp_path):
+    save(tmp_path / "a.npz", snapshot())
+    whole = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError):
+        load(tmp_path / "a.npz")
+
+
+def test_a_checkpoint_that_holds_objects_is_not_unpickled(tmp_path):
+    np.savez(tmp_path / "a.npz", **{"facts.json": np.array([object()], dtype=object)}, allow_pickle=True)
+    with pytest.raises(DataError):
+        load(tmp_path / "a.npz")
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    path = tmp_path / "a.npz"
+    save(path, snapshot())
+    before = path.read_bytes()
+
+    def full(*arguments, **named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(StoreError, match="No space left"):
+        save(path, snapshot())
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_a_checkpoint_lies_beside_its_record(tmp_path):
+    assert checkpoint_of(tmp_path / "x-s0-ab.jsonl") == tmp_path / "x-s0-ab.checkpoint.npz"
