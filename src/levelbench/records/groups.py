@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from levelbench.records.reader import Record
@@ -20,7 +20,7 @@ __all__ = ["RunGroup", "group_runs", "labels_of"]
 
 _PARTS = ("recipe", "framework", "device")
 _TARGET = ("metric", "split", "direction", "low", "high")
-_RULES = ("crossing", "clock", "evaluate_every", "budget_epochs", "budget_s")
+_RULES = ("crossing", "clock", "evaluate_every", "budget_epochs", "budget_s", "budget_samples", "budget_j", "plateau")
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,31 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
     for specification, view in zip(specifications, views, strict=True):
         task = specification.task
         told = {n: v for n, v in view.items() if len(kinds[task][n]) > 1 or counts[task, n] < rivals[task]}
-        labels.append(format_item(task, told))
+        same_task = [v for each, v in zip(specifications, views, strict=True) if each.task == task]
+        implied = _implied(same_task) if "recipe" in told else set()
+        labels.append(format_item(task, {name: value for name, value in told.items() if name not in implied}))
     return labels
+
+
+def _implied(views: Sequence[Mapping[str, Value]]) -> set[str]:
+    """What the recipe's name says already: settings that other recipes have not, and the rules that came with it.
+
+    A value that differs between runs of one recipe is never among them.
+    """
+    names = {name for view in views for name in view}
+    own = {name for name in names if sum(name in view for view in views) < len(views)} | {"crossing", "budget_epochs"}
+    return {
+        name
+        for name in own
+        if all(len({view.get(name) for view in group}) == 1 for group in _by_recipe(views).values())
+    }
+
+
+def _by_recipe(views: Sequence[Mapping[str, Value]]) -> dict[Value, list[Mapping[str, Value]]]:
+    groups: dict[Value, list[Mapping[str, Value]]] = {}
+    for view in views:
+        groups.setdefault(view["recipe"], []).append(view)
+    return groups
 
 
 def _view(specification: Specification, source: str) -> dict[str, Value]:

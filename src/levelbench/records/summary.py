@@ -71,6 +71,9 @@ class RunSummary(Struct, frozen=True):
     evaluate_every: str = ""
     budget_epochs: float = 0.0
     budget_s: float | None = None
+    budget_samples: int | None = None
+    budget_j: float | None = None
+    plateau: int | None = None
     hopeless: bool = False
     source_digest: str = ""
     checksums: dict[str, str] = field(default_factory=dict)
@@ -91,6 +94,9 @@ class RunSummary(Struct, frozen=True):
             evaluate_every=self.evaluate_every,
             budget_epochs=self.budget_epochs,
             budget_s=self.budget_s,
+            budget_samples=self.budget_samples,
+            budget_j=self.budget_j,
+            plateau=self.plateau,
         )
 
 
@@ -173,6 +179,9 @@ def _given(record: Record) -> dict[str, Any]:
         "evaluate_every": specification.evaluate_every,
         "budget_epochs": specification.budget_epochs,
         "budget_s": specification.budget_s,
+        "budget_samples": specification.budget_samples,
+        "budget_j": specification.budget_j,
+        "plateau": specification.plateau,
         "source_digest": header.source.digest,
     }
 
