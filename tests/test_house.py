@@ -37,38 +37,42 @@ def name_of(path):
     return str(path.relative_to(SOURCE))
 
 
-def imported_rooms(text):
-    """The rooms of levelbench that a module's text imports, wherever in it."""
+def imported(tree):
+    """The modules that a module imports, wherever in it."""
     names = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.module:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {node.module} if node.module != "levelbench" else {f"levelbench.{a.name}" for a in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
+    return names
+
+
+@cache
+def imported_by(path):
+    return imported(parsed(path))
+
+
+def rooms(names):
+    """The rooms of levelbench among the names of modules."""
     return {name.split(".")[1] for name in names if name.startswith("levelbench.")}
 
 
 @pytest.mark.parametrize("path", ROOM_FILES, ids=name_of)
 def test_imports_point_one_way(path):
     room = path.relative_to(SOURCE).parts[0]
-    wrong = imported_rooms(path.read_text()) - MAY_IMPORT[room] - {room} - BASE - {"__version__"}
+    wrong = rooms(imported_by(path)) - MAY_IMPORT[room] - {room} - BASE - {"__version__"}
     assert not wrong, f"{room} must not import {sorted(wrong)}"
 
 
 def test_an_import_against_the_direction_would_be_seen():
-    assert imported_rooms("def f():\n    from levelbench.cli import x") == {"cli"}
+    assert rooms(imported(ast.parse("def f():\n    from levelbench.cli import x"))) == {"cli"}
     assert "cli" not in MAY_IMPORT["measure"]
 
 
 @pytest.mark.parametrize("path", [path for path in ROOM_FILES if "measure" in path.parts], ids=name_of)
 def test_measure_imports_numpy_at_most(path):
-    tree = parsed(path)
-    roots = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            roots.add(node.module.split(".")[0])
-        elif isinstance(node, ast.Import):
-            roots |= {alias.name.split(".")[0] for alias in node.names}
+    roots = {name.split(".")[0] for name in imported_by(path)}
     # NVML's binding is the one optional exception: it reads a counter and is imported only where it is used.
     assert roots <= set(sys.stdlib_module_names) | {"numpy", "levelbench", "pynvml"}
 
@@ -78,10 +82,7 @@ def test_a_framework_is_imported_only_in_its_own_room(framework):
     for path in FILES:
         if path.is_relative_to(SOURCE / "frameworks" / framework):
             continue
-        for node in ast.walk(parsed(path)):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
-            assert framework not in {name.split(".")[0] for name in names}, name_of(path)
+        assert framework not in {name.split(".")[0] for name in imported_by(path)}, name_of(path)
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

@@ -3,8 +3,8 @@
 The target is the knee rule's, from 20 seeds of `cnn`, all of which reach it, confirmed, after 5 epochs (median; they
 vary by 22 %). docs/targets.md has the table and the commands.
 
-Claim: `plain` reaches it in 130 s [100, 160] and `fast` in 13 s [11, 16], 0.10 [0.07, 0.14] of the time, on 2 cores of an
-AMD EPYC with PyTorch, n = 5 each (docs/results/fashion-mnist.md).
+Claim: `plain` reaches it in 130 s [100, 160] and `fast` in 13 s [11, 16], 0.10 [0.07, 0.14] of the time, on 2 cores of
+an AMD EPYC with PyTorch, n = 5 each (docs/results/fashion-mnist.md).
 """
 
 from __future__ import annotations
