@@ -1,4 +1,4 @@
-"""Finds frameworks and tasks by name through entry points, so that a third party adds one without a fork.
+"""Finds frameworks and tasks by name through entry points, and runs users' files, so that nobody needs a fork.
 
 The one idea: a name is known without importing what it names; only :func:`load` imports, and only the one asked for.
 Somebody else's module may raise anything; what leaves here is an error that names it.
@@ -6,11 +6,17 @@ Somebody else's module may raise anything; what leaves here is an error that nam
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import sys
+import traceback
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
 
-from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError
+from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
 
-__all__ = ["load", "names"]
+__all__ = ["load", "load_file", "names", "place"]
 
 
 def names(kind: str) -> dict[str, EntryPoint]:
@@ -38,3 +44,37 @@ def load(kind: str, name: str) -> object:
             "repair the plug-in or remove its package; --debug shows where",
         ) from error
     return loaded
+
+
+def load_file(kind: str, path: Path) -> ModuleType:
+    """The module that a user's Python file makes, under a name of its own.
+
+    ``UsageError`` where there is no such file, ``DefinitionError`` with the line for one that raises.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"{kind} file {path}", "there is no such file", f"give the path of a Python file with a {kind}"
+        )
+    name = f"levelbench_{kind}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise DefinitionError(f"{kind} file {path}", "Python cannot import it", "give a .py file")
+    module = importlib.util.module_from_spec(spec)
+    # A dataclass looks its module up there.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except LevelbenchError:
+        raise
+    except Exception as error:  # a user's file may raise anything; it becomes an error with its place
+        raise DefinitionError(f"{kind} file {path}", f"it raised {place(error, path)}", "correct the file") from error
+    return module
+
+
+def place(error: BaseException, path: Path) -> str:
+    """The error, and the line of the user's file that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
+    where = f" at line {line}" if line else ""
+    return f"{type(error).__name__}: {error}{where}"

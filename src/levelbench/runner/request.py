@@ -6,11 +6,8 @@ The one idea: everything that can be wrong with a request is found here, before 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
 import math
-import sys
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,7 +15,6 @@ from typing import Literal
 from levelbench import plugins
 from levelbench.errors import (
     DefinitionError,
-    LevelbenchError,
     MissingError,
     UnknownNameError,
     UnsupportedError,
@@ -193,32 +189,7 @@ def _default_framework() -> str:
 
 
 def _task_from_file(path: Path) -> Task:
-    if not path.is_file():
-        raise UsageError(
-            f"task file {path}", "there is no such file", "give the path of a Python file, or a task's name"
-        )
-    name = f"levelbench_task_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise DefinitionError(f"task file {path}", "Python cannot import it", "give a .py file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except LevelbenchError:
-        raise
-    except Exception as error:  # a user's file may raise anything; it becomes an error with its place
-        raise DefinitionError(f"task file {path}", f"it raised {_place(error, path)}", "correct the file") from error
-    task = getattr(module, "task", None)
+    task = getattr(plugins.load_file("task", path), "task", None)
     if not isinstance(task, Task):
         raise DefinitionError(f"task file {path}", "it defines no `task` of type Task", "write task = Task(...)")
     return task
-
-
-def _place(error: BaseException, path: Path) -> str:
-    """The error, and the line of the user's file that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
-    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
-    where = f" at line {line}" if line else ""
-    return f"{type(error).__name__}: {error}{where}"

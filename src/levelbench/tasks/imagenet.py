@@ -2,7 +2,7 @@
 
 Claim: none. Nothing here was trained on ImageNet, which is not to be had where this was written and is not downloaded:
 ``levelbench run imagenet --data FOLDER`` takes the images of whoever has them. Settings are those of the sources that
-each recipe names; tests assemble them and check their parts and rates, and train none of them.
+each recipe names; tests check their parts and rates, and that each learns a small made batch by heart.
 
 Both recipes are for one device, whose memory holds part of a batch: ``accumulate`` parts make one update.
 """

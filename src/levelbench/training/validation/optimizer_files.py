@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
-import sys
-import traceback
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from levelbench.errors import DefinitionError, LevelbenchError, UsageError
+from levelbench import plugins
+from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
 
 __all__ = ["load_optimizers"]
@@ -26,7 +22,7 @@ def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer |
     ``UpdateRule``, made of their defaults (and a rate of 0.01 where ``lr`` has none). The file is run. Raises
     ``UsageError`` where it is not there, ``DefinitionError`` where it raises, naming the line, or defines none.
     """
-    module = _run(path)
+    module = plugins.load_file("optimizer", path)
     reference = getattr(module, "reference", None)
     if reference is not None and not isinstance(reference, str | Optimizer):
         raise DefinitionError(
@@ -69,35 +65,5 @@ def _made(kind: type[UpdateRule], path: Path) -> UpdateRule:
         raise
     except Exception as error:  # a user's class may raise anything; it becomes an error with its place
         raise DefinitionError(
-            f"{kind.__name__} of {path}", f"making it raised {_place(error, path)}", "correct the file"
+            f"{kind.__name__} of {path}", f"making it raised {plugins.place(error, path)}", "correct the file"
         ) from error
-
-
-def _run(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UsageError(f"optimizer file {path}", "there is no such file", "give the path of a Python file")
-    name = f"levelbench_optimizer_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise DefinitionError(f"optimizer file {path}", "Python cannot import it", "give a .py file")
-    module = importlib.util.module_from_spec(spec)
-    # A dataclass looks its module up there.
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except LevelbenchError:
-        raise
-    except Exception as error:  # a user's file may raise anything; it becomes an error with its place
-        raise DefinitionError(
-            f"optimizer file {path}", f"it raised {_place(error, path)}", "correct the file"
-        ) from error
-    return module
-
-
-def _place(error: BaseException, path: Path) -> str:
-    """The error, and the line of the user's file that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
-    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
-    where = f" at line {line}" if line else ""
-    return f"{type(error).__name__}: {error}{where}"
