@@ -74,7 +74,7 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     """Switch optimisations of a recipe off and on, and tell if all together gain the product of what each gains.
 
     \b
-      levelbench analyze composition 'fashion-mnist[recipe=fast]' --factor label_smoothing --factor precision -n 5
+      levelbench analyze composition 'fashion-mnist[recipe=fast]' --factor nesterov --factor channels_last -n 5
       levelbench analyze composition digits --factor momentum=0.0 --factor lr=0.01
 
     Runs that the store already holds are not made again: the same command resumes. Exits with 4 where the runs cannot
