@@ -54,8 +54,8 @@ class FileSource(DatasetSource):
         """What to read of ``folder`` (a path, or more about it) where the files are there, else ``None``."""
 
     def download(self, progress: Progress) -> Any:
-        """Bring the files into the cache; what ``held`` says of them there. Only where ``downloads``."""
-        raise NotImplementedError
+        """Bring the files into the cache; what ``held`` says of them there. By default nobody may: ``MissingError``."""
+        raise self._missing(None, "nobody may pass it on")
 
     def packaged(self) -> Sequence[Place]:
         """Where packages of an operating system put the files."""
