@@ -13,6 +13,7 @@ answers with. Nothing in levelbench raises a bare ``ValueError`` at a user; noth
     ├── MissingError       3  install or fetch something
     ├── UnsupportedError   3  use another framework: this one cannot do it
     ├── DataError          3  fetch the data again: it is corrupt or incomplete
+    ├── CommunicationError 3  see why a rank was lost, or wait longer
     └── StoreError         3  make the folder writable, or make room
 """
 
@@ -23,6 +24,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "CheckFailedError",
+    "CommunicationError",
     "DataError",
     "DefinitionError",
     "IncomparableError",
@@ -107,6 +109,12 @@ class CheckFailedError(LevelbenchError):
 
 class DataError(LevelbenchError):
     """Data that is here but not what it should be."""
+
+    exit_code = 3
+
+
+class CommunicationError(LevelbenchError):
+    """A rank was lost, or did not answer in time."""
 
     exit_code = 3
 

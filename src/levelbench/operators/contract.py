@@ -114,6 +114,8 @@ class Framework(ABC):
     """Whether its executors train networks, too."""
     modes: tuple[str, ...] = ("eager",)
     """The ways in which it executes networks; the first is taken where nobody chooses."""
+    communicators: tuple[str, ...] = ()
+    """The libraries between processes that it brings: ``gloo``."""
 
     @abstractmethod
     def lacks(self, device: str = "cpu") -> str | None:
@@ -126,3 +128,10 @@ class Framework(ABC):
     def gemms(self) -> Sequence[tuple[str, GemmMaker]]:
         """Matrix products to measure the CPU's ceilings with, by precision; none, where it adds nothing to NumPy."""
         return ()
+
+    def communicator(self, kind: str, place: Any, timeout_s: float) -> Any:
+        """The communicator of this rank over ``kind``, one of :attr:`communicators`. Collective.
+
+        ``place`` says where this process is among the ranks and where they meet.
+        """
+        raise UnsupportedError(f"a communicator over {kind!r}", f"{self.name} brings none", "use gloo or mpi")

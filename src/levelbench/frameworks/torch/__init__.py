@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from typing import Any
 
 from levelbench.errors import MissingError
 from levelbench.measure.ceilings import GemmMaker
@@ -20,6 +21,7 @@ class TorchFramework(Framework):
 
     name = "torch"
     modes = ("eager", "compiled")
+    communicators = ("gloo", "nccl")
 
     def lacks(self, device: str = "cpu") -> str | None:
         """The package, or the device."""
@@ -45,6 +47,12 @@ class TorchFramework(Framework):
         from levelbench.frameworks.torch.backend import gemm
 
         return [(name, gemm(name)) for name in ("float32", "bfloat16")]
+
+    def communicator(self, kind: str, place: Any, timeout_s: float) -> Any:
+        """Over PyTorch's default process group."""
+        from levelbench.frameworks.torch.distributed.opening import open_group
+
+        return open_group(kind, place, timeout_s)
 
 
 framework = TorchFramework()

@@ -1,0 +1,112 @@
+"""Native arrays seen as NumPy's, for libraries that read and write plain memory.
+
+The one idea: of an array in the host's memory there is a NumPy view, so that nothing is copied to be sent; what arrives
+goes back through the same view where it can be written to, else into a new array of the same kind and device.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UnsupportedError
+from levelbench.networks.executor import Array
+from levelbench.training.optimizers.arrays import namespace
+
+__all__ = ["dtype_name", "elements", "is_floating", "new", "put", "view"]
+
+_CPU = 1  # kDLCPU in DLPack's header
+
+
+def view(array: Array) -> NDArray[Any]:
+    """The array's own memory as NumPy: writable for NumPy and PyTorch, read-only for JAX. No copy.
+
+    bfloat16 comes as that of ml_dtypes. ``UnsupportedError`` for memory that is not the host's (CUDA), and for dtypes
+    and layouts that NumPy lacks (float8, sparse).
+    """
+    if isinstance(array, np.ndarray):
+        return array
+    if isinstance(array, np.generic):
+        return np.asarray(array)
+    _require_host(array)
+    # A PyTorch parameter refuses to be seen from outside while autograd watches it.
+    plain = array.detach() if hasattr(array, "detach") else array
+    try:
+        return np.asarray(plain)
+    except (TypeError, RuntimeError) as error:
+        if dtype_name(array) != "bfloat16":
+            raise _unseen(array, str(error)) from error
+    import ml_dtypes
+
+    # PyTorch hands out no bfloat16, but the same bits as integers.
+    return np.asarray(plain.view(namespace(array).int16)).view(ml_dtypes.bfloat16)
+
+
+def put(result: NDArray[Any], like: Array) -> Array:
+    """``result`` as a native array: in ``like`` itself where that can be written to, else new, of its device.
+
+    ``result`` has the shape and dtype of ``like``, and stays the caller's.
+    """
+    if isinstance(like, np.generic):
+        return result.copy()
+    target = view(like)
+    if target.flags.writeable:
+        if target is not result:
+            np.copyto(target, result)
+        return like
+    return _native(result.copy(), like)
+
+
+def new(result: NDArray[Any], like: Array) -> Array:
+    """``result`` as a new native array of the kind and device of ``like``, of any shape.
+
+    ``result`` becomes part of it where it can: it is not to be used any more.
+    """
+    return result if isinstance(like, np.ndarray | np.generic) else _native(result, like)
+
+
+def _native(owned: NDArray[Any], like: Array) -> Array:
+    xp = namespace(like)
+    if owned.dtype.isbuiltin == 1 or _understands(xp):
+        return xp.asarray(owned, device=like.device)
+    return xp.asarray(owned.view(np.int16), device=like.device).view(like.dtype)
+
+
+def _understands(xp: Any) -> bool:
+    """Whether a framework takes the dtypes of ml_dtypes, as JAX does, which is built on them."""
+    return isinstance(getattr(xp, "bfloat16", None), type)
+
+
+def elements(array: Array) -> int:
+    """How many elements it has."""
+    return prod(array.shape)
+
+
+def dtype_name(array: Array) -> str:
+    """``float32``, whatever the framework calls it."""
+    return str(array.dtype).rpartition(".")[2]
+
+
+def is_floating(array: Array) -> bool:
+    """Whether its elements have a mean of their own dtype: any floating-point or complex one."""
+    return "float" in dtype_name(array) or "complex" in dtype_name(array)
+
+
+def _require_host(array: Array) -> None:
+    try:
+        kind = int(array.__dlpack_device__()[0])
+    except (AttributeError, ValueError) as error:
+        raise _unseen(array, "it does not say where its memory is") from error
+    if kind != _CPU:
+        raise _unseen(array, f"its memory is that of {array.device}")
+
+
+def _unseen(array: Array, why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"a NumPy view of a {type(array).__name__} of dtype {dtype_name(array)}",
+        why,
+        "keep it on the host in a dtype that NumPy has, or take a communicator of its framework",
+    )

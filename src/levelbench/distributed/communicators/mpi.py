@@ -1,0 +1,260 @@
+"""A communicator over MPI, by mpi4py: MPICH, Open MPI, a cluster's own library.
+
+The one idea: every call is MPI's own non-blocking one on the array's memory, so that a profiler which puts itself
+between (PMPI) sees it, and a rank that waits can look at the clock: MPI itself waits for ever. mpi4py calls the forms
+for large counts where the library has them, as ``MPI_Iallreduce_c``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.distributed import buffers
+from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
+from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
+from levelbench.distributed.communicators.memory import Memory, as_bytes, dense, rows
+from levelbench.distributed.communicators.requests import Late, Pending, sum_of, until
+from levelbench.distributed.pieces import pieces
+from levelbench.distributed.traffic import Algorithms
+from levelbench.errors import CommunicationError, MissingError, UsageError
+from levelbench.networks.executor import Array
+
+if TYPE_CHECKING:
+    from levelbench.distributed.launching.environment import Place
+
+__all__ = ["MpiCommunicator", "lacks", "open_mpi"]
+
+_INSTALL = 'pip install "levelbench[mpi]"'
+
+
+def lacks() -> str | None:
+    """``None`` if mpi4py is installed and an MPI to start ranks with, else what is missing and how to get it."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return f"mpi4py is not installed: {_INSTALL}"
+    beside = Path(sys.executable).parent
+    if not any(shutil.which(each) or (beside / each).exists() for each in ("mpiexec", "mpirun", "srun")):
+        return f"there is no MPI library (neither mpiexec nor srun): {_INSTALL}"
+    return None
+
+
+def open_mpi(place: Place, timeout_s: float) -> MpiCommunicator:
+    """Rank ``place.rank`` of ``MPI_COMM_WORLD``, in a copy of it. Collective.
+
+    ``MissingError`` without mpi4py or a library, ``UsageError`` where MPI has started other ranks than ``place`` says.
+    """
+    asked = "a communicator over mpi"
+    if importlib.util.find_spec("mpi4py") is None:
+        raise MissingError(asked, "mpi4py is not installed", _INSTALL)
+    try:
+        # It starts MPI when it is imported, with the highest level of threads that the library has.
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise MissingError(asked, f"the MPI library does not load: {error}", _INSTALL) from error
+    world = MPI.COMM_WORLD
+    if (world.Get_rank(), world.Get_size()) != (place.rank, place.size):
+        found = f"MPI calls it rank {world.Get_rank()} of {world.Get_size()}"
+        raise UsageError(f"rank {place.rank} of {place.size} over mpi", found, "start the ranks by --engine mpi")
+    return MpiCommunicator(world, timeout_s)
+
+
+class MpiCommunicator(Communicator):
+    """A rank of ``world`` (an ``mpi4py.MPI.Comm``), which is copied, so that nobody else's messages are met.
+
+    ``threads`` is the level that the library gives: ``multiple`` where any thread may call. Messages move on while
+    MPI is called: by :meth:`Handle.wait` and :meth:`Handle.done`, unless the library has a thread for it
+    (``MPICH_ASYNC_PROGRESS=1``). Arrays must lie in the host's memory.
+    """
+
+    name = "mpi"
+    algorithms = Algorithms()
+    """What its traffic is counted as. It is nominal: the library chooses by size and place, and need not say which."""
+
+    def __init__(self, world: Any, timeout_s: float) -> None:
+        from mpi4py import MPI
+
+        self._mpi, self._world, self._timeout_s = MPI, world, timeout_s
+        self._comm, self._near = world.Dup(), world.Dup()
+        for each in (self._comm, self._near):
+            each.Set_errhandler(MPI.ERRORS_RETURN)
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        levels = ("single", "funneled", "serialized", "multiple")
+        self.threads = dict(zip((getattr(MPI, f"THREAD_{each.upper()}") for each in levels), levels, strict=True))[
+            MPI.Query_thread()
+        ]
+        self._tags = int(self._comm.Get_attr(MPI.TAG_UB)) + 1
+        self._sums: dict[str, tuple[Any, Any]] = {}
+        self._open = True
+
+    def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
+        """``MPI_Iallreduce`` in place."""
+        memory = Memory(array)
+        host = memory.host
+        checked_op("all_reduce", op, array)
+        if not len(host):
+            return Done(memory.result())
+        bits, operation = self._summed(host)
+
+        def result() -> Array:
+            if op == "mean":
+                np.divide(host, self.size, out=host)
+            return memory.result()
+
+        return self._start("all_reduce", lambda: self._comm.Iallreduce(self._mpi.IN_PLACE, bits, operation), result)
+
+    def start_broadcast(self, array: Array, root: int = 0) -> Handle:
+        """``MPI_Ibcast``."""
+        checked_rank("broadcast", root, self.size)
+        memory = Memory(array, reads=self.rank == root)
+        return self._start("broadcast", lambda: self._comm.Ibcast(as_bytes(memory.host), root), memory.result)
+
+    def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
+        """``MPI_Isend``."""
+        checked_rank("send", to, self.size)
+        checked_tag("send", tag, self._tags)
+        return self._start(f"send to {to}", lambda: self._comm.Isend(as_bytes(dense(array)), to, tag), lambda: array)
+
+    def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
+        """``MPI_Irecv``."""
+        checked_rank("receive", source, self.size)
+        checked_tag("receive", tag, self._tags)
+        memory = Memory(like, reads=False)
+        return self._start(
+            f"receive from {source}", lambda: self._comm.Irecv(as_bytes(memory.host), source, tag), memory.result
+        )
+
+    def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
+        """``MPI_Improbe`` and ``MPI_Imrecv``; a server that waits long leaves its core to the workers."""
+        checked_tag("receive_any", tag, self._tags)
+        memory, status, source = Memory(like, reads=False), self._mpi.Status(), self._mpi.ANY_SOURCE
+        with self._named("receive from any"):
+            message = until(lambda: self._comm.Improbe(source, tag, status), self._timeout_s, naps=True)
+            until(message.Irecv(as_bytes(memory.host)).Test, self._timeout_s)
+        return memory.result(), int(status.Get_source())
+
+    def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
+        """``MPI_Ireduce_scatter``."""
+        given = dense(array)
+        checked_op("reduce_scatter", op, array)
+        counts = [stop - start for start, stop in pairwise(pieces(len(given), self.size))]
+        mine = np.empty(counts[self.rank], given.dtype)
+        if len(given):
+            (source, operation), (into, _) = self._summed(given), self._summed(mine)
+            self._do("reduce_scatter", lambda: self._comm.Ireduce_scatter(source, into, counts, operation))
+        if op == "mean":
+            mine /= self.size
+        return buffers.new(mine, array)
+
+    def all_gather(self, array: Array) -> tuple[Array, ...]:
+        """``MPI_Iallgather``."""
+        given = dense(array)
+        found = np.empty((self.size, len(given)), given.dtype)
+        self._do("all_gather", lambda: self._comm.Iallgather(as_bytes(given), as_bytes(found)))
+        return rows(found, [array] * self.size)
+
+    def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
+        """``MPI_Igather``."""
+        checked_rank("gather", root, self.size)
+        given = dense(array)
+        found = np.empty((self.size if self.rank == root else 0, len(given)), given.dtype)
+        into = as_bytes(found) if self.rank == root else None
+        self._do("gather", lambda: self._comm.Igather(as_bytes(given), into, root))
+        return None if into is None else rows(found, [array] * self.size)
+
+    def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
+        """``MPI_Iscatter``."""
+        checked_rank("scatter", root, self.size)
+        memory = Memory(like, reads=False)
+        source = as_bytes(self._stacked("scatter", arrays)) if self.rank == root else None
+        self._do("scatter", lambda: self._comm.Iscatter(source, as_bytes(memory.host), root))
+        return memory.result()
+
+    def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """``MPI_Ialltoall``."""
+        given = self._stacked("all_to_all", arrays)
+        found = np.empty_like(given)
+        self._do("all_to_all", lambda: self._comm.Ialltoall(as_bytes(given), as_bytes(found)))
+        return rows(found, arrays)
+
+    def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
+        """``MPI_Isend`` and ``MPI_Irecv``, in a communicator of their own."""
+        given = dense(array)
+        found = np.empty((len(neighbours), len(given)), given.dtype)
+        for each in neighbours:
+            checked_rank("exchange", each, self.size)
+        with self._named("exchange"):
+            requests = [self._near.Irecv(as_bytes(row), each) for row, each in zip(found, neighbours, strict=True)]
+            requests += [self._near.Isend(as_bytes(given), each) for each in neighbours]
+            until(lambda: self._mpi.Request.Testall(requests), self._timeout_s)
+        return rows(found, [array] * len(neighbours))
+
+    def barrier(self) -> None:
+        """``MPI_Ibarrier``."""
+        self._do("barrier", self._comm.Ibarrier)
+
+    def close(self) -> None:
+        """Wait for the others, then give the copies back. MPI itself ends with the process."""
+        if not self._open:
+            return
+        self.barrier()
+        self._open = False
+        self._comm.Free()
+        self._near.Free()
+
+    def abort(self) -> None:
+        """End the job when this process ends: MPI would wait for the others there."""
+        if self._open:
+            self._open = False
+            atexit.register(self._abort)
+
+    def _abort(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._world.Abort(1)
+
+    def _start(self, what: str, start: Callable[[], Any], result: Callable[[], Array]) -> Handle:
+        with self._named(what):
+            request = start()
+        return Pending(partial(self._named, what), request, result, self._timeout_s)
+
+    def _do(self, what: str, start: Callable[[], Any]) -> None:
+        with self._named(what):
+            until(start().Test, self._timeout_s)
+
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """An error of MPI's, or a wait that is over, as one that names the operation."""
+        asked = f"{what} of rank {self.rank} of {self.size} over mpi"
+        if not self._open:
+            raise UsageError(asked, "the communicator was closed", "open another one")
+        do = "read the logs of the other ranks"
+        try:
+            yield
+        except Late:
+            found = f"it was not over after {self._timeout_s:g} s: a rank was lost or came too late"
+            raise CommunicationError(asked, found, do) from None
+        except self._mpi.Exception as error:
+            raise CommunicationError(asked, f"MPI answers: {error.Get_error_string()}", do) from error
+
+    def _summed(self, host: NDArray[Any]) -> tuple[list[Any], Any]:
+        """Memory with its datatype, and the operation that adds it. Halves, which MPI has not, travel as integers."""
+        name = str(host.dtype)
+        if name not in self._sums:
+            self._sums[name] = sum_of(self._mpi, host.dtype)
+        datatype, operation = self._sums[name]
+        return [host.view(np.uint16) if datatype == self._mpi.UINT16_T else host, datatype], operation
+
+    def _stacked(self, what: str, arrays: Sequence[Array] | None) -> NDArray[Any]:
+        """All arrays in one, shape (size, n)."""
+        return np.stack([dense(each) for each in checked_count(what, arrays, self.size)])

@@ -1,0 +1,171 @@
+"""What a scheme is: how the ranks of one training keep their parameters together.
+
+The one idea: a scheme is to several processes what an optimizer is to one. It wraps any optimizer, is described by a
+frozen value, and goes to work as a ``Stepper``, so the trainer's loop is the same whatever the scheme.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from levelbench.distributed.communicator import Communicator
+from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.training.optimizers.base import Optimizer, Stepper
+
+__all__ = ["Ledger", "Scheme", "SchemeStepper", "Traffic", "Worker"]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a rank sends: bytes and messages."""
+
+    sent_bytes: float
+    messages: float
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.sent_bytes + other.sent_bytes, self.messages + other.messages)
+
+    def __mul__(self, times: float) -> Traffic:
+        return Traffic(self.sent_bytes * times, self.messages * times)
+
+
+class Ledger:
+    """What a rank observes while it trains, by name: ``staleness`` in updates, ``divergence`` as a ratio, ..."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[str, list[float]]] = {}
+
+    def note(self, name: str, value: float, unit: str = "1") -> None:
+        """One more value of a quantity, in order."""
+        self._values.setdefault(name, (unit, []))[1].append(value)
+
+    def take(self) -> dict[str, tuple[str, list[float]]]:
+        """Unit and values by name since the last call."""
+        values, self._values = self._values, {}
+        return values
+
+
+def _stay(phase: Phase) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What a scheme gets to work with on one rank: its part of the team, and the live network.
+
+    ``switch`` moves the run's timeline: a scheme calls it with ``Phase.COMMUNICATE`` before it talks and with
+    ``Phase.UPDATE`` before it updates. ``seed`` is the run's, the same on all ranks. ``clock`` is what a scheme times
+    its own messages with.
+    """
+
+    communicator: Communicator
+    backend: Backend
+    executor: Executor
+    optimizer: Optimizer
+    seed: int = 0
+    switch: Callable[[Phase], None] = _stay
+    ledger: Ledger = field(default_factory=Ledger)
+    clock: Clock = HOST
+
+
+class SchemeStepper(Stepper):
+    """A scheme at work on one rank.
+
+    Its first act, in ``Scheme.start``, is to make all ranks' parameters those of rank 0.
+
+    The trainer sets ``share`` before each :meth:`step`.
+    """
+
+    executor: Executor
+    """What the trainer calls ``forward`` and ``backward`` of: the worker's own, unless the scheme wraps it."""
+    share: float = 1.0
+    """This rank's share of the step's global batch: its gradient counts with it, and all shares add up to 1."""
+
+    @abstractmethod
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        """Communicate and update, in phase ``update`` when it returns; ``step`` counts from 1, the same on all workers.
+
+        ``gradients`` are of the mean loss over this rank's examples; zeros where it has none this time. They may be
+        overwritten.
+        """
+
+    def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
+        """What a rank that does not train does while the workers make steps ``first`` to ``last`` (inclusive, from 1).
+
+        ``factor`` gives the factor of the learning rate of a step.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no servers")
+
+    def meet(self) -> None:
+        """Bring everything under way to its end: all ranks, servers included, call this before an evaluation."""
+
+    def averaged(self) -> Mapping[str, Array] | None:
+        """The weights to evaluate with, where they are not those that are trained. Collective: all workers call it."""
+        return None
+
+    def close(self) -> None:
+        """Let go of whatever is under way; collective, after the last :meth:`meet`."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Distributed runs keep no checkpoints yet."""
+        raise NotImplementedError
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Distributed runs keep no checkpoints yet."""
+        raise NotImplementedError
+
+
+class Scheme(ABC):
+    """A way to keep ranks together.
+
+    Concrete ones are frozen dataclasses; their fields (int, float, str, bool, all with defaults) are the settings that
+    a user may give: ``top-k[ratio=0.01]``.
+    """
+
+    name: ClassVar[str]
+    """As in ``levelbench list schemes``."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    source: ClassVar[str]
+    """The paper that describes it."""
+    consistent: ClassVar[bool]
+    """Whether p ranks compute what one process does on the same global batch, to rounding."""
+    replicated: ClassVar[bool]
+    """Whether all workers hold the same bits after every step."""
+    lockstep: ClassVar[bool] = True
+    """Whether no worker begins a step before all have ended the one before (or may do so without harm)."""
+    frameworks: ClassVar[tuple[str, ...]] = ()
+    """Those that it runs on; empty: all."""
+    communicators: ClassVar[tuple[str, ...]] = ()
+    """Those that it talks through; empty: all."""
+    counted: ClassVar[bool] = True
+    """Whether all that it sends goes through the communicator; a framework's own scheme sends by itself."""
+
+    def lacks(self) -> str | None:
+        """What is missing here to use it; ``None`` where nothing is. Imports nothing."""
+        return None
+
+    def workers(self, size: int) -> int:
+        """How many of ``size`` ranks train: ranks 0 to this. The others serve. ``UsageError`` for too few ranks."""
+        return size
+
+    def load(self) -> None:  # noqa: B027  # most need nothing that is not there already
+        """Import what :meth:`start` will need; called before any clock starts."""
+
+    @abstractmethod
+    def start(self, worker: Worker) -> SchemeStepper:
+        """Go to work. Collective: all ranks, servers included."""
+
+    @abstractmethod
+    def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
+        """What ``rank`` sends in a step, on average over steps: the closed form for these parameters' shapes.
+
+        In the terms of :mod:`levelbench.distributed.traffic`: what the counting communicator counts equals it exactly,
+        unless the docstring of the scheme says why it is an expectation.
+        """

@@ -1,0 +1,247 @@
+"""What a rank sends in each collective, by algorithm: closed forms, exact for every length, number of ranks and rank.
+
+The one idea: they count messages that have something in them, to other ranks. So the sum over ranks is what crosses the
+network, and a counting communicator over :mod:`levelbench.distributed.algorithms` equals them to the byte.
+
+Sources: Thakur, Rabenseifner & Gropp (2005), "Optimization of collective communication operations in MPICH", for
+binomial trees, recursive doubling and halving, Bruck's all-gather and the folding of ranks beyond a power of two;
+Patarasuk & Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of workstations", for the ring; Chan et
+al. (2007), "Collective communication: theory, practice, and experience", for broadcast as scatter and all-gather;
+Hensgen, Finkel & Manber (1988), "Two algorithms for barrier synchronization", for the dissemination barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from levelbench.distributed.scheme import Traffic
+from levelbench.errors import UnknownNameError, UsageError
+
+__all__ = [
+    "ALGORITHMS",
+    "Algorithms",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "exchange",
+    "gather",
+    "reduce_scatter",
+    "scatter",
+    "send",
+]
+
+ALGORITHMS = {
+    "all_reduce": ("ring", "recursive-doubling", "halving-doubling", "tree", "direct"),
+    "broadcast": ("binomial", "scatter-gather", "direct"),
+    "reduce_scatter": ("ring", "direct"),
+    "all_gather": ("ring", "bruck", "direct"),
+    "gather": ("direct", "binomial"),
+    "scatter": ("direct", "binomial"),
+    "all_to_all": ("pairwise",),
+    "barrier": ("dissemination", "direct"),
+}
+"""The algorithms that have a closed form, by operation; the first is the default."""
+
+
+@dataclass(frozen=True)
+class Algorithms:
+    """Which algorithm a communicator takes for each operation; ``UnknownNameError`` for one without a closed form.
+
+    A communicator says so by an attribute ``algorithms``; one without has the defaults.
+    """
+
+    all_reduce: str = "ring"
+    broadcast: str = "binomial"
+    reduce_scatter: str = "ring"
+    all_gather: str = "ring"
+    gather: str = "direct"
+    scatter: str = "direct"
+    all_to_all: str = "pairwise"
+    barrier: str = "dissemination"
+
+    def __post_init__(self) -> None:
+        for operation, known in ALGORITHMS.items():
+            _known(operation, getattr(self, operation), known)
+
+
+_NOTHING = Traffic(0, 0)
+
+
+def all_reduce(elements: int, itemsize: int, size: int, rank: int, algorithm: str = "ring") -> Traffic:
+    """Of ``elements`` in all. The ring sends 2 (p - 1) / p of them, where p divides their number."""
+    _known("all_reduce", algorithm, ALGORITHMS["all_reduce"])
+    if size == 1 or not elements:
+        return _NOTHING
+    if algorithm == "ring":
+        return reduce_scatter(elements, itemsize, size, rank) + _ring_of_pieces(elements, itemsize, size, rank)
+    whole = Traffic(elements * itemsize, 1)
+    if algorithm == "direct":
+        return whole * (size - 1 if rank == 0 else 1)
+    if algorithm == "tree":
+        return whole * ((1 if rank else 0) + _children(rank, size))
+    if algorithm == "recursive-doubling":
+        return _folded(rank, size, whole, whole * _log2(size))
+    number, _ = _place(rank, size)
+    return _folded(rank, size, whole, _halving_doubling(elements, itemsize, 1 << _log2(size), number))
+
+
+def reduce_scatter(elements: int, itemsize: int, size: int, rank: int, algorithm: str = "ring") -> Traffic:
+    """Of ``elements`` in all: each rank sends all pieces but the one that it keeps, whatever the algorithm."""
+    _known("reduce_scatter", algorithm, ALGORITHMS["reduce_scatter"])
+    return Traffic(0, 0) if size == 1 else _all_pieces_but(rank, elements, itemsize, size)
+
+
+def all_gather(elements: int, itemsize: int, size: int, rank: int, algorithm: str = "ring") -> Traffic:
+    """Of ``elements`` on each rank."""
+    _known("all_gather", algorithm, ALGORITHMS["all_gather"])
+    if not elements:
+        return _NOTHING
+    messages = (size - 1).bit_length() if algorithm == "bruck" else size - 1
+    return Traffic((size - 1) * elements * itemsize, messages)
+
+
+def broadcast(
+    elements: int, itemsize: int, size: int, rank: int, root: int = 0, algorithm: str = "binomial"
+) -> Traffic:
+    """Of ``elements`` in all."""
+    _known("broadcast", algorithm, ALGORITHMS["broadcast"])
+    if size == 1 or not elements:
+        return _NOTHING
+    place = (rank - root) % size
+    if algorithm == "direct":
+        return Traffic(elements * itemsize, 1) * (0 if place else size - 1)
+    if algorithm == "binomial":
+        return Traffic(elements * itemsize, 1) * _children(place, size)
+    # The pieces of a subtree lie behind one another, and those beyond the last element are empty.
+    below = _bound(elements, size, place + _subtree(place, size)) - _bound(elements, size, place + 1)
+    handed_on = Traffic(below * itemsize, _children(place, min(elements, size)) if place < elements else 0)
+    return handed_on + _ring_of_pieces(elements, itemsize, size, place)
+
+
+def gather(elements: int, itemsize: int, size: int, rank: int, root: int = 0, algorithm: str = "direct") -> Traffic:
+    """Of ``elements`` on each rank."""
+    _known("gather", algorithm, ALGORITHMS["gather"])
+    if rank == root or not elements:
+        return _NOTHING
+    carried = _subtree((rank - root) % size, size) if algorithm == "binomial" else 1
+    return Traffic(carried * elements * itemsize, 1)
+
+
+def scatter(
+    elements: int | Sequence[int], itemsize: int, size: int, rank: int, root: int = 0, algorithm: str = "direct"
+) -> Traffic:
+    """Of ``elements`` to each rank, or of so many to each by rank, which only ``direct`` can do."""
+    _known("scatter", algorithm, ALGORITHMS["scatter"])
+    if algorithm == "binomial":
+        if not isinstance(elements, int):
+            raise UsageError(
+                "a binomial scatter of different sizes", "only the root knows them", "scatter with algorithm 'direct'"
+            )
+        place = (rank - root) % size
+        passed_on = (_subtree(place, size) - 1) * elements
+        return Traffic(passed_on * itemsize, _children(place, size)) if elements else _NOTHING
+    return _to_others(elements, itemsize, size, rank) if rank == root else _NOTHING
+
+
+def all_to_all(
+    elements: int | Sequence[int], itemsize: int, size: int, rank: int, algorithm: str = "pairwise"
+) -> Traffic:
+    """Of ``elements`` from each rank to each, or of so many to each by rank."""
+    _known("all_to_all", algorithm, ALGORITHMS["all_to_all"])
+    return _to_others(elements, itemsize, size, rank)
+
+
+def barrier(size: int, rank: int, algorithm: str = "dissemination") -> Traffic:
+    """Messages of one byte."""
+    _known("barrier", algorithm, ALGORITHMS["barrier"])
+    if algorithm == "dissemination":
+        return Traffic(1, 1) * (size - 1).bit_length()
+    return Traffic(1, 1) * (size - 1 if rank == 0 else 1)
+
+
+def exchange(elements: int, itemsize: int, neighbours: int) -> Traffic:
+    """Of ``elements`` with each of so many neighbours, other than oneself."""
+    return send(elements, itemsize) * neighbours if elements else _NOTHING
+
+
+def send(elements: int, itemsize: int) -> Traffic:
+    """One message, also of nothing: its arrival says something."""
+    return Traffic(elements * itemsize, 1)
+
+
+def _known(operation: str, algorithm: str, known: Sequence[str]) -> None:
+    if algorithm not in known:
+        raise UnknownNameError(f"algorithm of {operation}", algorithm, known)
+
+
+def _to_others(elements: int | Sequence[int], itemsize: int, size: int, rank: int) -> Traffic:
+    """To each other rank, as many elements to all or by rank."""
+    if isinstance(elements, int):
+        return Traffic((size - 1) * elements * itemsize, size - 1) if elements else _NOTHING
+    others = [each for to, each in enumerate(elements) if to != rank and each]
+    return Traffic(sum(others) * itemsize, len(others))
+
+
+def _log2(size: int) -> int:
+    """Of the largest power of two that is not above ``size``."""
+    return size.bit_length() - 1
+
+
+def _bound(elements: int, size: int, at: int) -> int:
+    """Element ``at`` of ``pieces(elements, size)``."""
+    length, rest = divmod(elements, size)
+    return at * length + min(at, rest)
+
+
+def _all_pieces_but(piece: int, elements: int, itemsize: int, size: int) -> Traffic:
+    kept = _bound(elements, size, piece + 1) - _bound(elements, size, piece)
+    return Traffic((elements - kept) * itemsize, min(elements, size) - (1 if kept else 0))
+
+
+def _ring_of_pieces(elements: int, itemsize: int, size: int, rank: int) -> Traffic:
+    """The all-gather of the pieces of one array: the piece that is not passed on is the right neighbour's own."""
+    return _all_pieces_but((rank + 1) % size, elements, itemsize, size)
+
+
+def _subtree(place: int, size: int) -> int:
+    """How many ranks hang on a place of the binomial tree, itself included; the root's place is 0."""
+    return min(place & -place, size - place) if place else size
+
+
+def _children(place: int, size: int) -> int:
+    """How many a place of the binomial tree sends to: place + 1, place + 2, place + 4, ..."""
+    return (_subtree(place, size) - 1).bit_length()
+
+
+def _place(rank: int, size: int) -> tuple[int, bool]:
+    """The rank's number among a power of two of ranks, and whether it has a neighbour folded into it.
+
+    Of the first 2 e ranks, e = size - 2^k, each even one hands its array to the odd one after it and stands aside.
+    """
+    extra = size - (1 << _log2(size))
+    return (rank // 2, True) if rank < 2 * extra else (rank - extra, False)
+
+
+def _folded(rank: int, size: int, whole: Traffic, inside: Traffic) -> Traffic:
+    """Of a rank, where those of a power of two send ``inside``."""
+    _, paired = _place(rank, size)
+    if not paired:
+        return inside
+    return inside + whole if rank % 2 else whole
+
+
+def _halving_doubling(elements: int, itemsize: int, size: int, number: int) -> Traffic:
+    """Rabenseifner's: all pieces but the own on the way down, the own block of 1, 2, 4, ... pieces on the way up.
+
+    On the way down at distance d what goes away is the block of d pieces in which the partner's lies.
+    """
+    total = _NOTHING
+    for level in range(_log2(size)):
+        for block in ((number >> level) ^ 1, number >> level):
+            first, last = (_bound(elements, size, at << level) for at in (block, block + 1))
+            if last > first:
+                total += Traffic((last - first) * itemsize, 1)
+    return total

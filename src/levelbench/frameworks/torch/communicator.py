@@ -1,0 +1,297 @@
+"""A communicator over PyTorch's process groups: gloo on hosts, NCCL between GPUs.
+
+The one idea: the calls go to the group's backend itself, below ``torch.distributed``'s functions, whose checks and
+bookkeeping cost as much as a small message. gloo's messages between two ranks are posted by the calling thread, its
+collectives run on the group's own threads in the order in which they were asked for.
+
+The paths for NCCL follow PyTorch's documentation; no test has run them on GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
+from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
+from levelbench.distributed.pieces import pieces
+from levelbench.distributed.traffic import Algorithms
+from levelbench.errors import CommunicationError, UnsupportedError, UsageError
+from levelbench.frameworks.torch.distributed.cargo import Cargo, result_like
+from levelbench.frameworks.torch.distributed.pending import Pending
+from levelbench.networks.executor import Array
+
+__all__ = ["TorchCommunicator"]
+
+_NEIGHBOURS = (1 << 31) - 1
+"""The tag of :meth:`Communicator.exchange`: the last that gloo takes."""
+_NEVER = _NEIGHBOURS - 1
+"""The tag of a message that nobody sends."""
+_SUMMED = frozenset(
+    {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64}
+)
+
+
+class TorchCommunicator(Communicator):
+    """Rank ``group.rank()`` of a backend of ``torch.distributed``: ``ProcessGroupGloo``, ``ProcessGroupNCCL``.
+
+    ``leave`` is called once by :meth:`close`, after all ranks have come there.
+    """
+
+    algorithms = Algorithms()
+    """gloo's: its all-reduce is a reduce-scatter and an all-gather round a ring, so all ranks get the same bits."""
+
+    def __init__(
+        self, group: Any, name: str, device: torch.device, timeout_s: float, leave: Callable[[], None] | None = None
+    ) -> None:
+        self.name, self.rank, self.size = name, group.rank(), group.size()
+        self.device = device
+        self._group, self._timeout_s, self._leave = group, timeout_s, leave
+        self._gloo = name == "gloo"
+        self._sum, self._mean = _reduction(dist.ReduceOp.SUM), _reduction(dist.ReduceOp.AVG)
+
+    def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
+        """A ring over gloo."""
+        cargo = Cargo(array, self.device)
+        self._require_sum("all_reduce", array, cargo.flat, op)
+        if self.size == 1 or not cargo.flat.numel():
+            return Done(cargo.result())
+        options = self._sum if op == "sum" else self._mean
+        return self._start("all_reduce", lambda: self._group.allreduce([cargo.flat], options), cargo.result)
+
+    def start_broadcast(self, array: Array, root: int = 0) -> Handle:
+        """A tree over gloo."""
+        checked_rank("broadcast", root, self.size)
+        cargo = Cargo(array, self.device, reads=self.rank == root)
+        if self.size == 1 or not cargo.flat.numel():
+            return Done(cargo.result())
+        options = dist.BroadcastOptions()
+        options.rootRank, options.rootTensor = root, 0
+        return self._start("broadcast", lambda: self._group.broadcast([_moved(cargo.flat)], options), cargo.result)
+
+    def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
+        """Posted at once."""
+        self._require_other("send", to, tag)
+        cargo = Cargo(array, self.device)
+        return self._start(
+            f"send to {to}", lambda: self._group.send([_moved(cargo.flat)], to, tag), lambda: array, polled=False
+        )
+
+    def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
+        """Posted at once."""
+        self._require_other("receive", source, tag)
+        cargo = Cargo(like, self.device, reads=False)
+        return self._start(
+            f"receive from {source}",
+            lambda: self._group.recv([_moved(cargo.flat)], source, tag),
+            cargo.result,
+            polled=False,
+        )
+
+    def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
+        """Over gloo alone: NCCL must know whom it listens to."""
+        checked_tag("receive_any", tag, _NEVER)
+        self._require_gloo("receive_any")
+        cargo = Cargo(like, self.device, reads=False)
+        with self._named("receive from any"):
+            work = self._group.recv_anysource([_moved(cargo.flat)], tag)
+            work.wait()
+        return cargo.result(), work._source_rank()
+
+    def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
+        """Over gloo an all-to-all of pieces and a sum of our own: gloo's reduce-scatter is an all-reduce inside."""
+        cargo = Cargo(array, self.device)
+        flat = cargo.flat
+        self._require_sum("reduce_scatter", array, flat, op)
+        counts = [stop - start for start, stop in pairwise(pieces(len(flat), self.size))]
+        mine = torch.empty(counts[self.rank], dtype=flat.dtype, device=flat.device)
+        if self.size == 1 or not len(flat):
+            mine.copy_(flat)
+        elif self._gloo:
+            found = torch.empty(self.size, len(mine), dtype=flat.dtype)
+            splits = [len(mine)] * self.size, counts
+            self._do("reduce_scatter", lambda: self._group.alltoall_base(found.view(-1), flat, *splits))
+            torch.sum(found, 0, dtype=flat.dtype, out=mine)
+        else:
+            options = dist.ReduceScatterOptions()
+            options.reduceOp = dist.ReduceOp.SUM
+            parts = list(flat.split(counts))
+            self._do("reduce_scatter", lambda: self._group.reduce_scatter([mine], [parts], options))
+        if op == "mean":
+            mine /= self.size
+        return result_like(array, mine, (len(mine),))
+
+    def all_gather(self, array: Array) -> tuple[Array, ...]:
+        """A ring over gloo."""
+        cargo = Cargo(array, self.device)
+        found = self._rooms(cargo.flat)
+        if cargo.flat.numel():
+            self._do("all_gather", lambda: self._group.allgather([_all_moved(found)], [_moved(cargo.flat)]))
+        return tuple(result_like(array, each, tuple(array.shape)) for each in found)
+
+    def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
+        """Each rank's to the root at once."""
+        checked_rank("gather", root, self.size)
+        cargo, here = Cargo(array, self.device), self.rank == root
+        found = self._rooms(cargo.flat) if here else []
+        options = dist.GatherOptions()
+        options.rootRank = root
+        into = [_all_moved(found)] if here else []
+        if cargo.flat.numel():
+            self._do("gather", lambda: self._group.gather(into, [_moved(cargo.flat)], options))
+        return tuple(result_like(array, each, tuple(array.shape)) for each in found) if here else None
+
+    def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
+        """The root's to each rank at once."""
+        checked_rank("scatter", root, self.size)
+        cargo = Cargo(like, self.device, reads=False)
+        given: list[list[Tensor]] = []
+        if self.rank == root:
+            arrays = checked_count("scatter", arrays, self.size)
+            given = [[_moved(Cargo(each, self.device).flat) for each in arrays]]
+        options = dist.ScatterOptions()
+        options.rootRank = root
+        if cargo.flat.numel():
+            self._do("scatter", lambda: self._group.scatter([_moved(cargo.flat)], given, options))
+        return cargo.result()
+
+    def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Pairwise over gloo."""
+        checked_count("all_to_all", arrays, self.size)
+        given = [Cargo(each, self.device).flat for each in arrays]
+        found = [torch.empty_like(each) for each in given]
+        if given[0].numel():
+            self._do("all_to_all", lambda: self._group.alltoall(_all_moved(found), _all_moved(given)))
+        return tuple(result_like(array, each, tuple(array.shape)) for array, each in zip(arrays, found, strict=True))
+
+    def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
+        """All messages under way at once."""
+        sent = Cargo(array, self.device).flat
+        found = [torch.empty_like(sent) for _ in neighbours]
+        for each in neighbours:
+            self._require_other("exchange", each, 0)
+        tag = _NEIGHBOURS if self._gloo else 0
+        with self._named("exchange"):
+            with self._coalesced():
+                works = [self._group.send([_moved(sent)], each, tag) for each in neighbours]
+                works += [
+                    self._group.recv([_moved(room)], each, tag) for room, each in zip(found, neighbours, strict=True)
+                ]
+            for work in works if self._gloo else ():
+                work.wait()
+        return tuple(result_like(array, each, tuple(array.shape)) for each in found)
+
+    def barrier(self) -> None:
+        """The library's own."""
+        options = dist.BarrierOptions()
+        if self.device.type == "cuda":
+            options.device_ids = [self.device.index or 0]
+        self._do("barrier", lambda: self._group.barrier(options))
+
+    def close(self) -> None:
+        """Wait for the others, then give the group back."""
+        leave, self._leave = self._leave, None
+        if self._group is None:
+            return
+        try:
+            self.barrier()
+        finally:
+            self._group = None
+            if leave is not None:
+                leave()
+
+    def abort(self) -> None:
+        """Close the connections, which ends what is under way on both of their ends."""
+        group, self._group = self._group, None
+        leave, self._leave = self._leave, None
+        if group is None:
+            return
+        if self._gloo and self.size > 1:
+            # Its own abort leaves them open, and its end waits for what is under way. But it closes all connections
+            # once somebody has waited for a message in vain.
+            room, other = torch.empty(1), (self.rank + 1) % self.size
+            with suppress(RuntimeError):
+                group.recv([room], other, _NEVER).wait(timedelta(milliseconds=1))
+        else:
+            group.abort()
+        if leave is not None:
+            leave()
+
+    def _start(
+        self, what: str, start: Callable[[], Any], result: Callable[[], Array], *, polled: bool = True
+    ) -> Handle:
+        with self._named(what):
+            work = start()
+        return Pending(self._named, what, work, result, polled=polled or not self._gloo)
+
+    def _do(self, what: str, start: Callable[[], Any]) -> None:
+        with self._named(what):
+            start().wait()
+
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """An error of the library as one that names the operation."""
+        asked = f"{what} of rank {self.rank} of {self.size} over {self.name}"
+        if self._group is None:
+            raise UsageError(asked, "the communicator was closed", "open another one")
+        try:
+            yield
+        except RuntimeError as error:
+            said = str(error).splitlines()[0]
+            late = f"; the timeout is {self._timeout_s:g} s" if "imed out" in said or "timeout" in said else ""
+            raise CommunicationError(
+                asked, f"a rank was lost or came too late: {said}{late}", "read the logs of the other ranks"
+            ) from error
+
+    @contextmanager
+    def _coalesced(self) -> Iterator[None]:
+        """NCCL starts what is sent and received at once as one operation, else two ranks would wait for each other."""
+        if self._gloo:
+            yield
+            return
+        self._group._start_coalescing()
+        yield
+        self._group._end_coalescing().wait()
+
+    def _rooms(self, like: Tensor) -> list[Tensor]:
+        return [torch.empty_like(like) for _ in range(self.size)]
+
+    def _require_other(self, what: str, rank: int, tag: int) -> None:
+        checked_rank(what, rank, self.size)
+        checked_tag(what, tag, _NEVER)
+        if rank == self.rank:
+            raise UsageError(f"{what} of rank {rank} with itself", "the library has no such thing", "keep the array")
+        if tag and not self._gloo:
+            raise UnsupportedError(f"tag {tag} over {self.name}", "its messages have no tags", "use tag 0, or gloo")
+
+    def _require_gloo(self, what: str) -> None:
+        if not self._gloo:
+            raise UnsupportedError(f"{what} over {self.name}", "the library has no such thing", "use gloo or mpi")
+
+    def _require_sum(self, what: str, array: Array, flat: Tensor, op: Reduction) -> None:
+        checked_op(what, op, array)
+        if flat.dtype not in _SUMMED:
+            raise UnsupportedError(f"{what} of {flat.dtype} over {self.name}", "the library adds none", "cast it")
+
+
+def _reduction(op: Any) -> Any:
+    options = dist.AllreduceOptions()
+    options.reduceOp = op
+    options.asyncOp = True
+    return options
+
+
+def _moved(flat: Tensor) -> Tensor:
+    """The same memory as elements that every backend moves: bytes, where no arithmetic is needed."""
+    return flat if flat.dtype in _SUMMED else flat.view(torch.uint8)
+
+
+def _all_moved(flats: Sequence[Tensor]) -> list[Tensor]:
+    return [_moved(each) for each in flats]

@@ -1,0 +1,62 @@
+"""Prints, as JSON, what was counted and what the loopback device of a network of one's own has sent, by operation."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from levelbench.distributed.algorithms import Algorithmic
+from levelbench.distributed.communicators.counting import CountingCommunicator
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_torch import gloo_ranks
+
+ELEMENTS, REPEATS, SIZE = 250_001, 4, 3
+CALLS = {
+    "all_reduce": (lambda each: each, lambda talk, array: talk.all_reduce(array)),
+    "broadcast": (lambda each: each, lambda talk, array: talk.broadcast(array, 1)),
+    "all_gather": (lambda each: each, lambda talk, array: talk.all_gather(array)),
+    "reduce_scatter": (lambda each: each, lambda talk, array: talk.reduce_scatter(array)),
+    "all_to_all": (lambda each: each, lambda talk, array: talk.all_to_all([array] * SIZE)),
+    "our ring": (Algorithmic, lambda talk, array: talk.all_reduce(array)),
+    "our halving-doubling": (
+        lambda each: Algorithmic(each, "halving-doubling"),
+        lambda talk, array: talk.all_reduce(array),
+    ),
+}
+
+
+def sent_by_loopback():
+    (line,) = [line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:")]
+    return int(line.split()[9])
+
+
+def measured(wrap, call):
+    readings = []
+
+    def read(communicator):
+        communicator.barrier()
+        if communicator.rank == 0:
+            readings.append(sent_by_loopback())
+        communicator.barrier()
+
+    def work(communicator):
+        talk = CountingCommunicator(wrap(communicator))
+        array = np.ones(ELEMENTS, np.float32)
+        call(talk, array)  # opens the connections
+        talk.take()
+        read(communicator)
+        for _ in range(REPEATS):
+            call(talk, array)
+        read(communicator)
+        return talk.take().sent_bytes
+
+    counted = sum(gloo_ranks(SIZE, work))
+    return {"counted": counted, "metered": readings[1] - readings[0]}
+
+
+if __name__ == "__main__":
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    print(json.dumps({name: measured(*parts) for name, parts in CALLS.items()}))  # noqa: T201

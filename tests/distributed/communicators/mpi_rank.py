@@ -1,0 +1,93 @@
+"""A rank of test_mpi.py, started by MPI: does what its first argument says, and writes down what came of it."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from levelbench.distributed.communicators.opening import open_communicator
+from levelbench.distributed.launching.environment import Place, place_of
+from levelbench.distributed.validation.communicators import check_communicator
+from levelbench.errors import LevelbenchError
+
+
+def check(communicator):
+    bad = [str(each) for each in check_communicator(communicator) if each.status != "passed"]
+    halves = {}
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        array = (np.arange(5) + communicator.rank).astype(dtype)
+        assert communicator.all_reduce(array) is array
+        halves[np.dtype(dtype).name] = array.astype(float).tolist()
+    return {"bad": bad, "halves": halves, "threads": communicator.threads, "late": late(communicator)}
+
+
+def late(communicator):
+    """What a rank is told when nobody sends."""
+    if communicator.rank == 0:
+        communicator._timeout_s = 0.2
+        try:
+            communicator.receive(np.empty(1), 1, tag=5)
+        except LevelbenchError as error:
+            communicator._timeout_s = 60.0
+            communicator.send(np.ones(1), 1, tag=6)
+            # MPI may not be left with a receive that nobody answers.
+            communicator.send(np.ones(1), 1, tag=7)
+            return str(error)
+    if communicator.rank == 1:
+        communicator.receive(np.empty(1), 0, tag=6)
+        communicator.send(np.ones(1), 0, tag=5)
+        communicator.receive(np.empty(1), 0, tag=7)
+    return ""
+
+
+def count(communicator):
+    """Twelve all-reduces and three broadcasts, for a profiler to see."""
+    for _ in range(12):
+        communicator.all_reduce(np.ones(3, np.float32))
+    for _ in range(3):
+        communicator.broadcast(np.ones(3, np.float32))
+    return {}
+
+
+def die(communicator):
+    if communicator.rank == 1:
+        os._exit(3)
+    communicator.receive(np.empty(1), 1)
+    return {}
+
+
+def abort(communicator):
+    if communicator.rank == 1:
+        communicator.start_all_reduce(np.ones(1))
+        communicator.abort()
+        sys.exit(1)
+    time.sleep(0.1)
+    communicator.receive(np.empty(1), 1)
+    return {}
+
+
+def misplaced(place):
+    """What a rank is told that MPI knows by another number."""
+    wrong = Place(place.rank, place.size + 1, place.local_rank, place.address, place.port, place.engine)
+    try:
+        open_communicator("mpi", wrong)
+    except LevelbenchError as error:
+        return str(error)
+    return ""
+
+
+def main(what, folder):
+    place = place_of(os.environ)
+    told = misplaced(place) if what == "check" else ""
+    communicator = open_communicator("mpi", place, 60.0)
+    found = {"check": check, "count": count, "die": die, "abort": abort}[what](communicator)
+    (Path(folder) / f"result-{place.rank}.json").write_text(json.dumps({**found, "misplaced": told}))
+    communicator.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,36 @@
+"""What is counted is what crosses the network: as many bytes as the device says, but for the headers of TCP and IP."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+
+def own_network():
+    """The command that starts another one in a network that nobody else uses; ``None`` where that is not allowed."""
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        return None
+    command = ["unshare", "--net"]
+    tried = subprocess.run([*command, "ip", "link", "set", "lo", "up"], capture_output=True, check=False)
+    return None if tried.returncode else command
+
+
+@pytest.mark.slow
+def test_counted_bytes_agree_with_the_network_meter_for_gloo_and_for_our_algorithms():
+    command = own_network()
+    if command is None:
+        pytest.skip("this user may not have a network of its own")
+    script = Path(__file__).with_name("metered.py")
+    done = subprocess.run(
+        [*command, sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == 7
+    for name, each in found.items():
+        assert 1 <= each["metered"] / each["counted"] < 1.01, name

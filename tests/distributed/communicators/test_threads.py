@@ -1,0 +1,252 @@
+import threading
+from time import sleep
+
+import numpy as np
+import pytest
+
+from levelbench.distributed.communicators.threads import rank_outcomes, run_ranks
+from levelbench.distributed.validation.communicators import check_communicator
+from levelbench.errors import CommunicationError, UnsupportedError, UsageError
+from levelbench.measure.clocks import HOST
+
+
+def ones(*shape, dtype=np.float32):
+    return np.ones(shape, dtype)
+
+
+def right(communicator):
+    (following,) = {(communicator.rank + 1) % communicator.size}
+    return following
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """What is large in the check of a communicator is small."""
+    monkeypatch.setattr("levelbench.distributed.validation.communicator_messages._LARGE", 1000)
+
+
+def test_it_does_all_that_its_contract_says_also_with_large_messages():
+    for findings in run_ranks(2, check_communicator):
+        assert [each for each in findings if each.status != "passed"] == []
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.usefixtures("small")
+def test_it_does_all_that_its_contract_says(size):
+    for findings in run_ranks(size, check_communicator):
+        assert [each for each in findings if each.status != "passed"] == []
+        assert len(findings) == 21
+
+
+@pytest.mark.usefixtures("small")
+def test_arrays_of_torch_come_back_as_tensors():
+    pytest.importorskip("torch")
+    for findings in run_ranks(2, lambda each: check_communicator(each, ["torch"])):
+        assert [each for each in findings if each.status != "passed"] == []
+
+
+@pytest.mark.usefixtures("small")
+def test_arrays_of_jax_come_back_as_arrays_of_jax():
+    pytest.importorskip("jax")
+    for findings in run_ranks(2, lambda each: check_communicator(each, ["jax"])):
+        assert [each for each in findings if each.status != "passed"] == []
+
+
+def test_results_come_back_by_rank():
+    assert run_ranks(4, lambda communicator: communicator.rank) == [0, 1, 2, 3]
+
+
+def test_a_sum_is_taken_in_the_order_of_ranks():
+    values = np.array([1e16, 1.0, -1e16, 1.0])
+    found = run_ranks(4, lambda each: each.all_reduce(values[each.rank : each.rank + 1].copy())[0])
+    assert found == [((values[0] + values[1]) + values[2]) + values[3]] * 4
+
+
+def test_a_sum_in_bfloat16_stays_bfloat16():
+    torch = pytest.importorskip("torch")
+    found = run_ranks(3, lambda each: each.all_reduce(torch.full((2,), 2.0, dtype=torch.bfloat16), "mean"))
+    assert all(each.dtype == torch.bfloat16 and each.tolist() == [2, 2] for each in found)
+
+
+def test_a_mean_of_whole_numbers_is_refused_on_every_rank():
+    for each in rank_outcomes(2, lambda communicator: communicator.all_reduce(ones(2, dtype=np.int64), "mean")):
+        assert isinstance(each, UnsupportedError)
+
+
+def test_arrays_to_scatter_may_differ_in_size():
+    def work(communicator):
+        arrays = [np.full(rank, rank) for rank in range(3)] if communicator.rank == 1 else None
+        return communicator.scatter(arrays, np.zeros(communicator.rank, np.int64), 1).tolist()
+
+    assert run_ranks(3, work) == [[], [1], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (lambda communicator: communicator.barrier(), r"barrier\(\)"),
+        (lambda communicator: communicator.all_reduce(ones(3)), r"all_reduce\(sum, float32 \(3,\)\)"),
+        (lambda communicator: communicator.all_reduce(ones(2, dtype=np.float64)), r"float64 \(2,\)"),
+        (lambda communicator: communicator.all_reduce(ones(2), "mean"), r"all_reduce\(mean"),
+        (lambda communicator: communicator.broadcast(ones(2), 1), r"broadcast\(root=1"),
+    ],
+)
+def test_calls_that_do_not_belong_together_are_an_error_that_names_both(other, words):
+    def work(communicator):
+        return other(communicator) if communicator.rank else communicator.all_reduce(ones(2))
+
+    with pytest.raises(CommunicationError, match=words) as caught:
+        run_ranks(2, work)
+    assert "all_reduce(sum, float32 (2,))" in str(caught.value)
+    assert "collective number 1" in str(caught.value)
+
+
+def test_a_message_of_another_shape_than_expected_is_an_error_that_names_both():
+    def work(communicator):
+        return communicator.send(ones(3), 1) if communicator.rank == 0 else communicator.receive(ones(2), 0)
+
+    with pytest.raises(CommunicationError, match=r"rank 0 sent float32 \(3,\) where float32 \(2,\) was expected"):
+        run_ranks(2, work)
+
+
+def test_a_deadlock_is_told_at_once_with_where_each_rank_waits():
+    start = HOST.now_ns()
+    with pytest.raises(CommunicationError) as caught:
+        run_ranks(3, lambda each: each.receive(ones(1), right(each), each.rank), timeout_s=60)
+    assert HOST.now_ns() - start < 30e9
+    for rank in range(3):
+        assert f"rank {rank} in receive(source={(rank + 1) % 3}, tag={rank})" in str(caught.value)
+
+
+def test_a_rank_that_leaves_out_a_collective_is_told_as_gone():
+    with pytest.raises(CommunicationError, match=r"waits for a rank that has left \(gone: 1\)"):
+        run_ranks(2, lambda each: each.rank or each.barrier())
+
+
+def test_a_rank_that_waits_for_any_is_told_when_all_others_have_left():
+    with pytest.raises(CommunicationError, match=r"receive_any\(tag=0\).*gone: 0, 2"):
+        run_ranks(3, lambda each: each.receive_any(ones(1)) if each.rank == 1 else None)
+
+
+def test_a_message_outlives_its_sender():
+    def work(communicator):
+        if communicator.rank == 0:
+            communicator.send(ones(1), 1)
+            communicator.close()
+            return 1.0
+        sleep(0.01)
+        return communicator.receive(ones(1) * 0, 0)[0]
+
+    assert run_ranks(2, work) == [1.0, 1.0]
+
+
+def test_a_helper_thread_of_a_rank_can_end_what_would_else_be_a_deadlock():
+    def work(communicator):
+        def late():
+            sleep(0.05)
+            communicator.send(ones(1), right(communicator))
+
+        helper = threading.Thread(target=late)
+        helper.start()
+        found = communicator.receive(ones(1) * 0, right(communicator))
+        helper.join()
+        return found[0]
+
+    assert run_ranks(2, work) == [1.0, 1.0]
+
+
+def test_a_wait_ends_after_the_timeout_where_a_thread_might_still_have_helped():
+    over = threading.Event()
+    helper = threading.Thread(target=over.wait)
+
+    def work(communicator):
+        if communicator.rank == 0:
+            helper.start()
+        communicator.receive(ones(1), right(communicator))
+
+    try:
+        with pytest.raises(CommunicationError, match=r"nothing came in 0.2 s; rank \d in receive"):
+            run_ranks(2, work, timeout_s=0.2)
+    finally:
+        over.set()
+        helper.join()
+
+
+def test_the_first_exception_of_a_rank_is_raised_and_the_others_get_a_communication_error():
+    def work(communicator):
+        if communicator.rank == 1:
+            raise KeyError("the first")
+        for _ in range(100):
+            communicator.barrier()
+
+    with pytest.raises(KeyError, match="the first"):
+        run_ranks(3, work)
+    outcomes = rank_outcomes(3, work)
+    assert isinstance(outcomes[1], KeyError)
+    for each in (outcomes[0], outcomes[2]):
+        assert isinstance(each, CommunicationError)
+        assert "rank 1 failed with KeyError: 'the first'" in str(each)
+
+
+def test_abort_ends_the_others():
+    def work(communicator):
+        if communicator.rank == 1:
+            communicator.abort()
+        else:
+            communicator.barrier()
+
+    with pytest.raises(CommunicationError, match="rank 1 aborted"):
+        run_ranks(3, work)
+
+
+def test_a_rank_that_goes_on_after_another_has_failed_is_not_waited_for_for_ever():
+    over = threading.Event()
+
+    def work(communicator):
+        if communicator.rank == 0:
+            over.wait()
+        raise KeyError("failed")
+
+    with pytest.raises(KeyError):
+        run_ranks(2, work, timeout_s=0.1)
+    over.set()
+
+
+def test_a_closed_communicator_cannot_be_used():
+    def work(communicator):
+        communicator.close()
+        communicator.barrier()
+
+    with pytest.raises(UsageError, match="has closed its communicator"):
+        run_ranks(1, work)
+
+
+def test_a_negative_tag_is_refused():
+    with pytest.raises(UsageError, match="tag -1"):
+        run_ranks(1, lambda each: each.send(ones(1), 0, -1))
+
+
+def test_an_exchange_of_two_does_not_need_the_third():
+    def work(communicator):
+        if communicator.rank == 2:
+            return None
+        return communicator.exchange(ones(1) * communicator.rank, [1 - communicator.rank])[0][0]
+
+    assert run_ranks(3, work) == [1.0, 0.0, None]
+
+
+def test_the_rank_that_goes_on_after_another_has_failed_is_named():
+    over = threading.Event()
+
+    def work(communicator):
+        if communicator.rank == 0:
+            over.wait()
+        if communicator.rank == 1:
+            raise KeyError("failed")
+        return communicator.rank
+
+    outcomes = rank_outcomes(3, work, timeout_s=0.1)
+    over.set()
+    assert "the end of rank 0" in str(outcomes[0])
+    assert isinstance(outcomes[1], KeyError)
+    assert outcomes[2] == 2
