@@ -7,7 +7,7 @@ what it asks for through ``Backend.host`` reaches the host.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -81,6 +81,15 @@ class Executor(ABC):
     def backward(self) -> Mapping[str, Array]:
         """Gradients by name of trainable parameter of the last :meth:`forward`; to be called once after each."""
 
+    def on_gradient(self, callback: Callable[[str, Array], None] | None) -> bool:
+        """Have ``callback(name, gradient)`` called during :meth:`backward` as soon as a gradient is final.
+
+        The array is the one that :meth:`backward` will return, and must not be written to. It is not called for a
+        parameter that the loss does not depend on. ``None`` ends it. False: not supported, all gradients come at the
+        end.
+        """
+        return False
+
     def infer_and_backprop(self, *inputs: Array) -> tuple[Array, Mapping[str, Array]]:
         """The loss and its gradients."""
         loss = self.forward(*inputs)
@@ -148,6 +157,13 @@ class Backend(OperatorBackend):
 
     def stepper(self, rule: Any, parameters: MutableMapping[str, Array]) -> Any | None:
         """A faster way to apply an update rule to all parameters at once than one after another, if there is one."""
+        return None
+
+    def packer(self, arrays: Mapping[str, Array]) -> Any | None:
+        """A :class:`levelbench.distributed.schemes.packing.Packer` of arrays like these with a buffer of its own.
+
+        They are of one dtype. ``None``: the generic one, which makes a new flat array each time.
+        """
         return None
 
     def native(self, model: Any, mode: str | None = None) -> Executor:

@@ -159,6 +159,12 @@ class JaxBackend(Backend):
 
         return make_stepper(rule, self, parameters)
 
+    def packer(self, arrays: Mapping[str, Any]) -> Any:
+        """Compiled programs: joined and cut in one call each."""
+        from levelbench.frameworks.jax.packing import JaxPacker
+
+        return JaxPacker(arrays)
+
     def mean(self, scalars: Sequence[Any]) -> float:
         """The mean, accumulated in float64 on the host: joining them on the device would compile for each number."""
         return float(np.mean(np.array(jax.device_get(list(scalars)), np.float64)))

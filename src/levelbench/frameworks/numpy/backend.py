@@ -57,6 +57,12 @@ class NumpyBackend(Backend):
         """Rows at ``indices``."""
         return array.take(indices, axis=0)
 
+    def packer(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        """A buffer with views of it."""
+        from levelbench.frameworks.numpy.packing import NumpyPacker
+
+        return NumpyPacker(arrays)
+
     def mean(self, scalars: Sequence[Any]) -> float:
         """The mean, accumulated in float64."""
         return float(np.mean(np.array(scalars, np.float64)))

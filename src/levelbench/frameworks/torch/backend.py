@@ -146,6 +146,12 @@ class TorchBackend(Backend):
         moved = array - shift if array.dtype == torch.float32 else array.float().sub_(shift)
         return moved.mul_(scale)
 
+    def packer(self, arrays: Mapping[str, Tensor]) -> Any:
+        """A buffer with views of it."""
+        from levelbench.frameworks.torch.packing import TorchPacker
+
+        return TorchPacker(arrays)
+
     def mean(self, scalars: Sequence[Tensor]) -> float:
         """The mean, accumulated in float64 on the device: one transfer."""
         return float(torch.stack(list(scalars)).double().mean())

@@ -8,6 +8,7 @@ leaf tensors, without the module's bookkeeping. PyTorch's own functions are call
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,6 +74,7 @@ class TorchExecutor(Executor):
         self._updated = [self.buffers[name] for name in network.updates]
         self._loss: Tensor | None = None
         self._forward: _Runner | None = None
+        self._hooks: list[Any] = []
         self._every_input = tuple(range(len(network.inputs)))
         if network.loss and trains:
             self._prepare_training()
@@ -108,6 +110,16 @@ class TorchExecutor(Executor):
         for name in self._unread:
             gradients[name] = torch.zeros_like(self._leaves[name])
         return gradients
+
+    def on_gradient(self, callback: Callable[[str, Tensor], None] | None) -> bool:
+        """By hooks on the leaves, which autograd runs as it comes to each; a compiled backward comes to all at last."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        if callback is not None and self._forward is not None:
+            named = zip(self._trained_names, self._trained, strict=True)
+            self._hooks = [leaf.register_hook(partial(callback, name)) for name, leaf in named]
+        return self._forward is not None
 
     def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
         """The times of all operators; on a GPU between CUDA events, around work that was queued ahead of it."""

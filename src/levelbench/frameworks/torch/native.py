@@ -5,7 +5,8 @@ The one idea: nothing is converted, so what is measured is what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ class TorchModule(Executor):
         self.parameters = Live({name: each.detach() for name, each in self._leaves.items()})
         self.buffers = Live({**frozen, **dict(self._module.named_buffers())})
         self._loss: Tensor | None = None
+        self._hooks: list[Any] = []
 
     def infer(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The tensors that the module answers with, in the order in which they lie in tuples and dictionaries."""
@@ -73,6 +75,15 @@ class TorchModule(Executor):
         found = torch.autograd.grad(loss, leaves, allow_unused=True)
         zipped = zip(self._leaves.items(), found, strict=True)
         return {name: torch.zeros_like(leaf) if each is None else each for (name, leaf), each in zipped}
+
+    def on_gradient(self, callback: Callable[[str, Tensor], None] | None) -> bool:
+        """By hooks on the leaves, which autograd runs as it comes to each; a compiled backward comes to all at last."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        if callback is not None:
+            self._hooks = [leaf.register_hook(partial(callback, name)) for name, leaf in self._leaves.items()]
+        return True
 
     def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
         """The times of the innermost modules that run, by their paths; in mode ``eager``."""

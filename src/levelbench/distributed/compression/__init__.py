@@ -1,0 +1,1 @@
+"""Gradient compression: what travels in place of a gradient, and how ranks add up what does."""

@@ -1,0 +1,75 @@
+"""What most schemes share: a common start, arrays packed for messages, phases, and the mean of all ranks' models.
+
+The one idea: a scheme's stepper holds the optimizer's own stepper (``inner``) and adds what is said between ranks, so a
+concrete one is only its :meth:`step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+
+from levelbench.distributed.communicator import Communicator
+from levelbench.distributed.scheme import SchemeStepper, Worker
+from levelbench.distributed.schemes.packing import Packed
+from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Array, Backend
+from levelbench.training.optimizers.arrays import norm
+from levelbench.training.optimizers.base import Stepper
+
+__all__ = ["BaseStepper", "begin_as_rank_zero", "share_from"]
+
+
+def share_from(communicator: Communicator, backend: Backend, arrays: MutableMapping[str, Array], root: int = 0) -> None:
+    """Give all ranks the root's values of these live arrays: one broadcast a dtype. Collective."""
+    if not arrays or communicator.size == 1:
+        return
+    packed = Packed(backend, arrays)
+    flats = [communicator.broadcast(flat, root) for flat in packed.pack(arrays)]
+    if communicator.rank != root:
+        packed.write(flats, arrays)
+
+
+def begin_as_rank_zero(worker: Worker) -> None:
+    """Give all ranks rank 0's parameters and buffers, so that no seed or file makes them differ. Collective."""
+    worker.switch(Phase.COMMUNICATE)
+    share_from(worker.communicator, worker.backend, worker.executor.parameters)
+    share_from(worker.communicator, worker.backend, worker.executor.buffers)
+
+
+class BaseStepper(SchemeStepper):
+    """Begins with rank 0's parameters and buffers on all ranks; then the worker's optimizer goes to work on them."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.executor = worker.executor
+        self.communicator = worker.communicator
+        begin_as_rank_zero(worker)
+        self.parameters = worker.executor.parameters
+        # After the broadcast: an averaging optimizer copies the values that it starts from.
+        self.inner: Stepper = worker.optimizer.start(worker.backend, self.parameters)
+
+    def update(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        """The optimizer's own step, in phase ``update``."""
+        self.worker.switch(Phase.UPDATE)
+        self.inner.step(gradients, step, factor)
+
+    def averaged(self) -> Mapping[str, Array] | None:
+        """Those of the optimizer: the same on all ranks where all hold the same parameters."""
+        return self.inner.averaged()
+
+    def packed(self) -> Packed:
+        """A packer of all parameters, or of gradients, which have their names, shapes and dtypes."""
+        return Packed(self.worker.backend, self.parameters)
+
+    def mean_of_ranks(self, arrays: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """The mean over all ranks of these arrays (``None``: of the parameters), as arrays of their own. Collective."""
+        given = self.parameters if arrays is None else arrays
+        packed = Packed(self.worker.backend, given)
+        return packed.unpack([self.communicator.all_reduce(flat, "mean") for flat in packed.pack(given)])
+
+    def note_divergence(self) -> None:
+        """Note ``divergence``: ‖x − x̄‖ / ‖x̄‖ of this rank's parameters x and their mean x̄ over ranks. Collective."""
+        mean = self.mean_of_ranks()
+        apart = sum(float(norm(self.parameters[name] - each)) ** 2 for name, each in mean.items())
+        whole = sum(float(norm(each)) ** 2 for each in mean.values())
+        self.worker.ledger.note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")

@@ -1,0 +1,260 @@
+"""Synchronous schemes whose gradients travel compressed: sparse, quantised, as signs, in 16 bits.
+
+The one idea: a scheme of these is all-reduce with another way of adding up
+(:mod:`levelbench.distributed.compression.exchange`), and one error feedback around it. All ranks add the same payloads
+in the same order, or one rank adds and sends the sum, so all apply the same bits although each sees another gradient.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from levelbench.distributed.compression.casting import CastCompressor
+from levelbench.distributed.compression.exchange import Exchange, Gathered, GatheredAnyLength, InPieces, Reduced, Voted
+from levelbench.distributed.compression.quantised import QSGDCompressor, SignCompressor
+from levelbench.distributed.compression.sparse import RandomKCompressor, ThresholdCompressor, TopKCompressor
+from levelbench.distributed.compression.streams import Doubled
+from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
+from levelbench.distributed.schemes.compressed_stepper import CompressedStepper
+from levelbench.errors import DefinitionError
+from levelbench.training.optimizers import checks
+
+__all__ = ["BF16", "FP16", "QSGD", "Compressed", "RandomK", "Sign", "Threshold", "TopK"]
+
+
+@dataclass(frozen=True)
+class Compressed(Scheme):
+    """Synchronous data parallelism with compressed gradients, and what is left out added to the next one.
+
+    Gradients are compressed as one flat array a dtype, after the backward pass.
+    """
+
+    error_feedback: bool = True
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+
+    @abstractmethod
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        """How gradients are added up in a step (from 1); by default after any warm-up."""
+
+    def start(self, worker: Worker) -> SchemeStepper:
+        """A :class:`CompressedStepper`."""
+        return CompressedStepper(worker, self.exchange, self.error_feedback)
+
+    def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
+        """That of the exchange of all gradients, after any warm-up; those of 16 bits are widened to 32 before."""
+        elements = sum(prod(shape) for shape in parameters.values())
+        return self.exchange().traffic(elements, max(4, itemsize), size, rank)
+
+
+def _ratio_is_a_share(scheme: TopK | RandomK) -> None:
+    if not 0 < scheme.ratio <= 1:
+        raise DefinitionError(
+            f"{type(scheme).__name__} with ratio={scheme.ratio}",
+            "it is no share of the gradient",
+            "choose 0 < ratio <= 1",
+        )
+
+
+@dataclass(frozen=True)
+class TopK(Compressed):
+    """The share ``ratio`` of the elements, those of the largest magnitude, as values and places.
+
+    ``exchange_by`` is ``gather`` (every rank gets all payloads) or ``doubling`` (SparCML's: partners merge their
+    streams, doubling what is in them, and go on with dense arrays once a stream would be larger than one; its traffic
+    depends on how places coincide, and :meth:`traffic` is an expectation: that of places chosen at random).
+
+    In the first ``warmup_steps`` the share falls exponentially from 1 to ``ratio``. ``momentum`` is Deep Gradient
+    Compression's momentum correction with factor masking (Lin et al. 2018, sections 3.1 and 3.3), in place of the
+    optimizer's own: give it SGD without momentum.
+    """
+
+    name: ClassVar[str] = "top-k"
+    aliases: ClassVar[tuple[str, ...]] = ("sparcml",)
+    source: ClassVar[str] = "Aji & Heafield 2017; Stich et al. 2018; Renggli et al. 2019 (SparCML)"
+    ratio: float = 0.01
+    exchange_by: str = "gather"
+    warmup_steps: int = 0
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        _ratio_is_a_share(self)
+        checks.one_of(self, ("gather", "doubling"), "exchange_by")
+        checks.at_least(self, 0, "warmup_steps")
+        checks.share(self, "momentum")
+        if self.momentum and not self.error_feedback:
+            raise DefinitionError(
+                f"TopK with momentum={self.momentum} and error_feedback=False",
+                "the correction is one of what was held back, and nothing is",
+                "choose error_feedback=True",
+            )
+
+    def start(self, worker: Worker) -> SchemeStepper:
+        """A :class:`CompressedStepper` with this momentum."""
+        return CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
+
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        """All payloads to all ranks, or merged in pairs."""
+        ratio = self.ratio
+        if step <= self.warmup_steps:
+            ratio **= (step - 1) / self.warmup_steps
+        compressor = TopKCompressor(ratio)
+        return Gathered(compressor) if self.exchange_by == "gather" else Doubled(compressor)
+
+
+@dataclass(frozen=True)
+class RandomK(Compressed):
+    """The share ``ratio`` of the elements, at places drawn for each step from the run's seed: an all-reduce of values.
+
+    Without error feedback what comes is multiplied by n / k, so that its expectation is the gradient (Wangni et al.
+    2018). With it (Stich et al. 2018) an element waits for 1 / ratio steps on average, and then moves by all of its
+    gradients at once: the rates that are stable fall with the ratio, all the more with momentum.
+    """
+
+    name: ClassVar[str] = "random-k"
+    source: ClassVar[str] = "Wangni et al. 2018; Stich et al. 2018"
+    error_feedback: bool = False
+    ratio: float = 0.25
+
+    def __post_init__(self) -> None:
+        _ratio_is_a_share(self)
+
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        """An all-reduce."""
+        return Reduced(RandomKCompressor(self.ratio), rescale=not self.error_feedback)
+
+
+@dataclass(frozen=True)
+class Threshold(Compressed):
+    """All elements of a magnitude of ``threshold``, or (``relative``) of that many root mean squares of the gradient.
+
+    Sizes vary from step to step and rank to rank, so they are exchanged first, and traffic is an expectation: that of
+    the share ``expected`` of all elements. 0.05 is about what a normal distribution has beyond two root mean squares.
+    """
+
+    name: ClassVar[str] = "threshold"
+    source: ClassVar[str] = "Strom 2015; Dryden et al. 2016"
+    threshold: float = 2.0
+    relative: bool = True
+    expected: float = 0.05
+
+    def __post_init__(self) -> None:
+        checks.not_negative(self, "threshold", "expected")
+
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        """Counts, then all payloads to all ranks."""
+        return GatheredAnyLength(ThresholdCompressor(self.threshold, self.relative), self.expected)
+
+
+@dataclass(frozen=True)
+class QSGD(Compressed):
+    """``levels`` levels either way of zero for each element, of the norm (``l2`` or ``max``) of its bucket, at random.
+
+    Unbiased, so there is no error feedback unless it is asked for; then the bound on the variance must be below 1, as
+    residuals would grow else. ``pieces``: each rank adds up a piece and quantises the sum again, so that the bytes do
+    not grow with the ranks.
+    """
+
+    name: ClassVar[str] = "qsgd"
+    source: ClassVar[str] = "Alistarh et al. 2017"
+    error_feedback: bool = False
+    levels: int = 127
+    bucket: int = 512
+    norm: str = "l2"
+    pieces: bool = False
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "levels", "bucket")
+        checks.one_of(self, ("l2", "max"), "norm")
+        if self.levels > 1 << 15:
+            raise DefinitionError(
+                f"QSGD with levels={self.levels}", "codes have 17 bits at most", "choose 32768 or fewer"
+            )
+        variance = self._compressor().variance
+        if self.error_feedback and variance >= 1:
+            raise DefinitionError(
+                f"QSGD with levels={self.levels}, bucket={self.bucket} and error_feedback=True",
+                f"its error may be {variance:.2g} times the gradient, and residuals then grow",
+                "choose more levels, a smaller bucket, or error_feedback=False",
+            )
+
+    def _compressor(self) -> QSGDCompressor:
+        return QSGDCompressor(self.levels, self.bucket, self.norm)
+
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        """All payloads to all ranks, or pieces."""
+        return InPieces(self._compressor()) if self.pieces else Gathered(self._compressor())
+
+
+@dataclass(frozen=True)
+class Sign(Compressed):
+    """One bit an element, and a scale for each ``bucket``: see :class:`SignCompressor` for what ``scale`` may be.
+
+    With ``vote`` the sign of the sum of signs is applied, each rank having one vote whatever its share: steps are of
+    the size of the learning rate, and error feedback must be off. ``pieces`` as in :class:`QSGD`.
+    """
+
+    name: ClassVar[str] = "sign"
+    aliases: ClassVar[tuple[str, ...]] = ("1-bit",)
+    source: ClassVar[str] = "Seide et al. 2014; Bernstein et al. 2018; Karimireddy et al. 2019"
+    bucket: int = 128
+    scale: str = "mean"
+    pieces: bool = False
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "bucket")
+        checks.one_of(self, ("mean", "means", "vote"), "scale")
+        if self.scale == "vote" and (self.error_feedback or self.pieces):
+            raise DefinitionError(
+                "Sign with scale=vote",
+                "a vote is no estimate of the gradient, so nothing is left of one and no piece of it can be summed",
+                "choose error_feedback=False and pieces=False, or scale=mean",
+            )
+
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        """All payloads to all ranks, or pieces."""
+        compressor = SignCompressor(self.bucket, self.scale)
+        if self.scale == "vote":
+            return Voted(compressor)
+        return InPieces(compressor) if self.pieces else Gathered(compressor)
+
+
+@dataclass(frozen=True)
+class _Cast(Compressed):
+    """Gradients in 16 bits.
+
+    Each rank adds up a piece of all, in the gradient's own type, and sends the sum in 16 bits: the bytes and messages
+    of a ring all-reduce in 16 bits, with two roundings instead of one an addition, over any communicator. ``narrow``
+    has the communicator add in 16 bits, as PyTorch's hook of that name does: error feedback then knows the rounding of
+    what was sent, not that of sums.
+    """
+
+    kind: ClassVar[str]
+    narrow: bool = False
+
+    def exchange(self, step: int = 1 << 62) -> Exchange:
+        """Pieces, or an all-reduce in that type."""
+        compressor = CastCompressor(self.kind, self.narrow)
+        return Reduced(compressor) if self.narrow else InPieces(compressor)
+
+
+@dataclass(frozen=True)
+class FP16(_Cast):
+    """Gradients in half precision; magnitudes end at 65504, and what is beyond comes with the next steps."""
+
+    name: ClassVar[str] = "fp16"
+    source: ClassVar[str] = "Micikevicius et al. 2018; PyTorch's fp16_compress_hook"
+    kind: ClassVar[str] = "float16"
+
+
+@dataclass(frozen=True)
+class BF16(_Cast):
+    """Gradients in bfloat16, which has the range of float32 and 8 bits of precision."""
+
+    name: ClassVar[str] = "bf16"
+    source: ClassVar[str] = "Kalamkar et al. 2019; PyTorch's bf16_compress_hook"
+    kind: ClassVar[str] = "bfloat16"

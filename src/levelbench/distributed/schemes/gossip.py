@@ -1,0 +1,201 @@
+"""Gossip: each worker pushes its model to one other in each step, and waits for nobody who is a few steps behind.
+
+The one idea: a model travels with a weight (push-sum). Half of the weight leaves with each message, so whatever is late
+or out of order, the sum of weight times model over workers and messages under way stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import frexp, ldexp
+from typing import ClassVar, final
+
+from numpy.random import PCG64, Generator
+
+from levelbench.distributed.communicator import Handle
+from levelbench.distributed.pieces import Layout
+from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
+from levelbench.distributed.schemes.averaging import OwnModelStepper, elements
+from levelbench.distributed.schemes.graphs import OnePeer
+from levelbench.distributed.schemes.packing import by_dtype
+from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Array
+from levelbench.training.optimizers import checks
+from levelbench.training.optimizers.arrays import copy, namespace
+
+__all__ = ["Gossip", "half", "peers_of"]
+
+_WEIGHT = ""
+"""The name of the weight among the arrays of a message: no parameter is called so."""
+_LEAST = 0.25
+"""The weight that a worker keeps, so that its rate is never more than four times that of the others."""
+_TINY = -6
+"""The exponent of weights of which nothing is sent."""
+
+
+def half(weight: float) -> float:
+    """Half of a weight, to 8 significant bits: a number that any floating point dtype carries exactly.
+
+    Nothing of a weight below 2⁻⁶, whose bits half precision would lose.
+    """
+    mantissa, exponent = frexp(weight)
+    if exponent <= _TINY:
+        return 0.0
+    return ldexp(round(mantissa * 256), exponent - 9)
+
+
+@dataclass
+class _Coming:
+    """The message of one step that is on its way here."""
+
+    step: int
+    handles: list[Handle]
+
+    def there(self) -> bool:
+        return all(handle.done() for handle in self.handles)
+
+
+@final
+class _GossipStepper(OwnModelStepper):
+    """The live parameters z are the model itself; with the weight w it stands for w z of push-sum."""
+
+    def __init__(self, worker: Worker, scheme: Gossip) -> None:
+        super().__init__(worker)
+        self._ahead, self._weight, self._step = scheme.ahead, 1.0, 0
+        self._peers = peers_of(scheme.peers, self.communicator.size, worker.seed)
+        self._names = list(by_dtype(self.parameters).values())
+        self._layouts = [Layout(each) for each in self._arrays(1.0)]
+        self._sent: deque[Handle] = deque()
+        self._coming: list[_Coming] = []
+
+    @property
+    def weight(self) -> float:
+        """The weight w of this worker's model; over workers, and with the messages under way, they add up to p."""
+        return self._weight
+
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        self._step = step
+        # At 1 / w of the rate w z moves as far as anybody's, and no gradient counts less because messages are late.
+        self.own_step(gradients, step, factor / self._weight)
+        if self.communicator.size == 1:
+            return
+        self.worker.switch(Phase.COMMUNICATE)
+        source, target = self._peers(self.communicator.rank, step)
+        self._coming.append(_Coming(step, [self._receive(source, at) for at in range(len(self._layouts))]))
+        self._push(target)
+        self._take(step - self._ahead)
+        self.worker.switch(Phase.UPDATE)
+
+    def meet(self) -> None:
+        """Take in all that is under way: after equally many steps the schedule says what was sent to whom."""
+        self.worker.switch(Phase.COMMUNICATE)
+        self._take(self._step)
+        while self._sent:
+            self._sent.popleft().wait()
+        super().meet()
+
+    def averaged(self) -> Mapping[str, Array]:
+        """The mean of all models by their weights: Σ w z / Σ w."""
+        given = self.inner.averaged() or self.parameters
+        return self.mean_of_ranks({name: each * self._weight for name, each in given.items()})
+
+    def _arrays(self, weight: float) -> list[dict[str, Array]]:
+        """The arrays of a message, one mapping a dtype; the weight is the last of the first."""
+        result = [{name: self.parameters[name] for name in names} for names in self._names]
+        first = self.parameters[self._names[0][0]]
+        result[0][_WEIGHT] = namespace(first).full((1,), weight, dtype=first.dtype, device=first.device)
+        return result
+
+    def _receive(self, source: int, at: int) -> Handle:
+        like = self.parameters[self._names[at][0]]
+        size = self._layouts[at].size
+        buffer = namespace(like).empty(size, dtype=like.dtype, device=like.device)
+        return self.communicator.start_receive(buffer, source, at)
+
+    def _push(self, target: int) -> None:
+        """The model and half of its weight leave, in arrays of their own."""
+        leaves = half(max(0.0, min(self._weight, 2 * (self._weight - _LEAST))))
+        self._weight -= leaves
+        for at, (layout, arrays) in enumerate(zip(self._layouts, self._arrays(leaves), strict=True)):
+            flat = layout.pack(arrays)
+            # What is made of a single array may be that array.
+            self._sent.append(self.communicator.start_send(copy(flat) if len(arrays) == 1 else flat, target, at))
+        while self._sent and self._sent[0].done():
+            self._sent.popleft().wait()
+
+    def _take(self, last: int) -> None:
+        """Take in what has come, and wait for the messages of steps up to ``last``."""
+        still = []
+        for coming in self._coming:
+            if coming.step <= last or coming.there():
+                self._take_in(coming)
+            else:
+                still.append(coming)
+        self._coming = still
+
+    def _take_in(self, coming: _Coming) -> None:
+        """A message (z', w') makes z := (w z + w' z') / (w + w') and w := w + w'."""
+        flats = [handle.wait() for handle in coming.handles]
+        came = float(flats[0][-1])
+        self._weight += came
+        part, parameters = came / self._weight, self.parameters
+        for layout, flat in zip(self._layouts, flats, strict=True):
+            flat *= part
+            for name, array in layout.unpack(flat).items():
+                if name != _WEIGHT:
+                    parameter = parameters[name]
+                    parameter *= 1 - part
+                    parameter += array
+                    parameters[name] = parameter
+        self.worker.ledger.note("staleness", self._step - coming.step, "steps")
+
+
+def peers_of(name: str, size: int, seed: int) -> Callable[[int, int], tuple[int, int]]:
+    """From whom a rank takes and to whom it sends in a step (from 1): each rank is sent one message."""
+    if name == "exponential":
+        graph = OnePeer(size)
+        return lambda rank, step: (next(iter(graph.sources(rank, step - 1))), graph.targets(rank, step - 1)[0])
+
+    def drawn(rank: int, step: int) -> tuple[int, int]:
+        ring = Generator(PCG64([seed, step, 0x605519])).permutation(size).tolist()
+        place = ring.index(rank)
+        return ring[place - 1], ring[(place + 1) % size]
+
+    return drawn
+
+
+@final
+@dataclass(frozen=True)
+class Gossip(Scheme):
+    """Stochastic gradient push: each worker i has a model z_i and a weight w_i, 1 at first.
+
+    In a step it moves z_i by its gradient, at 1 / w_i of the learning rate, so that w_i z_i moves as far as anybody's;
+    pushes (z_i, w_i / 2) to one other and keeps the other half of the weight (1/4 at least); then takes in what has
+    come: z_i := (w_i z_i + w' z') / (w_i + w'), w_i := w_i + w'. ``peers``: exponential (to i + 1, i + 2, i + 4, ... in
+    turn) or random (a new ring each step, drawn from the run's seed). A worker waits for a message only when it was due
+    ``ahead`` steps ago; with ``ahead=0`` all go in lockstep. Evaluated is Σ w z / Σ w.
+    """
+
+    peers: str = "exponential"
+    ahead: int = 8
+
+    name: ClassVar[str] = "gossip"
+    aliases: ClassVar[tuple[str, ...]] = ("sgp",)
+    source: ClassVar[str] = "Assran et al. 2019, Stochastic Gradient Push for Distributed Deep Learning"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = False
+    lockstep: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        checks.one_of(self, ("exponential", "random"), "peers")
+        checks.at_least(self, 0, "ahead")
+
+    def start(self, worker: Worker) -> SchemeStepper:
+        """Go to work; collective."""
+        return _GossipStepper(worker, self)
+
+    def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
+        """The model and its weight to one other."""
+        return Traffic(float((elements(parameters) + 1) * itemsize), 1.0) if size > 1 else Traffic(0.0, 0.0)

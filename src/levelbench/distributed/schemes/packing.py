@@ -1,0 +1,104 @@
+"""Named arrays as flat ones and back, for messages.
+
+The one idea: a packer is made once, for arrays of one dtype, so a framework that can write to arrays gives it one
+buffer, with views of it by name, and nothing is allocated while training; the generic one works on any arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, cast, final
+
+from levelbench.distributed.pieces import Layout
+from levelbench.networks.executor import Array, Backend
+from levelbench.training.optimizers.arrays import namespace
+
+__all__ = ["Packed", "Packer", "by_dtype", "packer"]
+
+
+class Packer:
+    """Arrays like ``arrays``, which are of one dtype, behind one another in the mapping's order.
+
+    What :meth:`put`, :meth:`packed` and :meth:`pack` answer with belongs to the packer, and changes at the next call.
+    """
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        like = next(iter(arrays.values()))
+        self.layout, self.dtype = Layout(arrays), like.dtype
+        self._namespace, self._device = namespace(like), like.device
+        self._held: dict[str, Array] = {}
+
+    @property
+    def size(self) -> int:
+        """Elements in all."""
+        size: int = self.layout.size
+        return size
+
+    def put(self, name: str, array: Array, factor: float = 1.0) -> Array:
+        """``factor`` times an array in its place; answers with what is there now, of the array's own shape.
+
+        A factor of 1 leaves the bits as they are, of integers too.
+        """
+        placed = array if factor == 1.0 else array * factor
+        self._held[name] = placed
+        return placed
+
+    def packed(self) -> Array:
+        """All that was put, flat, shape (size,)."""
+        held, self._held = self._held, {}
+        return self.layout.pack(held)
+
+    def pack(self, arrays: Mapping[str, Array], factor: float = 1.0) -> Array:
+        """``factor`` times all arrays, flat, shape (size,)."""
+        for name in self.layout.shapes:
+            self.put(name, arrays[name], factor)
+        return self.packed()
+
+    def unpack(self, flat: Array) -> dict[str, Array]:
+        """The named arrays of a flat one; views of it where the framework has views."""
+        return self.layout.unpack(flat)
+
+    def empty(self) -> Array:
+        """A flat array of its own to receive into, shape (size,), of no particular values."""
+        return self._namespace.empty(self.size, dtype=self.dtype, device=self._device)
+
+    def write(self, flat: Array, targets: MutableMapping[str, Array]) -> None:
+        """The values of a flat array into live arrays of these names."""
+        targets.update(self.unpack(flat))
+
+
+def packer(backend: Backend, arrays: Mapping[str, Array]) -> Packer:
+    """The framework's own packer where it has one, else the generic one."""
+    return cast("Packer | None", backend.packer(arrays)) or Packer(arrays)
+
+
+def by_dtype(arrays: Mapping[str, Array]) -> dict[Any, list[str]]:
+    """The names of the arrays of each dtype, in the order in which dtypes and names first appear."""
+    result: dict[Any, list[str]] = {}
+    for name, array in arrays.items():
+        result.setdefault(array.dtype, []).append(name)
+    return result
+
+
+@final
+class Packed:
+    """Named arrays of any dtypes as a few flat ones: one a dtype."""
+
+    def __init__(self, backend: Backend, arrays: Mapping[str, Array]) -> None:
+        self.packers = [packer(backend, {name: arrays[name] for name in names}) for names in by_dtype(arrays).values()]
+
+    def pack(self, arrays: Mapping[str, Array], factor: float = 1.0) -> list[Array]:
+        """``factor`` times the arrays, one flat array a dtype; they are the packers' own until the next call."""
+        return [each.pack(arrays, factor) for each in self.packers]
+
+    def unpack(self, flats: Sequence[Array]) -> dict[str, Array]:
+        """The named arrays; views of ``flats`` where the framework has views."""
+        result: dict[str, Array] = {}
+        for each, flat in zip(self.packers, flats, strict=True):
+            result.update(each.unpack(flat))
+        return result
+
+    def write(self, flats: Sequence[Array], targets: MutableMapping[str, Array]) -> None:
+        """The values of the flat arrays into live arrays of these names."""
+        for each, flat in zip(self.packers, flats, strict=True):
+            each.write(flat, targets)

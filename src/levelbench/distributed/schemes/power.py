@@ -1,0 +1,156 @@
+"""PowerSGD: gradients as products of two thin matrices, found by one step of power iteration a training step.
+
+The one idea: both factors are sums over ranks, so two all-reduces of thin matrices replace one of the gradient; last
+step's factor is where this step's iteration starts, so over many steps the iteration converges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from levelbench.distributed import traffic
+from levelbench.distributed.compression.draws import Key
+from levelbench.distributed.compression.low_rank import Factors, orthonormal, start
+from levelbench.distributed.pieces import Layout
+from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
+from levelbench.distributed.schemes.base_stepper import BaseStepper
+from levelbench.distributed.schemes.compressed_stepper import all_of, note_compression
+from levelbench.distributed.schemes.packing import by_dtype
+from levelbench.errors import DefinitionError
+from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Array
+from levelbench.training.optimizers import checks
+from levelbench.training.optimizers.arrays import norm
+
+__all__ = ["PowerSGD"]
+
+
+@dataclass(frozen=True)
+class PowerSGD(Scheme):
+    """Matrices (the first axis, and all others) as P Qᵀ of rank ``rank``; the rest travels as it is.
+
+    M := g + e of each worker; P := Σ M Q, made orthonormal; Q := Σ Mᵀ P; the update is P Qᵀ, and e := M − P (Mᵀ P)ᵀ of
+    the worker's own M (algorithm 1 and 2 of the paper). ``warm_start`` begins with the last step's Q. Matrices whose
+    factors are not smaller by more than ``least_ratio`` times travel as they are, and in the first ``dense_steps`` all
+    do. All workers apply the same bits: they compute both from sums that are the same bits on each.
+    """
+
+    name: ClassVar[str] = "power-sgd"
+    source: ClassVar[str] = "Vogels, Karimireddy & Jaggi 2019"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+    rank: int = 2
+    warm_start: bool = True
+    error_feedback: bool = True
+    least_ratio: float = 1.0
+    dense_steps: int = 0
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, 1, "rank")
+        checks.at_least(self, 0, "dense_steps")
+        checks.not_negative(self, "least_ratio")
+
+    def factors(self, parameters: Mapping[str, tuple[int, ...]]) -> dict[str, Factors]:
+        """The parameters of these shapes that are compressed, and how."""
+        found = {name: Factors.of(shape, self.rank, self.least_ratio) for name, shape in parameters.items()}
+        return {name: each for name, each in found.items() if each is not None}
+
+    def start(self, worker: Worker) -> SchemeStepper:
+        """A stepper with a first Q for each matrix. ``DefinitionError`` for gradients of 16 bits."""
+        return _PowerStepper(worker, self)
+
+    def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
+        """Two all-reduces, one of P and what is not compressed, one of Q: what is expected after ``dense_steps``."""
+        first, second = self._elements(parameters)
+        sent = traffic.all_reduce(first, itemsize, size, rank)
+        return sent + traffic.all_reduce(second, itemsize, size, rank) if second else sent
+
+    def _elements(self, parameters: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+        """Elements of the two messages."""
+        compressed = self.factors(parameters)
+        rest = sum(prod(shape) for name, shape in parameters.items() if name not in compressed)
+        left = sum(each.rows * each.rank for each in compressed.values())
+        return rest + left, sum(each.columns * each.rank for each in compressed.values())
+
+    def ratio(self, parameters: Mapping[str, tuple[int, ...]]) -> float:
+        """Elements of all gradients over elements that are sent in their place."""
+        sent = sum(self._elements(parameters))
+        return sum(prod(shape) for shape in parameters.values()) / sent if sent else 1.0
+
+
+class _PowerStepper(BaseStepper):
+    """PowerSGD at work."""
+
+    def __init__(self, worker: Worker, scheme: PowerSGD) -> None:
+        super().__init__(worker)
+        self._scheme = scheme
+        self._shapes = {name: tuple(each.shape) for name, each in self.parameters.items()}
+        self._factors = scheme.factors(self._shapes)
+        self._groups = list(by_dtype(self.parameters).values())
+        for name in self._factors:
+            if self.parameters[name].dtype.itemsize < 4:
+                raise DefinitionError(
+                    f"PowerSGD on {name!r} of {self.parameters[name].dtype}",
+                    "it orthonormalises in the gradient's own type, and 16 bits are too few",
+                    "keep the parameters in float32",
+                )
+        self.right: dict[str, Array] = {}
+        """The last step's Q of each matrix, shape (columns, rank)."""
+        self.residuals: dict[str, Array] = {}
+        """What is left of each matrix, of this rank's."""
+        self._norms: list[Array] = []
+
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        """Two all-reduces a dtype; one in a dense step."""
+        self.worker.switch(Phase.COMMUNICATE)
+        given = all_of(gradients, self.parameters)
+        weighted = {name: gradient * self.share for name, gradient in given.items()}
+        if not self._norms:
+            self._norms = [norm(weighted[name]) for name in self._factors]
+        totals: dict[str, Array] = {}
+        for names in self._groups:
+            here = {name: weighted[name] for name in names}
+            totals |= self._summed(here) if step <= self._scheme.dense_steps else self._approximated(here, step)
+        self.update({name: totals[name] for name in gradients}, step, factor)
+
+    def meet(self) -> None:
+        """Note how much was saved, and the residual now over the gradient of the first step since the last time."""
+        residuals = list(self.residuals.values())
+        note_compression(self.worker, self._scheme.ratio(self._shapes), residuals, self._norms)
+        self._norms = []
+
+    def _summed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The sums over all ranks, by one all-reduce."""
+        layout = Layout(arrays)
+        return layout.unpack(self.communicator.all_reduce(layout.pack(arrays)))
+
+    def _approximated(self, gradients: dict[str, Array], step: int) -> dict[str, Array]:
+        """The sums over all ranks of what is not compressed, and P Qᵀ for the rest."""
+        matrices = {name: self._matrix(name, gradients.pop(name)) for name in self._factors if name in gradients}
+        bases = {name: self._basis(name, matrix, step) for name, matrix in matrices.items()}
+        sums = self._summed(gradients | {name: matrix @ bases[name] for name, matrix in matrices.items()})
+        if not matrices:
+            return sums
+        left = {name: orthonormal(sums.pop(name)) for name in matrices}
+        mine = {name: matrix.T @ left[name] for name, matrix in matrices.items()}
+        if self._scheme.error_feedback:
+            for name, matrix in matrices.items():
+                self.residuals[name] = matrix - left[name] @ mine[name].T
+        self.right |= self._summed(mine)
+        return sums | {name: (left[name] @ self.right[name].T).reshape(self._shapes[name]) for name in matrices}
+
+    def _matrix(self, name: str, gradient: Array) -> Array:
+        """The gradient as a matrix, with what was left of those before."""
+        factors = self._factors[name]
+        matrix = gradient.reshape((factors.rows, factors.columns))
+        return matrix + self.residuals[name] if name in self.residuals else matrix
+
+    def _basis(self, name: str, matrix: Array, step: int) -> Array:
+        """The Q to begin with, orthonormal: else its columns shrink with the gradients."""
+        if name in self.right and self._scheme.warm_start:
+            return orthonormal(self.right[name])
+        place = list(self._factors).index(name)
+        return start(self._factors[name], matrix, Key(self.worker.seed, 0, step, place))

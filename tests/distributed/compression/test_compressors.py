@@ -1,0 +1,168 @@
+"""Compressors, each alone: what they keep, how far off they are, how many bytes they take."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from levelbench.distributed.compression.casting import CastCompressor
+from levelbench.distributed.compression.draws import Key
+from levelbench.distributed.compression.quantised import QSGDCompressor, SignCompressor
+from levelbench.distributed.compression.sparse import RandomKCompressor, ThresholdCompressor, TopKCompressor
+from levelbench.errors import UnsupportedError
+
+KEY = Key()
+COMPRESSORS = {
+    "top-k": TopKCompressor(0.1),
+    "random-k": RandomKCompressor(0.1),
+    "threshold": ThresholdCompressor(1.0, True),
+    "qsgd": QSGDCompressor(7, 16),
+    "qsgd max": QSGDCompressor(100, 16, "max"),
+    "sign": SignCompressor(16),
+    "means": SignCompressor(16, "means"),
+    "vote": SignCompressor(16, "vote"),
+    "fp16": CastCompressor("float16"),
+    "bf16": CastCompressor("bfloat16"),
+}
+
+
+def normal(size, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal(size).astype(dtype)
+
+
+def estimate(compressor, values, key=KEY):
+    return compressor.decompress(compressor.compress(values, key), values)
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_each_framework_makes_the_same_of_a_gradient(framework, name):
+    compressor, values = COMPRESSORS[name], normal(101)
+    native = framework.array(values)
+    payload = compressor.compress(native, Key(5))
+    found = framework.host(compressor.decompress(payload, native))
+    np.testing.assert_array_equal(framework.host(native), values)
+    # Norms are summed in another order, which may take an element that lies between two levels to the other one.
+    expected = estimate(compressor, values, Key(5))
+    far = np.abs(found - expected) > 1e-5
+    assert far.sum() <= (1 if isinstance(compressor, QSGDCompressor) else 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", sorted(set(COMPRESSORS) - {"threshold", "random-k"}))
+def test_a_payload_survives_its_bytes_which_are_as_many_as_it_says(name, dtype):
+    compressor, values = COMPRESSORS[name], normal(101, dtype=dtype)
+    payload = compressor.compress(values, Key())
+    data = compressor.joined(payload)
+    assert data.nbytes == compressor.nbytes(101, values.itemsize)
+    again = compressor.decompress(compressor.parted(data, values), values)
+    np.testing.assert_array_equal(again, compressor.decompress(payload, values))
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("size", [1, 16, 17])
+def test_zeros_stay_zeros_whatever_their_number(name, size):
+    values = np.zeros(size, np.float32)
+    np.testing.assert_array_equal(estimate(COMPRESSORS[name], values), values)
+
+
+def test_top_k_keeps_the_largest_magnitudes_as_they_are():
+    values = normal(100)
+    found = estimate(TopKCompressor(0.07), values)
+    kept = np.argsort(-np.abs(values))[:7]
+    np.testing.assert_array_equal(np.sort(np.flatnonzero(found)), np.sort(kept))
+    np.testing.assert_array_equal(found[kept], values[kept])
+
+
+def test_random_k_takes_the_same_places_on_all_ranks_and_others_in_the_next_step():
+    compressor, values = RandomKCompressor(0.2), normal(100)
+    places = [compressor.compress(values, Key(3, rank, step))[1] for rank, step in ((0, 1), (7, 1), (0, 2))]
+    np.testing.assert_array_equal(places[0], places[1])
+    assert len(np.unique(places[0])) == 20
+    assert set(places[0]) != set(places[2])
+
+
+def test_random_k_takes_every_place_as_often_as_any_other():
+    compressor, values = RandomKCompressor(0.1), np.ones(50, np.float32)
+    counts = sum(estimate(compressor, values, Key(0, 0, step)) for step in range(500))
+    # Binomial(500, 0.1): mean 50, standard deviation 6.7.
+    assert np.abs(counts - 50).max() < 5 * 6.7
+
+
+@pytest.mark.parametrize(("threshold", "relative", "kept"), [(2.0, False, 2), (2.0, True, 1), (0.0, True, 4)])
+def test_a_threshold_keeps_what_reaches_it_and_never_a_zero(threshold, relative, kept):
+    values = np.array([0, 1, -2, 1, 0, 0, 0, 4], np.float32)  # root mean square 1.66
+    assert np.count_nonzero(estimate(ThresholdCompressor(threshold, relative), values)) == kept
+
+
+@pytest.mark.parametrize(
+    "compressor", [QSGDCompressor(1, 8), QSGDCompressor(5, 8), QSGDCompressor(3, 8, "max")], ids=str
+)
+def test_qsgd_is_unbiased_and_its_variance_within_the_bound(compressor):
+    values, trials = normal(8, dtype=np.float64), 5000
+    # A bucket is a trial.
+    found = estimate(compressor, np.tile(values, trials)).reshape(trials, 8)
+    error = found.mean(0) - values
+    spread = found.std(0, ddof=1) / np.sqrt(trials)
+    assert (np.abs(error) < 4.5 * spread + 1e-12).all()
+    variance = ((found - values) ** 2).sum(1).mean()
+    assert variance <= compressor.variance * (values**2).sum()
+
+
+def test_qsgd_with_many_levels_is_as_exact_as_they_are():
+    values = normal(64)
+    norm = np.linalg.norm(values)
+    assert np.abs(estimate(QSGDCompressor(1 << 15, 64), values) - values).max() <= norm / (1 << 15) * 1.01
+
+
+@pytest.mark.parametrize("norm", ["l2", "max"])
+def test_levels_of_a_vanishing_gradient_are_numbers(framework, norm):
+    values = np.array([1e-38, -3e-39, 0.0, 0.0], np.float32)
+    compressor, native = QSGDCompressor(127, 4, norm), framework.array(values)
+    found = framework.host(compressor.decompress(compressor.compress(native, KEY), native))
+    assert np.abs(found).max() <= 1.1e-38
+    assert not found[2:].any()
+
+
+def test_scales_of_signs_are_those_of_their_bucket():
+    values = np.array([1, -3, 2, -2, 10, -20, 30], np.float32)
+    np.testing.assert_allclose(estimate(SignCompressor(4), values), [2, -2, 2, -2, 20, -20, 20])
+    np.testing.assert_allclose(estimate(SignCompressor(4, "means"), values), [1.5, -2.5, 1.5, -2.5, 20, -20, 20])
+    np.testing.assert_allclose(estimate(SignCompressor(4, "vote"), values), np.sign(values))
+
+
+def test_no_two_values_stand_for_signs_better_than_their_means():
+    values = normal(32, dtype=np.float64)
+    best = ((estimate(SignCompressor(32, "means"), values) - values) ** 2).sum()
+    high, low = values[values >= 0].mean(), values[values < 0].mean()
+    for change in (-0.01, 0.01):
+        for pair in ((high + change, low), (high, low + change)):
+            assert ((np.where(values >= 0, *pair) - values) ** 2).sum() > best
+
+
+def test_bfloat16_is_rounded_to_the_nearest_as_others_do_it(framework):
+    values = np.concatenate(
+        [normal(500) * 10.0 ** np.arange(-250, 250).clip(-40, 37), [0, -0.0, np.inf, -np.inf, np.nan]]
+    )
+    values = values.astype(np.float32)
+    # Halfway between two neighbours: to the even one.
+    values = np.concatenate([values, (np.arange(64, dtype=np.uint32) * 0x8000 + 0x3F800000).view(np.float32)])
+    native = framework.array(values)
+    compressor = CastCompressor("bfloat16")
+    found = framework.host(compressor.compress(native, Key())[0]).view(np.uint16)
+    np.testing.assert_array_equal(
+        found.view(ml_dtypes.bfloat16).astype(np.float32), values.astype(ml_dtypes.bfloat16).astype(np.float32)
+    )
+    finite = framework.array(values[np.isfinite(values)])
+    expected = values[np.isfinite(values)].astype(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_array_equal(
+        framework.host(compressor.decompress(compressor.compress(finite, Key()), finite)), expected
+    )
+
+
+def test_half_precision_ends_at_its_largest_number_and_not_at_infinity():
+    values = np.array([1e6, -1e6, 1.0, 65504.0], np.float32)
+    np.testing.assert_array_equal(estimate(CastCompressor("float16"), values), [65504, -65504, 1, 65504])
+
+
+def test_a_sum_in_bfloat16_is_refused_where_the_arrays_have_none():
+    with pytest.raises(UnsupportedError, match="bfloat16"):
+        CastCompressor("bfloat16", summed=True).compress(normal(4), Key())

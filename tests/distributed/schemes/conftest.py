@@ -1,0 +1,121 @@
+"""The same steps on the same global batches, by one process and by ranks that are threads."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.scheme import Worker
+from levelbench.measure.clocks import HOST
+from levelbench.measure.timeline import Phase
+from levelbench.networks import Builder, Network, zoo
+from levelbench.networks.builder import GraphBuilder
+from levelbench.networks.values import Draw
+from levelbench.operators.frameworks import load_framework
+
+SIZES = (7, 7, 5, 7, 2)
+"""Of the global batches, over and over: neither 2 nor 3 workers divide them, and of the last one 3 workers do not all
+have an example."""
+
+
+def made_network(kind: str) -> Network:
+    if kind == "cnn":
+        network = Builder("cnn", (1, 6, 6)).conv(4, 3, padding=1).relu().max_pool(2).flatten().gemm(5).build()
+    elif kind == "float64":
+        graph = GraphBuilder("float64")
+        value = graph.input("input", ("batch", 6), "float64")
+        for at, (inputs, outputs) in enumerate(((6, 9), (9, 5))):
+            weight = graph.parameter(f"weight{at}", (outputs, inputs), Draw("normal", 0.5), dtype="float64")
+            bias = graph.parameter(f"bias{at}", (outputs,), Draw("constant", 0.0), dtype="float64")
+            value = graph.node("Gemm", value, weight, bias, transB=1)
+            value = graph.node("Tanh", value) if at == 0 else value
+        graph.output(value, "logits")
+        network = graph.build()
+    else:
+        network = zoo.mlp(6, 16, 5)
+    return network.with_loss().training()
+
+
+def batches(network: Network, steps: int):
+    value = network.inputs[0]
+    random = np.random.default_rng(0)
+    for step in range(steps):
+        count = SIZES[step % len(SIZES)]
+        images = random.standard_normal((count, *value.shape[1:])).astype(value.dtype)
+        yield images, random.integers(0, 5, count)
+
+
+def alone(framework, network, optimizer, steps):
+    backend = load_framework(framework).open()
+    executor = backend.executor(network, network.initialise(0))
+    stepper = optimizer.start(backend, executor.parameters)
+    for step, batch in enumerate(batches(network, steps), 1):
+        _, gradients = executor.infer_and_backprop(*map(backend.array, batch))
+        stepper.step(gradients, step, 1 / step)
+    averaged = stepper.averaged()
+    return {name: backend.host(each) for name, each in (averaged or executor.parameters).items()}
+
+
+def together(
+    framework,
+    network,
+    optimizer,
+    steps,
+    scheme,
+    ranks,
+    *,
+    wrap=lambda each: each,
+    start=run_ranks,
+    clock=HOST,
+    **options,
+):
+    """What each rank ends with: parameters, ledger, phases."""
+
+    def work(communicator):
+        backend = load_framework(framework).open()
+        # Another start on each rank: the scheme has to make them one.
+        executor = backend.executor(network, network.initialise(communicator.rank))
+        phases = []
+        worker = Worker(wrap(communicator), backend, executor, optimizer, 0, phases.append, clock=clock)
+        stepper = scheme.start(worker)
+        workers = scheme.workers(ranks)
+        if communicator.rank < workers:
+            train(stepper, backend, batches(network, steps), communicator.rank, workers)
+        else:
+            stepper.serve(1, steps, lambda step: 1 / step)
+        stepper.meet()
+        averaged = stepper.averaged() if communicator.rank < workers else None
+        stepper.close()
+        parameters = {name: backend.host(each) for name, each in (averaged or executor.parameters).items()}
+        return SimpleNamespace(parameters=parameters, noted=worker.ledger.take(), phases=phases)
+
+    return start(ranks, work, **options)
+
+
+def train(stepper, backend, given, rank, workers):
+    executor = stepper.executor
+    for step, batch in enumerate(given, 1):
+        count = len(batch[0])
+        first, last = (count * at // workers for at in (rank, rank + 1))
+        stepper.share = (last - first) / count
+        if first == last:
+            zeros = {name: np.zeros(each.shape, backend.host(each).dtype) for name, each in executor.parameters.items()}
+            gradients = {name: backend.array(each) for name, each in zeros.items()}
+        else:
+            executor.forward(*(backend.array(column[first:last]) for column in batch))
+            gradients = executor.backward()
+        stepper.step(gradients, step, 1 / step)
+
+
+def distance(found, expected):
+    """The largest relative distance of an array from its counterpart."""
+    assert found.keys() == expected.keys()
+    return max(np.linalg.norm(found[name] - expected[name]) / np.linalg.norm(expected[name]) for name in expected)
+
+
+@pytest.fixture
+def training():
+    return SimpleNamespace(
+        alone=alone, together=together, network=made_network, distance=distance, Phase=Phase, sizes=SIZES
+    )

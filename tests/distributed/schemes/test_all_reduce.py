@@ -1,0 +1,235 @@
+"""Synchronous all-reduce computes what one process does, and overlaps where gradients come one by one."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.communicators.delayed import Delays
+from levelbench.distributed.schemes.all_reduce import AllReduce
+from levelbench.distributed.traffic import ALGORITHMS
+from levelbench.errors import DefinitionError, UnknownNameError, UsageError
+from levelbench.training import EMA, Adam, Clip, Momentum
+
+FRAMEWORKS = ["numpy", "torch"]
+SMALL = AllReduce(bucket_mb=200 / 2**20)
+"""Buckets of 200 bytes: several a network."""
+
+
+@pytest.fixture(autouse=True)
+def _frameworks(request):
+    if "torch" in request.node.name:
+        pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(
+    ("framework", "kind", "ranks", "optimizer"),
+    [
+        ("numpy", "mlp", 3, Momentum(0.05, 0.9)),
+        ("numpy", "cnn", 2, Adam(1e-3)),
+        ("torch", "mlp", 3, Adam(1e-3)),
+        ("torch", "cnn", 2, Momentum(0.05, 0.9)),
+    ],
+)
+def test_ranks_equal_one_process_after_100_steps(training, framework, kind, ranks, optimizer):
+    network = training.network(kind)
+    expected = training.alone(framework, network, optimizer, 100)
+    for rank in training.together(framework, network, optimizer, 100, AllReduce(), ranks):
+        assert training.distance(rank.parameters, expected) <= 1e-6
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_in_float64_they_are_equal_to_rounding(training, framework):
+    network = training.network("float64")
+    expected = training.alone(framework, network, Adam(1e-3), 100)
+    for rank in training.together(framework, network, Adam(1e-3), 100, SMALL, 3):
+        assert training.distance(rank.parameters, expected) <= 1e-13
+
+
+@pytest.mark.parametrize("optimizer", [Clip(Momentum(0.05, 0.9), 0.1), EMA(Adam(1e-3), 0.9)], ids=["clip", "average"])
+def test_optimizers_that_look_at_all_parameters_or_average_them_are_equal_too(training, optimizer):
+    network = training.network("mlp")
+    expected = training.alone("numpy", network, optimizer, 20)
+    for rank in training.together("numpy", network, optimizer, 20, SMALL, 3):
+        assert training.distance(rank.parameters, expected) <= 1e-6
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("scheme", [AllReduce(), SMALL, AllReduce(overlap=False)], ids=["one", "many", "after"])
+def test_ranks_hold_the_same_bits(training, framework, scheme):
+    first, *others = training.together(framework, training.network("cnn"), Adam(1e-3), 6, scheme, 3)
+    for other in others:
+        for name, array in first.parameters.items():
+            np.testing.assert_array_equal(other.parameters[name], array)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_neither_buckets_nor_overlap_nor_delays_change_a_bit(training, framework):
+    network = training.network("cnn")
+
+    def trained(scheme, **options):
+        return training.together(framework, network, Momentum(0.1, 0.9), 6, scheme, 3, **options)[0].parameters
+
+    expected = trained(AllReduce(overlap=False))
+    late = Delays(seed=3, most_s=0.001, slow={1: 0.001})
+    for found in (trained(SMALL), trained(AllReduce()), trained(SMALL, delays=late)):
+        for name, array in expected.items():
+            np.testing.assert_array_equal(found[name], array)
+
+
+def gloo_ranks(size, work):
+    """Real gloo between threads of this process."""
+    dist = pytest.importorskip("torch.distributed")
+    import torch
+
+    from levelbench.frameworks.torch.communicator import TorchCommunicator
+
+    store = dist.HashStore()
+
+    def opened(rank):
+        options = dist.ProcessGroupGloo._Options()
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
+        options._threads = 2
+        group = dist.ProcessGroupGloo(store, rank, size, options)
+        communicator = TorchCommunicator(group, "gloo", torch.device("cpu"), 20.0)
+        result = work(communicator)
+        communicator.close()
+        return result
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(opened, range(size)))
+
+
+def test_over_gloo_many_buckets_under_way_equal_one_process(training):
+    pytest.importorskip("torch")
+    network = training.network("cnn")
+    expected = training.alone("torch", network, Adam(1e-3), 10)
+    first, *others = training.together("torch", network, Adam(1e-3), 10, SMALL, 3, start=gloo_ranks)
+    assert training.distance(first.parameters, expected) <= 1e-6
+    for other in others:
+        for name, array in first.parameters.items():
+            np.testing.assert_array_equal(other.parameters[name], array)
+
+
+def test_an_update_is_in_phase_update_and_the_wait_in_phase_communicate(training):
+    found = training.together("numpy", training.network("mlp"), Momentum(0.1), 2, AllReduce(), 2)[0]
+    phase = training.Phase
+    assert found.phases == [phase.COMMUNICATE, *[phase.COMMUNICATE, phase.UPDATE] * 2]
+
+
+def test_the_overlap_of_each_step_is_noted_as_a_share(training):
+    unit, values = training.together("numpy", training.network("mlp"), Momentum(0.1), 4, SMALL, 2)[0].noted["overlap"]
+    assert unit == "1"
+    assert len(values) == 4
+    assert all(0 <= value <= 1 for value in values)
+
+
+class Still:
+    """A clock that stands still, as a simulated one does while a rank computes."""
+
+    def now_ns(self):
+        return 5
+
+
+def test_what_is_timed_is_timed_by_the_workers_clock(training):
+    noted = training.together("numpy", training.network("mlp"), Momentum(0.1), 2, SMALL, 2, clock=Still())[0].noted
+    assert noted["overlap"][1] == [0, 0]
+
+
+def test_one_rank_sends_nothing(training):
+    found = training.together("numpy", training.network("mlp"), Momentum(0.1), 3, AllReduce(), 1)[0]
+    expected = training.alone("numpy", training.network("mlp"), Momentum(0.1), 3)
+    assert training.distance(found.parameters, expected) == 0
+    assert "overlap" not in found.noted
+
+
+def test_gradients_that_come_twice_before_a_step_are_refused(training):
+    torch_backward_twice(training, lambda executor, stepper, batch: _backward(executor, batch), "came twice")
+
+
+def test_other_gradients_than_those_under_way_are_refused(training):
+    def step(executor, stepper, batch):
+        stepper.step({name: each.clone() for name, each in executor.parameters.items()}, 1, 1.0)
+
+    torch_backward_twice(training, step, "is another")
+
+
+def test_a_share_that_changes_after_the_backward_pass_is_refused(training):
+    def step(executor, stepper, batch):
+        gradients = _backward(executor, batch)
+        stepper.share = 0.25
+        stepper.step(gradients, 1, 1.0)
+
+    torch_backward_twice(training, step, "its share was", once=False)
+
+
+def _backward(executor, batch):
+    executor.forward(*batch)
+    return executor.backward()
+
+
+def torch_backward_twice(training, then, message, once=True):
+    """One rank of two is enough: what it does wrong it is told before it waits."""
+    pytest.importorskip("torch")
+    from levelbench.distributed.communicators.threads import run_ranks
+    from levelbench.distributed.scheme import Worker
+    from levelbench.operators.frameworks import load_framework
+
+    network = training.network("mlp")
+
+    def work(communicator):
+        backend = load_framework("torch").open()
+        executor = backend.executor(network, network.initialise(0))
+        stepper = SMALL.start(Worker(communicator, backend, executor, Momentum(0.1)))
+        batch = [backend.array(each) for each in network.make_inputs(4).values()]
+        stepper.share = 0.5
+        if once:
+            _backward(executor, batch)
+        then(executor, stepper, batch)
+
+    with pytest.raises(UsageError, match=message):
+        run_ranks(2, work)
+
+
+@pytest.mark.parametrize(
+    ("framework", "algorithm"), [("torch", ""), *(("numpy", each) for each in ("", *ALGORITHMS["all_reduce"]))]
+)
+def test_what_ranks_send_is_what_the_scheme_declares(training, framework, algorithm):
+    network, scheme = training.network("cnn"), AllReduce(bucket_mb=200 / 2**20, algorithm=algorithm)
+    shapes = {each.name: each.shape for each in network.parameters if each.trainable}
+    counters = {}
+
+    def counted(communicator):
+        counters[communicator.rank] = CountingCommunicator(communicator)
+        return counters[communicator.rank]
+
+    found = {}
+    # The difference of two runs leaves out what the common start sends.
+    for steps in (2, 5):
+        training.together(framework, network, Momentum(0.1), steps, scheme, 3, wrap=counted)
+        for rank, counter in counters.items():
+            totals = counter.take()
+            found.setdefault(rank, []).append(np.array([totals.sent_bytes, totals.messages]))
+    for rank, (few, many) in found.items():
+        declared = scheme.traffic(shapes, 4, 3, rank)
+        assert ((many - few) / 3).tolist() == [declared.sent_bytes, declared.messages]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS["all_reduce"])
+def test_every_algorithm_of_our_own_equals_one_process(training, algorithm):
+    network = training.network("mlp")
+    expected = training.alone("torch", network, Momentum(0.05, 0.9), 10)
+    scheme = AllReduce(bucket_mb=200 / 2**20, algorithm=algorithm)
+    for rank in training.together("torch", network, Momentum(0.05, 0.9), 10, scheme, 3):
+        assert training.distance(rank.parameters, expected) <= 1e-6
+
+
+def test_an_algorithm_that_nobody_has_is_refused():
+    with pytest.raises(UnknownNameError, match="ring"):
+        AllReduce(algorithm="rign")
+
+
+def test_a_bucket_must_hold_something():
+    with pytest.raises(DefinitionError, match="not positive"):
+        AllReduce(bucket_mb=0)

@@ -1,0 +1,180 @@
+"""PyTorch's own data parallelism, on two real ranks."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.scheme import Worker
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel, Horovod
+from levelbench.networks import zoo
+from levelbench.operators.frameworks import open_framework
+from levelbench.training.optimizers.muon import Muon
+from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.sgd import SGD
+
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_gloo_available():
+    pytest.skip("this build of PyTorch has no gloo", allow_module_level=True)
+
+
+NETWORK = zoo.mlp(3, 4, 2).with_loss("cross-entropy").training()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each of two ranks found, by scheme and optimizer."""
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [sys.executable, str(Path(__file__).with_name("yardstick_rank.py")), str(folder)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads((folder / f"result-{rank}.json").read_text()) for rank in range(2)]
+
+
+started = pytest.mark.slow
+"""Those that need the two ranks, which take seconds to start."""
+
+CONSISTENT = [
+    *(f"{name}, momentum" for name in ("all-reduce", "ddp", "ddp-buckets", "ddp-static", "ddp-unused", "fsdp2")),
+    *("fsdp2-reshard, momentum", "ddp, adam", "fsdp2, adam", "ddp-native, momentum"),
+    *("all-reduce-buckets, momentum", "all-reduce-buckets-native, momentum"),
+]
+
+
+@started
+@pytest.mark.parametrize("name", CONSISTENT)
+def test_two_ranks_with_parts_of_different_size_are_one_process(ranks, name):
+    for found in ranks:
+        assert found[name]["distance"] < 1e-6
+        assert found[name]["finite"]
+
+
+@started
+@pytest.mark.parametrize("name", [*CONSISTENT, "ddp-fp16, momentum", "ddp-power-sgd, momentum"])
+def test_the_ranks_hold_the_same_bits(ranks, name):
+    assert all(found[name]["agree"] for found in ranks)
+
+
+@started
+@pytest.mark.parametrize(("name", "most"), [("ddp-fp16, momentum", 1e-2), ("ddp-power-sgd, momentum", 1.0)])
+def test_a_hook_changes_the_gradients_and_not_where_they_lead(ranks, name, most):
+    assert 1e-6 < ranks[0][name]["distance"] < most
+    assert ranks[0][name]["losses"][-1] < 10 * ranks[0]["ddp, momentum"]["losses"][-1]
+
+
+@started
+def test_the_hook_for_bfloat16_is_refused_over_gloo(ranks):
+    kind, text = ranks[0]["ddp-bf16, momentum"]["error"]
+    assert kind == "UnsupportedError"
+    assert "fp16" in text
+
+
+@pytest.mark.parametrize("scheme", [DistributedDataParallel(), FullyShardedDataParallel()])
+def test_they_are_refused_over_what_is_not_pytorchs(scheme):
+    def work(communicator):
+        with pytest.raises(UnsupportedError, match="--communicator gloo"):
+            scheme.start(Worker(communicator, None, None, SGD(0.1)))
+
+    run_ranks(1, work)
+
+
+@pytest.mark.parametrize("optimizer", [Muon(0.1), Native("torch.optim.Muon", lr=0.1)])
+def test_an_optimizer_that_looks_across_a_parameter_is_refused_by_fsdp2(optimizer):
+    from levelbench.frameworks.torch.distributed.fsdp import _require_elementwise
+
+    _require_elementwise(SGD(0.1))
+    _require_elementwise(Native("torch.optim.AdamW", lr=0.1))
+    with pytest.raises(UnsupportedError, match="elementwise"):
+        _require_elementwise(optimizer)
+
+
+def test_settings_that_cannot_be_meant_are_refused():
+    with pytest.raises(UnknownNameError, match="fp16"):
+        DistributedDataParallel(hook="fp61")
+    with pytest.raises(DefinitionError, match="bucket_mb"):
+        DistributedDataParallel(bucket_mb=0.0)
+    with pytest.raises(DefinitionError, match="PowerSGD"):
+        DistributedDataParallel(hook="power-sgd", power_start=1)
+
+
+def test_ddp_with_a_hook_is_not_one_process():
+    assert DistributedDataParallel().consistent
+    assert not DistributedDataParallel(hook="fp16").consistent
+
+
+SHAPES = {"w": (6, 4), "b": (6,), "s": ()}
+
+
+def test_traffic_is_that_of_a_ring_over_all_gradients():
+    plain = DistributedDataParallel().traffic(SHAPES, 4, 2, 0)
+    half = DistributedDataParallel(hook="fp16").traffic(SHAPES, 4, 2, 0)
+    assert plain.sent_bytes == pytest.approx(31 * 4, abs=4)
+    assert half.sent_bytes == pytest.approx(31 * 2, abs=2)
+    # 24 elements as factors of 6 + 4, which is below a half.
+    assert DistributedDataParallel(hook="power-sgd").traffic(SHAPES, 4, 2, 0).sent_bytes == pytest.approx(17 * 4, abs=4)
+    small = DistributedDataParallel(bucket_mb=62 / 2**20)
+    assert small.traffic(SHAPES, 4, 2, 0).messages == 2 * plain.messages
+
+
+def test_fsdp2_gathers_and_scatters_padded_parts():
+    once = FullyShardedDataParallel().traffic(SHAPES, 4, 4, 0)
+    twice = FullyShardedDataParallel(reshard=True).traffic(SHAPES, 4, 4, 0)
+    part = 2 * 4 + 2 + 1
+    assert once.sent_bytes == 2 * 3 * part * 4
+    assert twice.sent_bytes == 3 * 3 * part * 4
+
+
+def test_horovod_that_is_not_there_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "horovod", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingError, match="Horovod is not installed"):
+        Horovod().start(None)
+
+
+def test_horovods_ranks_must_be_the_communicators(monkeypatch):
+    from levelbench.frameworks.torch.distributed import horovod
+
+    library = SimpleNamespace(init=lambda: None, rank=lambda: 1, size=lambda: 2)
+    monkeypatch.setattr(horovod, "import_module", lambda name: library)
+    worker = SimpleNamespace(communicator=SimpleNamespace(rank=0, size=2))
+    with pytest.raises(UsageError, match="rank 1 of 2"):
+        horovod.HorovodStepper(worker)
+
+
+def test_horovod_sums_each_gradient_by_its_share(monkeypatch):
+    from levelbench.frameworks.torch.distributed import horovod
+
+    backend, here = open_framework("torch"), threading.local()
+    library = SimpleNamespace(
+        init=lambda: None,
+        shutdown=lambda: None,
+        rank=lambda: here.communicator.rank,
+        size=lambda: here.communicator.size,
+        Sum="sum",
+        allreduce_async_=lambda tensor, name, op: here.communicator.start_all_reduce(tensor, op),
+        synchronize=lambda handle: handle.wait(),
+    )
+    monkeypatch.setattr(horovod, "import_module", lambda name: library)
+
+    def work(communicator):
+        here.communicator = communicator
+        executor = backend.executor(NETWORK, NETWORK.initialise(communicator.rank))
+        stepper = horovod.HorovodStepper(Worker(communicator, backend, executor, SGD(0.5)))
+        before = {name: backend.host(each) for name, each in executor.parameters.items()}
+        stepper.share = (0.25, 0.75)[communicator.rank]
+        gradients = {name: torch.full_like(each, 1.0 + communicator.rank) for name, each in executor.parameters.items()}
+        stepper.step(gradients, 1, 1.0)
+        stepper.close()
+        return {name: float((before[name] - backend.host(each)).mean()) for name, each in executor.parameters.items()}
+
+    # 0.25 * 1 + 0.75 * 2, times the rate.
+    for found in run_ranks(2, work):
+        assert found == pytest.approx(dict.fromkeys(found, 0.875))

@@ -1,0 +1,141 @@
+"""The two ranks of test_distributed.py: they train with PyTorch's own schemes, and write down what came of it.
+
+The one idea: starting ranks costs seconds, so all that needs them happens in one pair of processes, and what they
+import is imported once, before they part.
+"""
+
+import json
+import multiprocessing
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from levelbench.distributed.communicators.opening import open_communicator
+from levelbench.distributed.launching.environment import Place
+from levelbench.distributed.launching.kept import free_port
+from levelbench.distributed.pieces import pieces
+from levelbench.distributed.scheme import Worker
+from levelbench.distributed.schemes.all_reduce import AllReduce
+from levelbench.errors import LevelbenchError
+from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
+from levelbench.networks import zoo
+from levelbench.networks.native import NativeModel
+from levelbench.operators.frameworks import open_framework
+from levelbench.training.optimizers.adam import Adam
+from levelbench.training.optimizers.sgd import Momentum
+
+STEPS, BATCH = 12, 7
+NETWORK = zoo.mlp(6, 5, 3).with_loss("cross-entropy").training()
+SCHEMES = {
+    "all-reduce": AllReduce(),
+    "ddp": DistributedDataParallel(),
+    "ddp-buckets": DistributedDataParallel(bucket_mb=1e-5),
+    "ddp-static": DistributedDataParallel(static_graph=True),
+    "ddp-unused": DistributedDataParallel(unused=True),
+    "ddp-fp16": DistributedDataParallel(hook="fp16"),
+    "ddp-power-sgd": DistributedDataParallel(hook="power-sgd", power_start=2),
+    "all-reduce-buckets": AllReduce(bucket_mb=1e-5),
+    "ddp-bf16": DistributedDataParallel(hook="bf16"),
+    "fsdp2": FullyShardedDataParallel(),
+    "fsdp2-reshard": FullyShardedDataParallel(reshard=True),
+}
+
+
+def batches():
+    random = np.random.default_rng(7)
+    for _ in range(STEPS):
+        yield random.standard_normal((BATCH, 6)).astype(np.float32), random.integers(0, 3, BATCH)
+
+
+def network(backend, seed):
+    return backend.executor(NETWORK, NETWORK.initialise(seed))
+
+
+def module(backend, seed):
+    """A module of PyTorch's own."""
+    torch.manual_seed(seed)
+    layers = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+    return backend.native(NativeModel("layers", "torch", layers))
+
+
+def alone(backend, optimizer, make=network):
+    """What one process makes of the whole batches."""
+    executor = make(backend, 0)
+    stepper = optimizer.start(backend, executor.parameters)
+    for step, columns in enumerate(batches(), 1):
+        executor.forward(*map(backend.array, columns))
+        stepper.step(executor.backward(), step, 1.0)
+    return flat(backend, executor)
+
+
+def together(backend, communicator, scheme, optimizer, make=network):
+    """What this rank holds after training with the others: all start elsewhere, and have parts of other size."""
+    rank, size = communicator.rank, communicator.size
+    executor = make(backend, rank)
+    stepper = scheme.start(Worker(communicator, backend, executor, optimizer))
+    bounds = pieces(BATCH, size)
+    own = slice(bounds[rank], bounds[rank + 1])
+    stepper.share = (own.stop - own.start) / BATCH
+    losses = []
+    for step, columns in enumerate(batches(), 1):
+        losses.append(float(stepper.executor.forward(*(backend.array(each[own]) for each in columns))))
+        stepper.step(stepper.executor.backward(), step, 1.0)
+    stepper.meet()
+    found = flat(backend, executor)
+    inferred = stepper.executor.infer(backend.array(np.ones((2, 6), np.float32)))[0]
+    stepper.close()
+    return found, losses, backend.host(inferred)
+
+
+def flat(backend, executor):
+    return np.concatenate([backend.host(each).ravel() for each in executor.parameters.values()])
+
+
+def outcome(backend, communicator, scheme, optimizer, expected, make=network):
+    try:
+        found, losses, inferred = together(backend, communicator, scheme, optimizer, make)
+    except LevelbenchError as error:
+        return {"error": [type(error).__name__, str(error)]}
+    others = communicator.all_gather(found)
+    return {
+        "distance": float(np.abs(found - expected).max() / np.abs(expected).max()),
+        "agree": all(np.array_equal(each, found) for each in others),
+        "losses": losses,
+        "finite": bool(np.isfinite(inferred).all()),
+    }
+
+
+def rank_of(folder, place):
+    backend = open_framework("torch")
+    communicator = open_communicator("gloo", place, 120.0)
+    results = {}
+    for kind, optimizer in (("momentum", Momentum(0.1)), ("adam", Adam(0.01))):
+        expected = alone(backend, optimizer)
+        for name, scheme in SCHEMES.items():
+            if kind == "momentum" or name in ("ddp", "fsdp2"):
+                results[f"{name}, {kind}"] = outcome(backend, communicator, scheme, optimizer, expected)
+    expected = alone(backend, Momentum(0.1), module)
+    for name in ("all-reduce-buckets", "ddp"):
+        found = outcome(backend, communicator, SCHEMES[name], Momentum(0.1), expected, module)
+        results[f"{name}-native, momentum"] = found
+    (Path(folder) / f"result-{communicator.rank}.json").write_text(json.dumps(results))
+    communicator.close()
+
+
+def main(folder, size=2):
+    for scheme in SCHEMES.values():
+        scheme.load()
+    context, port = multiprocessing.get_context("fork"), free_port()
+    places = [Place(rank, size, rank, "127.0.0.1", port, "process") for rank in range(size)]
+    ranks = [context.Process(target=rank_of, args=(folder, place), daemon=True) for place in places]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join()
+    return any(each.exitcode for each in ranks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
