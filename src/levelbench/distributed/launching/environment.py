@@ -1,0 +1,159 @@
+"""Where a process is in its team, read from the environment that its launcher made.
+
+The one idea: every launcher says it in variables of its own, so a rank needs no argument that names its place, and any
+program that reads torchrun's variables runs under all engines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from levelbench.errors import UsageError
+
+__all__ = ["RANK_VARIABLES", "THREADS", "Place", "place_of", "variables_of", "without_place"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Rank ``rank`` of ``size``, number ``local_rank`` on its machine.
+
+    Rank 0 listens on ``address`` and ``port``; the port is 0 where the launcher agreed on none, as a bare ``mpirun``.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    address: str
+    port: int
+    engine: str
+
+
+@dataclass(frozen=True)
+class _Launcher:
+    """The variables in which a launcher says where a process is."""
+
+    engine: str
+    rank: str
+    size: str
+    local_rank: str
+
+
+# In this order: what starts ranks inside another's allocation is meant, and it sets its own beside the other's.
+_LAUNCHERS = (
+    _Launcher("process", "LEVELBENCH_RANK", "LEVELBENCH_SIZE", "LEVELBENCH_LOCAL_RANK"),
+    _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    _Launcher("mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    _Launcher("mpi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    _Launcher("slurm", "SUBMITIT_LOCAL_GLOBALID", "SUBMITIT_LOCAL_NTASKS", "SUBMITIT_LOCAL_LOCALID"),
+    _Launcher("slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+
+_ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""What an engine sets for its ranks where nobody else has."""
+
+RANK_VARIABLES: frozenset[str] = frozenset(
+    {name for each in _LAUNCHERS for name in (each.rank, each.size, each.local_rank)}
+    | {*_ADDRESS, "LEVELBENCH_ENGINE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK"}
+    | {"ROLE_NAME", "ROLE_WORLD_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMIX_RANK", "PMIX_NAMESPACE"}
+)
+"""The variables that say where a process is: a process that starts ranks hands none of its own on."""
+
+_OF_A_LAUNCHER = re.compile(
+    r"TORCHELASTIC_|OMPI_COMM_WORLD_|OMPI_MCA_(?:orte|pmix|prte)|PMIX_|PRTE_|PMI_|HYDI?_|MPI_LOCAL"
+)
+
+
+def without_place(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what says where this process is in a team, but for SLURM's allocation."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in RANK_VARIABLES and not _OF_A_LAUNCHER.match(name)
+    }
+
+
+def variables_of(place: Place) -> dict[str, str]:
+    """The variables that name a place: ours, and those of torchrun, so that programs for it run under any launcher."""
+    named = {
+        "LEVELBENCH_RANK": place.rank,
+        "LEVELBENCH_SIZE": place.size,
+        "LEVELBENCH_LOCAL_RANK": place.local_rank,
+        "RANK": place.rank,
+        "WORLD_SIZE": place.size,
+        "LOCAL_RANK": place.local_rank,
+        "MASTER_ADDR": place.address,
+        "MASTER_PORT": place.port,
+        "LEVELBENCH_ENGINE": place.engine,
+    }
+    return {name: str(value) for name, value in named.items()}
+
+
+def place_of(environment: Mapping[str, str]) -> Place:
+    """The place that the environment names: ours, torchrun's, an MPI's or SLURM's.
+
+    ``UsageError`` where it names none, or one that cannot be.
+    """
+    for launcher in _LAUNCHERS:
+        if launcher.rank in environment and launcher.size in environment:
+            return _place(environment, launcher)
+    raise UsageError(
+        "the place of this process in its team",
+        "its environment has no variable that names its rank (LEVELBENCH_RANK, RANK, PMI_RANK, SLURM_PROCID, ...)",
+        "start it with --ranks, torchrun, mpirun or srun",
+    )
+
+
+def _place(environment: Mapping[str, str], launcher: _Launcher) -> Place:
+    rank = _number(environment, launcher.rank)
+    size = _number(environment, launcher.size)
+    # A launcher that does not say it starts one rank a machine, as `srun --ntasks-per-node=1` without a local number.
+    local_rank = _number(environment, launcher.local_rank, otherwise=0)
+    if not 0 <= rank < size:
+        raise UsageError(
+            f"the place of this process in its team, {launcher.rank}={rank}",
+            f"there are {size} ranks ({launcher.size}), from 0 to {size - 1}",
+            "start all ranks with the same number of ranks",
+        )
+    engine = environment.get("LEVELBENCH_ENGINE", launcher.engine)
+    address, port = _rendezvous(environment)
+    return Place(rank, size, local_rank, address, port, engine)
+
+
+def _number(environment: Mapping[str, str], name: str, otherwise: int | None = None) -> int:
+    text = environment.get(name)
+    if text is None and otherwise is not None:
+        return otherwise
+    if text is None or not re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
+        raise UsageError(
+            f"the place of this process in its team, {name}={text!r}",
+            "that is not a whole number from 0",
+            "start the ranks with a launcher that sets it, or unset it",
+        )
+    return int(text)
+
+
+def _rendezvous(environment: Mapping[str, str]) -> tuple[str, int]:
+    """Where rank 0 listens. SLURM says which machines there are and which job this is, and nothing more."""
+    port = _number(environment, "MASTER_PORT", otherwise=0)
+    if "MASTER_ADDR" in environment:
+        return environment["MASTER_ADDR"], port
+    machines = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
+    if not machines:
+        return "127.0.0.1", port
+    # Two jobs on one machine meet at different ports, and all ranks of one at the same.
+    job = _number(environment, "SLURM_JOB_ID", otherwise=0)
+    return _first_machine(machines), port or 20_000 + job % 20_000
+
+
+def _first_machine(machines: str) -> str:
+    """The first name of SLURM's list: ``node[003-007,9],login`` begins with ``node003``."""
+    found = re.match(r"([^,\[\]]+)(?:\[(\w+)[^\]]*\]([^,\[\]]*))?", machines)
+    if found is None:
+        raise UsageError(
+            f"SLURM's list of machines {machines!r}", "it does not begin with a name", "set MASTER_ADDR and MASTER_PORT"
+        )
+    return "".join(part or "" for part in found.groups())

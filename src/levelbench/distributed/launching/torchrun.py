@@ -1,0 +1,106 @@
+"""torchrun as an engine: PyTorch's elastic launcher, on one machine or on each of several."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+from levelbench.distributed.launching.base import Engine, Running
+from levelbench.distributed.launching.kept import (
+    Kept,
+    environment_of_ranks,
+    keeper_words,
+    start_keeper,
+    tidy_folder,
+)
+from levelbench.distributed.launching.marked import JOB
+from levelbench.errors import MissingError, UsageError
+
+__all__ = ["Torchrun"]
+
+
+@final
+class Torchrun(Engine):
+    """``python -m torch.distributed.run``.
+
+    Options: ``nodes`` (1) with ``rendezvous`` (``host:port`` of one of them) and ``job`` (a name that no other job
+    there has): the same command is started on each node, and ``ranks`` counts those on all. ``address`` is the node's
+    own as the others reach it, where its name does not lead there. torchrun's own variables (``PET_NNODES``,
+    ``PET_RDZV_ENDPOINT``, ...), as clusters set them, stand in for options that are not given. torchrun starts no rank
+    again after one failed: that run would be another one, and the same command makes it.
+    """
+
+    name: ClassVar[str] = "torchrun"
+    communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
+    options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address")
+
+    def lacks(self) -> str | None:
+        """PyTorch, where it is not installed."""
+        return None if find_spec("torch") is not None else "PyTorch is not installed: pip install 'levelbench[torch]'"
+
+    def check(self, ranks: int, options: Mapping[str, Any]) -> None:
+        """The options, that the nodes divide the ranks, and that they know where to meet."""
+        super().check(ranks, options)
+        self._command(ranks, options, os.environ)
+
+    def _command(self, ranks: int, options: Mapping[str, Any], seen: Mapping[str, str]) -> tuple[int, list[str]]:
+        """The number of nodes, and torchrun's own words."""
+        nodes = self.number({"nodes": seen.get("PET_NNODES", "1").split(":")[-1], **options}, "nodes", 1)
+        here = _ranks_here(ranks, nodes)
+        words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(here), "--no-python"]
+        return nodes, [*words, "--max-restarts", "0", *_meeting(nodes, options, seen)]
+
+    def start(
+        self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
+    ) -> Running:
+        """Start torchrun under a keeper; it starts a keeper for each rank."""
+        self.check(ranks, options)
+        lacking = self.lacks()
+        if lacking is not None:
+            raise MissingError(f"engine {self.name!r}", lacking, "install it, or choose another engine")
+        folder = tidy_folder(folder, command, ranks)
+        seen = {**os.environ, **environment}
+        nodes, words = self._command(ranks, options, seen)
+        base = environment_of_ranks(environment, self.name, ranks // nodes)
+        running = Kept(folder, ranks, base[JOB], launcher=True, whole=nodes == 1)
+        inner = keeper_words(folder, command, child=False)
+        running.add(start_keeper(keeper_words(folder, [*words, *inner], launcher=True), base))
+        return running
+
+
+def _ranks_here(ranks: int, nodes: int) -> int:
+    if nodes < 1 or ranks % nodes:
+        raise UsageError(
+            f"{ranks} ranks on {nodes} nodes",
+            "torchrun starts the same number of ranks on each node",
+            "choose a number of ranks that the number of nodes divides",
+        )
+    return ranks // nodes
+
+
+def _meeting(nodes: int, options: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
+    """Where the nodes' launchers meet, in torchrun's words."""
+    rendezvous, job = options.get("rendezvous"), options.get("job")
+    if rendezvous is None and "PET_RDZV_ENDPOINT" in environment:
+        return []
+    if nodes == 1 and rendezvous is None:
+        # The loopback by name: a machine's own name need not lead anywhere.
+        return ["--standalone", "--local-addr", "127.0.0.1"]
+    if rendezvous is None:
+        raise UsageError(
+            f"{nodes} nodes with torchrun",
+            "nothing says where their launchers meet",
+            "give rendezvous=HOST:PORT of one of them, and start the same command on each",
+        )
+    words = ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", str(rendezvous)]
+    words += ["--rdzv-id", str(job or "levelbench")]
+    address = options.get("address")
+    if address is None:
+        return words
+    # torchrun looks whether its machine's name leads to the rendezvous to know whether it is the one to listen there.
+    listens = str(rendezvous).rpartition(":")[0] == str(address)
+    return [*words, "--local-addr", str(address), "--rdzv-conf", f"is_host={str(listens).lower()}"]

@@ -1,0 +1,86 @@
+"""Small programs that ranks run, of the standard library alone so that they start at once, and what starts them."""
+
+import sys
+
+import pytest
+
+from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.marked import marked
+
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+# Ranks that hold together as those of a training do: each has a connection to rank 0, which sends a byte now and then;
+# silence or an end of file is a lost rank, and whoever loses one ends with code 75, as ranks of levelbench do. They
+# print their environment first. Arguments: the folder where rank 0 tells its port, the rank that fails, how, and after
+# how many rounds.
+TEAM = r"""
+import json, os, pathlib, select, signal, socket, subprocess, sys, time
+print(json.dumps(dict(os.environ)), flush=True)
+folder, victim, how, rounds = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+rank, size = int(os.environ["LEVELBENCH_RANK"]), int(os.environ["LEVELBENCH_SIZE"])
+if rank == victim:  # a child in a session of its own, which no signal to a process group would reach
+    subprocess.Popen(["sleep", "300"], start_new_session=True)
+place = folder / "port"
+if rank == 0:
+    listener = socket.create_server(("", 0))
+    (folder / "part").write_text(str(listener.getsockname()[1]))
+    (folder / "part").rename(place)
+    peers = [listener.accept()[0] for _ in range(size - 1)]
+else:
+    while not place.exists():
+        time.sleep(0.01)
+    peers = [socket.create_connection((os.environ["MASTER_ADDR"], int(place.read_text())))]
+print(f"rank {rank} is in", flush=True)
+for step in range(10_000):
+    if rank == victim and step == rounds:
+        print(f"rank {rank} fails by {how}", flush=True)
+        if how == "exit":
+            sys.exit(3)
+        if how == "exception":
+            raise RuntimeError("planted")
+        os.kill(os.getpid(), getattr(signal, how))
+    try:
+        for peer in peers:
+            peer.sendall(b".")
+        for peer in peers:
+            if not select.select([peer], [], [], 0.5)[0] or not peer.recv(1):
+                raise ConnectionError("silence")
+    except ConnectionError as error:
+        print(f"rank {rank} lost another: {error}", flush=True)
+        sys.exit(75)
+    time.sleep(0.002)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a command with an engine; at the end of the test nothing of it is left."""
+    jobs = []
+
+    def begin(engine, command, ranks, environment=None, folder=tmp_path, **options):
+        lacking = ENGINES[engine].lacks()
+        if lacking:
+            pytest.skip(lacking)
+        jobs.append(ENGINES[engine].start(command, ranks, folder, environment or {}, **options))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        job.kill()
+        assert marked(job.job) == []
+
+
+@pytest.fixture
+def python():
+    """The words before a program."""
+    return PYTHON
+
+
+@pytest.fixture(scope="session")
+def team():
+    """The command of ranks that hold together until ``victim`` fails, with their meeting in a folder."""
+
+    def words(folder, victim, how, rounds):
+        return [*PYTHON, TEAM, str(folder), str(victim), how, str(rounds)]
+
+    return words
