@@ -1,0 +1,165 @@
+"""What is trained, as the simulator sees it: the sizes of its parameters, and what a step of one rank takes.
+
+The one idea: messages ask for bytes and the clock for seconds, so a network is its parameters in their order, and its
+computation a sample of measured times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import log, prod, sqrt
+from types import MappingProxyType
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UsageError
+
+__all__ = ["Compute", "Model", "StandIn", "stand_in"]
+
+
+@final
+@dataclass(frozen=True)
+class Model:
+    """The trainable parameters by name, in the order in which the network uses them, and the bytes of an element."""
+
+    parameters: Mapping[str, tuple[int, ...]]
+    itemsize: int = 4
+
+    def __post_init__(self) -> None:
+        if not self.parameters or not self.elements:
+            raise UsageError("the simulation of a model", "it has no parameters", "give the shapes of some")
+
+    @property
+    def elements(self) -> int:
+        """Of all parameters."""
+        return sum(prod(shape) for shape in self.parameters.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Of all parameters, or gradients."""
+        return self.elements * self.itemsize
+
+
+@final
+@dataclass(frozen=True)
+class StandIn:
+    """A small model that goes through the scheme's code in the place of a large one."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    weights: Mapping[str, float]
+    """Each one's share of the time of the backward pass; they add up to 1."""
+    scale: float
+    """Bytes of the large one for each of this one's, whose elements are float32."""
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """New parameters, not all alike."""
+        return {
+            name: np.arange(1, prod(shape) + 1, dtype=np.float32).reshape(shape) for name, shape in self.shapes.items()
+        }
+
+
+def stand_in(model: Model, elements: int = 2048, parts: int = 8) -> StandIn:
+    """``model`` made small: neighbouring parameters go together into at most ``parts`` flat ones of like size.
+
+    Every parameter counts the same in the time of the backward pass, as layers of one network differ more in
+    parameters than in time. A model of at most ``elements`` stays as it is.
+    """
+    shapes = model.parameters
+    if model.elements <= elements:
+        return StandIn(shapes, dict.fromkeys(shapes, 1 / len(shapes)), model.itemsize / 4)
+    groups: list[tuple[int, int]] = []
+    size = count = 0
+    for shape in shapes.values():
+        size, count = size + prod(shape), count + 1
+        if size * parts >= model.elements:
+            groups.append((size, count))
+            size = count = 0
+    if count:
+        groups.append((size, count))
+    small = {f"part {at}": (max(1, round(size * elements / model.elements)),) for at, (size, _) in enumerate(groups)}
+    weights = {name: count / len(shapes) for name, (_, count) in zip(small, groups, strict=True)}
+    return StandIn(small, weights, model.nbytes / (4 * sum(size for (size,) in small.values())))
+
+
+@final
+@dataclass(frozen=True)
+class Compute:
+    """What a rank computes in a step.
+
+    Forward and backward take ``mean_s``, with the spread ``sigma_s`` from step to step (lognormal), or are drawn from
+    measured ``samples_s`` of mean ``mean_s``.
+
+    All hold for ``batch`` examples a rank; of others, ``fixed_s`` stays and the rest is in proportion.
+    ``update_s`` is the optimizer's time for all parameters, ``encode_s`` the scheme's own for a step, such as
+    compression. ``slow`` are ranks that take so many times as long.
+    """
+
+    mean_s: float
+    sigma_s: float = 0.0
+    samples_s: tuple[float, ...] = ()
+    batch: int = 1
+    fixed_s: float = 0.0
+    forward_share: float = 1 / 3
+    update_s: float = 0.0
+    encode_s: float = 0.0
+    slow: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fixed_s <= self.mean_s or self.sigma_s < 0 or self.batch < 1:
+            raise UsageError(
+                f"a step of {self.mean_s:.4g} s, spread {self.sigma_s:.4g} s, of which {self.fixed_s:.4g} s are fixed",
+                "these are not times of one step",
+                "give 0 <= fixed_s <= mean_s, sigma_s >= 0 and a batch of at least 1",
+            )
+
+    @staticmethod
+    def measured(samples_s: tuple[float, ...], batch: int, **others: Any) -> Compute:
+        """From the times of at least two steps, of which steps are drawn again."""
+        if len(samples_s) < 2:
+            raise UsageError(f"{len(samples_s)} measured steps", "they show no spread", "measure at least two")
+        values = np.array(samples_s)
+        return Compute(
+            float(values.mean()), float(values.std(ddof=1)), tuple(map(float, samples_s)), batch=batch, **others
+        )
+
+    def at(self, batch: float) -> Compute:
+        """For another number of examples a rank."""
+        if self.mean_s == 0:
+            return self
+        factor = (self.fixed_s + (self.mean_s - self.fixed_s) * batch / self.batch) / self.mean_s
+        return self.times(factor, batch=max(1, round(batch)))
+
+    def times(self, factor: float, **others: Any) -> Compute:
+        """So many times as long, spread included."""
+        return replace(
+            self,
+            mean_s=self.mean_s * factor,
+            sigma_s=self.sigma_s * factor,
+            samples_s=tuple(each * factor for each in self.samples_s),
+            fixed_s=min(self.fixed_s, self.mean_s * factor),
+            **others,
+        )
+
+    def draw(self, rank: int, steps: int, seed: int) -> NDArray[np.float64]:
+        """Seconds of each step of a rank, shape (steps,)."""
+        generator = np.random.Generator(np.random.PCG64([seed, rank, 0x51A1]))
+        return self._drawn(generator, (steps,)) * self.slow.get(rank, 1.0)
+
+    def draw_all(self, ranks: int, steps: int, seed: int) -> NDArray[np.float64]:
+        """Seconds of each step of all ranks at once, shape (ranks, steps): other numbers, of the same distribution."""
+        generator = np.random.Generator(np.random.PCG64([seed, 0xA11]))
+        factors = np.ones((ranks, 1))
+        for rank, factor in self.slow.items():
+            factors[rank] = factor
+        return self._drawn(generator, (ranks, steps)) * factors
+
+    def _drawn(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        if self.samples_s:
+            return np.asarray(generator.choice(np.array(self.samples_s), shape))
+        if self.sigma_s == 0 or self.mean_s == 0:
+            return np.full(shape, self.mean_s)
+        spread = sqrt(log(1 + (self.sigma_s / self.mean_s) ** 2))
+        return np.asarray(self.mean_s * np.exp(spread * generator.standard_normal(shape) - spread**2 / 2))

@@ -1,0 +1,239 @@
+"""Predicts what a step takes on ranks that are not here.
+
+The one idea: a prediction says that it is one, of what, and how sure it is: its interval comes from simulations whose
+parameters are drawn from the intervals in which they were measured. It predicts time and traffic. How many examples
+training needs to its target is not predicted but given: it follows from the global batch where a scheme is consistent,
+and must be measured at a small scale where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.distributed.scheme import Scheme
+from levelbench.distributed.simulation.calibration import Uncertain
+from levelbench.distributed.simulation.collectives import collective_s
+from levelbench.distributed.simulation.model import Compute, Model, stand_in
+from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.running import simulate, trace_of
+from levelbench.distributed.simulation.tracing import Replayed, Trace, replay
+from levelbench.errors import UsageError
+from levelbench.measure.statistics import Estimate, Interval, t_quantile
+from levelbench.training.optimizers.base import Optimizer
+
+__all__ = ["Efficiency", "Prediction", "predict"]
+
+
+_STEPS = 10
+_FEW_RANKS = 32
+"""Up to so many, every rank is simulated whatever it does."""
+_RANK_STEPS = 8192
+"""About so many steps of all ranks together are simulated: of many ranks, few steps show the slowest well enough."""
+_DRAWN_RANK_STEPS = 16384
+"""About so many are simulated for all draws together, where none can be replayed."""
+_FEWEST_DRAWS = 3
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Examples a second, as a share of ``ranks`` times those of one rank alone, which makes the whole batch.
+
+    Servers count as ranks.
+    """
+
+    value: float
+    low: float
+    high: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is predicted for a number of ranks.
+
+    Estimates are of the central simulation; their intervals hold 95 % of the draws, and are ``None`` without draws.
+    """
+
+    label: str
+    """The scheme."""
+    ranks: int
+    workers: int
+    batch: float
+    """Examples a worker and step."""
+    step_s: Estimate
+    communicate_share: float
+    """Of the workers' time, the part in which they do nothing but communicate."""
+    efficiency: Efficiency
+    """In time per epoch."""
+    examples_per_s: Estimate
+    sent_bytes: float
+    """A step, of that of the first eight workers which sends most, by the scheme's closed form."""
+    messages: float
+    network: Network
+    time_to_target_s: Estimate | None = None
+    """Training alone, without evaluations: the examples to the target that were given, at this rate."""
+    predicted: Literal[True] = True
+
+
+def predict(
+    scheme: Scheme,
+    ranks: int,
+    model: Model,
+    compute: Compute,
+    network: Network,
+    *,
+    batch: int,
+    scaling: str = "strong",
+    uncertain: Uncertain | None = None,
+    draws: int = 20,
+    steps: int | None = None,
+    algorithm: str = "auto",
+    optimizer: Optimizer | None = None,
+    examples_to_target: float | None = None,
+    seed: int = 0,
+) -> Prediction:
+    """Time and traffic of a step of ``scheme`` on ``ranks`` ranks.
+
+    At least ``steps`` steps are simulated, as many as make whole periods of a scheme that talks now and then (``None``:
+    10, and fewer of more than 800 ranks that send messages to one another). Where ranks talk by collectives alone, what
+    one does is replayed for all, and draws cost little. Else each costs as much as the first simulation: of many ranks
+    there are then fewer than ``draws``, at least three, and the interval is wider for it (see :func:`_estimate`).
+
+    ``batch`` is the global one (``strong``) or that of a worker (``weak``), ``compute`` what one rank takes for
+    ``compute.batch`` examples. ``uncertain`` says how well compute and network are known; without it the interval shows
+    the spread of steps from one seed to another alone. ``examples_to_target`` is an input: see the module.
+    """
+    workers = scheme.workers(ranks)
+    part = batch / workers if scaling == "strong" else float(batch)
+    if part < 1:
+        raise UsageError(
+            f"{ranks} ranks on a batch of {batch}", "some would have nothing to do", "choose a larger batch, or weak"
+        )
+    own = compute.at(part)
+    small = stand_in(model, parts=max(8, 4 * getattr(scheme, "servers", 1)))
+    known = uncertain or Uncertain()
+    drawn = [known.draw(own, network, seed, at) for at in range(draws)]
+    common = {"algorithm": algorithm, "optimizer": optimizer, "small": small}
+    step_s, communicate_share = _simulated(scheme, ranks, model, own, network, drawn, steps, seed, common)
+    drawn = drawn[: len(step_s) - 1]
+    # What one rank does alone has the same compute in every draw as the ranks have.
+    factors = [1.0, *(each.mean_s / own.mean_s if own.mean_s else 1.0 for each, _ in drawn)]
+    whole = compute.at(batch)
+    alone = [batch / (whole.mean_s * factor + whole.update_s) for factor in factors]
+    sent = [scheme.traffic(model.parameters, model.itemsize, ranks, rank) for rank in range(min(workers, 8))]
+    most = max(sent, key=lambda each: each.sent_bytes)
+    rates = [part * workers / seconds for seconds in step_s]
+    return Prediction(
+        scheme.name,
+        ranks,
+        workers,
+        part,
+        _estimate(step_s),
+        communicate_share,
+        _efficiency([rate / (ranks * one) for rate, one in zip(rates, alone, strict=True)]),
+        _estimate(rates),
+        most.sent_bytes,
+        most.messages,
+        network,
+        None if examples_to_target is None else _estimate([examples_to_target / rate for rate in rates]),
+    )
+
+
+def _simulated(
+    scheme: Scheme,
+    ranks: int,
+    model: Model,
+    own: Compute,
+    network: Network,
+    drawn: Sequence[tuple[Compute, Network]],
+    steps: int | None,
+    seed: int,
+    common: dict[str, Any],
+) -> tuple[list[float], float]:
+    """Seconds a step, of the central simulation and of the draws; and the central share of communication."""
+    whole = _whole_periods(scheme, steps or _STEPS)
+    if ranks > _FEW_RANKS:
+        trace = trace_of(scheme, ranks, model, own, network, steps=whole, **common)
+        if trace is not None:
+            times = np.stack([own.draw(rank, whole, seed) for rank in range(ranks)])[None]
+            central = _replayed(trace, times, [network], common["algorithm"])
+            return _with_draws(central.ended_s, trace, drawn, times.shape, common["algorithm"], seed), float(
+                central.communication_share[0]
+            )
+    whole = _whole_periods(scheme, steps or max(2, min(_STEPS, _RANK_STEPS // ranks)))
+    first = simulate(scheme, ranks, model, own, network, steps=whole, seed=seed, meet=False, **common)
+    if first.trace.regular:
+        central_s = np.array([first.step_s * whole])
+        shape = (1, ranks, whole)
+        return _with_draws(central_s, first.trace, drawn, shape, common["algorithm"], seed), first.communication_share
+    few = max(_FEWEST_DRAWS, _DRAWN_RANK_STEPS // (ranks * whole))
+    again = [
+        simulate(scheme, ranks, model, *each, steps=whole, seed=seed + at, meet=False, **common).step_s
+        for at, each in enumerate(drawn[:few], 1)
+    ]
+    return [first.step_s, *again], first.communication_share
+
+
+def _with_draws(
+    central_s: NDArray[np.float64],
+    trace: Trace,
+    drawn: Sequence[tuple[Compute, Network]],
+    shape: tuple[int, ...],
+    algorithm: str,
+    seed: int,
+) -> list[float]:
+    """Seconds a step: what was found, and the same actions with draws of compute and network."""
+    _, ranks, steps = shape
+    if not drawn:
+        return [float(central_s[0]) / steps]
+    times = np.stack([compute.draw_all(ranks, steps, seed + at) for at, (compute, _) in enumerate(drawn, 1)])
+    again = _replayed(trace, times, [network for _, network in drawn], algorithm)
+    return [float(each) / steps for each in (*central_s, *again.ended_s)]
+
+
+def _replayed(trace: Trace, times_s: NDArray[np.float64], networks: Sequence[Network], algorithm: str) -> Replayed:
+    """The traced actions with other times, shape (draws, ranks, steps), and a network for each draw."""
+    ranks = times_s.shape[1]
+
+    def seconds_on(network: Network) -> Callable[[str, float], float]:
+        return lambda operation, nbytes: collective_s(network, operation, nbytes, ranks, algorithm)
+
+    return replay(trace.actions, times_s, [seconds_on(network) for network in networks])
+
+
+def _estimate(values: Sequence[float]) -> Estimate:
+    """The first is the value; the others, if any, say how far it may be off.
+
+    Of 20 draws and more the interval lies between their 2.5 % and 97.5 % quantiles. Fewer have no such quantiles: there
+    it is where another draw would fall, if draws were lognormal (Student's t of their logarithms).
+    """
+    value, *drawn = values
+    if not drawn:
+        return Estimate(value, None, 0, "simulated")
+    if len(drawn) >= 20 or len(drawn) == 1:
+        low, high = np.quantile(np.array(drawn), (0.025, 0.975))
+        method = "draws of the calibrated parameters"
+    else:
+        logs = np.log(np.array(drawn))
+        reach = t_quantile(0.975, len(logs) - 1) * logs.std(ddof=1) * (1 + 1 / len(logs)) ** 0.5
+        low, high = np.exp(logs.mean() - reach), np.exp(logs.mean() + reach)
+        method = f"{len(drawn)} draws of the calibrated parameters, Student's t of their logarithms"
+    interval = Interval(min(value, float(low)), max(value, float(high)), 0.95, method)
+    return Estimate(value, interval, len(drawn), "simulated")
+
+
+def _efficiency(values: Sequence[float]) -> Efficiency:
+    estimate = _estimate(values)
+    ends = estimate.interval
+    return Efficiency(estimate.value, *((ends.low, ends.high) if ends else (estimate.value, estimate.value)))
+
+
+def _whole_periods(scheme: Scheme, steps: int) -> int:
+    """At least ``steps``, and a multiple of the steps between two times at which the scheme talks."""
+    period = next((int(getattr(scheme, name)) for name in ("period", "every") if hasattr(scheme, name)), 1)
+    return -(-steps // period) * period
