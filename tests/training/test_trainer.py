@@ -121,7 +121,7 @@ def test_evaluations_every_so_many_steps_cross_the_borders_of_epochs():
 def test_every_epoch_visits_every_sample_once_whatever_the_interval(every, epochs):
     trainer, _, _ = make_trainer([0.1] * 20, every=every, epochs=epochs)
     seen = []
-    trainer._backend.take = _recording(trainer._backend.take, seen)
+    trainer.backend.take = _recording(trainer.backend.take, seen)
     trainer.run()
     orders = np.array(seen).reshape(epochs, SAMPLES)
     assert all(sorted(order) == list(range(SAMPLES)) for order in orders.tolist())

@@ -1,4 +1,4 @@
-"""``levelbench check WHAT``: whether operators, a network, an optimizer, or a task with its recipes, is right."""
+"""``levelbench check WHAT``: whether operators, a network, an optimizer, a scheme, or a task with recipes is right."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _OF_NETWORKS = {
     "operators": "--each-operator",
     "modes": "--mode",
 }
-_OF_TRAINING = {"recipe": "--recipe", "data": "--data", "seconds": "--seconds"}
+_OF_TRAINING = {"recipe": "--recipe", "data": "--data"}
+_TIMED = {"seconds": "--seconds"}
+_OF_SCHEMES = {"ranks": "--ranks"}
 _OF_OPTIMIZERS = {"plot": "--plot"}
 _SHARED = {"shapes": "--shape", "reference": "--reference", "device": "--device"}
 _NO_OPERATOR = "it defines no operator"
@@ -88,43 +90,54 @@ _SOURCES = (".cpp", ".cc", ".cxx")
     type=click.FloatRange(min=0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Task: at most, for each of the two short trainings.",
+    help="Task: at most, for each of two short trainings. Scheme: after which a run is taken for hung.",
 )
+@click.option("--ranks", default="2,3,4", show_default=True, help="Scheme: numbers of ranks, commas between.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Optimizer: draw its divergence to this .png or .svg.")
 @shared.json_option
 @shared.debug_option
 @click.pass_context
 def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **given: Any) -> int:
-    """Check WHAT: what a file defines (operators, an optimizer, a task or recipes), a task, or a network.
+    """Check WHAT: what a file defines (operators, an optimizer, a scheme, a task or recipes), or a name.
 
     Operators (.py, .cpp): forward, gradients, memory, dtypes, shapes, NaN, each in a process of its own, so that one
     that crashes is a finding. Networks (.onnx, or a name of the zoo): outputs and gradients on each framework against
     the reference's, by tensor, and the first operator at which two part. Optimizers: step by step against a
-    reference. Tasks and recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be
-    learnt. Exits with 1 where anything is wrong.
+    reference. Schemes: against one process, agreement of ranks, traffic, deadlocks, the loss of a rank. Tasks and
+    recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be learnt. Exits with 1
+    where anything is wrong.
     """
     kind = _kind(what)
     if kind == "training":
         from levelbench.cli.check_training import TrainingWords, check_training
 
         without = {name: option for name, option in _SHARED.items() if name != "device"}
-        _refuse(context, _OF_OPERATORS | _OF_NETWORKS | _OF_OPTIMIZERS | without, f"{what} holds a task or recipes")
+        others = _OF_OPERATORS | _OF_NETWORKS | _OF_OPTIMIZERS | _OF_SCHEMES | without
+        _refuse(context, others, f"{what} holds a task or recipes")
         return check_training(what, _words(TrainingWords, given), as_json)
     if kind == "optimizer":
         return _optimizer(context, what, given, as_json)
+    if kind == "scheme":
+        from levelbench.cli.check_schemes import SchemeWords, check_schemes
+
+        others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _OF_OPTIMIZERS | _SHARED
+        _refuse(context, others, f"{what} holds a scheme" if Path(what).suffix else f"{what} is a scheme")
+        return check_schemes(what, _words(SchemeWords, given), as_json)
     if kind == "network":
         from levelbench.cli.check_network import NetworkWords, check_model
 
-        _refuse(context, _OF_OPERATORS | _OF_TRAINING | _OF_OPTIMIZERS, f"{what} is a network")
+        others = _OF_OPERATORS | _OF_TRAINING | _TIMED | _OF_OPTIMIZERS | _OF_SCHEMES
+        _refuse(context, others, f"{what} is a network")
         return check_model(what, _words(NetworkWords, given), as_json)
-    _refuse(context, _OF_NETWORKS | _OF_TRAINING | _OF_OPTIMIZERS, f"{what} holds operators")
+    others = _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_OPTIMIZERS | _OF_SCHEMES
+    _refuse(context, others, f"{what} holds operators")
     words = _words(OperatorWords, {**given, "frameworks": given["frameworks"] or "numpy"})
     try:
         return check_operators(Path(what), words, as_json)
     except DefinitionError as error:
         if kind is None and error.found == _NO_OPERATOR:
             do = "define one; levelbench check --help says what there is"
-            raise DefinitionError(error.asked, f"{_NO_OPERATOR}, optimizer, task or recipe", do) from error
+            raise DefinitionError(error.asked, f"{_NO_OPERATOR}, optimizer, scheme, task or recipe", do) from error
         raise
 
 
@@ -132,7 +145,8 @@ def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json
     from levelbench.cli.check_optimizers import check_optimizers
 
     without = {name: option for name, option in _SHARED.items() if name != "reference"}
-    _refuse(context, _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | without, f"{what} holds an optimizer")
+    others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_SCHEMES | without
+    _refuse(context, others, f"{what} holds an optimizer")
     return check_optimizers(
         Path(what),
         reference=given["reference"],
@@ -149,8 +163,11 @@ def _words(of: type[Any], given: dict[str, Any]) -> Any:
 
 
 def _kind(what: str) -> str | None:
-    """What is to be checked: operators, network, optimizer, training; ``None`` for a .py file that does not tell."""
+    """What is to be checked: operators, network, optimizer, ...; ``None`` for a .py file that does not tell."""
     bare = what.partition("[")[0]
+    file, colon, _ = bare.partition(".py:")
+    if colon and Path(f"{file}.py").is_file():
+        return "scheme"
     if Path(bare).suffix == ".py":
         from levelbench.training.validation.contents import kind_of
 
@@ -161,6 +178,8 @@ def _kind(what: str) -> str | None:
 
     if bare in plugins.names("task"):
         return "training"
+    if bare in plugins.names("scheme"):
+        return "scheme"
     return "network" if _is_network(what) else "operators"
 
 

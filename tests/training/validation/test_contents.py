@@ -7,6 +7,7 @@ from levelbench.training.validation.contents import kind_of
 
 OPERATOR = "from levelbench.operators.custom import CustomOperator\nclass Square(CustomOperator):\n    pass\n"
 OPTIMIZER = "from levelbench.training import UpdateRule\nclass Mine(UpdateRule):\n    pass\n"
+SCHEME = "from levelbench.distributed.scheme import Scheme\nclass Mine(Scheme):\n    pass\n"
 TASK = "from levelbench.training import Task\ntask = Task('mine')\n"
 
 
@@ -32,6 +33,9 @@ def kind(tmp_path):
         (OPTIMIZER, "optimizer"),
         ("from levelbench.training.optimizers import Momentum\nclass A(Momentum): pass\n", "optimizer"),
         ("from levelbench.training import Adam\noptimizer = Adam(0.1)\n", "optimizer"),
+        (SCHEME, "scheme"),
+        ("from levelbench.distributed.schemes.all_reduce import *\nscheme = AllReduce(2.0)\n", "scheme"),
+        (OPTIMIZER + SCHEME, "scheme"),
         (TASK, "training"),
         ("import levelbench\ntask: object = levelbench.Task('mine')\n", "training"),
         ("from levelbench.runner.request import load_task\ntask = load_task('digits')\n", "training"),
@@ -55,6 +59,11 @@ def test_operators_beside_a_task_are_refused(kind):
 def test_operators_beside_an_optimizer_are_refused(kind):
     with pytest.raises(DefinitionError, match="operators and an optimizer"):
         kind(OPERATOR + OPTIMIZER)
+
+
+def test_operators_beside_a_scheme_are_refused(kind):
+    with pytest.raises(DefinitionError, match="operators and a scheme"):
+        kind(OPERATOR + SCHEME)
 
 
 def test_a_file_that_is_not_there_is_left_to_who_runs_it(tmp_path):

@@ -1,4 +1,4 @@
-"""What a Python file defines, told by reading it: operators, an optimizer, a task or recipes for one.
+"""What a Python file defines, told by reading it: operators, an optimizer, a scheme, a task or recipes for one.
 
 The one idea: a file is not run to find out who is to run it. Its classes and names are followed to what they are of
 levelbench's own, which may be imported.
@@ -19,14 +19,17 @@ from levelbench.training.task import Task
 
 __all__ = ["Kind", "kind_of"]
 
-Kind = Literal["operators", "optimizer", "training"]
+Kind = Literal["operators", "optimizer", "scheme", "training"]
 _MAKERS = ("load_task",)
+# By name: this room comes before the one that it is of.
+_SCHEME = ("levelbench.distributed.scheme", "Scheme")
 
 
 def kind_of(path: Path) -> Kind | None:
     """What a file is to be checked as; ``None`` where reading it does not tell.
 
-    A task or recipe may bring an optimizer of its own: it is checked as a part of the recipe.
+    A task or recipe may bring an optimizer of its own: it is checked as a part of the recipe. So may a scheme, which is
+    checked alone.
 
     :raises DefinitionError: for operators and something else in one file.
     """
@@ -40,11 +43,16 @@ def kind_of(path: Path) -> Kind | None:
         others = " and ".join(sorted(_NAMES[each] for each in found if each != "operators"))
         do = "give the operators a file of their own, and import them from there"
         raise DefinitionError(f"check {path}", f"it defines operators and {others}", do)
-    order: tuple[Kind, ...] = ("training", "optimizer", "operators")
+    order: tuple[Kind, ...] = ("training", "scheme", "optimizer", "operators")
     return next((each for each in order if each in found), None)
 
 
-_NAMES = {"operators": "operators", "optimizer": "an optimizer", "training": "a task or recipe"}
+_NAMES = {
+    "operators": "operators",
+    "optimizer": "an optimizer",
+    "scheme": "a scheme",
+    "training": "a task or recipe",
+}
 
 
 class _Contents:
@@ -83,6 +91,8 @@ class _Contents:
                 self.kinds.add("operators")
             elif parent is not None and issubclass(parent, Optimizer):
                 self.kinds.add("optimizer")
+            elif parent is not None and _is_scheme(parent):
+                self.kinds.add("scheme")
         elif isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -98,6 +108,8 @@ class _Contents:
             self.kinds.add("training")
         elif isinstance(made, type) and issubclass(made, Optimizer):
             self.kinds.add("optimizer")
+        elif isinstance(made, type) and _is_scheme(made):
+            self.kinds.add("scheme")
 
     def _value(self, node: ast.expr) -> Any:
         """The object of levelbench that an expression names, or the base that a class of the file has."""
@@ -116,6 +128,10 @@ class _Contents:
             before = self._dotted(node.value)
             return f"{before}.{node.attr}" if before else ""
         return ""
+
+
+def _is_scheme(kind: type) -> bool:
+    return any((each.__module__, each.__name__) == _SCHEME for each in kind.__mro__)
 
 
 def _top(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -1,0 +1,147 @@
+"""Schemes by name: those that are installed, and those that a user's file defines.
+
+The one idea: a scheme is a frozen dataclass, so its fields are its settings, checked as a recipe's are; all of them,
+not only those that were given, are what a run records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from levelbench import plugins
+from levelbench.distributed.scheme import Scheme
+from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
+
+__all__ = ["file_of", "load_schemes", "named_scheme", "settings_of", "with_settings"]
+
+Setting = int | float | str | bool
+
+
+def named_scheme(name: str, settings: Mapping[str, Setting] | None = None) -> Scheme:
+    """The scheme of a name, an alias, or ``FILE.py``, with ``:NAME`` where the file has several; with these settings.
+
+    Raises ``UnknownNameError`` for a name or setting that there is not, ``UsageError`` for a value of another type,
+    ``DefinitionError`` for what cannot be used.
+    """
+    if ".py" in name:
+        return with_settings(_of_file(name), settings or {})
+    kind: Any = plugins.load("scheme", name)
+    if not (inspect.isclass(kind) and issubclass(kind, Scheme)):
+        found = f"its entry point is a {type(kind).__name__}"
+        raise DefinitionError(f"scheme {name!r}", found, "name a Scheme's class")
+    made: Scheme = _made(kind, f"scheme {name!r}", None)
+    return with_settings(made, settings or {})
+
+
+def settings_of(scheme: Scheme) -> dict[str, Setting]:
+    """All its settings by name. ``DefinitionError`` for one that is no int, float, str or bool."""
+    result: dict[str, Setting] = {}
+    declared: Any = scheme
+    for each in fields(declared) if is_dataclass(declared) else ():
+        value = getattr(scheme, each.name)
+        if not isinstance(value, int | float | str | bool):
+            found = f"setting {each.name!r} is a {type(value).__name__}, of none of the types int, float, str and bool"
+            raise DefinitionError(f"scheme {_title(scheme)!r}", found, "use those, or keep it out of the fields")
+        result[each.name] = value
+    return result
+
+
+def with_settings(scheme: Scheme, given: Mapping[str, Setting]) -> Scheme:
+    """The scheme with some settings changed, each to a value of the type that it has."""
+    known = settings_of(scheme)
+    typed: dict[str, Setting] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise UnknownNameError(f"setting of scheme {_title(scheme)!r}", name, known)
+        default = known[name]
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is not type(default):
+            kind = type(default).__name__
+            raise UsageError(
+                f"{_title(scheme)}[{name}={value}]",
+                f"{name} is of type {kind} (here {default!r}), not {type(value).__name__}",
+                f"give a value of type {kind}",
+            )
+        typed[name] = value
+    changed: Any = scheme
+    return replace(changed, **typed) if typed else scheme
+
+
+def load_schemes(path: Path) -> dict[str, Scheme]:
+    """The schemes of a file by name, each with its settings.
+
+    That is ``scheme`` where the file makes it; else every scheme that it makes; else its own subclasses of ``Scheme``,
+    with their defaults. The file is run. Raises ``UsageError`` where it is not there, ``DefinitionError`` where it
+    raises, naming the line, or defines none.
+    """
+    module = plugins.load_file("scheme", path)
+    found = {name: each for name, each in vars(module).items() if isinstance(each, Scheme) and name[0] != "_"}
+    if "scheme" in found:
+        return {_title(found["scheme"]): found["scheme"]}
+    if found:
+        return found
+    own = [
+        each
+        for each in vars(module).values()
+        if inspect.isclass(each) and issubclass(each, Scheme) and each.__module__ == module.__name__
+    ]
+    made = {
+        each.__name__: _made(each, f"{each.__name__} of {path}", path) for each in own if not inspect.isabstract(each)
+    }
+    if not made:
+        lacking = next((each for each in own if each.__abstractmethods__), None)
+        if lacking is None:
+            do = "write scheme = ..., or a subclass of Scheme with defaults"
+            raise DefinitionError(f"scheme file {path}", "it defines no scheme", do)
+        missing = ", ".join(sorted(lacking.__abstractmethods__))
+        raise DefinitionError(
+            f"{lacking.__name__} of {path}", f"it has no {missing}", "write it: see docs/check-scheme.md"
+        )
+    return made
+
+
+def file_of(name: str) -> tuple[str, str]:
+    """``FILE.py`` or ``FILE.py:NAME`` with its whole path, and the SHA-256 of the file's text."""
+    file, colon, inside = name.partition(":")
+    path = Path(file).resolve()
+    return f"{path}{colon}{inside}", hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _of_file(text: str) -> Scheme:
+    file, _, name = text.partition(":")
+    found = load_schemes(Path(file))
+    by_name = {**found, **{_title(each): each for each in found.values()}}
+    if not name and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in by_name:
+        raise UnknownNameError(f"scheme of {file}", name, by_name, f"write {file}:NAME")
+    return by_name[name]
+
+
+def _title(scheme: Scheme) -> str:
+    return str(getattr(scheme, "name", type(scheme).__name__))
+
+
+def _made(kind: type[Scheme], what: str, path: Path | None) -> Scheme:
+    """One with its defaults."""
+    lacking = [
+        each.name
+        for each in inspect.signature(kind).parameters.values()
+        if each.default is inspect.Parameter.empty and each.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    if lacking:
+        do = f"give them defaults, or write scheme = {kind.__name__}(...)"
+        raise DefinitionError(what, f"{', '.join(lacking)} have no default", do)
+    try:
+        return kind()
+    except LevelbenchError:
+        raise
+    except Exception as error:  # a user's class may raise anything; it becomes an error with its place
+        where = plugins.place(error, path) if path else f"{type(error).__name__}: {error}"
+        raise DefinitionError(what, f"making it raised {where}", "correct it") from error

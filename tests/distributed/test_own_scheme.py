@@ -1,0 +1,16 @@
+"""The scheme that the documentation writes is right."""
+
+import re
+from pathlib import Path
+
+from levelbench.distributed.finding import named_scheme
+from levelbench.distributed.validation.schemes import check_scheme
+
+
+def test_the_scheme_of_the_page_passes_every_probe(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "own-scheme.md"
+    path = tmp_path / "my_scheme.py"
+    path.write_text(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)[0])
+    report = check_scheme(named_scheme(str(path)), ranks=(3,), steps=8)
+    assert not report.failed
+    assert named_scheme(f"{path}:gather-all", {"scale": 0.5}).scale == 0.5
