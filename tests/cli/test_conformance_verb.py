@@ -13,7 +13,11 @@ def test_a_row_an_operator_and_the_totals_are_printed(call, golden):
     golden("conformance", out)
 
 
-def test_json_has_each_result_and_the_counts(call):
+def test_json_has_each_result_and_the_counts(call, monkeypatch):
+    def run(framework, cases, device, tell):
+        return tally(framework, [Result(case.name, case.operator, "passed", "") for case in cases])
+
+    monkeypatch.setattr("levelbench.operators.conformance.run_conformance", run)
     code, out, _ = call("conformance", "--framework", "numpy", "--match", "relu_expanded", "--json")
     found = json.loads(out)
     assert code == 0

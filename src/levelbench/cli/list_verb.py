@@ -13,9 +13,9 @@ from levelbench.errors import LevelbenchError, UnknownNameError
 
 __all__ = ["command"]
 
-KINDS = ("tasks", "frameworks", "suites", "networks", "transforms", "clocks", "runs")
+KINDS = ("tasks", "frameworks", "suites", "networks", "transforms", "schemes", "engines", "clocks", "runs")
 # Long, or slow to find out: listed where they are asked for.
-_ASKED_FOR = ("networks", "transforms")
+_ASKED_FOR = ("networks", "transforms", "schemes", "engines")
 _COUNTS = ("parameters", "published parameters", "published multiply-adds")
 _EXACT = 1e6
 
@@ -56,6 +56,8 @@ def command(
         "suites": _suites,
         "networks": _networks,
         "transforms": _transforms,
+        "schemes": _schemes,
+        "engines": _engines,
         "clocks": _clocks,
     }
     chosen = {
@@ -70,7 +72,7 @@ def command(
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
     if kind is None:
-        click.echo("\nlevelbench list networks and levelbench list transforms show Level 1")
+        click.echo("\nlevelbench list networks and list transforms show Level 1, list schemes and list engines Level 3")
     return 0
 
 
@@ -185,6 +187,49 @@ def _transforms() -> list[dict[str, Any]]:
     return [
         {"transform": name, "what": transforms.summary(name), "settings": list(transforms.settings(name))}
         for name in transforms.names()
+    ]
+
+
+_OF_SCHEMES = ("scheme", "also called", "promises", "settings", "source", "frameworks", "lacks")
+
+
+def _schemes() -> list[dict[str, Any]]:
+    from levelbench import plugins
+    from levelbench.distributed.finding import named_scheme, settings_of
+
+    rows: list[dict[str, Any]] = []
+    seen = set()
+    for name in sorted(plugins.names("scheme")):
+        try:
+            scheme = named_scheme(name)
+        except LevelbenchError as error:
+            rows.append({**dict.fromkeys(_OF_SCHEMES), "scheme": name, "lacks": str(error)})
+            continue
+        if type(scheme) in seen:
+            continue
+        seen.add(type(scheme))
+        promises = [word for word in ("consistent", "replicated", "lockstep") if getattr(scheme, word)]
+        settings = [f"{key}={value}" for key, value in settings_of(scheme).items()]
+        rows.append(
+            {
+                "scheme": scheme.name,
+                "also called": list(scheme.aliases),
+                "promises": promises,
+                "settings": settings,
+                "source": scheme.source,
+                "frameworks": list(scheme.frameworks) or "all",
+                "lacks": scheme.lacks(),
+            }
+        )
+    return sorted(rows, key=lambda row: str(row["scheme"]))
+
+
+def _engines() -> list[dict[str, Any]]:
+    from levelbench.distributed.launching import ENGINES
+
+    return [
+        {"engine": name, "communicators": list(engine.communicators), "lacks": engine.lacks()}
+        for name, engine in ENGINES.items()
     ]
 
 

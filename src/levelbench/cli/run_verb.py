@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from levelbench.cli import options as shared
+from levelbench.cli.team_options import listed_schemes, team, team_options
 from levelbench.errors import LevelbenchError, UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ __all__ = ["command"]
 @click.option("--budget-samples", type=int, help="Give up after this many training examples.")
 @click.option("--budget-joules", type=float, help="Give up after so much energy, where it can be measured.")
 @click.option("--plateau", type=int, help="Give up after so many evaluations without a better one.")
+@click.option("--ranks", type=int, help="Train each TASK in so many processes that keep together.")
+@team_options
 @click.option("--checkpoint", help='Keep a checkpoint every "1 epoch": an interrupted run goes on from it.')
 @click.option(
     "--observe",
@@ -68,6 +72,7 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
       levelbench run 'digits[framework=numpy]' 'digits[framework=torch]' -n 5
       levelbench run 'digits[recipe=onecycle,lr=0.2]' --framework numpy,torch
       levelbench run my_task.py --target 0.9 --budget 60
+      levelbench run digits --ranks 4 --scheme 'top-k[ratio=0.01]' --engine mpi
 
     Runs that the store already holds are not run again: the same command resumes.
     """
@@ -144,31 +149,35 @@ def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool)
 
 
 def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
-    """Each task, once for each recipe and framework that was listed."""
+    """Each task, once for each recipe, framework and scheme that was listed."""
     from levelbench.records.selection import parse_item
     from levelbench.runner.request import Options, resolve
 
     arms = []
     for text in tasks:
         reference, settings = parse_item(text)
-        for recipe in _listed("recipe", given["recipe"]):
-            for framework in _listed("framework", given["framework"]):
-                wanted = Options(
-                    recipe=recipe,
-                    framework=framework,
-                    device=given["device"],
-                    target=given["target"],
-                    crossing=given["crossing"],
-                    clock=given["clock"],
-                    evaluate_every=given["every"],
-                    budget_epochs=given["epochs"],
-                    budget_s=given["budget"],
-                    budget_samples=given["budget_samples"],
-                    budget_j=given["budget_joules"],
-                    plateau=given["plateau"],
-                    data=given["data"],
-                )
-                arms.append(resolve(reference, settings, wanted))
+        for recipe, framework, scheme in product(
+            _listed("recipe", given["recipe"]),
+            _listed("framework", given["framework"]),
+            listed_schemes(given["scheme"]),
+        ):
+            wanted = Options(
+                recipe=recipe,
+                framework=framework,
+                device=given["device"],
+                target=given["target"],
+                crossing=given["crossing"],
+                clock=given["clock"],
+                evaluate_every=given["every"],
+                budget_epochs=given["epochs"],
+                budget_s=given["budget"],
+                budget_samples=given["budget_samples"],
+                budget_j=given["budget_joules"],
+                plateau=given["plateau"],
+                data=given["data"],
+                team=team({**given, "scheme": scheme}, given["ranks"]),
+            )
+            arms.append(resolve(reference, dict(settings), wanted))
     return arms
 
 
@@ -181,7 +190,7 @@ def _extras(given: dict[str, Any]) -> Extras:
     if given["checkpoint"] is not None:
         Evaluate.parse(given["checkpoint"])
     read(given["observe"])
-    return Extras(given["checkpoint"], given["observe"])
+    return Extras(given["checkpoint"], given["observe"], given["timeout"])
 
 
 def _listed(option: str, text: str | None) -> list[str | None]:

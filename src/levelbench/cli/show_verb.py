@@ -56,13 +56,20 @@ def command(
 def _as_json(record: Record, run: RunSummary) -> dict[str, Any]:
     import msgspec
 
-    return {**msgspec.to_builtins(run), "curve": msgspec.to_builtins(record.evaluations)}
+    from levelbench.records.teamwork import teamwork
+
+    found = {**msgspec.to_builtins(run), "curve": msgspec.to_builtins(record.evaluations)}
+    team = teamwork(record)
+    return found if team is None else {**found, "teamwork": msgspec.to_builtins(team)}
 
 
 def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
+    from levelbench.report.ranks import divergence_table, operations_table, ranks_table, staleness_table
     from levelbench.report.single import curve_table, phases_table, run_facts
 
-    shared.print_tables(run_facts(run), phases_table(run), curve_table(record, run))
+    of_ranks = (make(record) for make in (ranks_table, operations_table, staleness_table, divergence_table))
+    tables = [run_facts(run), phases_table(run), curve_table(record, run), *(each for each in of_ranks if each)]
+    shared.print_tables(*tables)
     click.echo()
     for doubt in run.suspect:
         click.echo(f"suspect: {doubt}")

@@ -70,6 +70,10 @@ class Timeline:
         """When the current phase began, on this timeline's clock: no clock reading."""
         return self._since_ns
 
+    def spent_ns(self, phase: int) -> int:
+        """Nanoseconds in ``phase`` up to the last switch: no clock reading."""
+        return self._totals_ns[phase]
+
     def totals_ns(self) -> dict[str, int]:
         """Nanoseconds of each phase that has run, up to now; their sum is ``elapsed_ns`` of the same instant."""
         self.switch(self._current)

@@ -18,7 +18,7 @@ from levelbench.records.schema import Specification
 
 __all__ = ["key_of"]
 
-_ADDED = frozenset({"budget_samples", "budget_j", "plateau"})
+_ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution"})
 """Fields that came later: left out where they say nothing, so that the keys of earlier runs stay what they were."""
 
 

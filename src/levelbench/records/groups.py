@@ -21,6 +21,8 @@ __all__ = ["RunGroup", "group_runs", "labels_of"]
 _PARTS = ("recipe", "framework", "device")
 _TARGET = ("metric", "split", "direction", "low", "high")
 _RULES = ("crossing", "clock", "evaluate_every", "budget_epochs", "budget_s", "budget_samples", "budget_j", "plateau")
+_TEAM = frozenset({"scheme", "engine", "communicator", "scaling", "lr_scale"})
+"""What a run of one process has not: no reason to show it beside one. Nor a scheme's own settings beside another."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,11 @@ def labels_of(specifications: Sequence[Specification], sources: Sequence[str] = 
     labels = []
     for specification, view in zip(specifications, views, strict=True):
         task = specification.task
-        told = {n: v for n, v in view.items() if len(kinds[task][n]) > 1 or counts[task, n] < rivals[task]}
+        told = {
+            n: v
+            for n, v in view.items()
+            if len(kinds[task][n]) > 1 or (counts[task, n] < rivals[task] and n not in _TEAM and "." not in n)
+        }
         same_task = [v for each, v in zip(specifications, views, strict=True) if each.task == task]
         implied = _implied(same_task) if "recipe" in told else set()
         labels.append(format_item(task, {name: value for name, value in told.items() if name not in implied}))
@@ -146,6 +152,7 @@ def _view(specification: Specification, source: str) -> dict[str, Value]:
     """All that can tell a specification from another of its task, in the order in which labels show it."""
     view: dict[str, Value] = {name: getattr(specification, name) for name in _PARTS}
     view |= dict(sorted(specification.settings.items()))
+    view |= specification.team()
     view["target"] = specification.target.threshold
     view |= {name: getattr(specification.target, name) for name in _TARGET}
     view |= {name: "none" if (value := getattr(specification, name)) is None else value for name in _RULES}

@@ -30,7 +30,7 @@ from levelbench.records.survey import Survey
 __all__ = ["Index"]
 
 _NAME = ".index.sqlite"
-_VERSION = 2
+_VERSION = 3
 _WAIT_S = 10.0
 _LAST = "\U0010ffff"
 """Sorts behind any text: what begins with x lies between x and x with this."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from levelbench.errors import RecordError
-from levelbench.records.schema import SCHEMA, End, Evaluation, Event, Header, Measurement, Samples
+from levelbench.records.schema import SCHEMA, End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
 __all__ = ["LINE_LIMIT", "MALFORMED", "InvalidLine", "decode_event", "decode_header", "encode"]
 
@@ -23,7 +23,7 @@ LINE_LIMIT = 64 * 1024 * 1024
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoders raise at bytes that are not a line: torn, not JSON, not UTF-8, or nested beyond reason."""
 
-_KINDS = frozenset({"header", "evaluation", "samples", "measurement", "end"})
+_KINDS = frozenset({"header", "evaluation", "samples", "measurement", "rank", "end"})
 
 
 class InvalidLine(Exception):
@@ -56,7 +56,9 @@ _HEADER = msgspec.json.Decoder(Header)
 _PREAMBLE = msgspec.json.Decoder(_Preamble)
 _KIND = msgspec.json.Decoder(_Kind)
 # Lax, so that "nan" and "inf" are figures where a figure is due; strings stay strings where a string is due.
-_EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Evaluation | Samples | Measurement | End, strict=False)
+_EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(
+    Evaluation | Samples | RankSamples | Measurement | End, strict=False
+)
 
 
 def encode(line: Header | Event) -> bytes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from levelbench.errors import RecordError
 from levelbench.records import lines, locks
 from levelbench.records.faults import store_fault
-from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, Samples
+from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
 __all__ = ["Follower", "Record", "Status", "follow", "open_record", "read_line", "read_record"]
 
@@ -27,7 +27,11 @@ _RESTORE = "restore the record from a copy, or remove the file"
 
 @dataclass(frozen=True)
 class Record:
-    """What one run left behind. ``samples`` holds, by name, all blocks of a quantity joined in order."""
+    """What one run left behind.
+
+    ``samples`` holds, by name, all blocks of a quantity joined in order; ``ranks`` those that each rank of a
+    distributed run observed, by rank.
+    """
 
     path: Path
     header: Header
@@ -36,6 +40,7 @@ class Record:
     measurements: tuple[Measurement, ...]
     end: End | None
     status: Status
+    ranks: dict[int, dict[str, Samples]] = field(default_factory=dict)
 
 
 def read_record(path: str | Path) -> Record:
@@ -60,6 +65,7 @@ def read_record(path: str | Path) -> Record:
         measurements=tuple(event for event in events if isinstance(event, Measurement)),
         end=end,
         status=end.status if end is not None else "running" if running else "interrupted",
+        ranks=_by_rank(events, asked),
     )
 
 
@@ -117,6 +123,14 @@ def _joined(blocks: Iterable[Samples], asked: str) -> dict[str, Samples]:
     return {
         name: Samples(name, units[name], [each for part in parts for each in part]) for name, parts in values.items()
     }
+
+
+def _by_rank(events: Iterable[Event], asked: str) -> dict[int, dict[str, Samples]]:
+    blocks: dict[int, list[Samples]] = {}
+    for event in events:
+        if isinstance(event, RankSamples):
+            blocks.setdefault(event.rank, []).append(Samples(event.name, event.unit, event.values))
+    return {rank: _joined(each, asked) for rank, each in sorted(blocks.items())}
 
 
 class Follower:

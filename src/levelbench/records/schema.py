@@ -15,11 +15,13 @@ from msgspec import Meta, Struct, field
 __all__ = [
     "SCHEMA",
     "DatasetFacts",
+    "Distribution",
     "End",
     "Evaluation",
     "Event",
     "Header",
     "Measurement",
+    "RankSamples",
     "Samples",
     "Source",
     "Specification",
@@ -57,6 +59,33 @@ class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
     synthetic: bool = False
 
 
+class Distribution(Struct, frozen=True, forbid_unknown_fields=True):
+    """How several processes train together.
+
+    How many ranks, by which scheme with which settings, started by which engine (with its options in brackets),
+    talking through which communicator; whether the batch (``weak``) and the learning rate grow with them.
+    """
+
+    ranks: int
+    scheme: str
+    settings: dict[str, int | float | str | bool]
+    engine: str
+    communicator: str
+    scaling: Literal["strong", "weak"] = "strong"
+    lr_scale: Literal["none", "linear", "sqrt"] = "none"
+    digest: str = ""
+    """SHA-256 of the file that defines the scheme; empty for one that is installed."""
+
+    def words(self) -> dict[str, int | float | str | bool]:
+        """Its parts by the names that select and label runs; the scheme's own settings as ``scheme.NAME``."""
+        parts = {name: getattr(self, name) for name in ("ranks", "scheme", "communicator", "scaling", "lr_scale")}
+        engine, bracket, options = self.engine.partition("[")
+        parts["engine"] = engine
+        if bracket:
+            parts["engine.options"] = options.removesuffix("]")
+        return parts | {f"scheme.{name}": value for name, value in self.settings.items()}
+
+
 class Specification(Struct, frozen=True, forbid_unknown_fields=True):
     """What a run is to be. The key of a run is the digest of this alone: not of its seed, machine, order or path."""
 
@@ -74,6 +103,11 @@ class Specification(Struct, frozen=True, forbid_unknown_fields=True):
     budget_samples: int | None = None
     budget_j: float | None = None
     plateau: int | None = None
+    distribution: Distribution | None = None
+
+    def team(self) -> dict[str, int | float | str | bool]:
+        """The words of its distribution; of one process alone ``ranks=1``."""
+        return self.distribution.words() if self.distribution else {"ranks": 1}
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,6 +156,15 @@ class Samples(Struct, frozen=True, tag="samples", tag_field="kind"):
     values: Sequence[int | float]
 
 
+class RankSamples(Struct, frozen=True, tag="rank", tag_field="kind"):
+    """A block of raw values that one rank observed, in order: ``communicate_time`` in ``ns``, for one."""
+
+    rank: Count
+    name: str
+    unit: str
+    values: Sequence[int | float]
+
+
 class Measurement(Struct, frozen=True, tag="measurement", tag_field="kind"):
     """What one meter read: a value with its method, or no value with the reason why not."""
 
@@ -151,4 +194,4 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
     stopped_by: str | None = None
 
 
-Event = Evaluation | Samples | Measurement | End
+Event = Evaluation | Samples | RankSamples | Measurement | End

@@ -24,14 +24,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from levelbench.errors import UsageError
-from levelbench.records.schema import Target
+from levelbench.records.schema import Specification, Target
 
 __all__ = ["ATTRIBUTES", "Selector", "Summary", "Value", "format_item", "parse_item", "parse_selector"]
 
 Value = int | float | str | bool
 
 ATTRIBUTES = ("recipe", "framework", "device", "seed", "status", "reached", "key", "id", "target", "crossing", "clock")
-"""What a filter may name besides the run's settings. ``key`` and ``id`` are prefixes, ``target`` the threshold."""
+"""What a filter may name besides the run's settings and the words of its distribution (``ranks``, ``scheme``, ...).
+``key`` and ``id`` are prefixes, ``target`` the threshold."""
 
 _DO = "write task[name=value,...]; text with commas or brackets goes in double quotes"
 _ITEM = re.compile(r"\s*(?P<name>[^\[\]\"=,]*?)\s*(?:\[(?P<inside>.*)\])?\s*", re.DOTALL)
@@ -56,6 +57,8 @@ class Summary(Protocol):
     def target(self) -> Target: ...  # noqa: D102
     @property
     def settings(self) -> dict[str, int | float | str | bool]: ...  # noqa: D102
+    @property
+    def specification(self) -> Specification: ...  # noqa: D102
     @property
     def path(self) -> str: ...  # noqa: D102
 
@@ -199,6 +202,8 @@ def _agrees(run: Summary, name: str, text: str) -> bool:
     if name in ("key", "id"):
         return str(getattr(run, name)).startswith(text)
     actual: Any = run.settings.get(name)
+    if actual is None:
+        actual = run.specification.team().get(name)
     if name == "target":
         actual = run.target.threshold
     elif name in ATTRIBUTES:

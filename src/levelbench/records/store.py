@@ -123,7 +123,7 @@ class Store:
         same = [row for row in rows if not chosen.word or Selector("", chosen.word).matches(row)]
         if not same:
             return UnknownNameError("run", chosen.word, {row.task for row in rows}, "`levelbench list` shows the runs")
-        known = {*ATTRIBUTES, *(name for row in same for name in row.settings)}
+        known = {*ATTRIBUTES, *(name for row in same for name in (*row.settings, *row.specification.team()))}
         for name, _ in chosen.filters:
             if name not in known:
                 return UnknownNameError("setting", name, known)

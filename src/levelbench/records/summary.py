@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.records.reader import Record, Status
-from levelbench.records.schema import Evaluation, Measurement, Samples, Specification, Target
+from levelbench.records.schema import Distribution, Evaluation, Measurement, Samples, Specification, Target
 
 __all__ = ["RunSummary", "summarise"]
 
@@ -74,6 +74,7 @@ class RunSummary(Struct, frozen=True):
     budget_samples: int | None = None
     budget_j: float | None = None
     plateau: int | None = None
+    distribution: Distribution | None = None
     hopeless: bool = False
     source_digest: str = ""
     checksums: dict[str, str] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class RunSummary(Struct, frozen=True):
             budget_samples=self.budget_samples,
             budget_j=self.budget_j,
             plateau=self.plateau,
+            distribution=self.distribution,
         )
 
 
@@ -182,6 +184,7 @@ def _given(record: Record) -> dict[str, Any]:
         "budget_samples": specification.budget_samples,
         "budget_j": specification.budget_j,
         "plateau": specification.plateau,
+        "distribution": specification.distribution,
         "source_digest": header.source.digest,
     }
 

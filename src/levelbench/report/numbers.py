@@ -132,7 +132,7 @@ def with_interval(value: float, low: float | None, high: float | None, digits: i
     shown = (value, low, high)
     if all(float(each).is_integer() for each in shown if math.isfinite(each)) and high - low < 1000:
         decimals = 0
-    elif low > 0.0 and _FACTOR * low < high < math.inf:
+    elif _FACTOR * low < high < math.inf and (low > 0.0 or (low == 0.0 and 0.0 < _FACTOR * value < high)):
         text = _two_digits if high > _WIDE * low else _fixed_two_digits
         return f"{text(value)} [{text(low)}, {text(high)}]"
     elif not (math.isfinite(high - low) and high > low):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from levelbench.measure.policies import policy
 from levelbench.records.reader import Record
 from levelbench.records.rows import Row
+from levelbench.records.schema import Distribution
+from levelbench.records.selection import format_item
 from levelbench.records.summary import RunSummary
 from levelbench.report.numbers import estimate_text
 from levelbench.report.summaries import optional, phase_seconds, target_text
@@ -22,6 +24,7 @@ def run_facts(run: RunSummary) -> Table:
         "run": f"{run.id}, seed {run.seed}, {run.status}, begun {run.started[:19].replace('T', ' ')}",
         "recipe": f"{run.recipe} on {run.framework} ({run.device})",
         "settings": settings,
+        "ranks": _team(run.distribution),
         "target": f"{target_text(run.target)}, {run.crossing}",
         "outcome": _outcome(run),
         "whole run": _time(run.wall_s) + (f", {_time(run.time_per_step_s)} a step" if run.time_per_step_s else ""),
@@ -34,9 +37,22 @@ def run_facts(run: RunSummary) -> Table:
     return Table("run", run.task, (Column("fact", ""), Column("value", "")), rows)
 
 
+_LR = {"none": "as it was", "linear": "times the workers", "sqrt": "times the root of the workers"}
+
+
+def _team(distribution: Distribution | None) -> str:
+    if distribution is None:
+        return ""
+    scheme = format_item(distribution.scheme, distribution.settings)
+    scaling = "" if distribution.scaling == "strong" else f", weak scaling, learning rate {_LR[distribution.lr_scale]}"
+    return f"{distribution.ranks} by {scheme}, {distribution.engine} over {distribution.communicator}{scaling}"
+
+
 def _outcome(run: RunSummary) -> str:
     excluded = ", ".join(f"{phase} {_time(seconds)}" for phase, seconds in run.excluded_s.items())
     left_out = f"; left out: {excluded}" if excluded else ""
+    if run.status in ("failed", "interrupted"):
+        return f"{run.status} after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
     if run.time_to_accuracy_s is None:
         return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
     return (
@@ -86,6 +102,10 @@ def curve_table(record: Record, run: RunSummary) -> Table:
     return Table("curve", "Curve", columns, tuple(rows))
 
 
+def _ranks(distribution: Distribution | None) -> str:
+    return f"{distribution.ranks}, {distribution.scheme}" if distribution else "1"
+
+
 def rows_table(rows: Sequence[Row]) -> Table:
     """One row a run of an index."""
     columns = (
@@ -93,6 +113,7 @@ def rows_table(rows: Sequence[Row]) -> Table:
         Column("task", "task"),
         Column("recipe", "recipe"),
         Column("framework", "framework"),
+        Column("ranks", "ranks"),
         Column("seed", "seed", Kind.NUMBER),
         Column("status", "status"),
         Column("time_to_accuracy_s", "time to accuracy", Kind.TIME_S),
@@ -105,6 +126,7 @@ def rows_table(rows: Sequence[Row]) -> Table:
             Text(row.task),
             Text(row.recipe),
             Text(row.framework),
+            Text(_ranks(row.specification.distribution)),
             Number(row.seed),
             Text(row.status),
             Absent() if row.time_to_accuracy_s is None else Number(row.time_to_accuracy_s),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from levelbench import __version__
@@ -19,12 +20,29 @@ _MUST_AGREE = {
 }
 
 
-def disagreement(version: str, then: Mapping[str, Any], now: Mapping[str, Any], libraries: Sequence[str]) -> str:
-    """Why a record of levelbench ``version`` in the environment ``then`` does not count now; empty where it does."""
+def disagreement(
+    version: str,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+    libraries: Sequence[str],
+    threads: Mapping[str, str] = MappingProxyType({}),
+    *,
+    elsewhere: bool = False,
+) -> str:
+    """Why a record of levelbench ``version`` in the environment ``then`` does not count now; empty where it does.
+
+    ``threads`` are settings that a run would be given where nobody has set them. ``elsewhere`` says that runs are made
+    on other machines than this, whose kind and cores are then not compared.
+    """
     if version != __version__:
         return f"recorded by levelbench {version}, and this is {__version__}"
     for path, words in _MUST_AGREE.items():
-        if _at(then, path) != _at(now, path):
+        if elsewhere and (path.startswith("machine.") or path == "accelerators"):
+            continue
+        wanted = _at(now, path)
+        if path == "threads.settings" and threads:
+            wanted = {**threads, **(wanted or {})}
+        if _at(then, path) != wanted:
             return words
     for library in dict.fromkeys(libraries):
         before, after = _at(then, f"libraries.{library}"), _at(now, f"libraries.{library}")

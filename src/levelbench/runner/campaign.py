@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from levelbench.errors import UnsupportedError
 from levelbench.records import Event, Record, Store, new_id, read_record
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
@@ -34,10 +35,14 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Extras:
-    """What a run does beside training: how often it keeps a checkpoint, and who looks on."""
+    """What a run does beside training: how often it keeps a checkpoint, and who looks on.
+
+    ``timeout_s`` is how long a rank waits for another one.
+    """
 
     checkpoint: str | None = None
     observe: tuple[str, ...] = ()
+    timeout_s: float = 300.0
 
 
 def carry_out(
@@ -49,6 +54,10 @@ def carry_out(
     """
     records = dict(plan.done)
     extras = extras or Extras()
+    if extras.checkpoint and any(arm.specification.distribution for arm in plan.arms):
+        raise UnsupportedError(
+            "checkpoints of a run of several ranks", "they are not written yet", "leave --checkpoint out"
+        )
     for step in plan.steps:
         arm = plan.arms[step.arm]
         job = Job(
@@ -63,6 +72,7 @@ def carry_out(
             resume=str(step.resume) if step.resume else None,
             checkpoint=extras.checkpoint,
             observe=list(extras.observe),
+            timeout_s=extras.timeout_s,
         )
         watcher.started(step, arm)
         finished = launch(job, watcher.progress)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from levelbench.measure.meters import Meter
-from levelbench.records import Evaluation, RecordWriter, Samples, Specification
+from levelbench.records import Evaluation, Event, Samples, Specification
 from levelbench.training.observers.base import Observer, Progress
 
 __all__ = ["Job", "Message", "Recorder", "Tell"]
@@ -33,6 +34,8 @@ class Job(msgspec.Struct, frozen=True):
     """How often it keeps one: "1 epoch"."""
     observe: list[str] = []
     """Who looks on, in the words of the command: ``["csv=logs"]``."""
+    timeout_s: float = 300.0
+    """How long a rank waits for another one before it takes it for lost."""
 
 
 Tell = Callable[["Message"], None]
@@ -46,12 +49,22 @@ class Message(msgspec.Struct, frozen=True):
     error: tuple[str, str, str] | None = None
     exit_code: int = 0
     trace: str = ""
+    rank: int = 0
+    lost: bool = False
+    """Whether the error is that another rank was lost, and so not the cause."""
+
+
+class Appends(Protocol):
+    """What takes events: a record."""
+
+    def append(self, event: Event) -> None:
+        """Write one down."""
 
 
 class Recorder(Observer):
     """Appends each evaluation, and the raw step times before it, to the record; lets meters keep up."""
 
-    def __init__(self, writer: RecordWriter, tell: Tell, gauges: Sequence[Meter] = ()) -> None:
+    def __init__(self, writer: Appends, tell: Tell, gauges: Sequence[Meter] = ()) -> None:
         self._writer = writer
         self._tell = tell
         self._gauges = gauges

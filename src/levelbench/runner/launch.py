@@ -42,8 +42,13 @@ class Finished:
 def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
     """Run ``job`` to its end. ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second.
 
-    If this process is interrupted, the child is ended too; its record is left as interrupted.
+    If this process is interrupted, the child is ended too; its record is left as interrupted. A run of several ranks
+    is handed to its engine.
     """
+    if job.specification.distribution is not None:
+        from levelbench.runner.teams import run_team
+
+        return Finished(*run_team(job, on_progress))
     read, write = os.pipe()
     os.set_blocking(read, False)
     with tempfile.TemporaryFile() as output:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from levelbench.distributed.launching.environment import THREADS
 from levelbench.errors import UsageError
-from levelbench.records import Record, Store
+from levelbench.records import Distribution, Record, Store, parse_item
 from levelbench.records.selection import Selector
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.request import Arm
@@ -111,7 +112,7 @@ def _why_not(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
         return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
     if record.header.source.digest != arm.source.digest:
         return "the task's source has changed since"
-    return disagreement(record.header.version, record.header.environment, now, ("numpy", arm.specification.framework))
+    return _disagreement(record, arm, now)
 
 
 def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:
@@ -119,8 +120,26 @@ def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:
     path = checkpoint_of(record.path)
     if record.status != "interrupted" or record.header.source.digest != arm.source.digest or not path.is_file():
         return None
+    return None if _disagreement(record, arm, now) else path
+
+
+def _disagreement(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
     known = ("numpy", arm.specification.framework)
-    return None if disagreement(record.header.version, record.header.environment, now, known) else path
+    team = arm.specification.distribution
+    if team is None:
+        return disagreement(record.header.version, record.header.environment, now, known)
+    elsewhere = team.engine.startswith("slurm")
+    threads = {} if elsewhere else _threads(team, now)
+    return disagreement(record.header.version, record.header.environment, now, known, threads, elsewhere=elsewhere)
+
+
+def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
+    """What the engine would set for each rank where the user has set nothing: its share of this machine's cores."""
+    options = parse_item(team.engine)[1]
+    here = max(1, team.ranks // int(options.get("nodes", 1)))
+    share = max(1, (now.get("machine", {}).get("cores_allowed") or 1) // here)
+    given = (now.get("threads", {}).get("settings") or {}).get(THREADS[0], str(share))
+    return dict.fromkeys(THREADS, given)
 
 
 def _running(record: Record) -> UsageError:

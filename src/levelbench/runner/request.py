@@ -24,6 +24,7 @@ from levelbench.measure.policies import policy
 from levelbench.operators.frameworks import load_framework
 from levelbench.records.digest import key_of
 from levelbench.records.schema import Source, Specification
+from levelbench.runner.distribution import TeamOptions, resolve_distribution
 from levelbench.training.task import Evaluate, Recipe, Setting, Task
 
 __all__ = ["STOPPING_RULES", "Arm", "Options", "load_task", "resolve", "source_of"]
@@ -52,6 +53,7 @@ class Options:
     budget_j: float | None = None
     plateau: int | None = None
     data: Path | None = None
+    team: TeamOptions = field(default_factory=TeamOptions)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
     recipe = str(settings.pop("recipe", None) or options.recipe or task.recipes[0])
     framework = str(settings.pop("framework", None) or options.framework or _default_framework())
     device = str(settings.pop("device", None) or options.device)
+    distribution = resolve_distribution(options.team, settings, framework, device)
     threshold = settings.pop("target", options.target)
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
         raise UsageError(
@@ -117,6 +120,7 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
         budget_samples=options.budget_samples,
         budget_j=options.budget_j,
         plateau=options.plateau,
+        distribution=distribution,
     )
     return Arm(reference, specification, source_of(task, recipe))
 

@@ -24,7 +24,10 @@ __all__ = ["Evaluate", "Recipe", "Setting", "Task"]
 
 Setting = int | float | str | bool
 RecipeFunction = Callable[..., Recipe]
-RESERVED = ("recipe", "framework", "device", "target")
+RESERVED = (
+    *("recipe", "framework", "device", "target"),
+    *("ranks", "scheme", "engine", "communicator", "scaling", "lr_scale"),
+)
 
 
 class Task:

@@ -24,9 +24,11 @@ from levelbench.training.input.held import Held
 from levelbench.training.input.loader import make_loader
 from levelbench.training.observers.base import Context, Observer, Progress, overridden
 from levelbench.training.optimizers.arrays import copy
+from levelbench.training.optimizers.base import Stepper
 from levelbench.training.quality.base import Quality
 from levelbench.training.recipe import Recipe
 from levelbench.training.stopping import Outcome, Stopping
+from levelbench.training.team import Alone, Team
 
 __all__ = ["Trainer"]
 
@@ -35,7 +37,8 @@ class Trainer:
     """Trains one recipe on one backend. The timeline must be running; it is left in phase ``other``.
 
     ``also`` are figures to measure beside the quality. With ``saving`` the state is kept now and then; with ``resume``
-    training goes on from such a state, and the timeline must have been given its totals.
+    training goes on from such a state, and the timeline must have been given its totals. ``team`` are the processes
+    that train together; all of them make a trainer of the same arguments.
     """
 
     def __init__(
@@ -52,16 +55,19 @@ class Trainer:
         also: Sequence[Quality] = (),
         saving: Saving | None = None,
         resume: Snapshot | None = None,
+        team: Team | None = None,
     ) -> None:
-        self._backend, self._recipe, self._quality, self._also = backend, recipe, quality, tuple(also)
-        self._stopping, self._seed, self._timeline, self._saving = stopping, seed, timeline, saving
+        self._team = team = team or Alone()
+        self.recipe = recipe = team.recipe(recipe)
+        self.backend, self.dataset, self.timeline, self.seed = backend, dataset, timeline, seed
+        self._quality, self._also, self._stopping, self._saving = quality, tuple(also), stopping, saving
         self.observers = observers
-        backend.seed(seed)
+        backend.seed(team.seed(seed))
         self.loader = make_loader(
             backend,
             dataset,
             dataset.train,
-            recipe.sampler,
+            team.sampler(recipe.sampler),
             seed=seed,
             augment=recipe.augment,
             mix=recipe.mix,
@@ -69,19 +75,22 @@ class Trainer:
         )
         self._validation = Held(backend, dataset, dataset.validation)
         self._test = Held(backend, dataset, dataset.test)
-        self.executor: Executor = backend.executor(
+        executor = backend.executor(
             recipe.trained_network(),
             recipe.network.initialise(seed),
             mode=recipe.mode,
             precision=recipe.precision,
             channels_last=recipe.channels_last,
         )
-        self.stepper = recipe.optimizer.start(backend, self.executor.parameters)
+        self.stepper: Stepper
+        self.executor: Executor
+        self.stepper, self.executor = team.start(recipe, backend, executor, seed, timeline)
         self.steps_per_epoch = -(-self.loader.steps // recipe.accumulate)
-        self._samples = int(self.loader.sizes(0).sum())
+        self._samples = team.examples(self)
         self.losses: list[Array] = []
         """Training losses since the last evaluation, as native scalars."""
-        self._step_times_ns: list[int] = []
+        self.step_times_ns: list[int] = []
+        """Times of the steps since the last evaluation."""
         self._evaluations: list[Evaluation] = []
         self.progress = Progress()
         self._context = Context(backend, self.executor, dataset, recipe, quality, self._validation, self._test)
@@ -90,7 +99,7 @@ class Trainer:
 
     def run(self) -> Outcome:
         """Train until the target, the schedule's end or the budget; then look at the test set, once."""
-        self._timeline.switch(Phase.OTHER)
+        self.timeline.switch(Phase.OTHER)
         for prepared in overridden(self.observers, "on_prepared"):
             prepared(self._context)
         self._tell("on_start")
@@ -98,18 +107,18 @@ class Trainer:
             stopped_by = self._epochs()
         finally:
             self.loader.close()
-        self._timeline.switch(Phase.OTHER)
+        self.timeline.switch(Phase.OTHER)
         last = self._evaluations[-1]
         with self._evaluated_weights():
             self._tell("on_end")
-            self._timeline.switch(Phase.EVALUATE)
-            test = self._measure(self._test, "test")
-        self._timeline.switch(Phase.OTHER)
+            self.timeline.switch(Phase.EVALUATE)
+            test = self._team.decide(lambda: self._measure(self._test, "test"))
+        self.timeline.switch(Phase.OTHER)
         diverged = stopped_by if stopped_by.startswith("diverged") else None
         return Outcome(stopped_by, {**last.quality, **test}, tuple(self._evaluations), diverged)
 
     def _epochs(self) -> str:
-        recipe, stopping, per_epoch = self._recipe, self._stopping, self.steps_per_epoch
+        recipe, stopping, per_epoch = self.recipe, self._stopping, self.steps_per_epoch
         planned = recipe.epochs * per_epoch
         fixed = recipe.schedule.fixed_length
         last_step = stopping.last_step(planned, per_epoch, self._samples, fixed)
@@ -121,9 +130,9 @@ class Trainer:
             epoch = done // per_epoch
             first = epoch * per_epoch
             for start, end in _pieces(done, min(first + per_epoch, last_step), every, saved):
-                self.steps(epoch, start - first, end - first, planned)
+                self._team.steps(self, epoch, start - first, end - first, planned)
                 if end == first + per_epoch:
-                    self._timeline.switch(Phase.OTHER)
+                    self.timeline.switch(Phase.OTHER)
                     self.progress.epoch = epoch + 1.0
                     for hook in on_epoch:
                         hook(self.progress)
@@ -139,8 +148,8 @@ class Trainer:
 
         This is the code on the clock; ``run`` is what calls it, and benchmarks of the harness.
         """
-        switch, timeline = self._timeline.switch, self._timeline
-        accumulate = self._recipe.accumulate
+        switch, timeline = self.timeline.switch, self.timeline
+        accumulate = self.recipe.accumulate
         data, forwards, backwards, update = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE))
         switch(data)
         batches: Iterator[tuple[Array, ...]] = self.loader.batches(
@@ -152,8 +161,8 @@ class Trainer:
             turn = Accumulating(self.executor, timeline)
             batches, sizes = grouped(batches, accumulate), grouped_sizes(sizes, accumulate)
         forward, backward = turn.forward, turn.backward
-        step, factor, progress = self.stepper.step, self._recipe.schedule.factor, self.progress
-        losses, times = self.losses, self._step_times_ns
+        step, factor, progress = self.stepper.step, self.recipe.schedule.factor, self.progress
+        losses, times = self.losses, self.step_times_ns
         on_step = overridden(self.observers, "on_step")
         position, began = start, timeline.switched_ns
         for columns in batches:
@@ -176,13 +185,14 @@ class Trainer:
 
     def _evaluate(self, last: bool) -> str:
         """Evaluate and tell the observers; the reason to stop, or an empty string."""
-        timeline, progress = self._timeline, self.progress
+        timeline, progress = self.timeline, self.progress
+        self._team.meet(self)
         timeline.switch(Phase.EVALUATE)
         progress.epoch = progress.step / self.steps_per_epoch
         # Observers see the weights that were evaluated.
         with self._evaluated_weights():
-            quality = self._measure(self._validation, "validation")
-            loss = self._backend.mean(self.losses)
+            quality = self._team.decide(lambda: self._measure(self._validation, "validation"))
+            loss = self._team.mean(self.backend, self.losses)
             timeline.switch(Phase.OTHER)
             totals = timeline.totals_ns()
             evaluation = Evaluation(
@@ -195,10 +205,11 @@ class Trainer:
                 phases_ns=totals,
             )
             self._evaluations.append(evaluation)
-            times, self._step_times_ns, self.losses = self._step_times_ns, [], []
+            times, self.step_times_ns, self.losses = self.step_times_ns, [], []
             for hook in overridden(self.observers, "on_evaluation"):
                 hook(progress, evaluation, times)
-        return self._stopping.reason(self._evaluations, loss, self._recipe.schedule.fixed_length, last)
+        fixed = self.recipe.schedule.fixed_length
+        return self._team.decide(lambda: self._stopping.reason(self._evaluations, loss, fixed, last))
 
     def _measure(self, held: Held, split: str) -> dict[str, float]:
         """The quality under the split's name, and the figures beside it as ``SPLIT.METRIC``."""
@@ -210,7 +221,7 @@ class Trainer:
     @contextmanager
     def _evaluated_weights(self) -> Iterator[None]:
         """The weights that the optimizer wants evaluated, in the place of those that are trained."""
-        averaged = self.stepper.averaged()
+        averaged = self._team.averaged(self.stepper)
         if averaged is None:
             yield
             return
@@ -226,28 +237,28 @@ class Trainer:
     def _save(self) -> None:
         """Keep all that is needed to go on from here."""
         assert self._saving is not None
-        self._timeline.switch(Phase.CHECKPOINT)
-        host, executor, progress = self._backend.host, self.executor, self.progress
+        self.timeline.switch(Phase.CHECKPOINT)
+        host, executor, progress = self.backend.host, self.executor, self.progress
         arrays = {f"parameter/{name}": host(value) for name, value in executor.parameters.items()}
         arrays |= {f"buffer/{name}": host(value) for name, value in executor.buffers.items()}
         arrays |= {f"optimizer/{name}": value for name, value in self.stepper.state().items()}
-        arrays["draws/"] = self._backend.draws()
+        arrays["draws/"] = self.backend.draws()
         facts = Facts(
             key=self._saving.key,
-            seed=self._seed,
+            seed=self.seed,
             step=progress.step,
             samples=progress.samples,
-            totals_ns=self._timeline.totals_ns(),
+            totals_ns=self.timeline.totals_ns(),
             evaluations=self._evaluations,
             losses=[float(host(loss)) for loss in self.losses],
-            step_times_ns=self._step_times_ns,
+            step_times_ns=self.step_times_ns,
         )
         checkpoints.save(self._saving.path, Snapshot(facts, arrays))
-        self._timeline.switch(Phase.OTHER)
+        self.timeline.switch(Phase.OTHER)
 
     def _restore(self, snapshot: Snapshot) -> None:
         """Go on from where a checkpoint was kept."""
-        facts, array = snapshot.facts, self._backend.array
+        facts, array = snapshot.facts, self.backend.array
         for kind, live in (("parameter", self.executor.parameters), ("buffer", self.executor.buffers)):
             kept = snapshot.of(kind)
             if {name: value.shape for name, value in kept.items()} != {
@@ -264,8 +275,8 @@ class Trainer:
         self.progress.epoch = facts.step / self.steps_per_epoch
         self._evaluations = list(facts.evaluations)
         self.losses = [array(np.array(loss, np.float32)) for loss in facts.losses]
-        self._step_times_ns = list(facts.step_times_ns)
-        self._backend.restore_draws(snapshot.of("draws").get("", np.zeros(0, np.uint8)))
+        self.step_times_ns = list(facts.step_times_ns)
+        self.backend.restore_draws(snapshot.of("draws").get("", np.zeros(0, np.uint8)))
 
     def _tell(self, hook: str) -> None:
         hooks: tuple[Callable[[Progress], None], ...] = overridden(self.observers, hook)

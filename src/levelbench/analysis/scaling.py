@@ -1,0 +1,212 @@
+"""How time to accuracy scales with the number of ranks: points, and efficiencies against the smallest one.
+
+The one idea: there are two efficiencies, and they part where a scheme or a larger batch needs more samples for the same
+accuracy. Time per epoch says how fast ranks compute together; time to accuracy says what a user gets of it. Both count
+cores, ranks times the threads of each: a process alone that had all cores is no base for ranks with one each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from levelbench.measure.statistics import (
+    Estimate,
+    Interval,
+    estimate,
+    estimate_signed,
+    geometric_mean,
+    welch_log_ratio,
+    wilson,
+)
+from levelbench.records import Record, RunGroup, RunSummary
+from levelbench.records.teamwork import Teamwork, teamwork
+
+__all__ = ["CROWDED", "Efficiency", "Point", "Scaling", "scaling"]
+
+_TRAINING = ("data", "forward", "backward", "communicate", "update")
+_BOUNDS = {
+    "communicate_share": (0.0, 1.0),
+    "waiting_share": (0.0, 1.0),
+    "overlap": (0.0, 1.0),
+    "imbalance": (1.0, math.inf),
+}
+CROWDED = "threads outnumbered cores"
+"""Why no efficiency is claimed."""
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """A ratio, 1 for a speed-up by as much as there are more cores, with its interval; or why there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Runs on one number of ranks. Times in seconds; ``teamwork`` is that of each run, empty for one process."""
+
+    label: str
+    ranks: int
+    group: RunGroup
+    reached: Interval
+    time_to_accuracy_s: Estimate | None
+    epoch_s: Estimate | None
+    samples_to_target: Estimate | None
+    teamwork: tuple[Teamwork, ...]
+    per_epoch: Efficiency
+    to_accuracy: Efficiency
+    crowded: bool
+    """Whether threads outnumbered cores: no efficiency is claimed then."""
+    threads: int
+    """Of each rank, as its framework says."""
+    level: float = 0.95
+
+    def team(self, name: str) -> Estimate | None:
+        """A figure of :class:`Teamwork` over the runs."""
+        values = [value for each in self.teamwork if (value := getattr(each, name)) is not None]
+        if not values:
+            return None
+        found = estimate_signed(values, self.level)
+        if found.interval is None:
+            return found
+        # A t interval of few runs knows nothing of the quantity's own bounds.
+        least, most = _BOUNDS.get(name, (0.0, math.inf))
+        inside = replace(found.interval, low=max(least, found.interval.low), high=min(most, found.interval.high))
+        return replace(found, interval=inside)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The points of one task and recipe, the smallest first.
+
+    Efficiencies are against the smallest point of the same scheme; one process alone is of every scheme.
+    """
+
+    title: str
+    points: tuple[Point, ...]
+    level: float
+    warnings: tuple[str, ...]
+
+
+def scaling(title: str, groups: Sequence[RunGroup], records: Sequence[Record], level: float = 0.95) -> Scaling:
+    """The points of ``groups``, one a number of ranks (or scheme), with the records of their runs."""
+    by_path = {str(record.path): record for record in records}
+    ordered = sorted(groups, key=_ranks)
+    points = tuple(_point(group, _base(group, ordered), by_path, level) for group in ordered)
+    crowded = list(dict.fromkeys(str(point.ranks) for point in points if point.crowded))
+    warnings = (
+        (
+            f"on {', '.join(crowded)} ranks there were more threads than cores: their times say nothing about scaling, "
+            "and no efficiency is claimed",
+        )
+        if crowded
+        else ()
+    )
+    return Scaling(title, points, level, warnings)
+
+
+def _ranks(group: RunGroup) -> int:
+    distribution = group.specification.distribution
+    return distribution.ranks if distribution else 1
+
+
+def _base(group: RunGroup, ordered: Sequence[RunGroup]) -> RunGroup:
+    scheme = group.specification.distribution
+    return next(
+        each
+        for each in ordered
+        if (team := each.specification.distribution) is None
+        or (scheme is not None and (team.scheme, team.settings) == (scheme.scheme, scheme.settings))
+    )
+
+
+def _threads(group: RunGroup) -> int:
+    return max((int(run.environment.get("framework", {}).get("threads") or 1) for run in group.runs), default=1)
+
+
+def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
+    """Whether the ranks say that they shared cores, or their threads are more than the cores of their machine."""
+    for run in group.runs:
+        record = records.get(run.path)
+        team = record.end.environment_after.get("team", {}) if record and record.end else {}
+        cores = team.get("cores_by_host") or [run.environment.get("machine", {}).get("cores_allowed")]
+        ranks = team.get("ranks_by_host") or [_ranks(group)]
+        if team.get("crowded") or any(
+            count * _threads(group) > owned for count, owned in zip(ranks, cores, strict=False) if owned
+        ):
+            return True
+    return False
+
+
+def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level: float) -> Point:
+    crowded = _ranks(group) > 1 and _crowded(group, records)
+    times = [run.time_to_accuracy_s for run in group.runs if run.time_to_accuracy_s is not None]
+    samples = [float(run.samples_to_target) for run in group.runs if run.samples_to_target]
+    views = [teamwork(records[run.path]) for run in group.runs if run.path in records]
+    return Point(
+        label=group.label,
+        ranks=_ranks(group),
+        group=group,
+        reached=wilson(group.reached, group.n, level),
+        time_to_accuracy_s=estimate(times, level) if times else None,
+        epoch_s=_estimate(_epochs_s(group, records), level),
+        samples_to_target=_estimate(samples, level),
+        teamwork=tuple(each for each in views if each is not None),
+        per_epoch=_efficiency(_epochs_s(base, records), _epochs_s(group, records), base, group, crowded, level),
+        to_accuracy=_to_accuracy(base, group, crowded, level),
+        crowded=crowded,
+        threads=_threads(group),
+        level=level,
+    )
+
+
+def _epochs_s(group: RunGroup, records: Mapping[str, Record]) -> list[float]:
+    """Seconds of training an epoch, one a run: without evaluation, and without what comes before and after."""
+    found = []
+    for run in group.runs:
+        record = records.get(run.path)
+        if record is None or not record.evaluations or record.status != "done":
+            continue
+        last = record.evaluations[-1]
+        if last.epoch > 0:
+            found.append(sum(last.phases_ns.get(name, 0) for name in _TRAINING) * 1e-9 / last.epoch)
+    return found
+
+
+def _to_accuracy(base: RunGroup, group: RunGroup, crowded: bool, level: float) -> Efficiency:
+    for each in (base, group):
+        missed = each.n - each.reached
+        if missed:
+            return Efficiency(None, reason=f"{missed} of {each.n} runs of {each.label} missed the target")
+    return _efficiency(_times(base.runs), _times(group.runs), base, group, crowded, level)
+
+
+def _times(runs: Sequence[RunSummary]) -> list[float]:
+    return [run.time_to_accuracy_s for run in runs if run.time_to_accuracy_s is not None]
+
+
+def _efficiency(
+    before: Sequence[float], after: Sequence[float], base: RunGroup, group: RunGroup, crowded: bool, level: float
+) -> Efficiency:
+    """How much sooner, over how many more cores: (t_base · c_base) / (t · c)."""
+    if group is base:
+        return Efficiency(1.0, reason="the base of the others")
+    if crowded:
+        return Efficiency(None, reason=CROWDED)
+    if not before or not after:
+        return Efficiency(None, reason="no run came to an end")
+    more = _ranks(base) * _threads(base) / (_ranks(group) * _threads(group))
+    if min(len(before), len(after)) < 2:
+        ratio = geometric_mean(before) / geometric_mean(after)
+        return Efficiency(ratio * more, reason="one run has no spread")
+    found = welch_log_ratio(after, before, level)
+    return Efficiency(found.ratio * more, found.interval.low * more, found.interval.high * more)
+
+
+def _estimate(values: Sequence[float], level: float) -> Estimate | None:
+    return estimate(values, level) if values else None

@@ -1,0 +1,152 @@
+"""``levelbench communicator``: latency and bandwidth of what ranks talk through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.cli.communicator_words import Swept
+    from levelbench.distributed.launching.base import Engine
+    from levelbench.runner.communicator_child import SweepJob
+
+__all__ = ["command"]
+
+_SUITES = ("deepbench",)
+_SIZES = "4B:64MiB"
+
+
+@click.command("communicator")
+@click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="How many ranks.")
+@click.option(
+    "--engine",
+    help="What starts them: process, torchrun, mpi, 'hosts[rate=100mbit,delay=5ms]', ...  [default: one that fits]",
+)
+@click.option(
+    "--communicator",
+    "communicators",
+    help="gloo, mpi, nccl; several with commas.  [default: that of the engine, or gloo]",
+)
+@click.option("--operation", "operations", help='Operations with commas between them, or "all".  [default: all-reduce]')
+@click.option("--sizes", help=f"4B:64MiB (doubling), 1KiB:1MiB:4 (times four), or 4B,1KiB,1MB.  [default: {_SIZES}]")
+@click.option("--suite", type=click.Choice(_SUITES), help="DeepBench's all-reduce sizes instead.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to measure each, about.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a rank counts as lost.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw latency and bandwidth to this .svg or .png file.")
+@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@shared.json_option
+@shared.debug_option
+def command(as_json: bool, debug: bool, **given: Any) -> int:
+    """Measure the operations of a communicator over sizes, and fit t = α + n β to them.
+
+    \b
+      levelbench communicator --communicator gloo,mpi
+      levelbench communicator --ranks 4 --suite deepbench
+      levelbench communicator --operation all-reduce,broadcast --sizes 1KiB:16MiB:4 --plot gloo.svg
+
+    Each operation's result is checked before it is timed. Communicators are measured one after the other.
+    """
+    from levelbench.cli.communicator_words import Swept
+    from levelbench.cli.progress_line import ProgressLine
+    from levelbench.distributed.sweep import Point
+    from levelbench.records.selection import parse_item
+    from levelbench.report.drawing import check_ending
+    from levelbench.runner.communicators import measure_communicator
+
+    shared.check_statistics(0.02, given["level"])
+    if given["plot"] is not None:
+        check_ending(given["plot"])
+    shared.check_writable(given["plot"], given["markdown_path"])
+    name, options = parse_item(given["engine"]) if given["engine"] else (None, {})
+    todo = _todo({**given, "engine": name})
+    ranks = given["ranks"]
+    with shared.as_far_as_read(err=as_json):
+        for line in _crowded(ranks):
+            click.echo(line, err=as_json)
+    swept = []
+    with ProgressLine() as progress:
+        for job, engine in todo:
+
+            def on_point(point: Point, name: str = job.communicator) -> None:
+                if progress.live:
+                    progress.say(f"{name}: {point.operation}, {point.nbytes:,} B")
+
+            if not progress.live:
+                progress.say(f"measuring {job.communicator}, ranks: {ranks}, by {engine.name}")
+            points = measure_communicator(job, engine, ranks, on_point, options=options)
+            swept.append(Swept(job.communicator, given["engine"] or engine.name, ranks, tuple(points)))
+    _show(swept, as_json, given)
+    return 0
+
+
+def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
+    """A job for each communicator, with what starts its ranks: all that can be refused is refused here."""
+    from levelbench.distributed.sweep import parse_sizes
+    from levelbench.distributed.sweep_operations import ITEMSIZE, OPERATIONS, operation_named
+    from levelbench.operators.suites.deepbench import all_reduce_messages
+    from levelbench.runner.communicator_child import SweepJob
+    from levelbench.runner.communicators import default_communicator, engine_for
+
+    if not given["seconds"] > 0 or not given["timeout"] > 0:
+        raise UsageError("--seconds and --timeout", "one is not positive", "give numbers of seconds, as in 10")
+    if given["suite"] is not None and (given["sizes"] is not None or given["operations"] is not None):
+        raise UsageError("--suite with --sizes or --operation", "the suite has its own", "give either")
+    if given["operations"] == "all":
+        names = [name for name in OPERATIONS if given["ranks"] > 1 or name != "send-receive"]
+    else:
+        names = [operation_named(word.strip()).name for word in (given["operations"] or "all-reduce").split(",")]
+    if "send-receive" in names and given["ranks"] < 2:
+        raise UsageError("send-receive of one rank", "there is nobody to send to", "give --ranks 2 or more")
+    if given["suite"] is not None:
+        sizes = [each.elements * ITEMSIZE for each in all_reduce_messages()]
+    else:
+        sizes = parse_sizes(given["sizes"] or _SIZES)
+    jobs = []
+    asked = given["communicators"] or default_communicator(given["engine"])
+    for word in dict.fromkeys(each.strip() for each in asked.split(",")):
+        job = SweepJob(word, tuple(names), tuple(sizes), given["seconds"], given["timeout"])
+        jobs.append((job, engine_for(given["engine"], job.communicator)))
+    return jobs
+
+
+def _crowded(ranks: int) -> list[str]:
+    from levelbench.measure.meters.utilisation import available_cores
+
+    cores = available_cores()
+    if ranks <= cores:
+        return []
+    return [f"warning: {ranks} ranks share {cores} cores: times say how they queue, and not how they scale"]
+
+
+def _show(swept: list[Swept], as_json: bool, given: dict[str, Any]) -> None:
+    from levelbench.cli.communicator_words import curves, fits_table, sweep_json, times_table
+    from levelbench.report.communicators import write_communicators
+    from levelbench.report.exports import to_markdown
+    from levelbench.report.files import write_whole
+
+    level = given["level"]
+    fits = fits_table(swept, level)
+    tables = [times_table(swept, level), *([] if fits is None else [fits])]
+    if not as_json:
+        with shared.as_far_as_read():
+            shared.print_tables(*tables)
+    written = {}
+    if given["markdown_path"] is not None:
+        text = "\n".join(to_markdown(each) for each in tables)
+        written["markdown"] = str(write_whole(given["markdown_path"], text))
+    if given["plot"] is not None:
+        title = f"{' and '.join(each.communicator for each in swept)}, {given['ranks']} ranks"
+        written["plot"] = str(write_communicators(title, curves(swept, level), given["plot"]))
+    if as_json:
+        shared.emit_json(
+            {"level": level, "warnings": _crowded(given["ranks"]), "swept": sweep_json(swept, level), **written}
+        )
+        return
+    for name, path in written.items():
+        click.echo(f"{name}: {path}")

@@ -1,0 +1,270 @@
+"""``levelbench scale TASK --ranks 1,2,4``: how time to accuracy scales with the number of ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.cli.scale_words import numbers_of, same_threads, wanted_of
+from levelbench.cli.team_options import listed_schemes, team, team_options
+
+if TYPE_CHECKING:
+    from levelbench.analysis.scaling import Scaling
+    from levelbench.distributed.simulation.predict import Prediction
+    from levelbench.records import Record
+    from levelbench.runner.plan import Plan
+    from levelbench.runner.prediction import Wanted
+    from levelbench.runner.request import Arm
+
+__all__ = ["command"]
+
+
+@click.command("scale")
+@click.argument("task", metavar="TASK")
+@click.option("--ranks", default="1,2", show_default=True, help="Numbers of ranks, with commas between them.")
+@team_options
+@click.option("-n", "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Runs of each point.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
+@click.option("--recipe", help="Recipe.")
+@click.option("--framework", help="Framework.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda (one a rank), ...")
+@click.option("--target", type=float, help="Another target than the task's, on the metric's scale.")
+@click.option("--crossing", help="When a target counts as reached: confirmed, final, first, sustained.")
+@click.option("--clock", help="Clock policy of the score: wall, dawnbench, mlperf, algoperf.")
+@click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
+@click.option("--epochs", type=float, help="Give up after this many epochs.")
+@click.option("--budget", type=float, help="Give up after this many seconds.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="LEVELBENCH_DATA",
+    help="Folder of the dataset, else $LEVELBENCH_DATA.",
+)
+@click.option("--simulate", help="Predict these numbers of ranks, too: 8,64,512,4096.")
+@click.option(
+    "--network", help='Of what is predicted: "alpha=2us,beta=25GB/s,topology=ring|tree|fat-tree|torus|hosts".'
+)
+@click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
+@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(task: str, store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
+    """Train TASK on each number of ranks, and say what more ranks gain: per epoch, and in time to accuracy.
+
+    \b
+      levelbench scale fashion-mnist --ranks 1,2,4 --scheme all-reduce
+      levelbench scale digits --ranks 1,2 --scheme 'all-reduce,top-k[ratio=0.01]' --engine mpi --scaling weak
+      levelbench scale fashion-mnist --ranks 1 --simulate 8,64,512 --network "alpha=2us,beta=25GB/s,topology=fat-tree"
+    """
+    from levelbench.report.drawing import check_ending
+
+    shared.check_statistics(0.02, given["level"])
+    if given["plot"] is not None:
+        check_ending(given["plot"])
+    shared.check_writable(given["plot"], given["markdown_path"])
+    with same_threads(given):
+        return _scale(task, store_path, as_json, given)
+
+
+def _scale(task: str, store_path: Path, as_json: bool, given: dict[str, Any]) -> int:
+    from levelbench.cli.watching import LiveWatcher
+    from levelbench.measure.environment import capture
+    from levelbench.runner.campaign import Extras, carry_out
+    from levelbench.runner.plan import make_plan
+
+    arms = _arms(task, given)
+    wanted = wanted_of(given, arms[0])
+    store = shared.open_store(store_path)
+    seeds = range(given["seed"], given["seed"] + given["runs"])
+    plan = make_plan(arms, seeds, store, capture(), fresh=given["fresh"])
+    with shared.as_far_as_read(err=as_json):
+        for line in (*_crowded(plan), *plan.lines()):
+            click.echo(line, err=as_json)
+        if plan.steps:
+            click.echo(f"records: {store.path}", err=as_json)
+    with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
+        records = carry_out(plan, store, given["data"], watcher, Extras(timeout_s=given["timeout"]))
+    return _conclude(plan, records, wanted, as_json, given)
+
+
+def _arms(text: str, given: dict[str, Any]) -> list[Arm]:
+    """One for each scheme and number of ranks; a single process has no scheme."""
+    from levelbench.records.selection import parse_item
+    from levelbench.runner.request import Options, resolve
+
+    reference, settings = parse_item(text)
+    arms: dict[str, Arm] = {}
+    for ranks in numbers_of(given["ranks"]):
+        for scheme in listed_schemes(given["scheme"]):
+            options = Options(
+                recipe=given["recipe"],
+                framework=given["framework"],
+                device=given["device"],
+                target=given["target"],
+                crossing=given["crossing"],
+                clock=given["clock"],
+                evaluate_every=given["every"],
+                budget_epochs=given["epochs"],
+                budget_s=given["budget"],
+                data=given["data"],
+                team=team({**given, "scheme": scheme}, ranks),
+            )
+            arm = resolve(reference, dict(settings), options)
+            arms[arm.key] = arm
+    return list(arms.values())
+
+
+def _crowded(plan: Plan) -> list[str]:
+    from levelbench.measure.meters.utilisation import available_cores
+
+    cores = available_cores()
+    distributions = [arm.specification.distribution for arm in plan.arms]
+    many = sorted({each.ranks for each in distributions if each and each.ranks > cores})
+    if not many:
+        return []
+    return [f"warning: {', '.join(map(str, many))} ranks on {cores} cores: no efficiency will be claimed for them"]
+
+
+def _conclude(
+    plan: Plan,
+    records: dict[tuple[int, int], Record],
+    wanted: Wanted | None,
+    as_json: bool,
+    given: dict[str, Any],
+) -> int:
+    """Analyse, print, write: in this order, so that a figure that cannot be drawn loses nothing."""
+    from levelbench.analysis.scaling import scaling
+    from levelbench.records import group_runs, summarise
+
+    clocks = [arm.specification.clock for arm in plan.arms]
+    runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
+    groups = group_runs(runs)
+    specification = plan.arms[0].specification
+    title = f"Scaling of {specification.task}[recipe={specification.recipe}] on {specification.framework}{_team(plan)}"
+    found = scaling(title, groups, list(records.values()), given["level"])
+    if as_json:
+        predicted = _predict(plan, records, wanted)
+        shared.emit_json({**_as_json(found, predicted), **_write(found, predicted, given)})
+    else:
+        with shared.as_far_as_read():
+            _print(found)
+        predicted = _predict(plan, records, wanted)
+        with shared.as_far_as_read():
+            _print_predictions(predicted)
+        for name, path in _write(found, predicted, given).items():
+            click.echo(f"{name}: {path}")
+    return 0 if all(group.reached for group in groups) else 1
+
+
+def _predict(plan: Plan, records: dict[tuple[int, int], Record], wanted: Wanted | None) -> list[Prediction]:
+    if wanted is None:
+        return []
+    from levelbench.runner.prediction import predictions
+
+    return predictions(plan.arms[0], list(records.values()), wanted)
+
+
+def _tables(found: Scaling) -> list[Any]:
+    from levelbench.report.scaling import scaling_table, teamwork_table
+
+    notes = (
+        "Efficiency: time of the first point over time here, over how many times the cores (ranks times threads each); "
+        "time per epoch is training alone.",
+        f"The level of each interval is {found.level * 100:g} %.",
+    )
+    tables = [scaling_table(found.title, found.points, notes), teamwork_table(found.points)]
+    return [table for table in tables if table is not None]
+
+
+def _team(plan: Plan) -> str:
+    """What all points of several ranks have in common, in words."""
+    teams = [each for arm in plan.arms if (each := arm.specification.distribution) is not None]
+    if not teams:
+        return ""
+    schemes = ", ".join(dict.fromkeys(each.scheme for each in teams))
+    lr = "" if teams[0].lr_scale == "none" else f", learning rate {teams[0].lr_scale}"
+    return f": {schemes}, {teams[0].scaling} scaling{lr}, {teams[0].engine} over {teams[0].communicator}"
+
+
+_ASSUMED = (
+    "Calibrated on the steps of one process here, and on those of workers with a core each where there are some; "
+    "without these, computation is taken to be in proportion to the examples of a rank.",
+    "Time: collectives by the fastest algorithm at each size. Bytes and messages: the scheme's closed form, of a ring "
+    "for all-reduce. Intervals: draws of what was measured. What is left out is in docs/simulation.md.",
+)
+
+
+def _print_predictions(predicted: list[Prediction]) -> None:
+    from levelbench.report.scaling import predictions_table
+
+    if predicted:
+        click.echo()
+        shared.print_tables(predictions_table(predicted, _ASSUMED))
+
+
+def _print(found: Scaling) -> None:
+    from levelbench.cli.reporting import doubt_lines
+
+    click.echo()
+    shared.print_tables(*_tables(found))
+    click.echo()
+    for line in (*found.warnings, *doubt_lines([point.group for point in found.points])):
+        click.echo(line)
+
+
+def _as_json(found: Scaling, predicted: list[Prediction]) -> dict[str, Any]:
+    from levelbench.cli.reporting import doubt_lines, group_json
+
+    points = [
+        {**{name: getattr(point, name) for name in _FIGURES}, "group": group_json(point.group)}
+        for point in found.points
+    ]
+    for shown, point in zip(points, found.points, strict=True):
+        shown["efficiency_per_epoch"] = dataclasses.asdict(point.per_epoch)
+        shown["efficiency_to_accuracy"] = dataclasses.asdict(point.to_accuracy)
+        shown["team"] = {name: point.team(name) for name in _OF_TEAMS}
+    told = [dataclasses.asdict(each) for each in predicted]
+    doubts = doubt_lines([point.group for point in found.points])
+    words = {"title": found.title, "level": found.level, "warnings": list(found.warnings), "doubts": list(doubts)}
+    return {**words, "points": points, "predictions": told}
+
+
+_OF_TEAMS = ("sent_bytes", "messages", "communicate_share", "waiting_share", "overlap", "imbalance")
+_FIGURES = ("label", "ranks", "crowded", "reached", "time_to_accuracy_s", "epoch_s", "samples_to_target", "teamwork")
+
+
+def _all_tables(found: Scaling, predicted: list[Prediction]) -> list[Any]:
+    from levelbench.report.scaling import predictions_table
+
+    return [*_tables(found), *([predictions_table(predicted, _ASSUMED)] if predicted else [])]
+
+
+def _write(found: Scaling, predicted: list[Prediction], given: dict[str, Any]) -> dict[str, str]:
+    """What was asked for, written; the paths by name."""
+    from levelbench.report.exports import to_markdown
+    from levelbench.report.files import write_whole
+    from levelbench.report.scaling import write_scaling
+
+    written = {}
+    if given["markdown_path"] is not None:
+        text = "\n".join(
+            [
+                f"# {found.title}",
+                "",
+                *found.warnings,
+                "",
+                *(to_markdown(each, 2) for each in _all_tables(found, predicted)),
+            ]
+        )
+        written["markdown"] = str(write_whole(given["markdown_path"], text))
+    if given["plot"] is not None:
+        written["plot"] = str(write_scaling(found.title, found.points, predicted, given["plot"]))
+    return written

@@ -1,0 +1,106 @@
+"""The steps of a worker: the trainer's loop over this rank's part of each batch.
+
+The one idea: it makes the same calls as the trainer's own loop and moves the same timeline; what is added a step is
+this rank's share of the batch, and two readings of what the timeline holds already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from levelbench.errors import UnsupportedError
+from levelbench.measure.timeline import Phase
+from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
+from levelbench.training.observers.base import overridden
+from levelbench.training.optimizers.arrays import zeros_like
+
+if TYPE_CHECKING:
+    from levelbench.distributed.ranks import Ranks
+    from levelbench.networks.executor import Array
+    from levelbench.training.trainer import Trainer
+
+__all__ = ["whole_sizes", "worker_steps"]
+
+
+def whole_sizes(trainer: Trainer, epoch: int) -> list[int]:
+    """Examples of all ranks by step of an epoch."""
+    sizes = trainer.recipe.sampler.epoch(trainer.dataset.train, trainer.seed, epoch).sizes
+    return grouped_sizes(sizes.tolist(), trainer.recipe.accumulate)
+
+
+def worker_steps(
+    team: Ranks, trainer: Trainer, epoch: int, start: int, end: int, planned: int, factor: Callable[[int], float]
+) -> None:
+    """Steps ``start`` to ``end`` (exclusive) of an epoch; ``factor`` is that of the learning rate at a step, from 1."""
+    timeline, switch = trainer.timeline, trainer.timeline.switch
+    data, forwards, backwards, communicate = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COMMUNICATE))
+    switch(data)
+    whole = team.whole(trainer, epoch)
+    own = grouped_sizes(trainer.loader.sizes(epoch).tolist(), trainer.recipe.accumulate)
+    stepper: Any = trainer.stepper
+    progress, losses, times = trainer.progress, trainer.losses, trainer.step_times_ns
+    on_step = overridden(trainer.observers, "on_step")
+    turn = _Turn(team, trainer)
+    forward, backward, workers = turn.forward, turn.backward, team.workers
+    began, talked = timeline.switched_ns, timeline.spent_ns(communicate)
+    for position, batch in enumerate(_batches(trainer, epoch, start, end, planned), start):
+        share = own[position] / whole[position]
+        stepper.share = share
+        switch(forwards)
+        loss = forward(batch, own[position])
+        losses.append(loss if share * workers == 1 else loss * (share * workers))
+        switch(backwards)
+        gradients = backward()
+        progress.step += 1
+        stepper.step(gradients, progress.step, factor(progress.step))
+        progress.samples += whole[position]
+        for hook in on_step:
+            hook(progress)
+        switch(data)
+        now, spent = timeline.switched_ns, timeline.spent_ns(communicate)
+        times.append(now - began)
+        team.stepped(now - began, spent - talked)
+        began, talked = now, spent
+
+
+def _batches(trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> Iterator[Any]:
+    """The rank's part of each batch: columns, or with accumulation a group of them."""
+    accumulate, loader = trainer.recipe.accumulate, trainer.loader
+    share_done = epoch * trainer.steps_per_epoch / planned
+    batches = loader.batches(epoch, start * accumulate, min(end * accumulate, loader.steps), share_done)
+    return grouped(batches, accumulate) if accumulate > 1 else batches
+
+
+class _Turn:
+    """Forward and backward over this rank's part, which may be empty."""
+
+    def __init__(self, team: Ranks, trainer: Trainer) -> None:
+        self._team, self._trainer, self._empty = team, trainer, False
+        self._group = Accumulating(trainer.executor, trainer.timeline) if trainer.recipe.accumulate > 1 else None
+
+    def forward(self, batch: Any, examples: int) -> Array:
+        """The mean loss over this part; zero of none."""
+        self._empty = not examples
+        if self._empty:
+            return self._of_nothing()
+        if self._group is None:
+            return self._trainer.executor.forward(*batch)
+        return self._group.forward(*(columns for columns in batch if len(columns[0])))
+
+    def backward(self) -> Mapping[str, Array]:
+        """The gradients of that loss; zeros of none."""
+        executor = self._trainer.executor
+        if self._empty:
+            return {name: zeros_like(each) for name, each in executor.parameters.items()}
+        return executor.backward() if self._group is None else self._group.backward()
+
+    def _of_nothing(self) -> Array:
+        if not self._team.takes_nothing:
+            raise UnsupportedError(
+                f"a batch of fewer examples than there are workers ({self._team.workers})",
+                f"scheme {self._team.scheme.name!r} goes forward and backward on every rank",
+                "choose a batch that leaves no smaller one at the end of an epoch, or the scheme all-reduce",
+            )
+        any_parameter = next(iter(self._trainer.executor.parameters.values()))
+        return zeros_like(any_parameter).sum()

@@ -1,0 +1,225 @@
+"""A team of ranks: what the trainer of each does so that all of them train one network.
+
+The one idea: the sampler's batch is cut into a part a worker, and step t means that each worker went forward and
+backward over its part of batch t. So one recipe means the same on any number of ranks, and a scheme only says what
+becomes of the gradients.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TypeVar, cast, final
+
+import numpy as np
+
+from levelbench.distributed.communicator import Communicator
+from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.loop import whole_sizes, worker_steps
+from levelbench.distributed.patience import still_there
+from levelbench.distributed.pieces import Layout
+from levelbench.distributed.scaling import lr_factor, scaled_batch
+from levelbench.distributed.scheme import Ledger, Scheme, SchemeStepper, Worker
+from levelbench.distributed.whole import Whole
+from levelbench.errors import UnsupportedError
+from levelbench.measure.timeline import Phase, Timeline
+from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.training.optimizers.arrays import namespace, zeros_like
+from levelbench.training.optimizers.base import Stepper
+from levelbench.training.recipe import Recipe
+from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers.derived import Partitioned
+from levelbench.training.team import Team
+from levelbench.training.trainer import Trainer
+
+__all__ = ["Ranks"]
+
+T = TypeVar("T")
+
+_SEEDS_APART = 1_000_003
+"""Between the seeds of two ranks' own draws: a prime, larger than anybody's number of runs."""
+
+
+@final
+class Ranks(Team):
+    """The place of a process among the ranks of ``communicator``, which keep together by ``scheme``.
+
+    Each worker normalises its own part of a batch (running statistics are averaged over workers before each
+    evaluation) and draws its own dropout. Rank 0, which trains, is the one that evaluates and decides.
+    ``scaling`` is ``strong`` or ``weak``, ``lr_scale`` one of ``distributed.scaling.LR_SCALES``.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        scheme: Scheme,
+        scaling: str = "strong",
+        lr_scale: str = "none",
+        patience_s: float = 60.0,
+    ) -> None:
+        """``patience_s`` is after how long rank 0 tells the others that it still decides: below their timeout."""
+        self.communicator = CountingCommunicator(communicator)
+        self.scheme, self._weak = scheme, scaling == "weak"
+        self.workers = scheme.workers(communicator.size)
+        self.trains = communicator.rank < self.workers
+        self._lr_factor = lr_factor(lr_scale, self.workers)
+        self.ledger = Ledger()
+        """What this rank observes: ``step_time`` and ``communicate_time`` in ns, ``sent`` in B and ``messages`` a step;
+        the same with ``_at_start`` and ``_between`` for what is sent outside of steps; what the scheme notes."""
+        self.takes_nothing = True
+        """Whether a worker may have no part of a batch: not where the scheme makes the backward pass its own."""
+        self._stepper: SchemeStepper
+        self._counted = (0, 0)
+        self._sizes: tuple[int, list[int]] = (-1, [])
+        self._patience_s = patience_s
+
+    def recipe(self, recipe: Recipe) -> Recipe:
+        """Weak scaling multiplies the batch by the number of workers; strong scaling leaves it."""
+        return replace(recipe, sampler=scaled_batch(recipe.sampler, self.workers)) if self._weak else recipe
+
+    def sampler(self, sampler: Sampler) -> Sampler:
+        """A worker's part of each batch; a server has none, and counts the steps of the first worker."""
+        return Partitioned(sampler, self.communicator.rank if self.trains else 0, self.workers)
+
+    def seed(self, seed: int) -> int:
+        """The run's own on rank 0, others elsewhere."""
+        return seed + self.communicator.rank * _SEEDS_APART
+
+    def start(
+        self, recipe: Recipe, backend: Backend, executor: Executor, seed: int, timeline: Timeline
+    ) -> tuple[Stepper, Executor]:
+        """The scheme at work. Several batches an update leave no gradient that is final before the last of them."""
+        self._count("_between")
+        self.communicator.phase = lambda: timeline.current
+        given = Whole(executor) if recipe.accumulate > 1 else executor
+        worker = Worker(self.communicator, backend, given, recipe.optimizer, seed, timeline.switch, self.ledger)
+        self._stepper = stepper = self.scheme.start(worker)
+        self._count("_at_start")
+        self._predict(executor)
+        if stepper.executor is given:
+            return stepper, executor
+        self.takes_nothing = False
+        if recipe.accumulate > 1:
+            raise UnsupportedError(
+                f"scheme {self.scheme.name!r} with accumulate={recipe.accumulate}",
+                "it reduces the gradients of every backward by itself",
+                "use the scheme all-reduce, or accumulate=1",
+            )
+        return stepper, stepper.executor
+
+    def examples(self, trainer: Trainer) -> int:
+        """Those of the whole batches."""
+        return sum(self.whole(trainer, 0))
+
+    def whole(self, trainer: Trainer, epoch: int) -> list[int]:
+        """Examples of all ranks by step of an epoch."""
+        if self._sizes[0] != epoch:
+            self._sizes = epoch, whole_sizes(trainer, epoch)
+        return self._sizes[1]
+
+    def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
+        """A worker's steps, or what a server does meanwhile."""
+        schedule, lr = trainer.recipe.schedule, self._lr_factor
+        # What was said since the last steps, about an evaluation for one, is no part of the first of these.
+        self._count("_between")
+
+        def factor(step: int) -> float:
+            return schedule.factor((step - 1) / planned) * lr
+
+        if self.trains:
+            worker_steps(self, trainer, epoch, start, end, planned, factor)
+            return
+        sizes, progress = self.whole(trainer, epoch)[start:end], trainer.progress
+        trainer.timeline.switch(Phase.COMMUNICATE)
+        self._stepper.serve(progress.step + 1, progress.step + len(sizes), factor)
+        progress.step += len(sizes)
+        progress.samples += sum(sizes)
+        self._count("_serving")
+
+    def stepped(self, step_ns: int, communicate_ns: int) -> None:
+        """Note that a step is over."""
+        self.ledger.note("step_time", step_ns, "ns")
+        self.ledger.note("communicate_time", communicate_ns, "ns")
+        self._count("")
+
+    def meet(self, trainer: Trainer) -> None:
+        """End what is under way, then average the running statistics."""
+        trainer.timeline.switch(Phase.COMMUNICATE)
+        self._stepper.meet()
+        self._average(trainer.executor.buffers)
+        self._count("_between")
+
+    def averaged(self, stepper: Stepper) -> Mapping[str, Array] | None:
+        """What the scheme evaluates, on the ranks that train."""
+        return stepper.averaged() if self.trains else None
+
+    def decide(self, work: Callable[[], T]) -> T:
+        """Rank 0's answer, told as JSON. If it fails there, the others are told by its end."""
+        tell = self.communicator.broadcast
+        if self.communicator.rank == 0:
+            with still_there(lambda: tell(np.zeros(1, np.int64)), self._patience_s):
+                text = json.dumps(work()).encode()
+            tell(np.array([len(text)], np.int64))
+            tell(np.frombuffer(text, np.uint8).copy())
+            return cast("T", json.loads(text))
+        while not (length := int(tell(np.zeros(1, np.int64))[0])):
+            continue
+        return cast("T", json.loads(tell(np.zeros(length, np.uint8)).tobytes()))
+
+    def mean(self, backend: Backend, losses: Sequence[Array]) -> float:
+        """The mean of all workers', whose losses carry the weights of their parts."""
+        own = backend.mean(losses) / self.workers if self.trains else 0.0
+        return float(self.communicator.all_reduce(np.array([own]))[0])
+
+    def close(self) -> None:
+        """Leave, together with the others."""
+        self._stepper.close()
+        self.communicator.close()
+
+    def _average(self, buffers: MutableMapping[str, Array]) -> None:
+        """The mean over workers of what is averaged at all: one reduction for each type of elements."""
+        groups: dict[str, dict[str, Array]] = {}
+        for name in sorted(buffers):
+            own = buffers[name]
+            if namespace(own).isdtype(own.dtype, "real floating"):
+                groups.setdefault(str(own.dtype), {})[name] = own
+        for group in groups.values():
+            layout = Layout(group)
+            packed = layout.pack(group)
+            part = packed / self.workers if self.trains else zeros_like(packed)
+            for name, mean in layout.unpack(self.communicator.all_reduce(part)).items():
+                buffers[name] = mean
+
+    def _predict(self, executor: Executor) -> None:
+        """What the scheme says that this rank sends a step."""
+        self.ledger.note("lockstep", float(self.scheme.lockstep))
+        self.ledger.note("counted", float(self.scheme.counted))
+        shapes = {name: tuple(each.shape) for name, each in executor.parameters.items()}
+        sizes = {each.nbytes // max(1, prod(each.shape)) for each in executor.parameters.values()}
+        if len(sizes) > 1:
+            # The closed forms are of one type of elements.
+            return
+        expected = self.scheme.traffic(shapes, sizes.pop(), self.communicator.size, self.communicator.rank)
+        self.ledger.note("sent_predicted", expected.sent_bytes, "B")
+        self.ledger.note("messages_predicted", expected.messages)
+
+    def note_operations(self) -> None:
+        """Note what there was of each operation in each phase: ``calls:all_reduce:communicate``, ..."""
+        self._count("_between")
+        for (operation, phase), count in self.communicator.take().counts.items():
+            for name, value, unit in (
+                ("calls", count.calls, "1"),
+                ("sent", count.sent_bytes, "B"),
+                ("messages", count.messages, "1"),
+                ("time", count.time_ns, "ns"),
+            ):
+                self.ledger.note(f"{name}:{operation}:{phase}", value, unit)
+
+    def _count(self, when: str) -> None:
+        """What was sent since the last time."""
+        sent, messages = self.communicator.sent_bytes, self.communicator.sent_messages
+        before, self._counted = self._counted, (sent, messages)
+        self.ledger.note(f"sent{when}", sent - before[0], "B")
+        self.ledger.note(f"messages{when}", messages - before[1])

@@ -1,0 +1,225 @@
+"""One run carried out in this process: the framework opened, the header written, the training, the end.
+
+The one idea: a rank of a team does what a process alone does, up to the record: the first rank writes it, the others a
+file each with what they observed, and the first one takes these into the record before it ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from levelbench import __version__
+from levelbench.errors import DataError, DefinitionError, LevelbenchError
+from levelbench.measure.clocks import HOST, utc_now
+from levelbench.measure.environment import capture, capture_after, doubts
+from levelbench.measure.meters import Meter, meters
+from levelbench.measure.timeline import Timeline
+from levelbench.networks.executor import Backend
+from levelbench.operators.frameworks import open_framework
+from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
+from levelbench.records.schema import DatasetFacts
+from levelbench.runner.jobs import Job, Message, Recorder, Tell
+from levelbench.runner.members import AloneMember, Member, Written
+from levelbench.runner.request import load_task, source_of
+from levelbench.training.cadence import Evaluate
+from levelbench.training.checkpoints import Saving, Snapshot, checkpoint_of, load, record_of, remove_all
+from levelbench.training.datasets.base import Dataset
+from levelbench.training.observers import make as make_observers
+from levelbench.training.observers.base import Observer
+from levelbench.training.optimizers import SGD
+from levelbench.training.optimizers.arrays import namespace
+from levelbench.training.stopping import Outcome, Stopping
+from levelbench.training.task import Task
+from levelbench.training.trainer import Trainer
+
+__all__ = ["execute"]
+
+
+def execute(job: Job, tell: Tell, member: Member | None = None) -> None:
+    """Carry out a job: open the framework, write the header, train, write the end; ``member`` of a team, or alone."""
+    member = member or AloneMember()
+    task = load_task(job.reference)
+    source = source_of(task, job.specification.recipe)
+    if job.source not in ("", source.digest):
+        raise DefinitionError(
+            f"a run of {task.name}", "the task's source changed while the runs were made", "start the command again"
+        )
+    backend = open_framework(job.specification.framework, member.device(job.specification.device))
+    if not isinstance(backend, Backend):
+        raise DefinitionError(
+            f"framework {job.specification.framework!r}",
+            "its backend cannot train",
+            "set trains = False in its Framework",
+        )
+    resume = _checkpoint(job)
+    environment = _environment(backend, task)
+    header = Header(
+        schema=SCHEMA,
+        id=job.id,
+        key=job.key,
+        seed=job.seed,
+        started=utc_now().isoformat(timespec="milliseconds"),
+        specification=job.specification,
+        environment=environment,
+        source=source,
+        version=__version__,
+    )
+    watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
+    with member.begin(Path(job.store), header) as writer:
+        tell(Message(path=str(writer.path), phase="prepare"))
+        gauges = meters()
+        for gauge in gauges:
+            gauge.start()
+        # What the imports left behind is not the run's: without this a collection of it falls somewhere on the clock.
+        gc.collect()
+        gc.freeze()
+        member.ready()
+        timeline = Timeline(backend.clock(), before_ns=resume.facts.totals_ns if resume else None)
+        observers = (Recorder(writer, tell, gauges), *watchers, *member.observers())
+        try:
+            _Run(job, task, backend, timeline, writer, environment, gauges, observers, resume, member).train()
+        except Exception as error:
+            text = str(error) if isinstance(error, LevelbenchError) else traceback.format_exc()
+            totals = timeline.totals_ns()
+            if member.ends_failures:
+                writer.append(End("failed", sum(totals.values()), totals, error=text))
+            raise
+        member.leave()
+    remove_all(writer.path, job.key, job.seed)
+
+
+def _environment(backend: Backend, task: Task) -> dict[str, Any]:
+    """The machine, the framework, and how the task's figures are computed."""
+    # A framework's first array and first optimizer bring modules with them; those are not the run's.
+    array = backend.array(np.zeros(1, np.float32))
+    namespace(array)
+    SGD(1.0).start(backend, {"": array})
+    environment = capture()
+    environment["framework"] = backend.describe()
+    if signatures := {each.metric: each.signature for each in (task.quality, *task.also) if each.signature}:
+        environment["signatures"] = signatures
+    return environment
+
+
+def _checkpoint(job: Job) -> Snapshot | None:
+    """The state to go on from; it is read before the clock starts."""
+    if job.resume is None:
+        return None
+    kept = load(Path(job.resume))
+    if (kept.facts.key, kept.facts.seed) != (job.key, job.seed):
+        raise DataError(f"the checkpoint {job.resume}", "it is another run's", "remove it: the run then starts anew")
+    return kept
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run that is about to be on the clock."""
+
+    job: Job
+    task: Task
+    backend: Backend
+    timeline: Timeline
+    writer: Written
+    environment: dict[str, Any]
+    gauges: Sequence[Meter]
+    observers: Sequence[Observer]
+    resume: Snapshot | None
+    member: Member
+
+    def train(self) -> None:
+        """What is on the clock, then what the meters read, then the end."""
+        before_ns = sum(self.resume.facts.totals_ns.values()) if self.resume else 0
+        began_ns = HOST.now_ns() - before_ns
+        self._repeat_what_was()
+        dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
+        outcome = self._trainer(dataset).run()
+        totals = self.timeline.totals_ns()
+        wall_ns = HOST.now_ns() - began_ns
+        together = self.member.end([gauge.stop() for gauge in self.gauges])
+        for each in together.readings:
+            self.writer.append(Measurement(each.name, each.unit, each.value, each.method, each.reason))
+        after = capture_after()
+        if counters := after.get("load", {}).get("counters"):
+            # What the other ranks on this machine do is no load from elsewhere.
+            counters["own_s"] += together.others_cpu_s
+        if together.facts:
+            after["team"] = together.facts
+        end = _end(outcome, dataset, totals, wall_ns, self.environment, after)
+        end.suspect.extend(together.doubts)
+        if self.resume is not None:
+            step = self.resume.facts.step
+            end.suspect.append(
+                f"it went on from a checkpoint at step {step}: what an earlier process did beyond it is off the clock, "
+                "and energy and peak memory are those of the last process alone"
+            )
+        self.writer.append(end)
+
+    def _repeat_what_was(self) -> None:
+        """The events up to the checkpoint, so that this record is whole."""
+        if self.resume is None or self.job.resume is None:
+            return
+        facts = self.resume.facts
+        before = read_record(record_of(Path(self.job.resume))).samples.get("step_time")
+        if before is not None:
+            # One a step, but for those since the last evaluation, which come with the next one.
+            self.writer.append(Samples("step_time", "ns", before.values[: facts.step - len(facts.step_times_ns)]))
+        for evaluation in facts.evaluations:
+            self.writer.append(evaluation)
+
+    def _trainer(self, dataset: Dataset) -> Trainer:
+        job, task, specification = self.job, self.task, self.job.specification
+        path, key = checkpoint_of(self.writer.path), job.key
+        return Trainer(
+            self.backend,
+            dataset,
+            task.assemble(specification.recipe, specification.settings),
+            task.quality,
+            self._stopping(),
+            seed=job.seed,
+            timeline=self.timeline,
+            observers=self.observers,
+            also=task.also,
+            saving=Saving(path, Evaluate.parse(job.checkpoint), key) if job.checkpoint else None,
+            resume=self.resume,
+            team=self.member.team,
+        )
+
+    def _stopping(self) -> Stopping:
+        specification = self.job.specification
+        energy = next((gauge for gauge in self.gauges if gauge.name == "energy"), None)
+        return Stopping(
+            specification.target,
+            specification.crossing,
+            Evaluate.parse(specification.evaluate_every),
+            specification.budget_epochs,
+            specification.budget_s,
+            specification.budget_samples,
+            specification.budget_j,
+            specification.plateau,
+            energy_j=None if energy is None else lambda: energy.stop().value,
+        )
+
+
+def _end(
+    outcome: Outcome,
+    dataset: Dataset,
+    totals: dict[str, int],
+    wall_ns: int,
+    environment: dict[str, Any],
+    after: dict[str, Any],
+) -> End:
+    elapsed_ns = sum(totals.values())
+    suspect = list(doubts(environment, after))
+    if abs(elapsed_ns - wall_ns) > 0.01 * wall_ns + 1_000_000:
+        suspect.append(f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns / 1e9:.3f} s")
+    facts = DatasetFacts(
+        dataset.name, dataset.sizes(), dataset.checksums, dataset.split_rule, dataset.licence, dataset.synthetic
+    )
+    return End("done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by)

@@ -1,0 +1,190 @@
+"""One rank of a run: ``python -m levelbench.runner.rank FOLDER``, started by an engine, carries out its part.
+
+The one idea: where it is among the ranks it learns from its environment, as every engine sets it, and all else from the
+job's file in the folder. What it has to say goes as a line to a file of its own there, which whoever started the team
+reads; that one alone knows which rank failed first, and so writes the end of a run that failed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, final
+
+import msgspec
+
+from levelbench.distributed.communicators.opening import open_communicator
+from levelbench.distributed.finding import named_scheme
+from levelbench.distributed.launching.base import PEER_LOST
+from levelbench.distributed.launching.environment import Place, place_of
+from levelbench.distributed.ranks import Ranks
+from levelbench.errors import CommunicationError, DefinitionError, LevelbenchError, UsageError
+from levelbench.measure.lifetime import die_with_parent
+from levelbench.measure.meters import Reading
+from levelbench.measure.meters.utilisation import own_cpu_s
+from levelbench.records import Evaluation, Header, RecordWriter
+from levelbench.records.ranks import RankWriter, merge_ranks, remove_old_rank_files, remove_rank_files
+from levelbench.runner.child import boundary, message_of
+from levelbench.runner.jobfolder import JOB, messages_of
+from levelbench.runner.jobs import Job, Message, Tell
+from levelbench.runner.members import Member, Together, Written
+from levelbench.runner.together import gather_shares, own_share, threads_of, together
+from levelbench.training.observers.base import Observer, Progress
+
+__all__ = ["RankMember", "main"]
+
+
+@final
+class RankMember(Member):
+    """A rank of a team."""
+
+    ends_failures = False
+
+    def __init__(self, ranks: Ranks, local_rank: int, library: str) -> None:
+        """``library`` is the module of the communicator, where errors come from that mean a lost rank."""
+        self.team = self._ranks = ranks
+        self._local_rank, self._library = local_rank, library
+        self.first = ranks.communicator.rank == 0
+        self._writer: RecordWriter | None = None
+        self._own: RankWriter | None = None
+        self._open = ExitStack()
+        self._cpu_s = 0.0
+        self._threads: Any = None
+        self._missing: dict[int, str] = {}
+        self._key, self._seed = "", 0
+
+    def device(self, asked: str) -> str:
+        """An accelerator for each rank of a machine; ``UsageError`` where all are asked onto one."""
+        kind, _, index = asked.partition(":")
+        if kind != "cuda":
+            return asked
+        if index:
+            raise UsageError(
+                f"device {asked!r} on {self._ranks.communicator.size} ranks",
+                "all of them would share one accelerator",
+                f"use --device {kind}: each rank takes the one of its number on its machine",
+            )
+        return f"{kind}:{self._local_rank}"
+
+    def lost(self, error: LevelbenchError) -> bool:
+        """Whether it came from the communicator itself: a scheme may raise the same class for reasons of its own."""
+        if not isinstance(error, CommunicationError) or error.__traceback__ is None:
+            return False
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        return bool(frame.f_globals.get("__name__") == self._library)
+
+    def begin(self, store: Path, header: Header) -> Written:
+        """The record on the first rank, a file beside it on all."""
+        self._threads = threads_of(header.environment)
+        self._key, self._seed = header.key, header.seed
+        if self.first:
+            self._writer = RecordWriter.create(store, header)
+        path = Path(self._ranks.decide(lambda: str(self._path())))
+        self._own = self._open.enter_context(RankWriter(path, self._ranks.communicator.rank))
+        return Written(path, self._writer)
+
+    def ready(self) -> None:
+        """All clocks start together, with nothing left to be imported."""
+        self._ranks.scheme.load()
+        self._ranks.communicator.barrier()
+        self._cpu_s = own_cpu_s()
+
+    def observers(self) -> Sequence[Observer]:
+        """What this rank observes goes to its file at each evaluation."""
+        return (_RankRecorder(self),)
+
+    def observed(self) -> None:
+        """Write down what was observed since the last time."""
+        if self._own is not None:
+            self._own.append(self._ranks.ledger.take())
+
+    def end(self, readings: Sequence[Reading]) -> Together:
+        """All close their files and say what they have, then the first rank takes it in."""
+        ranks = self._ranks.communicator
+        self._ranks.note_operations()
+        self.observed()
+        self._open.close()
+        found = together(
+            gather_shares(ranks, own_share(own_cpu_s() - self._cpu_s, self._threads, readings)), ranks.rank, readings
+        )
+        ranks.barrier()
+        if self._writer is not None:
+            self._missing = merge_ranks(self._writer, ranks.size)
+        return replace(found, doubts=(*found.doubts, *self._missing.values()))
+
+    def leave(self) -> None:
+        """The ranks' files have gone into the record, but those that could not be read."""
+        if self._writer is not None:
+            remove_rank_files(self._writer.path, but=self._missing)
+            remove_old_rank_files(self._writer.path, self._key, self._seed)
+        self._ranks.close()
+
+    def _path(self) -> Path:
+        assert self._writer is not None
+        return self._writer.path
+
+
+@final
+class _RankRecorder(Observer):
+    def __init__(self, member: RankMember) -> None:
+        self._member = member
+
+    def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
+        """A line for each quantity."""
+        self._member.observed()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read the job, find the other ranks, and train with them; the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with_parent()
+    folder = Path(arguments[0])
+    job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
+    place = place_of(os.environ)
+    messages = messages_of(folder, place.rank)
+    lost = False
+
+    def tell(message: Message) -> None:
+        nonlocal lost
+        lost = lost or message.lost
+        if message.error or place.rank == 0:
+            line = msgspec.json.encode(msgspec.structs.replace(message, rank=place.rank)) + b"\n"
+            with messages.open("ab", buffering=0) as file:
+                file.write(line)
+
+    code = _take_part(job, place, tell)
+    return PEER_LOST if lost else code
+
+
+def _take_part(job: Job, place: Place, tell: Tell) -> int:
+    distribution = job.specification.distribution
+    if distribution is None:
+        raise DefinitionError("a rank of a run", "its job is for one process", "start it with levelbench run --ranks")
+    try:
+        scheme = named_scheme(distribution.scheme, distribution.settings)
+        communicator = open_communicator(distribution.communicator, place, job.timeout_s)
+    except LevelbenchError as error:
+        tell(message_of(error))
+        return error.exit_code
+    patience_s = job.timeout_s / 3
+    ranks = Ranks(communicator, scheme, distribution.scaling, distribution.lr_scale, patience_s)
+    code = boundary(job, tell, RankMember(ranks, place.local_rank, type(communicator).__module__))
+    if code:
+        communicator.abort()
+    return code
+
+
+if __name__ == "__main__":
+    ended = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if ended:
+        # A library's own tidying up may wait for ranks that will never come.
+        os._exit(ended)
+    sys.exit(ended)

@@ -1,0 +1,141 @@
+"""Starts the ranks of one run through an engine, and follows the record that the first of them writes.
+
+The one idea: as with a run of one process, the record is the only channel for results. What else a rank has to say, its
+phase or its error, is a line in a file of its messages. Which error is the cause is decided here, once all have ended:
+that of the rank which failed first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.base import PEER_LOST, Failure, Running
+from levelbench.errors import CommunicationError, LevelbenchError, StoreError
+from levelbench.measure.clocks import HOST
+from levelbench.records import Event, Follower, parse_item
+from levelbench.records.ranks import end_failed, remove_rank_files_if_left
+from levelbench.runner.jobfolder import Inbox, job_folder
+from levelbench.runner.jobs import Job, Message
+
+__all__ = ["run_team"]
+
+_LOOK_S = 0.5
+
+OnProgress = Callable[[list[Event], float, str], None]
+
+
+def run_team(job: Job, on_progress: OnProgress | None = None) -> tuple[Path | None, LevelbenchError | None]:
+    """Run ``job`` on its ranks to the end: the record, if it came so far, and the error that ended it.
+
+    ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second. If this process is interrupted,
+    all ranks are ended.
+    """
+    distribution = job.specification.distribution
+    assert distribution is not None
+    name, options = parse_item(distribution.engine)
+    with job_folder(job) as folder:
+        command = [sys.executable, "-m", "levelbench.runner.rank", str(folder)]
+        look = _Look(Inbox(folder, distribution.ranks), on_progress)
+        try:
+            with ENGINES[name].start(command, distribution.ranks, folder, {}, **options) as running:
+                look.follow(running)
+            error = _error(job, running.failure(), look.told)
+        finally:
+            if look.path is not None:
+                remove_rank_files_if_left(look.path)
+    path = look.path
+    if path is None or path.is_file():
+        return path, error
+    asked, do = f"the record of a run on {_team(job)}", "give a --store that all machines share"
+    return None, error or StoreError(asked, f"{path} is on another machine than this one", do)
+
+
+@dataclass
+class _Look:
+    """What is seen of ranks while they run."""
+
+    inbox: Inbox
+    on_progress: OnProgress | None
+    told: list[Message] = field(default_factory=list)
+    path: Path | None = None
+
+    def follow(self, running: Running) -> None:
+        """Until all have ended. A run that failed is given its end, where it is known to be a failure of its own."""
+        began_ns = HOST.now_ns()
+        follower: Follower | None = None
+        phase, alive = "start", True
+        while alive:
+            alive = not running.wait(_LOOK_S)
+            for message in self.inbox.take():
+                self.told.append(message)
+                phase = message.phase or phase
+                if message.path is not None:
+                    self.path = Path(message.path)
+                    follower = Follower(self.path)
+            if not alive and self.path is not None:
+                self._end(running.failure(), self.path)
+            if self.on_progress is not None:
+                elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
+                self.on_progress(follower.poll() if follower else [], elapsed_s, phase)
+
+    def _end(self, failure: Failure | None, path: Path) -> None:
+        """A rank that was lost leaves a run interrupted, which is made again; what a rank raised would come again."""
+        cause = _cause(failure, self.told)
+        if cause is not None:
+            # What ended the run is told in any case.
+            with suppress(StoreError):
+                end_failed(path, f"rank {cause.rank}: {_told(cause)}\n{cause.trace}".rstrip())
+
+
+def _cause(failure: Failure | None, told: list[Message]) -> Message | None:
+    """The error of its own that the first rank to fail told; where none is known to be the first, any rank's."""
+    own = [message for message in told if message.error and not message.lost]
+    if failure is None or failure.rank is None or failure.code == PEER_LOST:
+        return own[0] if own else None
+    return next((message for message in own if message.rank == failure.rank), None)
+
+
+def _error(job: Job, failure: Failure | None, told: list[Message]) -> LevelbenchError | None:
+    """What ended the run: what the first rank to fail told, else how it ended and what those who lost it told."""
+    cause = _cause(failure, told)
+    if cause is not None:
+        return _told(cause)
+    asked = f"a run of {job.specification.task} on {_team(job)}, seed {job.seed}"
+    again = "run the same command again; --debug shows the last that the rank printed"
+    if failure is not None:
+        error = failure.error(asked)
+        error.do = again
+        lost = _lost(failure, told)
+        silent = failure.code is None and failure.signal is None
+        if lost is not None and lost.error is not None and (silent or failure.code == PEER_LOST or not failure.lines):
+            who = "" if lost.rank == failure.rank else f"rank {lost.rank}: "
+            error.found = f"{failure.reason} ({who}{lost.error[1]})"
+            error.trace = error.trace or lost.trace
+        return error
+    if any(message.phase == "done" for message in told):
+        return None
+    return CommunicationError(asked, "its ranks ended before the run was done, without a word", again)
+
+
+def _lost(failure: Failure, told: list[Message]) -> Message | None:
+    """What a rank told of the loss of another, the one that is named first."""
+    lost = [message for message in told if message.error and message.lost]
+    return min(lost, key=lambda message: message.rank != failure.rank, default=None)
+
+
+def _told(message: Message) -> LevelbenchError:
+    assert message.error is not None
+    error = LevelbenchError(*message.error)
+    error.exit_code, error.trace = message.exit_code, message.trace
+    return error
+
+
+def _team(job: Job) -> str:
+    distribution = job.specification.distribution
+    assert distribution is not None
+    return f"{distribution.ranks} ranks ({distribution.engine})"

@@ -1,0 +1,116 @@
+"""Who trains: one process alone, or ranks that train together.
+
+The one idea: whatever a trainer has to settle with others goes through here, and alone there is nothing to settle.
+Level 3 brings the team of ranks; this is the contract, and its null twin.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, final
+
+from levelbench.measure.timeline import Timeline
+from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.training.optimizers.base import Stepper
+from levelbench.training.recipe import Recipe
+from levelbench.training.samplers.base import Sampler
+
+if TYPE_CHECKING:
+    from levelbench.training.trainer import Trainer
+
+__all__ = ["Alone", "Team"]
+
+T = TypeVar("T")
+
+
+class Team(ABC):
+    """The processes that train one network, as one of them sees it."""
+
+    @abstractmethod
+    def recipe(self, recipe: Recipe) -> Recipe:
+        """The recipe that all train together, given what the user wrote down."""
+
+    @abstractmethod
+    def sampler(self, sampler: Sampler) -> Sampler:
+        """What this process has of each batch."""
+
+    @abstractmethod
+    def seed(self, seed: int) -> int:
+        """The seed of this process's own random draws, such as dropout's."""
+
+    @abstractmethod
+    def start(
+        self, recipe: Recipe, backend: Backend, executor: Executor, seed: int, timeline: Timeline
+    ) -> tuple[Stepper, Executor]:
+        """The optimizer at work, and the executor to train with."""
+
+    @abstractmethod
+    def examples(self, trainer: Trainer) -> int:
+        """Training examples an epoch, of all together."""
+
+    @abstractmethod
+    def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
+        """Steps ``start`` to ``end`` (exclusive) of an epoch, as :meth:`Trainer.steps` makes them."""
+
+    @abstractmethod
+    def meet(self, trainer: Trainer) -> None:
+        """Come together before an evaluation."""
+
+    @abstractmethod
+    def averaged(self, stepper: Stepper) -> Mapping[str, Array] | None:
+        """The weights to evaluate with, where they are not those that are trained."""
+
+    @abstractmethod
+    def decide(self, work: Callable[[], T]) -> T:
+        """What ``work`` answers in the one process that decides, told to all. Of JSON's types."""
+
+    @abstractmethod
+    def mean(self, backend: Backend, losses: Sequence[Array]) -> float:
+        """The mean training loss of all, of each one's losses a step."""
+
+
+@final
+class Alone(Team):
+    """One process."""
+
+    def recipe(self, recipe: Recipe) -> Recipe:
+        """As it is."""
+        return recipe
+
+    def sampler(self, sampler: Sampler) -> Sampler:
+        """All of each batch."""
+        return sampler
+
+    def seed(self, seed: int) -> int:
+        """The run's."""
+        return seed
+
+    def start(
+        self, recipe: Recipe, backend: Backend, executor: Executor, seed: int, timeline: Timeline
+    ) -> tuple[Stepper, Executor]:
+        """The recipe's optimizer on the network's own parameters."""
+        return recipe.optimizer.start(backend, executor.parameters), executor
+
+    def examples(self, trainer: Trainer) -> int:
+        """As the loader says."""
+        return int(trainer.loader.sizes(0).sum())
+
+    def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
+        """The trainer's own loop."""
+        trainer.steps(epoch, start, end, planned)
+
+    def meet(self, trainer: Trainer) -> None:
+        """Nobody else is there."""
+
+    def averaged(self, stepper: Stepper) -> Mapping[str, Array] | None:
+        """As the optimizer says."""
+        return stepper.averaged()
+
+    def decide(self, work: Callable[[], T]) -> T:
+        """It decides itself."""
+        return work()
+
+    def mean(self, backend: Backend, losses: Sequence[Array]) -> float:
+        """Its own."""
+        return backend.mean(losses)

@@ -1,0 +1,98 @@
+"""Tables and figure of how a task scales."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from levelbench.measure.statistics import estimate, wilson
+from levelbench.records import Distribution
+from levelbench.records.teamwork import Teamwork
+from levelbench.report.scaling import predictions_table, scaling_table, teamwork_table, write_scaling
+from levelbench.report.tables import Absent, Number, lay_out
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+
+TEAM = Teamwork(2, 0.01, 0.4, 0.1, 1.2, 800.0, 800.0, 2.0, 800.0, 2.0, None, (0.0, 1.0, 3.0), (0.5, 0.25))
+
+
+def point(ranks, per_epoch, teamwork=(TEAM,)):
+    team = Distribution(ranks, "all-reduce", {}, "process", "gloo") if ranks > 1 else None
+    return SimpleNamespace(
+        label=f"digits[ranks={ranks}]",
+        ranks=ranks,
+        threads=1,
+        crowded=per_epoch.value is None,
+        group=SimpleNamespace(reached=3, n=3, specification=SimpleNamespace(distribution=team)),
+        reached=wilson(3, 3),
+        time_to_accuracy_s=estimate([1.0, 1.1, 1.2]),
+        epoch_s=estimate([0.1, 0.1, 0.11]),
+        samples_to_target=estimate([640.0, 640.0, 640.0]),
+        teamwork=teamwork if ranks > 1 else (),
+        per_epoch=per_epoch,
+        to_accuracy=per_epoch,
+        team=lambda name: None if (value := getattr(TEAM, name)) is None else estimate([value]),
+    )
+
+
+POINTS = [
+    point(1, Efficiency(1.0)),
+    point(2, Efficiency(0.8, 0.7, 0.9)),
+    point(4, Efficiency(None, reason="threads outnumbered cores")),
+]
+PREDICTED = [
+    SimpleNamespace(
+        label="all-reduce",
+        ranks=64,
+        step_s=estimate([0.1, 0.11]),
+        communicate_share=0.3,
+        efficiency=Efficiency(0.6, 0.5, 0.7),
+        sent_bytes=1e6,
+        messages=126.0,
+        time_to_target_s=None,
+    )
+]
+
+
+def cell(table, row, key):
+    return table.rows[row][[column.key for column in table.columns].index(key)]
+
+
+def test_an_efficiency_that_is_not_claimed_says_why():
+    table = scaling_table("t", POINTS)
+    assert cell(table, 1, "efficiency_per_epoch") == Number(0.8, 0.7, 0.9)
+    assert cell(table, 2, "efficiency_to_accuracy") == Absent("threads outnumbered cores")
+
+
+def test_what_was_sent_stands_beside_what_was_predicted():
+    table = teamwork_table(POINTS)
+    assert len(table.rows) == 2
+    assert cell(table, 0, "sent_bytes").value == cell(table, 0, "predicted_bytes").value == 800
+    assert cell(table, 0, "staleness").text == "1, 3"
+    assert cell(table, 0, "divergence").text == "0.25"
+
+
+def test_one_process_has_no_table_of_ranks():
+    assert teamwork_table(POINTS[:1]) is None
+
+
+def test_every_prediction_says_that_it_is_one():
+    table = predictions_table(PREDICTED)
+    assert "predicted" in table.rows[0][0].text
+    assert "nothing here was measured" in table.title
+    assert lay_out(table)
+
+
+@pytest.mark.parametrize("predicted", [[], PREDICTED])
+def test_the_figure_is_drawn_with_and_without_predictions(tmp_path, predicted):
+    pytest.importorskip("matplotlib")
+    path = write_scaling("Scaling of digits", POINTS, predicted, tmp_path / "scaling.svg")
+    text = path.read_text()
+    assert text.startswith("<?xml")
