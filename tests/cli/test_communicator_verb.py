@@ -95,7 +95,9 @@ def test_the_json_holds_every_value():
 
 def test_more_ranks_than_cores_are_warned_of(said, monkeypatch):
     monkeypatch.setattr("levelbench.measure.meters.utilisation.available_cores", lambda: 1)
-    monkeypatch.setattr("levelbench.runner.communicators.measure_communicator", lambda *given, options: planted().points)
+    monkeypatch.setattr(
+        "levelbench.runner.communicators.measure_communicator", lambda *given, options: planted().points
+    )
     code, out, _ = said()
     assert code == 0
     assert "2 ranks share 1 cores" in out
@@ -116,7 +118,9 @@ def test_deepbenchs_sizes_are_measured_in_bytes(said, monkeypatch):
 
 def test_the_figure_and_the_tables_are_written(said, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("levelbench.runner.communicators.measure_communicator", lambda *given, options: planted().points)
+    monkeypatch.setattr(
+        "levelbench.runner.communicators.measure_communicator", lambda *given, options: planted().points
+    )
     figure, text = tmp_path / "a.svg", tmp_path / "a.md"
     code, out, _ = said("--plot", str(figure), "--markdown", str(text))
     assert code == 0

@@ -8,6 +8,8 @@ from levelbench.distributed.simulation.networks import Network
 from levelbench.distributed.simulation.parsing import parse
 from levelbench.errors import UnknownNameError
 
+pytest.importorskip("greenlet")
+
 ALPHA, BETA = 5e-6, 1e9
 FLAT = Network(ALPHA, BETA)
 

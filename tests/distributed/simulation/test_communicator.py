@@ -8,6 +8,8 @@ from levelbench.distributed.simulation.networks import Network
 from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import CommunicationError
 
+pytest.importorskip("greenlet")
+
 ALPHA, BETA = 1e-5, 1e8
 FLAT = Network(ALPHA, BETA)
 BYTES = 1000.0

@@ -26,6 +26,8 @@ from levelbench.distributed.simulation.tracing import replay
 from levelbench.distributed.simulation.working import work
 from levelbench.errors import CommunicationError, UsageError
 
+pytest.importorskip("greenlet")
+
 ALPHA, BETA = 1e-5, 1e9
 NETWORK = Network(ALPHA, BETA)
 MODEL = Model({f"weight {at}": (250, 1000) for at in range(16)})

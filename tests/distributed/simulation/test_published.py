@@ -4,6 +4,8 @@ import pytest
 
 from levelbench.distributed.simulation.published import ALIBABA, FAST_AI, calibrate, compare
 
+pytest.importorskip("greenlet")
+
 
 @cache
 def compared(*machines):
