@@ -23,7 +23,7 @@ from levelbench.distributed.schemes.compressed_stepper import CompressedStepper
 from levelbench.errors import DefinitionError
 from levelbench.training.optimizers import checks
 
-__all__ = ["BF16", "FP16", "QSGD", "Compressed", "RandomK", "Sign", "SparCML", "Threshold", "TopK"]
+__all__ = ["BF16", "FP16", "QSGD", "Compressed", "RandomK", "Sign", "Threshold", "TopK"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ class TopK(Compressed):
     """
 
     name: ClassVar[str] = "top-k"
-    source: ClassVar[str] = "Aji & Heafield 2017; Stich et al. 2018"
+    aliases: ClassVar[tuple[str, ...]] = ("sparcml",)
+    source: ClassVar[str] = "Aji & Heafield 2017; Stich et al. 2018; Renggli et al. 2019 (SparCML)"
     ratio: float = 0.01
     exchange_by: str = "gather"
     warmup_steps: int = 0
@@ -103,15 +104,6 @@ class TopK(Compressed):
             ratio **= (step - 1) / self.warmup_steps
         compressor = TopKCompressor(ratio)
         return Gathered(compressor) if self.exchange_by == "gather" else Doubled(compressor)
-
-
-@dataclass(frozen=True)
-class SparCML(TopK):
-    """:class:`TopK` whose streams are merged in pairs, as SparCML's are."""
-
-    name: ClassVar[str] = "sparcml"
-    source: ClassVar[str] = "Renggli et al. 2019, SparCML: High-Performance Sparse Communication for Machine Learning"
-    exchange_by: str = "doubling"
 
 
 @dataclass(frozen=True)
