@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from levelbench.errors import UsageError
 from levelbench.records import Selector, format_item, parse_item, parse_selector, read_record, summarise
+from levelbench.records.schema import Distribution
 
 names = st.from_regex(r"[a-z][a-z0-9_.-]{0,8}", fullmatch=True)
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
@@ -113,6 +114,15 @@ def test_a_run_is_meant_by(run, text):
 )
 def test_a_run_is_not_meant_by(run, text):
     assert not parse_selector(text).matches(run)
+
+
+@pytest.mark.parametrize("name", ["all-reduce", "allreduce", "dsgd"])
+def test_a_scheme_is_meant_by_any_of_its_names(tmp_path, make_header, make_run, name):
+    team = Distribution(2, "all-reduce", {}, "process", "gloo")
+    run = summarise(read_record(make_run(tmp_path, make_header(distribution=team))))
+    assert parse_selector(f"digits[scheme={name}]").matches(run)
+    assert not parse_selector("digits[scheme=mavg]").matches(run)
+    assert not parse_selector("digits[scheme=nobodys]").matches(run)
 
 
 def test_a_key_is_a_prefix_even_if_it_looks_like_a_number(run):

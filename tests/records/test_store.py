@@ -328,3 +328,11 @@ def test_a_folder_that_cannot_be_listed_is_a_problem_without_an_index_too(fill, 
     records, problems = read_folder(store.path)
     assert seeds(records) == [0, 1]
     assert ["permission is denied" in str(each) for each in problems] == [True]
+
+
+def test_a_filter_by_a_setting_that_no_run_has_names_the_nearest_and_a_known_one_is_let_through(fill):
+    store = fill(settings={"lr": 0.1, "hidden": 128})
+    with pytest.raises(UnknownNameError, match="hidden"):
+        store.require_known("digits[hiden=128]")
+    store.require_known("digits[hidden=7]")
+    store.require_known("unheard[hiden=7]")

@@ -248,6 +248,8 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
     rows = store.rows(selection, order_by=sort.removeprefix("-"), descending=sort.startswith("-"), limit=limit)
     for problem in store.problems:
         click.echo(f"unreadable: {problem}", err=True)
+    if not rows and selection:
+        store.require_known(selection)
     if as_json:
         shared.emit_json([msgspec.to_builtins(row) for row in rows])
         return 0

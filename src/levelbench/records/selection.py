@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from levelbench import plugins
 from levelbench.errors import UsageError
 from levelbench.records.schema import Specification, Target
 
@@ -209,6 +210,15 @@ def _agrees(run: Summary, name: str, text: str) -> bool:
     elif name in ATTRIBUTES:
         actual = getattr(run, name)
     value = parse_value(text)
+    if name == "scheme" and isinstance(actual, str):
+        return _scheme(actual) == _scheme(text)
     if isinstance(actual, str):
         return actual in (value, text)
     return isinstance(actual, bool) == isinstance(value, bool) and actual == value
+
+
+@cache
+def _scheme(name: str) -> str:
+    """What defines the scheme of that name, which is the same for all names that it has; an unknown one is itself."""
+    found = plugins.names("scheme").get(name)
+    return found.value if found else name

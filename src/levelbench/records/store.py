@@ -113,6 +113,13 @@ class Store:
                 self.problems.append(problem)
         return pairs
 
+    def require_known(self, selector: str | Selector) -> None:
+        """Raise ``UnknownNameError``, with the nearest names, for a filter by what no run of its task has."""
+        chosen = parse_selector(selector) if isinstance(selector, str) else selector
+        rows = self.rows(Selector("", chosen.word) if chosen.word else None)
+        if rows and (unknown := _unknown(chosen, rows)):
+            raise unknown
+
     def _nothing(self, chosen: Selector) -> LevelbenchError:
         """Why ``chosen`` means no run, as well as the store can tell."""
         rows = self.rows()
@@ -123,10 +130,8 @@ class Store:
         same = [row for row in rows if not chosen.word or Selector("", chosen.word).matches(row)]
         if not same:
             return UnknownNameError("run", chosen.word, {row.task for row in rows}, "`levelbench list` shows the runs")
-        known = {*ATTRIBUTES, *(name for row in same for name in (*row.settings, *row.specification.team()))}
-        for name, _ in chosen.filters:
-            if name not in known:
-                return UnknownNameError("setting", name, known)
+        if unknown := _unknown(chosen, same):
+            return unknown
         found = f"none of {len(same)} runs matches{problems}"
         return UsageError(
             f"the runs {chosen.text!r}", found, "ask for fewer settings; `levelbench list` shows the runs"
@@ -152,6 +157,13 @@ def _read(paths: Iterable[Path]) -> tuple[list[Record], list[LevelbenchError]]:
         except (RecordError, StoreError) as problem:
             problems.append(problem)
     return records, problems
+
+
+def _unknown(chosen: Selector, rows: Iterable[Row]) -> UnknownNameError | None:
+    """The first filter by what none of the runs has."""
+    known = {*ATTRIBUTES, *(name for row in rows for name in (*row.settings, *row.specification.team()))}
+    strange = next((name for name, _ in chosen.filters if name not in known), None)
+    return None if strange is None else UnknownNameError("setting", strange, known)
 
 
 def _parsed(selector: str | Selector | None) -> Selector | None:
