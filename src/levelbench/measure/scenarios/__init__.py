@@ -1,0 +1,61 @@
+"""Inference scenarios as MLPerf's LoadGen defines them: single-stream, multi-stream, server, offline, and DAWNBench's.
+
+The one idea: the driver decides what is asked when and reads the clock, and knows nothing of what is asked; with
+LoadGen's seeds it issues LoadGen's queries, so the two can be held against each other on one system.
+"""
+
+from __future__ import annotations
+
+from levelbench.measure.scenarios.audits import (
+    Audit,
+    KeepSome,
+    Kept,
+    audit_caching,
+    audit_kept_answers,
+    audit_same_result,
+)
+from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest
+from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
+from levelbench.measure.scenarios.driving import run_scenario
+from levelbench.measure.scenarios.peak import Peak, Trial, find_peak
+from levelbench.measure.scenarios.result import QUANTILES, ScenarioResult
+from levelbench.measure.scenarios.settings import (
+    RULES_DURATION_S,
+    DawnBench,
+    MultiStream,
+    Offline,
+    Scenario,
+    Server,
+    SingleStream,
+)
+from levelbench.measure.scenarios.waiting import VirtualClock, VirtualServers
+
+__all__ = [
+    "QUANTILES",
+    "RULES_DURATION_S",
+    "Answering",
+    "Audit",
+    "DawnBench",
+    "KeepSome",
+    "Kept",
+    "MultiStream",
+    "Offline",
+    "Peak",
+    "Query",
+    "SampleOrder",
+    "Scenario",
+    "ScenarioResult",
+    "Seeds",
+    "Server",
+    "SingleStream",
+    "SystemUnderTest",
+    "Trial",
+    "VirtualClock",
+    "VirtualServers",
+    "arrivals_ns",
+    "audit_caching",
+    "audit_kept_answers",
+    "audit_same_result",
+    "find_peak",
+    "run_scenario",
+]

@@ -1,0 +1,222 @@
+"""Runs a scenario: load, warm up, issue by the scenario's pattern, wait for every answer, judge.
+
+The one idea: all that can be done before is done before (samples drawn, arrivals scheduled, queries made), so between
+two queries the driver reads the clock and appends two numbers. What the driver costs is measured against LoadGen's in
+``benchmarks/loadgen.py``.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UsageError
+from levelbench.measure.clocks import HOST, Clock, FakeClock
+from levelbench.measure.scenarios.contract import Answering, Query, SystemUnderTest
+from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
+from levelbench.measure.scenarios.ledger import Direct, Ledger, Workers
+from levelbench.measure.scenarios.result import EVERY_SAMPLE, Raw, ScenarioResult, judge
+from levelbench.measure.scenarios.settings import DawnBench, Offline, Scenario, Server
+from levelbench.measure.scenarios.streams import Limits, SampleStream, cut_off
+from levelbench.measure.scenarios.turns import ProgressCallback, Reporter, Turns
+from levelbench.measure.scenarios.waiting import wait_until
+
+__all__ = ["ProgressCallback", "run_scenario"]
+
+RULES_SAMPLES: Final = 24_576
+SLACK: Final = 1.1
+_CALIBRATION_NS: Final = 100_000_000
+_MOST_CALIBRATION: Final = 2**20
+
+
+def run_scenario(
+    scenario: Scenario,
+    sut: Answering | SystemUnderTest,
+    *,
+    samples: int,
+    seed: int | Seeds = 0,
+    clock: Clock = HOST,
+    progress: ProgressCallback | None = None,
+) -> ScenarioResult:
+    """Run ``scenario`` on ``sut``, which knows samples 0 to ``samples`` - 1.
+
+    ``sut`` has ``answer(indices)`` (and is called in this thread, for a server in ``workers`` threads) or
+    ``issue(query)``; ``load(indices)`` and ``unload(indices)``, where it has them, are called before and after, off the
+    clock. ``seed`` decides samples and arrivals; ``Seeds`` are LoadGen's three, and give its very queries. On an
+    accelerator an answer is complete when it is on the host, or the clock must be a ``DeviceClock``.
+
+    Raises ``CheckFailedError`` if the system raises, loses an answer or gives one twice; ``UsageError`` for arguments
+    that cannot be meant. Ctrl-C ends the run: worker threads are told to stop, ``unload`` is called.
+    """
+    if samples < 1:
+        raise UsageError(f"samples={samples}", "a scenario needs a sample to ask for", "give 1 or more")
+    seeds = Seeds.of(seed)
+    order = SampleOrder(samples, seeds, scenario.stride, scenario.min_queries)
+    _call(sut, "load", order.loaded)
+    try:
+        with _driven(scenario, sut, clock) as driven:
+            session = _Session(scenario, driven, clock, order, seeds, progress)
+            warmed, warmup_s = session.warm_up()
+            if isinstance(scenario, Offline):
+                session = replace(session, scenario=session.sized(scenario))
+            raw = session.run(sut)
+    finally:
+        _call(sut, "unload", order.loaded)
+    raw = replace(raw, warmup_queries=warmed, warmup_s=warmup_s)
+    return judge(session.scenario, raw, seed if isinstance(seed, int) else None)
+
+
+def _call(sut: object, name: str, indices: NDArray[np.int64]) -> None:
+    """Call ``load`` or ``unload`` where the system has it."""
+    method = getattr(sut, name, None)
+    if method is not None:
+        method(indices.tolist())
+
+
+def _driven(
+    scenario: Scenario, sut: Answering | SystemUnderTest, clock: Clock
+) -> AbstractContextManager[SystemUnderTest]:
+    """``sut`` as something that can be issued queries."""
+    if isinstance(sut, SystemUnderTest):
+        return nullcontext(sut)
+    if not isinstance(sut, Answering):
+        raise UsageError(
+            f"run the {scenario.name} scenario",
+            f"{type(sut).__name__} has neither answer nor issue",
+            "give the system a method answer(indices), or issue(query)",
+        )
+    if not isinstance(scenario, Server):
+        return nullcontext(Direct(sut, scenario.batch if isinstance(scenario, Offline) else None))
+    if isinstance(clock, FakeClock):
+        raise UsageError(
+            "run the server scenario on a fake clock",
+            "threads that answer do not know its time",
+            "give a system with issue(query), such as VirtualServers on a VirtualClock",
+        )
+    return Workers(sut, scenario.workers)
+
+
+@dataclass(frozen=True)
+class _Session:
+    """One run: what is driven, on which clock, with which draws."""
+
+    scenario: Scenario
+    driven: SystemUnderTest
+    clock: Clock
+    order: SampleOrder
+    seeds: Seeds
+    progress: ProgressCallback | None
+
+    def run(self, sut: Answering | SystemUnderTest) -> Raw:
+        """Drive the scenario by its pattern."""
+        if isinstance(self.scenario, Server):
+            return self._on_schedule(self.scenario)
+        if isinstance(self.scenario, Offline):
+            return self._at_once(self.scenario)
+        if isinstance(self.scenario, DawnBench):
+            whole = len(self.order.loaded)
+            return self._in_turn(SampleStream(lambda count: np.arange(count)[:, None], whole), sut)
+        return self._in_turn(SampleStream(self.order.draw), sut)
+
+    def warm_up(self) -> tuple[int, float]:
+        """Queries off the clock, all at once for a server, so that each of its threads has one; how many, how long."""
+        scenario, count = self.scenario, self.scenario.warmup_queries
+        whole = len(self.order.loaded)
+        size = (scenario.batch or min(whole, 64)) if isinstance(scenario, Offline) else scenario.stride
+        # Draws of its own: the warm-up must not change which queries are measured.
+        drawn = np.random.default_rng(self.seeds.samples).integers(whole, size=(count, size)).tolist()
+        begin = self.clock.now_ns()
+        ledger = self._ledger()
+        for number, indices in enumerate(drawn):
+            ledger.issue(self.driven, ledger.opened(number, indices))
+            if not isinstance(scenario, Server):
+                ledger.settle()
+        ledger.settle()
+        return count, (self.clock.now_ns() - begin) * 1e-9
+
+    def sized(self, scenario: Offline) -> Offline:
+        """``scenario`` with its rate and number of samples settled, measured off the clock where it is not given."""
+        rate = scenario.expected_per_s or self._rate()
+        least = min(RULES_SAMPLES, len(self.order.loaded)) if scenario.min_samples is None else scenario.min_samples
+        return replace(scenario, expected_per_s=rate, min_samples=least)
+
+    def _rate(self) -> float:
+        """Samples a second of ever more samples at once, until they take a tenth of a second."""
+        count = min(len(self.order.loaded), 16)
+        while True:
+            begin = self.clock.now_ns()
+            ledger = self._ledger()
+            ledger.issue(self.driven, ledger.opened(0, self.order.whole(count).tolist()))
+            ledger.settle()
+            spent = self.clock.now_ns() - begin
+            if spent >= _CALIBRATION_NS or count >= _MOST_CALIBRATION:
+                return count / max(spent, 1) * 1e9
+            count *= 2
+
+    def _in_turn(self, samples: SampleStream, sut: Answering | SystemUnderTest) -> Raw:
+        """One query after the other."""
+        turns = Turns(self.clock, self.scenario.name, self.scenario.timeout_s, self.progress)
+        limits = Limits(self.scenario)
+        if isinstance(sut, SystemUnderTest):
+            taken = turns.issue(sut, samples, limits)
+        else:
+            taken = turns.answer(sut, samples, limits)
+        issued, done = taken.issued_ns, taken.done_ns
+        return Raw(issued, issued, done, samples.first(len(done)), taken.ended_by or EVERY_SAMPLE)
+
+    def _on_schedule(self, scenario: Server) -> Raw:
+        """Issue at the scheduled arrivals, whatever is still open, then wait for the rest."""
+        least_ns = round(scenario.min_duration_s * 1e9)
+        arrivals = arrivals_ns(scenario.qps, least_ns, scenario.min_queries, self.seeds.schedule)
+        arrivals, ended_by = cut_off(arrivals, scenario)
+        drawn = self.order.draw(len(arrivals))
+        ledger = self._ledger()
+        queries = [ledger.opened(number, indices) for number, indices in enumerate(drawn.tolist())]
+        with _uncollected():
+            start, issued = self._issue_on_time(ledger, queries, arrivals.tolist())
+            ledger.settle()
+        times = np.asarray(issued, dtype=np.int64) - start
+        return Raw(arrivals, times, ledger.done_ns(len(issued)) - start, drawn, ended_by)
+
+    def _issue_on_time(self, ledger: Ledger, queries: list[Query], arrivals: list[int]) -> tuple[int, list[int]]:
+        """Issue each query at its arrival; when the run began, and when each was issued."""
+        issued: list[int] = []
+        start = self.clock.now_ns()
+        report = Reporter(self.progress, start) if self.progress is not None else None
+        for query, arrival in zip(queries, arrivals, strict=True):
+            wait_until(self.clock, start + arrival, lambda: ledger.failure is not None)
+            issued.append(ledger.issue(self.driven, query))
+            if report is not None:
+                report(len(issued), issued[-1])
+        return start, issued
+
+    def _at_once(self, scenario: Offline) -> Raw:
+        """One query of all samples."""
+        promised = SLACK * scenario.min_duration_s * (scenario.expected_per_s or 0.0)
+        count = max(scenario.min_samples or 1, int(promised))
+        indices = self.order.whole(count)
+        ledger = Ledger(self.clock, scenario.timeout_s, scenario.name, by_sample=True)
+        query = ledger.opened(0, indices.tolist())
+        start = ledger.issue(self.driven, query)
+        ledger.settle()
+        zero, done = np.zeros(1, dtype=np.int64), ledger.done_ns(1) - start
+        return Raw(zero, zero, done, indices[None, :], f"{count} samples", answered_ns=ledger.samples_ns() - start)
+
+    def _ledger(self) -> Ledger:
+        return Ledger(self.clock, self.scenario.timeout_s, self.scenario.name)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep what is there by now out of the garbage collector's sight, or it would go through every query meanwhile."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
