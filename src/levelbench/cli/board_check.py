@@ -1,0 +1,122 @@
+"""``levelbench board check``: every rule over a leaderboard or one entry, each finding with what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+
+if TYPE_CHECKING:
+    from levelbench.records.submissions.rules import Finding
+
+__all__ = ["command", "finding_lines", "summary_line"]
+
+_GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+@click.command("check")
+@click.argument("place", type=click.Path(path_type=Path), metavar="DIR|FILE", required=False)
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
+@click.option(
+    "--records", "records_folder", type=click.Path(path_type=Path), help="Folder of the records: compare their digests."
+)
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["text", "github"]),
+    default="text",
+    show_default=True,
+    help="github: annotations of a workflow.",
+)
+@click.option("--codes", is_flag=True, help="List what every code means, and check nothing.")
+@shared.json_option
+@shared.debug_option
+def command(
+    place: Path | None, strict: bool, records_folder: Path | None, layout: str, codes: bool, as_json: bool, debug: bool
+) -> int:
+    """Check a leaderboard, or one entry of it.
+
+    \b
+      levelbench board check leaderboard
+      levelbench board check leaderboard/digits/training/me_mlp.json --records levelbench-results
+
+    Errors keep an entry off the board, warnings are for its reviewer, notes are only told. Exits with 1 if there is an
+    error, and with --strict if there is a warning.
+    """
+    from levelbench.errors import MissingError, UsageError
+    from levelbench.records.submissions.rules import CODES, check_file
+    from levelbench.records.submissions.rules.checking import checked_folder, record_digests
+
+    if codes:
+        click.echo("\n".join(f"{code}  {meaning}" for code, meaning in CODES.items()))
+        return 0
+    if place is None:
+        raise UsageError("levelbench board check", "it names no leaderboard", "give its folder, or one entry's file")
+    if not place.exists() and not place.is_symlink():
+        raise UsageError(f"levelbench board check {place}", "there is no such file or folder", "check the path")
+    if records_folder is not None and not records_folder.is_dir():
+        raise MissingError(f"--records {records_folder}", "there is no such folder", "give the folder of the records")
+    records = None if records_folder is None else record_digests(records_folder)
+    whole = place.is_dir()
+    checked, found = checked_folder(place, records=records) if whole else (1, check_file(place, records=records))
+    failed = {"error", "warning"} if strict else {"error"}
+    code = int(any(each.severity in failed for each in found))
+    if as_json:
+        shared.emit_json({"findings": found, "entries": checked, **_counts(found), "exit_code": code})
+        return code
+    lines = _github(found, place) if layout == "github" else finding_lines(found)
+    with shared.as_far_as_read():
+        for line in lines:
+            click.echo(shared.visible(line))
+        click.echo(summary_line(checked, found))
+    return code
+
+
+def _counts(found: list[Finding]) -> dict[str, int]:
+    counts = Counter(each.severity for each in found)
+    return {"errors": counts["error"], "warnings": counts["warning"], "notes": counts["note"]}
+
+
+def summary_line(checked: int, found: list[Finding]) -> str:
+    """How many entries were checked, and what was found: one line."""
+    parts = [_plural(checked, "entry", "entries")]
+    for severity in ("error", "warning", "note"):
+        count = sum(each.severity == severity for each in found)
+        parts.append(_plural(count, severity, f"{severity}s"))
+    return f"{parts[0]} checked: {', '.join(parts[1:])}"
+
+
+def _plural(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
+def finding_lines(found: list[Finding]) -> list[str]:
+    """Findings grouped by file, each on two lines: what was found where, and what to do."""
+    lines: list[str] = []
+    file: Any = None
+    for each in found:
+        if each.file != file:
+            file = each.file
+            lines += [file or "(the entry)"]
+        where = f"{each.field}: " if each.field else ""
+        lines += [f"  {each.severity} {each.code} {where}{each.found}", f"      do: {each.do}"]
+    return lines
+
+
+def _github(found: list[Finding], place: Path) -> list[str]:
+    """Workflow commands, which show a finding beside the file in a pull request."""
+    whole = place.is_dir()
+    lines = []
+    for each in found:
+        text = f"{each.field}: {each.found}. {each.do}" if each.field else f"{each.found}. {each.do}"
+        file = _escaped((place / each.file if whole else place).as_posix()).replace(":", "%3A").replace(",", "%2C")
+        lines.append(f"::{_GITHUB[each.severity]} file={file},title={each.code}::{_escaped(text)}")
+    return lines
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

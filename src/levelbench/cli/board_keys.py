@@ -1,0 +1,84 @@
+"""``levelbench board keys``: make a key, show its public half, sign an entry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from levelbench.cli import options as shared
+
+__all__ = ["command"]
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.group("keys")
+def command() -> None:
+    """Keys (Ed25519) that say who sent an entry. The private one stays with you; authors.toml has the public ones."""
+
+
+@command.command("new")
+@click.argument("name")
+@click.option("-o", "--output", type=_FILE, required=True, help="File of the key; never written over.")
+@shared.json_option
+@shared.debug_option
+def new(name: str, output: Path, as_json: bool, debug: bool) -> int:
+    """Make a key for the author NAME: a PEM file that only you can read, and the line for authors.toml.
+
+    \b
+      levelbench board keys new "Ada Lovelace" -o ~/.config/levelbench/ada.pem
+    """
+    from levelbench.records.submissions.signatures import new_key
+
+    _say(name, new_key(output), output, as_json)
+    return 0
+
+
+@command.command("show")
+@click.argument("key", type=_FILE)
+@click.option("--name", default="NAME", show_default=True, help="The author's name in the line for authors.toml.")
+@shared.json_option
+@shared.debug_option
+def show(key: Path, name: str, as_json: bool, debug: bool) -> int:
+    """Show the public half of KEY, its fingerprint, and the line for authors.toml."""
+    from levelbench.records.submissions.signatures import public_text, read_key
+
+    _say(name, public_text(read_key(key).public_key()), key, as_json)
+    return 0
+
+
+@command.command("sign")
+@click.argument("submission", type=_FILE)
+@click.option("--key", type=_FILE, required=True, help="The key's PEM file.")
+@shared.json_option
+@shared.debug_option
+def sign(submission: Path, key: Path, as_json: bool, debug: bool) -> int:
+    """Sign the bytes of the file SUBMISSION; the signature is written beside it.
+
+    Sign last: whatever changes the file afterwards makes the signature wrong.
+    """
+    from levelbench.records.submissions.reading import read_submission
+    from levelbench.records.submissions.signatures import sign as sign_file
+
+    read_submission(submission)
+    written = sign_file(submission, key)
+    if as_json:
+        shared.emit_json({"signature": str(written)})
+    else:
+        click.echo(shared.visible(f"signature: {written}"))
+    return 0
+
+
+def _say(name: str, public: str, path: Path, as_json: bool) -> None:
+    from levelbench.records.submissions.signatures import AUTHORS, fingerprint
+
+    # A JSON string of printable ASCII is a string of TOML too.
+    line = f'{json.dumps(name)} = ["{public}"]'
+    if as_json:
+        shared.emit_json({"key": str(path), "public": public, "fingerprint": fingerprint(public), "line": line})
+        return
+    click.echo(shared.visible(f"key: {path} (keep it to yourself)"))
+    click.echo(f"fingerprint: {fingerprint(public)}")
+    click.echo(f"line for {AUTHORS}:\n{line}")

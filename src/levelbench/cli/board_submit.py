@@ -1,0 +1,126 @@
+"""``levelbench board submit``: writes entries of a leaderboard from the records of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.records.submissions.schema import Submission
+    from levelbench.records.submissions.terms import Terms
+
+__all__ = ["command"]
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command("submit")
+@click.argument("runs", nargs=-1, metavar="RUNS...", required=True)
+@click.option("--author", required=True, help="Who submits.")
+@click.option("--email", help="How the author can be reached.")
+@click.option("--organisation", help="Where the author works.")
+@click.option("--price-per-hour", type=float, help="US dollars an hour of the whole system, on demand.")
+@click.option("--price-source", help="Address of the price list.")
+@click.option("--price-date", help="Day on which the price was read.  [default: today]")
+@click.option("--not-on-demand", is_flag=True, help="The price is for spot or reserved use.")
+@click.option("--code-url", help="Link to the code, best with the commit in it.")
+@click.option("--ruleset", "ruleset_word", default="levelbench-1.0", show_default=True, help="Rules, or a .toml file.")
+@click.option("--division", type=click.Choice(["closed", "open"]), default="open", show_default=True, help="Division.")
+@click.option("--tuning-trials", type=click.IntRange(min=0), help="Trials before.  [default: counted in the store]")
+@click.option("--tuning-hours", type=click.FloatRange(min=0), help="Hours of these trials.")
+@click.option("--tuning-usd", type=click.FloatRange(min=0), help="US dollars of these trials.")
+@click.option("--tuning-notes", help="How was tuned.")
+@click.option("--hardware", help="The system in words.  [default: what the records say]")
+@click.option("--model", help="Name of the model.  [default: the recipe's]")
+@click.option(
+    "--flops-per-sample",
+    type=click.FloatRange(min=0, min_open=True),
+    help="FLOPs of a sample; lets a check compare with ceilings.",
+)
+@click.option("--notes", default="", help="What readers should know.")
+@click.option("--only-these", is_flag=True, help="Submit the selected runs only; needs --because.")
+@click.option("--because", metavar="TEXT", help="Why runs of the group are left out; it is in the entry.")
+@click.option("--sign", "key", type=_FILE, help="Sign with the key in this PEM file.")
+@click.option("-o", "--output", type=_FILE, required=True, help="Folder of the leaderboard.")
+@click.option("--replace", is_flag=True, help="Write over an entry of the same runs that says something else.")
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(
+    runs: tuple[str, ...], store_path: Path, output: Path, replace: bool, as_json: bool, debug: bool, **given: Any
+) -> int:
+    """Write one entry for each group of runs that RUNS select: all runs of it, also those that never arrived.
+
+    \b
+      levelbench board submit digits --author "Ada Lovelace" --email ada@example.org \\
+          --price-per-hour 0.096 --price-source https://example.org/prices \\
+          --code-url https://example.org/ada/digits/tree/0a1b2c3 -o leaderboard
+
+    RUNS may be files of inference records. Prints what levelbench board check says of each entry, and exits with 1 if
+    that is an error.
+    """
+    from levelbench.cli.board_words import terms_of
+    from levelbench.records.submissions.entries import entries_of
+
+    if given["only_these"] != (given["because"] is not None):
+        asked = "--only-these" if given["only_these"] else "--because"
+        raise UsageError(asked, "it stands alone", 'give both: --only-these --because "TEXT"')
+    terms, stated = terms_of(given), given["tuning_trials"] is not None
+    store = shared.open_store(store_path)
+    made = entries_of(runs, store, terms, count_trials=not stated)
+    written = [(path, each, *_write(path, each, output, replace, given["key"])) for path, each in made]
+    return _report(written, output, terms, as_json)
+
+
+def _write(file: str, submission: Submission, folder: Path, replace: bool, key: Path | None) -> tuple[Path, bool]:
+    """Write the entry and, with a key, its signature; whether the entry is new."""
+    from levelbench.records.submissions.digests import encode
+    from levelbench.records.submissions.files import write_new, write_whole
+    from levelbench.records.submissions.signatures import ENDING, sign
+
+    path, raw = folder / file, encode(submission)
+    new = True
+    if replace:
+        write_whole(path, raw)
+    else:
+        new = write_new(path, raw)
+    if key is not None:
+        sign(path, key)
+    elif new:
+        # What was signed before is not what is there now.
+        path.with_name(path.name + ENDING).unlink(missing_ok=True)
+    return path, new
+
+
+def _report(written: list[Any], folder: Path, terms: Terms, as_json: bool) -> int:
+    """Say what was written, and what a check says of it; the exit code."""
+    from levelbench.cli.board_check import finding_lines, summary_line
+    from levelbench.records.submissions.rules import check_file, worst
+
+    found = [finding for _, _, path, _ in written for finding in check_file(path, root=folder)]
+    code = int(worst(found) == "error")
+    if as_json:
+        entries = [{"path": path, "runs": len(each.runs), "new": new} for _, each, path, new in written]
+        shared.emit_json({"entries": [{**each, "path": str(each["path"])} for each in entries], "findings": found})
+        return code
+    with shared.as_far_as_read():
+        for _, each, path, new in written:
+            click.echo(shared.visible(f"{'wrote' if new else 'there already:'} {path}: {_words(each)}"))
+        for line in (*finding_lines(found), summary_line(len(written), found)):
+            click.echo(shared.visible(line))
+    return code
+
+
+def _words(each: Submission) -> str:
+    """An entry in one line: whose, of what, under which rules."""
+    n, reached = len(each.runs), sum(bool(run.reached) for run in each.runs)
+    what = f"{each.task}, {each.model} on {each.framework}, {each.hardware.description}, {each.ruleset}"
+    if each.mode == "inference":
+        return f"{what}, {each.inference[0].scenario}"
+    hint = f"; tuning: {each.tuning.trials} trials" if each.tuning.trials is not None else ""
+    return f"{what}, reached {reached}/{n}{hint}"

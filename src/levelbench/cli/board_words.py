@@ -1,0 +1,66 @@
+"""From the options of ``levelbench board submit`` to the terms of an entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.records.rulesets.schema import Ruleset
+    from levelbench.records.submissions.schema import Price
+    from levelbench.records.submissions.terms import Terms
+
+__all__ = ["ruleset_of", "terms_of"]
+
+
+def terms_of(given: dict[str, Any]) -> Terms:
+    """What the options say that no record knows; ``UsageError`` for what cannot be meant."""
+    from levelbench.measure.clocks import utc_now
+    from levelbench.records.submissions.rules.ceilings import FLOPS
+    from levelbench.records.submissions.schema import Author, Tuning
+    from levelbench.records.submissions.signatures import fingerprint, public_text, read_key
+    from levelbench.records.submissions.terms import Terms
+
+    today = utc_now().date().isoformat()
+    key = fingerprint(public_text(read_key(given["key"]).public_key())) if given["key"] is not None else None
+    if not given["author"].strip():
+        raise UsageError("--author", "it is blank", "say who submits")
+    flops = given["flops_per_sample"]
+    return Terms(
+        author=Author(given["author"].strip()[:200], given["email"], given["organisation"], key),
+        submitted=today,
+        ruleset=ruleset_of(given["ruleset_word"]),
+        price=_price(given, today),
+        division=given["division"],
+        code_url=given["code_url"],
+        hardware=given["hardware"],
+        model=given["model"],
+        tuning=Tuning(given["tuning_trials"], given["tuning_hours"], given["tuning_usd"], given["tuning_notes"]),
+        settings={} if flops is None else {FLOPS: flops},
+        notes=given["notes"],
+        only_these=given["because"],
+    )
+
+
+def ruleset_of(word: str) -> Ruleset:
+    """The ruleset of an id, or in a ``.toml`` file."""
+    from levelbench.records.rulesets.registry import read_ruleset, ruleset
+
+    return read_ruleset(Path(word)) if word.endswith(".toml") else ruleset(word)
+
+
+def _price(given: dict[str, Any], today: str) -> Price | None:
+    from levelbench.records.submissions.schema import Price
+
+    usd = given["price_per_hour"]
+    if usd is None:
+        if given["price_source"] or given["price_date"]:
+            raise UsageError("--price-source", "there is no price", "give --price-per-hour, in US dollars")
+        return None
+    if not 0 < usd < float("inf"):
+        raise UsageError(f"--price-per-hour {usd:g}", "it is no price", "give US dollars an hour, above 0")
+    if not given["price_source"]:
+        raise UsageError(f"--price-per-hour {usd:g}", "it has no source", "give --price-source, where it can be read")
+    return Price(usd, given["price_source"], given["price_date"] or today, not given["not_on_demand"])

@@ -1,0 +1,94 @@
+"""Makes a submission of records of inference: one specification, measured by one process or several.
+
+The one idea: the entry is the process whose score is the median (``records.inference.submitted``), never the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from levelbench.errors import IncomparableError, UsageError
+from levelbench.records.rulesets.registry import task_rules
+from levelbench.records.submissions.making import division_of, left_out
+from levelbench.records.submissions.schema import SUBMISSION_SCHEMA, Setting, Submission
+from levelbench.records.submissions.terms import Terms, code_of, hardware_of, machine_of, provenance_of
+
+if TYPE_CHECKING:
+    from levelbench.records.inference import InferenceRecord, InferenceSpecification
+
+__all__ = ["make_inference"]
+
+
+def make_inference(records: Sequence[InferenceRecord], terms: Terms) -> Submission:
+    """The entry of ``records``, which are of one specification on one machine.
+
+    Raises ``UsageError`` for a network that is no task's, or whose task the ruleset does not have for inference, and
+    ``IncomparableError`` for records of two kinds or machines.
+    """
+    from levelbench.records.inference import submitted
+
+    first = records[0]
+    specification, environment, rules = first.header.specification, first.header.environment, terms.ruleset
+    if len({(each.header.key, machine_of(each.header.environment)) for each in records}) > 1:
+        found = "they are of two specifications or machines"
+        raise IncomparableError(f"an entry of {len(records)} records of inference", found, "make an entry of each")
+    task = specification.model.task
+    known = task_rules(rules, task) if task else None
+    if known is None or known.inference is None:
+        found = f"{specification.title} is no task that {rules.id} has for inference"
+        do = "measure a task's network, or choose another --ruleset"
+        raise UsageError("an entry of inference", found, do)
+    code, remarks = code_of([each.header.environment for each in records], terms.code_url)
+    device = specification.arm.device
+    return Submission(
+        schema=SUBMISSION_SCHEMA,
+        ruleset=rules.id,
+        task=known.task,
+        mode="inference",
+        author=terms.author,
+        submitted=terms.submitted,
+        model=terms.model or specification.model.recipe or specification.model.name,
+        framework=specification.arm.framework,
+        hardware=hardware_of(environment, device, terms.hardware),
+        target=known.target,
+        division=division_of(terms),
+        code=code,
+        price=terms.price,
+        inference=[submitted(records)],
+        tuning=terms.tuning,
+        settings={**_settings(specification), **terms.settings},
+        provenance=provenance_of(
+            environment,
+            version=first.header.version,
+            dataset=specification.data.name,
+            checksums=first.facts.checksums,
+            synthetic=first.facts.synthetic,
+            source_digest=None,
+        ),
+        notes="\n".join([*left_out(terms), *_told(records), *remarks, *([terms.notes] if terms.notes else [])]),
+    )
+
+
+def _told(records: Sequence[InferenceRecord]) -> list[str]:
+    if len(records) == 1:
+        return []
+    return [f"Measured by {len(records)} processes; this is the one whose score is their lower median."]
+
+
+def _settings(specification: InferenceSpecification) -> dict[str, Setting]:
+    """The recipe's settings, and how it was measured."""
+    model, arm, scenario = specification.model, specification.arm, specification.scenario
+    own: dict[str, Setting | None] = {
+        **model.settings,
+        "recipe": model.recipe,
+        "device": arm.device,
+        "mode": arm.mode or None,
+        "threads": arm.threads,
+        "preprocessing": specification.preprocessing,
+        "workers": scenario.workers,
+        "model_digest": model.digest or None,
+        "trained_by": model.run or None,
+        "trained_record": model.run_digest or None,
+    }
+    return {name: value for name, value in own.items() if value is not None}

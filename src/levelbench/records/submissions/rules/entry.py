@@ -1,0 +1,106 @@
+"""What a rule looks at: the submission, its rules, where its file lies, and which day it is.
+
+The one idea: a rule is a function of this and yields findings; it opens nothing and knows no other rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+
+from levelbench.measure.crossing import RULES, find_crossing
+from levelbench.records.rulesets.registry import task_rules
+from levelbench.records.rulesets.schema import Ruleset, TaskRules
+from levelbench.records.submissions.rules.findings import Finding, error, note, warning
+from levelbench.records.submissions.schema import Submission, SubmittedRun
+
+__all__ = ["Entry", "day_of", "is_sha256", "shown"]
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SHA_256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``file`` is relative to the leaderboard, empty for a submission of no leaderboard yet.
+
+    ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with.
+    """
+
+    submission: Submission
+    today: date
+    known: Mapping[str, Ruleset]
+    file: str = ""
+    records: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @cached_property
+    def rules(self) -> Ruleset | None:
+        """The ruleset that the entry names, if it is known."""
+        return self.known.get(self.submission.ruleset)
+
+    @cached_property
+    def task(self) -> TaskRules | None:
+        """What that ruleset says of the entry's task."""
+        return task_rules(self.rules, self.submission.task) if self.rules else None
+
+    @property
+    def imported(self) -> bool:
+        """Whether it was read from another system's file, which cannot say all that a record says."""
+        return self.submission.origin is not None
+
+    @cached_property
+    def crossing(self) -> str:
+        """The rule that the entry is judged by: its ruleset's, but that a schedule of fixed length is at its end."""
+        if self.rules is None:
+            stated = self.submission.crossing
+            return stated if stated is not None and stated in RULES else "first"
+        fixed = self.rules.crossing == "confirmed" and self.submission.crossing == "final"
+        return "final" if fixed else self.rules.crossing
+
+    @cached_property
+    def times(self) -> list[float | None]:
+        """Seconds at which each run reached the entry's target, computed from its curve; ``None``: it did not."""
+        return [self._time(run) for run in self.submission.runs]
+
+    def _time(self, run: SubmittedRun) -> float | None:
+        target, curve = self.submission.target, run.curve
+        if run.status != "done" or len(curve.time_s) != len(curve.quality) or target.threshold != target.threshold:
+            return None
+        found = find_crossing(curve.quality, target.threshold, direction=target.direction, rule=self.crossing)
+        return None if found is None else curve.time_s[found.index]
+
+    def error(self, code: str, field: str, found: str, do: str) -> Finding:
+        """A finding about this file that keeps it off the board."""
+        return error(code, self.file, field, found, do)
+
+    def warning(self, code: str, field: str, found: str, do: str) -> Finding:
+        """A finding about this file for its reviewer."""
+        return warning(code, self.file, field, found, do)
+
+    def note(self, code: str, field: str, found: str, do: str) -> Finding:
+        """A finding about this file that is only told."""
+        return note(code, self.file, field, found, do)
+
+
+def day_of(text: str) -> date | None:
+    """The day that ``text`` (``2026-01-31``) names; ``None`` if it names none."""
+    if _DAY.fullmatch(text) is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def is_sha256(text: str) -> bool:
+    """Whether ``text`` is 64 hexadecimal digits in lower case."""
+    return _SHA_256.fullmatch(text) is not None
+
+
+def shown(text: str, most: int = 60) -> str:
+    """``text`` in quotes, cut to ``most`` characters, with escapes for what cannot be seen."""
+    cut = text if len(text) <= most else f"{text[: most - 3]}..."
+    return repr(cut) if cut.isprintable() else ascii(cut)

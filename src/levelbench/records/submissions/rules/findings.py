@@ -1,0 +1,152 @@
+"""What is wrong with an entry: a finding, and what every code means.
+
+The one idea: a finding says which file and field, what is there and what to do, so whoever sent the entry can put it
+right without asking. An ``error`` keeps an entry off the board, a ``warning`` is for its reviewer, a ``note`` is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = ["CODES", "Finding", "Severity", "error", "note", "ordered", "warning", "worst"]
+
+Severity = Literal["error", "warning", "note"]
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+
+CODES = MappingProxyType(
+    {
+        "B101": "the file cannot be read, or is not JSON",
+        "B102": "the file is beyond a limit: size, depth, number of runs or of points",
+        "B103": "a schema that this version does not read",
+        "B104": "a key is there twice",
+        "B105": "a field is missing, unknown or of another type",
+        "B110": "no ruleset has that id",
+        "B111": "the ruleset does not have the task",
+        "B112": "the target is not the ruleset's",
+        "B113": "the mode does not fit what the entry holds",
+        "B114": "the file does not lie in the folder of its task and mode",
+        "B115": "two files have names that some systems take for one",
+        "B116": "the file's name has characters that a web address needs escapes for",
+        "B117": "a date is not an ISO day",
+        "B118": "a date lies in the future",
+        "B119": "the entry is older than one of its runs",
+        "B120": "the entry is older than its ruleset",
+        "B121": "a required field is blank",
+        "B122": "nothing says how the author can be reached",
+        "B123": "the ruleset has no such division",
+        "B124": "the clock is not stated, or not the ruleset's",
+        "B125": "the runs were judged by another crossing rule than the ruleset's",
+        "B126": "not all runs of the group were submitted",
+        "B130": "columns of a curve differ in length",
+        "B131": "the time of a curve does not increase, or is negative",
+        "B132": "epochs or samples of a curve go back",
+        "B133": "a quality lies off its scale",
+        "B134": "a curve is empty",
+        "B135": "a curve is not the one that its digest was made of",
+        "B136": "a curve has no digest",
+        "B137": "a number is not finite",
+        "B138": "the quality falls below the target again after it counted as reached",
+        "B139": "samples and epochs of a curve do not fit together",
+        "B140": "too few runs reached the target for a score",
+        "B141": "whether a run reached the target is not what its curve says",
+        "B142": "a time to the target is not what its curve says",
+        "B143": "a failed run claims to have reached the target",
+        "B150": "fewer runs than the ruleset asks for",
+        "B151": "more runs than the ruleset allows",
+        "B152": "two runs have one seed",
+        "B153": "a run does not state its seed",
+        "B154": "one run is there twice",
+        "B155": "a run was marked as doubtful when it was made",
+        "B156": "the phases of a run do not sum to its time",
+        "B157": "the clock of a run leaves out what the ruleset's does not",
+        "B158": "energy is impossible, or has no method",
+        "B160": "there is no price, so no cost",
+        "B161": "the price has no source",
+        "B162": "the price has no day, or an impossible one",
+        "B163": "the price is not for on-demand use, or does not say so",
+        "B164": "the price is no positive number",
+        "B170": "there is no link to the code",
+        "B171": "the link to the code names no version",
+        "B172": "a link is not http or https",
+        "B173": "the code had changes that nobody committed",
+        "B174": "a commit is not a hexadecimal digest",
+        "B175": "the data has no checksums",
+        "B176": "a digest is not a SHA-256",
+        "B177": "the runs were made on synthetic data",
+        "B178": "a run has no digest of its record",
+        "B179": "a record is missing, or is not the one that the entry was made of",
+        "B180": "nothing says which software ran",
+        "B181": "nothing says how much was tried before",
+        "B182": "tuning took a negative time or sum",
+        "B190": "faster than the machine's ceiling allows",
+        "B200": "the ruleset does not have the scenario for this task",
+        "B201": "too few queries, or too short a time",
+        "B202": "quantiles do not rise, or have no quantile's name",
+        "B203": "the mean does not lie where the quantiles say",
+        "B204": "the quality is missing, off its scale, or not kept",
+        "B205": "a latency or a duration is not positive",
+        "B206": "the cost does not follow from price and latency",
+        "B207": "the queries did not fit into the time",
+        "B208": "the throughput does not fit the samples and the time",
+        "B209": "the server scenario lacks a rate or bound, or does not keep it",
+        "B210": "a measurement calls itself invalid",
+        "B211": "the batch is not 1",
+        "B212": "there is no latency and no throughput",
+        "B220": "text has characters that hide or steer other text",
+        "B221": "text looks like markup or a script",
+        "B230": "the signature does not verify",
+        "B231": "the signature cannot be checked here",
+        "B232": "the signed author has no key in authors.toml",
+        "B233": "signed with the key of another author",
+        "B234": "an author with a key did not sign",
+        "B235": "the key that the entry names is not the one that signed",
+        "B236": "a signature without an entry",
+        "B240": "two entries are the same",
+        "B241": "two entries share a run",
+        "B242": "two curves are nearly the same",
+        "B250": "a link, which is not followed",
+        "B251": "a file that is no part of a leaderboard",
+        "B252": "a file of the leaderboard itself cannot be read",
+    }
+)
+"""What each code means. Codes are never used again for something else."""
+
+
+class Finding(Struct, frozen=True, order=True):
+    """One thing that is wrong: ``file`` relative to the leaderboard, ``field`` as in ``runs[2].seed``."""
+
+    code: str
+    severity: Severity
+    file: str
+    field: str
+    found: str
+    do: str
+
+
+def error(code: str, file: str, field: str, found: str, do: str) -> Finding:
+    """A finding that keeps the entry off the board."""
+    return Finding(code, "error", file, field, found, do)
+
+
+def warning(code: str, file: str, field: str, found: str, do: str) -> Finding:
+    """A finding that a reviewer should look at."""
+    return Finding(code, "warning", file, field, found, do)
+
+
+def note(code: str, file: str, field: str, found: str, do: str) -> Finding:
+    """A finding that is only told."""
+    return Finding(code, "note", file, field, found, do)
+
+
+def worst(findings: Iterable[Finding]) -> Severity | None:
+    """The gravest severity among them; ``None`` if there is no finding."""
+    return min((each.severity for each in findings), key=_ORDER.__getitem__, default=None)
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """By file, errors first, then by code and field."""
+    return sorted(findings, key=lambda each: (each.file, _ORDER[each.severity], each.code, each.field))

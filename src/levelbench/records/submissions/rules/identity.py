@@ -1,0 +1,133 @@
+"""Rules about what an entry is: its rules and task, where its file lies, its dates and its author."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from levelbench.records.submissions.rules.entry import Entry, day_of, shown
+from levelbench.records.submissions.rules.findings import Finding
+
+__all__ = ["ONLY_THESE", "author", "dates", "place", "rules_of"]
+
+_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+ONLY_THESE = "Only some runs were submitted"
+"""How the notes of an entry begin that leaves runs of its group out."""
+
+
+def rules_of(entry: Entry) -> Iterator[Finding]:
+    """The ruleset and task are known, and target, mode, division, clock and crossing are theirs."""
+    submission, rules = entry.submission, entry.rules
+    if rules is None:
+        found = f"it is {shown(submission.ruleset)}; there are {', '.join(sorted(entry.known))}"
+        yield entry.error("B110", "ruleset", found, "name one of these, or add its file to the folder rulesets")
+        return
+    yield from _content(entry)
+    divisions = [each.name for each in rules.divisions]
+    if divisions and submission.division not in divisions and not entry.imported:
+        found = f"it is {submission.division!r}; {rules.id} has {', '.join(divisions)}"
+        yield entry.error("B123", "division", found, "submit to a division that there is")
+    yield from _clock(entry)
+    task = entry.task
+    if task is None:
+        found = f"it is {shown(submission.task)}; {rules.id} has {', '.join(each.task for each in rules.tasks)}"
+        yield entry.error("B111", "task", found, "name a task of the ruleset")
+    elif submission.target != task.target:
+        wrong = [
+            f"{name} {getattr(submission.target, name)!r} in place of {getattr(task.target, name)!r}"
+            for name in submission.target.__struct_fields__
+            if getattr(submission.target, name) != getattr(task.target, name)
+        ]
+        do = f"run with the target of {rules.id}, or submit under another ruleset"
+        yield entry.error("B112", "target", f"{'; '.join(wrong)}", do)
+
+
+def _content(entry: Entry) -> Iterator[Finding]:
+    submission = entry.submission
+    if submission.mode == "training" and not submission.runs:
+        yield entry.error("B113", "runs", "an entry of training without a run", "submit its runs")
+    if submission.mode == "inference" and not submission.inference:
+        yield entry.error("B113", "inference", "an entry of inference without a measurement", "submit one")
+    if submission.mode == "training" and submission.inference:
+        found = f"an entry of training with {len(submission.inference)} measurements of inference"
+        yield entry.error("B113", "inference", found, "submit them as an entry of their own")
+    if submission.mode == "inference" and submission.runs:
+        found = f"an entry of inference with {len(submission.runs)} runs of training"
+        yield entry.error("B113", "runs", found, "submit them as an entry of their own")
+
+
+def _clock(entry: Entry) -> Iterator[Finding]:
+    submission, rules = entry.submission, entry.rules
+    if rules is None or submission.mode == "inference":
+        return
+    if submission.clock is None and not entry.imported:
+        yield entry.warning("B124", "clock", "it is not stated", f"state the clock of the times: {rules.clock}")
+    elif submission.clock not in (None, rules.clock):
+        found = f"it is {shown(submission.clock or '')}; that of {rules.id} is {rules.clock}"
+        yield entry.error("B124", "clock", found, f"submit the times on the clock {rules.clock}")
+    if submission.crossing not in (None, entry.crossing):
+        found = f"it is {shown(submission.crossing or '')}; that of {rules.id} is {rules.crossing}"
+        yield entry.warning("B125", "crossing", found, f"times are computed again, by {entry.crossing}")
+
+
+def place(entry: Entry) -> Iterator[Finding]:
+    """The file lies in ``<task>/<mode>/`` and has a name that is an address."""
+    if not entry.file:
+        return
+    path, submission = PurePosixPath(entry.file), entry.submission
+    names = {submission.task, *((entry.task.task, *entry.task.aliases) if entry.task else ())}
+    if len(path.parts) != 3 or path.parts[0] not in names or path.parts[1] != submission.mode:
+        where = "/".join(path.parts[:-1]) or "the leaderboard's own folder"
+        do = f"move it to {shown(submission.task)[1:-1]}/{submission.mode}/"
+        yield entry.error("B114", "", f"it lies in {shown(where)}", do)
+    if _STEM.fullmatch(path.stem) is None or len(path.stem) > 100:
+        do = "use at most 100 letters, digits, dots, hyphens and underscores"
+        yield entry.warning("B116", "", f"its name is {shown(path.name)}", do)
+
+
+def dates(entry: Entry) -> Iterator[Finding]:
+    """Days are ISO days, none is in the future, and an entry is no older than its runs and rules."""
+    text = entry.submission.submitted
+    submitted = day_of(text)
+    if submitted is None:
+        yield entry.error("B117", "submitted", f"it is {shown(text)}", "write the day as in 2026-01-31")
+        return
+    if (submitted - entry.today).days > 1:
+        # A day's grace: somewhere it is tomorrow already.
+        yield entry.error(
+            "B118", "submitted", f"it is {text} and today is {entry.today}", "write the day of submission"
+        )
+    for at, run in enumerate(entry.submission.runs):
+        if run.started is None:
+            continue
+        started = day_of(run.started[:10])
+        if started is None:
+            found = f"it is {shown(run.started)}"
+            yield entry.error("B117", f"runs[{at}].started", found, "write an ISO date and time")
+        elif (started - submitted).days > 1:
+            found = f"the run started on {started} and the entry is of {submitted}"
+            yield entry.error("B119", f"runs[{at}].started", found, "correct the day of submission")
+    since = day_of(entry.rules.date) if entry.rules and not entry.imported else None
+    if since is not None and submitted < since:
+        found = f"it is {submitted} and {entry.submission.ruleset} is of {since}"
+        yield entry.note("B120", "submitted", found, "nothing: rules may be applied to older runs")
+
+
+def author(entry: Entry) -> Iterator[Finding]:
+    """Who submits can be named and reached; names are not blank; runs that were left out are told."""
+    submission = entry.submission
+    named = {
+        "author.name": submission.author.name,
+        "model": submission.model,
+        "framework": submission.framework,
+        "hardware.description": submission.hardware.description,
+    }
+    for name, text in named.items():
+        if not text.strip():
+            yield entry.error("B121", name, "it is blank", "fill it in")
+    if not submission.author.email and not submission.author.organisation:
+        yield entry.note("B122", "author", "neither email nor organisation", "give one of them")
+    if submission.notes.startswith(ONLY_THESE):
+        found = shown(submission.notes.partition("\n")[0], 200)
+        yield entry.warning("B126", "notes", found, "submit all runs, or see whether the reason holds")

@@ -1,0 +1,181 @@
+"""Rules about measurements of inference: enough of them, consistent with each other, and at the quality kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+from levelbench.records.rulesets.schema import InferenceRules
+from levelbench.records.submissions.rules.entry import Entry, shown
+from levelbench.records.submissions.rules.findings import Finding
+from levelbench.records.submissions.schema import Inference
+
+__all__ = ["inference"]
+
+_SLACK = 0.05
+"""What rounding and the moments between queries may explain."""
+_ONE_BY_ONE = ("single-stream", "multi-stream", "dawnbench")
+
+
+def inference(entry: Entry) -> Iterator[Finding]:
+    """Every measurement, by every rule about one."""
+    for number, each in enumerate(entry.submission.inference):
+        at = f"inference[{number}]"
+        yield from _allowed(entry, each, at)
+        yield from _quality(entry, each, at)
+        yield from _told(entry, each, at)
+        wrong = list(_positive(entry, each, at))
+        yield from wrong
+        if not wrong:
+            yield from _quantiles(entry, each, at)
+            yield from _fits(entry, each, at)
+            yield from _cost(entry, each, at)
+
+
+def _allowed(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    if entry.task is None:
+        return
+    rules = entry.task.inference
+    if rules is None or each.scenario not in rules.scenarios:
+        known = ", ".join(rules.scenarios) if rules else "none"
+        found = f"it is {each.scenario}; {entry.submission.ruleset} has {known} for {entry.task.task}"
+        yield entry.error("B200", f"{at}.scenario", found, "measure a scenario of the ruleset")
+        return
+    if each.scenario == "dawnbench":
+        wanted, had, what = entry.task.samples or 0, each.queries, "queries"
+        if each.batch not in (None, 1):
+            yield entry.error("B211", f"{at}.batch", f"it is {each.batch}", "answer one at a time")
+    else:
+        # Offline asks one query of all samples.
+        had, what = (each.samples, "samples") if each.scenario == "offline" else (each.queries, "queries")
+        wanted = rules.least_queries
+    if had < wanted:
+        yield entry.error("B201", f"{at}.{what}", f"{had} {what}; at least {wanted}", "measure for longer")
+    if each.scenario != "dawnbench" and each.duration_s < rules.least_duration_s:
+        found = f"{each.duration_s:g} s; at least {rules.least_duration_s:g} s"
+        yield entry.error("B201", f"{at}.duration_s", found, "measure for longer")
+    yield from _server(entry, each, rules, at)
+
+
+def _server(entry: Entry, each: Inference, rules: InferenceRules, at: str) -> Iterator[Finding]:
+    if each.valid is False:
+        yield entry.error("B210", f"{at}.valid", "it is false", "measure again until it is valid")
+    if each.scenario != "server":
+        return
+    bound = rules.latency_bound_s if rules.latency_bound_s is not None else each.latency_bound_s
+    if each.target_per_s is None or bound is None:
+        missing = "target_per_s" if each.target_per_s is None else "latency_bound_s"
+        yield entry.error("B209", f"{at}.{missing}", "it is not stated", "state rate and bound of the server scenario")
+        return
+    at_bound = each.quantiles_s.get("0.99")
+    if at_bound is not None and at_bound > bound and each.valid:
+        found = f"99 % within {at_bound:g} s, bound {bound:g} s"
+        yield entry.error("B209", f"{at}.quantiles_s", found, "measure at a lower rate")
+
+
+def _quality(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    rules = entry.task.inference if entry.task else None
+    target = entry.submission.target
+    if each.quality is None:
+        if rules is not None and rules.threshold is not None:
+            do = "measure the quality of the same answers"
+            yield entry.error("B204", f"{at}.quality", "it is not stated", do)
+        return
+    high = math.inf if target.high is None else target.high
+    if not target.low <= each.quality <= high:
+        percent = high == 1 and 1 < each.quality <= 100
+        do = "divide by 100: the scale ends at 1" if percent else "give it on the scale of the target"
+        found = f"{each.quality:.10g}, on a scale from {target.low:g} to {high:g}"
+        yield entry.error("B204", f"{at}.quality", found, do)
+    elif rules is not None and rules.threshold is not None:
+        sign = 1.0 if target.direction == "higher" else -1.0
+        if sign * each.quality < sign * rules.threshold:
+            found = f"{each.quality:.10g}; {entry.submission.ruleset} wants {rules.threshold:.10g}"
+            yield entry.error("B204", f"{at}.quality", found, "measure a network that is as good as that")
+
+
+def _told(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
+        do = "state mean_latency_s, quantiles_s or throughput_per_s"
+        yield entry.error("B212", at, "no latency and no throughput", do)
+
+
+def _positive(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    stated = {
+        "duration_s": each.duration_s,
+        "mean_latency_s": each.mean_latency_s,
+        "estimate_s": each.estimate_s,
+        "throughput_per_s": each.throughput_per_s,
+        "target_per_s": each.target_per_s,
+        "latency_bound_s": each.latency_bound_s,
+        **{f"quantiles_s.{shown(name)[1:-1]}": value for name, value in each.quantiles_s.items()},
+    }
+    for name, value in stated.items():
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", "give what was measured, in seconds")
+
+
+def _quantiles(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    ranks = {name: _rank(name) for name in each.quantiles_s}
+    for name, rank in ranks.items():
+        if rank is None:
+            found = f"{shown(name)} is no number from 0 to 1"
+            yield entry.error("B202", f"{at}.quantiles_s", found, 'name a quantile as in "0.99"')
+            return
+    points = sorted((rank, each.quantiles_s[name]) for name, rank in ranks.items() if rank is not None)
+    for (low, fast), (high, slow) in pairwise(points):
+        if slow < fast or low == high:
+            found = f"{low:g}: {fast:g} s, {high:g}: {slow:g} s"
+            yield entry.error("B202", f"{at}.quantiles_s", found, "give quantiles of one list of latencies")
+            return
+    yield from _mean(entry, each, points, at)
+
+
+def _rank(name: str) -> float | None:
+    try:
+        rank = float(name)
+    except ValueError:
+        return None
+    return rank if 0 <= rank <= 1 else None
+
+
+def _mean(entry: Entry, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[Finding]:
+    """The mean is at most the maximum, and at least what the quantiles alone already amount to."""
+    mean = each.mean_latency_s
+    if mean is None or not points:
+        return
+    floor = before = 0.0
+    for rank, value in points:
+        # Of all latencies, 1 - rank are at least this large.
+        floor += (1 - rank) * (value - before)
+        before = value
+    # The quantile 0 is the smallest latency: what is added for it holds for every one.
+    ceiling = points[-1][1] if points[-1][0] == 1 else math.inf
+    if mean < floor * (1 - _SLACK) or mean > ceiling * (1 + _SLACK):
+        limit = f"at least {floor:g} s" if mean < floor else f"at most {ceiling:g} s"
+        yield entry.error("B203", f"{at}.mean_latency_s", f"{mean:g} s; by the quantiles {limit}", "correct it")
+
+
+def _fits(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    spent = (each.mean_latency_s or 0.0) * each.queries
+    if each.scenario in _ONE_BY_ONE and spent > each.duration_s * (1 + _SLACK):
+        found = f"{each.queries} queries of {each.mean_latency_s:g} s one after another, in {each.duration_s:g} s"
+        yield entry.error("B207", f"{at}.duration_s", found, "correct the latency or the duration")
+    rate = each.throughput_per_s
+    if rate is not None and each.samples and rate * each.duration_s > each.samples * (1 + 2 * _SLACK):
+        found = f"{rate:g}/s for {each.duration_s:g} s, of {each.samples} samples"
+        yield entry.error("B208", f"{at}.throughput_per_s", found, "correct the throughput or the duration")
+
+
+def _cost(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    price = entry.submission.price
+    if each.cost_usd is None:
+        return
+    if not (each.cost_usd >= 0 and math.isfinite(each.cost_usd)):
+        yield entry.error("B206", f"{at}.cost_usd", f"{each.cost_usd:g}", "give US dollars an answer")
+    elif price is not None and each.mean_latency_s is not None and each.scenario in ("single-stream", "dawnbench"):
+        due = price.usd_per_hour / 3600 * each.mean_latency_s
+        if abs(each.cost_usd - due) > _SLACK * due:
+            found = f"{each.cost_usd:.4g}; {price.usd_per_hour:g} an hour for {each.mean_latency_s:g} s is {due:.4g}"
+            yield entry.warning("B206", f"{at}.cost_usd", found, "leave it out: it is computed")

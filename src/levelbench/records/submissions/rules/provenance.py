@@ -1,0 +1,124 @@
+"""Rules about where an entry comes from: price, code, data, software, records, tuning."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from levelbench.records.submissions.rules.entry import Entry, day_of, is_sha256, shown
+from levelbench.records.submissions.rules.findings import Finding
+
+__all__ = ["code", "data", "price", "records", "tuning"]
+
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_PINNED = re.compile(r"(?<![0-9a-f])[0-9a-f]{7,64}(?![0-9a-f])|/(?:releases/tag|tags?|tree/v?\d|archive)[/.\d]")
+
+
+def price(entry: Entry) -> Iterator[Finding]:
+    """A price is positive, on demand, and says where and when it was read."""
+    stated, rules = entry.submission.price, entry.rules
+    if stated is None:
+        do = "give --price-per-hour and --price-source, or leave it: cost is not ranked then"
+        yield entry.note("B160", "price", "it is not stated", do)
+        return
+    if not (stated.usd_per_hour > 0 and math.isfinite(stated.usd_per_hour)):
+        yield entry.error("B164", "price.usd_per_hour", f"{stated.usd_per_hour:g}", "give US dollars an hour")
+    required = rules is not None and rules.cost.source_required
+    say = entry.error if required else entry.note
+    if not stated.source:
+        yield say("B161", "price.source", "it is not stated", "give the address of the price list")
+    elif not _is_link(stated.source):
+        found = f"it is {shown(stated.source)}"
+        yield entry.warning("B161", "price.source", found, "give the address of the price list")
+    yield from _price_day(entry, stated.read_on, required)
+    if rules is not None and rules.cost.on_demand_only:
+        if stated.on_demand is False:
+            do = f"give the on-demand price: {rules.id} takes no other"
+            yield entry.error("B163", "price.on_demand", "it is a price for spot or reserved use", do)
+        elif stated.on_demand is None and required:
+            yield entry.warning("B163", "price.on_demand", "it is not stated", "say that the price is on demand")
+
+
+def _price_day(entry: Entry, text: str | None, required: bool) -> Iterator[Finding]:
+    if text is None:
+        if required:
+            yield entry.warning("B162", "price.read_on", "it is not stated", "give the day: prices change")
+        return
+    day = day_of(text)
+    if day is None:
+        yield entry.error("B162", "price.read_on", f"it is {shown(text)}", "write the day as in 2026-01-31")
+    elif (day - entry.today).days > 1:
+        yield entry.error("B162", "price.read_on", f"it is {text} and today is {entry.today}", "write the day")
+
+
+def _is_link(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and not re.search(r"[\s\"'<>\\`]", text)
+
+
+def code(entry: Entry) -> Iterator[Finding]:
+    """The code can be found, in the version that ran, without changes that nobody has."""
+    stated = entry.submission.code
+    if not stated.url:
+        yield entry.warning("B170", "code.url", "it is not stated", "give --code-url with the commit in it")
+    elif not _is_link(stated.url):
+        yield entry.error("B172", "code.url", f"it is {shown(stated.url)}", "give an address with http or https")
+    elif not stated.commit and _PINNED.search(stated.url) is None:
+        found = f"{shown(stated.url)} and no commit"
+        yield entry.warning("B171", "code.url", found, "link to a commit or a tag: a branch moves")
+    if stated.commit and _COMMIT.fullmatch(stated.commit) is None:
+        found = f"it is {shown(stated.commit)}"
+        yield entry.warning("B174", "code.commit", found, "give the commit's hexadecimal digest")
+    if stated.dirty:
+        do = "commit the changes and run again"
+        yield entry.warning("B173", "code.dirty", "the working tree had changes", do)
+
+
+def data(entry: Entry) -> Iterator[Finding]:
+    """The data is real and can be told by its checksums; the software is named."""
+    stated = entry.submission.provenance
+    if stated.synthetic:
+        yield entry.error("B177", "provenance.synthetic", "synthetic data", "run on the task's own data")
+    for name, digest in stated.checksums.items():
+        if not is_sha256(digest):
+            field = f"provenance.checksums.{shown(name)[1:-1]}"
+            yield entry.error("B176", field, f"it is {shown(digest)}", "give 64 hexadecimal digits")
+    if entry.imported:
+        return
+    if not stated.checksums and entry.submission.mode == "training":
+        yield entry.warning("B175", "provenance.checksums", "there are none", "make the entry from records")
+    if not stated.software:
+        yield entry.note("B180", "provenance.software", "there is none", "make the entry from records")
+
+
+def records(entry: Entry) -> Iterator[Finding]:
+    """Every run and measurement names its record; where records are at hand, they are those."""
+    submission = entry.submission
+    stated = [(f"runs[{at}].record_digest", run.record_digest) for at, run in enumerate(submission.runs)]
+    stated += [(f"inference[{at}].record_digest", each.record_digest) for at, each in enumerate(submission.inference)]
+    for field, digest in stated:
+        if digest is None:
+            if not entry.imported:
+                do = "make the entry with levelbench board submit"
+                yield entry.warning("B178", field, "it is not stated", do)
+        elif not is_sha256(digest):
+            yield entry.error("B176", field, f"it is {shown(digest)}", "give 64 hexadecimal digits")
+        elif entry.records is not None and digest not in entry.records:
+            found = f"no record has the digest {digest[:12]}..."
+            yield entry.error("B179", field, found, "bring the record, unchanged, or make the entry again")
+
+
+def tuning(entry: Entry) -> Iterator[Finding]:
+    """How much was tried is said, and is no negative amount."""
+    stated = entry.submission.tuning
+    unsaid = stated.trials is None and stated.hours is None and stated.usd is None
+    if unsaid and not entry.imported and entry.submission.mode == "training":
+        yield entry.warning("B181", "tuning", "it is not stated", "give --tuning-trials, 0 if there were none")
+    for name, value in (("hours", stated.hours), ("usd", stated.usd)):
+        if value is not None and not (value >= 0 and math.isfinite(value)):
+            yield entry.error("B182", f"tuning.{name}", f"{value:g}", "give what was spent")

@@ -1,0 +1,206 @@
+"""What one entry of a leaderboard may hold: who, what, on which machine, at which price, all its runs and their curves.
+
+The one idea: an entry holds what was measured (every run, its curve, its raw latencies' quantiles) and where that came
+from; its score is computed by whoever reads, under a ruleset. ``None`` means "not stated" and never "no".
+Times are in seconds, qualities on the scale of the target, prices in US dollars an hour for the whole system.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from levelbench.records.schema import Target
+
+__all__ = [
+    "SUBMISSION_SCHEMA",
+    "Author",
+    "Code",
+    "Curve",
+    "Hardware",
+    "Inference",
+    "Origin",
+    "Price",
+    "Provenance",
+    "Submission",
+    "SubmittedRun",
+    "Tuning",
+]
+
+SUBMISSION_SCHEMA = 1
+
+Text = Annotated[str, Meta(max_length=4000)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Setting = int | float | str | bool
+
+
+class Author(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Who submits: ``key`` is the fingerprint of the Ed25519 key that signs, if one does."""
+
+    name: Name
+    email: Text | None = None
+    organisation: Text | None = None
+    key: Text | None = None
+
+
+class Hardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The whole system that ran: ``description`` as people write it, and its parts where they are stated."""
+
+    description: Name
+    nodes: Count | None = None
+    accelerators: Count | None = None
+    accelerator: Text | None = None
+    processor: Text | None = None
+    cores: Count | None = None
+    memory_bytes: Count | None = None
+
+
+class Code(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the code is, and which version of it ran; ``dirty`` says that it had changes nobody committed."""
+
+    url: Text | None = None
+    commit: Text | None = None
+    dirty: bool | None = None
+
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """US dollars an hour of the whole system, where that figure is from, and on which day it was read (ISO)."""
+
+    usd_per_hour: Positive
+    source: Text | None = None
+    read_on: Text | None = None
+    on_demand: bool | None = None
+
+
+class Curve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One run's evaluations in order: columns of one length. ``time_s`` is cumulative on the entry's clock."""
+
+    time_s: list[float]
+    quality: list[float]
+    epoch: list[float] | None = None
+    samples: list[Count] | None = None
+    others: dict[str, list[float]] = field(default_factory=dict)
+    """Further columns by name, such as a second metric, on the scale of the target where they are of its kind."""
+
+
+class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One run, whether or not it arrived. ``record_digest`` is the SHA-256 of the record file that it was made from.
+
+    ``curve_digest`` is the SHA-256 of the curve's canonical text (``digests.curve_digest``). ``reached`` and
+    ``time_to_target_s`` are what the author's own rule said: they are checked against the curve, never believed.
+    ``phases_s`` are the seconds by phase up to the end of the curve; ``excluded_s`` those that the clock left out.
+    """
+
+    curve: Curve
+    status: Literal["done", "failed"] = "done"
+    seed: Count | None = None
+    reached: bool | None = None
+    time_to_target_s: float | None = None
+    started: Text | None = None
+    phases_s: dict[str, float] = field(default_factory=dict)
+    excluded_s: dict[str, float] = field(default_factory=dict)
+    energy_j: float | None = None
+    energy_method: Text | None = None
+    peak_memory_bytes: float | None = None
+    test_quality: dict[str, float] = field(default_factory=dict)
+    suspect: list[Text] = field(default_factory=list)
+    error: Text | None = None
+    record_id: Text | None = None
+    record_digest: Text | None = None
+    curve_digest: Text | None = None
+
+
+class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One measurement of inference: which scenario, its latencies in seconds, and the quality of the same answers.
+
+    ``quantiles_s`` maps a quantile ("0.5", "0.9", "0.99") to seconds; ``estimate_s`` is the early-stopping estimate of
+    the scenario's own quantile (LoadGen's rule), ``None`` where there were too few queries. ``includes`` says what is
+    on the clock beside the network ("preprocessing", "postprocessing", "transfer", "queueing").
+    """
+
+    scenario: Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"]
+    queries: Count
+    samples: Count
+    duration_s: float
+    mean_latency_s: float | None = None
+    quantiles_s: dict[str, float] = field(default_factory=dict)
+    estimate_s: float | None = None
+    estimate_quantile: float | None = None
+    throughput_per_s: float | None = None
+    target_per_s: float | None = None
+    latency_bound_s: float | None = None
+    valid: bool | None = None
+    quality: float | None = None
+    quality_samples: Count | None = None
+    batch: Count | None = None
+    includes: list[Text] = field(default_factory=list)
+    cost_usd: float | None = None
+    """What the author states one answer costs; ``None`` where it follows from price and time alone."""
+    record_id: Text | None = None
+    record_digest: Text | None = None
+
+
+class Tuning(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How much was tried before: trials, their hours and dollars; ``None`` where the author does not say."""
+
+    trials: Count | None = None
+    hours: float | None = None
+    usd: float | None = None
+    notes: Text | None = None
+
+
+class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What it ran in: software, checksums of the data (SHA-256 by file), the source of the task, our version."""
+
+    version: Text | None = None
+    software: dict[str, Text] = field(default_factory=dict)
+    environment: dict[str, Text] = field(default_factory=dict)
+    dataset: Text | None = None
+    synthetic: bool | None = None
+    checksums: dict[str, Text] = field(default_factory=dict)
+    source_digest: Text | None = None
+
+
+class Origin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The file of another system that an entry was read from: ``format`` ("dawnbench", ...), SHA-256, what is odd."""
+
+    format: Name
+    file: Text
+    digest: Text | None = None
+    doubts: list[Text] = field(default_factory=list)
+    fields: dict[str, Setting | None] = field(default_factory=dict)
+    """What the other format says and this one has no place for, by dotted name."""
+
+
+class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One entry: one task, one mode, one author, one system, one set of settings; all of its runs.
+
+    ``ruleset`` names the rules it was made for ("levelbench-1.0", "dawnbench-1.0"). ``submitted`` is an ISO day.
+    ``clock`` and ``crossing`` name our policies of those names (``measure.policies``, ``measure.crossing``).
+    """
+
+    schema: int
+    ruleset: Name
+    task: Name
+    mode: Literal["training", "inference"]
+    author: Author
+    submitted: Text
+    model: Name
+    framework: Name
+    hardware: Hardware
+    target: Target
+    division: Literal["closed", "open"] = "open"
+    clock: Text | None = None
+    crossing: Text | None = None
+    code: Code = field(default_factory=Code)
+    price: Price | None = None
+    runs: list[SubmittedRun] = field(default_factory=list)
+    inference: list[Inference] = field(default_factory=list)
+    tuning: Tuning = field(default_factory=Tuning)
+    settings: dict[str, Setting] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
+    origin: Origin | None = None
+    notes: Annotated[str, Meta(max_length=20000)] = ""

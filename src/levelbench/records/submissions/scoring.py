@@ -1,0 +1,234 @@
+"""What a ruleset makes of a submission: the crossing of each run, then one figure from all of them.
+
+The one idea: a score is computed from the curves, never taken from what an entry says of itself, and a run that never
+arrived stays in: as censored, as the slowest, or as the reason why there is no figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from levelbench.measure.crossing import find_crossing, sign_of
+from levelbench.measure.statistics import expected_time_with_restarts, wilson
+from levelbench.records.rulesets.registry import task_rules
+from levelbench.records.rulesets.schema import Aggregation, Ruleset, TaskRules
+from levelbench.records.schema import Target
+from levelbench.records.submissions.aggregation import Times, aggregate
+from levelbench.records.submissions.figures import Figure, Score, absent
+from levelbench.records.submissions.latencies import Inferred, inference_figures
+from levelbench.records.submissions.schema import Submission, SubmittedRun
+from levelbench.records.submissions.steps import LONGEST_S, column_of, crossing_of
+
+__all__ = ["aggregation_words", "score", "sweep", "target_of"]
+
+_HOUR_S = 3600.0
+
+
+def aggregation_words(rules: Aggregation) -> str:
+    """How runs become one figure, as a sentence."""
+    if rules.rule == "first-run":
+        return "The crossing of one run."
+    if rules.rule == "olympic":
+        return (
+            f"The mean of {rules.runs} runs without the {rules.drop} fastest and the {rules.drop} slowest; "
+            f"up to {rules.drop} that never arrive count as slowest."
+        )
+    return (
+        f"The median of all runs, {rules.runs} or more; those that never arrive count as never, "
+        "and the 95 % interval is part of the ranking."
+    )
+
+
+def target_of(submission: Submission, rules: Ruleset, threshold: float | None = None) -> Target | None:
+    """What the submission is scored against: the rules' target, at ``threshold`` if given; ``None``: no such task."""
+    task = task_rules(rules, submission.task)
+    if task is None:
+        return None
+    return task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
+
+
+def score(submission: Submission, ruleset: Ruleset, *, threshold: float | None = None) -> Score:
+    """The four figures of ``submission`` under ``ruleset``, or at another ``threshold`` on the target's scale.
+
+    A submission of training has no figure in the columns of inference, and the other way round; one whose task the
+    rules do not have has none at all. Nothing in a submission makes this raise; a threshold that is no number does
+    (``UsageError``).
+    """
+    task = task_rules(ruleset, submission.task)
+    if task is None:
+        return _unscored(submission, ruleset, f"{ruleset.id} has no task {submission.task!r}")
+    target = task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
+    if submission.mode == "training":
+        return _training(submission, ruleset, task, target)
+    if task.inference is None:
+        return _unscored(submission, ruleset, f"{ruleset.id} has no inference for this task")
+    found = inference_figures(submission, task.inference, ruleset.cost, target, threshold)
+    return _of_inference(submission, ruleset, task.task, target, found)
+
+
+def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[Figure]:
+    """The time at each of ``thresholds``: what a ranking at another target is made of."""
+    return [score(submission, ruleset, threshold=threshold).time for threshold in thresholds]
+
+
+def _training(submission: Submission, rules: Ruleset, task: TaskRules, target: Target) -> Score:
+    flags = _claims(submission, rules, target)
+    columns = [column_of(run, submission, target) for run in submission.runs]
+    if any(column is None for column in columns):
+        flags.append("broken-curve" if submission.target.metric == target.metric else "other-metric")
+    times = _times(submission.runs, columns, target, crossing_of(submission, rules))
+    n, reached = len(times.seconds), sum(time is not None for time in times.seconds)
+    flags += _flags_of_runs(submission, times, rules.aggregation, reached)
+    if rules.crossing == "first":
+        flags += _flags_of_curves(submission.runs, columns, target)
+    time = aggregate(times, rules.aggregation)
+    cost = _cost(submission, rules, time, flags)
+    share = wilson(reached, n) if n else None
+    arrived = [each for each in times.seconds if each is not None]
+    return Score(
+        ruleset=rules.id,
+        task=task.task,
+        mode="training",
+        target=target,
+        time=time,
+        cost=cost,
+        latency=_NOT_INFERENCE,
+        inference_cost=_NOT_INFERENCE,
+        n=n,
+        reached=reached,
+        reached_low=share.low if share else None,
+        reached_high=share.high if share else None,
+        times_s=times.seconds,
+        best_s=min(arrived, default=None),
+        expected_with_restarts_s=expected_time_with_restarts(arrived, times.spent_s) if arrived and n > 1 else None,
+        flags=tuple(flags),
+    )
+
+
+def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Target, found: Inferred) -> Score:
+    share = wilson(found.counted, found.n) if found.n else None
+    return Score(
+        ruleset=rules.id,
+        task=task,
+        mode="inference",
+        target=target,
+        time=_NOT_TRAINING,
+        cost=_NOT_TRAINING,
+        latency=found.latency,
+        inference_cost=found.cost,
+        n=found.n,
+        reached=found.counted,
+        reached_low=share.low if share else None,
+        reached_high=share.high if share else None,
+        times_s=(),
+        best_s=None,
+        expected_with_restarts_s=None,
+        flags=(*_claims(submission, rules, target), *found.flags),
+    )
+
+
+_NOT_INFERENCE = absent("an entry of training")
+_NOT_TRAINING = absent("an entry of inference")
+
+
+def _unscored(submission: Submission, rules: Ruleset, reason: str) -> Score:
+    figure = absent(reason)
+    n = len(submission.runs if submission.mode == "training" else submission.inference)
+    return Score(
+        ruleset=rules.id,
+        task=submission.task,
+        mode=submission.mode,
+        target=submission.target,
+        time=figure if submission.mode == "training" else _NOT_TRAINING,
+        cost=figure if submission.mode == "training" else _NOT_TRAINING,
+        latency=figure if submission.mode == "inference" else _NOT_INFERENCE,
+        inference_cost=figure if submission.mode == "inference" else _NOT_INFERENCE,
+        n=n,
+        reached=0,
+        reached_low=None,
+        reached_high=None,
+        times_s=(),
+        best_s=None,
+        expected_with_restarts_s=None,
+        flags=(),
+    )
+
+
+def _times(runs: Sequence[SubmittedRun], columns: Sequence[list[float] | None], target: Target, crossing: str) -> Times:
+    """When each run arrived; for those that did not, how long they tried and until when one may say so."""
+    seconds: list[float | None] = []
+    spent, censored = [], []
+    for run, column in zip(runs, columns, strict=True):
+        found = None
+        if column and run.status == "done":
+            found = find_crossing(
+                column, target.threshold, direction=target.direction, rule=crossing, x=run.curve.time_s
+            )
+        if found is not None and found.position is not None:
+            seconds.append(found.position)
+            continue
+        seconds.append(None)
+        tried = run.curve.time_s[-1] if column else 0.0
+        spent.append(tried)
+        # A failed run would never have arrived, nor one whose end alone counts: see records.summary.
+        hopeless = not column or run.status == "failed" or crossing == "final"
+        censored.append(math.inf if hopeless else tried)
+    return Times(tuple(seconds), tuple(spent), tuple(censored))
+
+
+def _cost(submission: Submission, rules: Ruleset, time: Figure, flags: list[str]) -> Figure:
+    """US dollars: the time at the price of the whole system."""
+    price = submission.price
+    if price is None:
+        return absent("no price is stated")
+    if price.on_demand is False and rules.cost.on_demand_only:
+        return absent("the price is not an on-demand price, and the rules want one")
+    if time.value is None:
+        return absent(time.how)
+    if not price.usd_per_hour <= LONGEST_S:
+        return absent("the price is no possible one")
+    return time.times(price.usd_per_hour / _HOUR_S, f"{time.how}, at {price.usd_per_hour:g} USD an hour")
+
+
+def _claims(submission: Submission, rules: Ruleset, target: Target) -> list[str]:
+    """What an entry says of itself that the rules have otherwise."""
+    price = submission.price
+    found = {
+        "other-rules": submission.ruleset != rules.id,
+        "other-clock": submission.mode == "training" and submission.clock not in (None, rules.clock),
+        "other-split": submission.target.split != target.split,
+        "synthetic-data": bool(submission.provenance.synthetic),
+        "price-missing": price is None,
+        "price-not-on-demand": price is not None and price.on_demand is False,
+        "price-without-source": price is not None and not price.source and rules.cost.source_required,
+    }
+    return [flag for flag, holds in found.items() if holds]
+
+
+def _flags_of_runs(submission: Submission, times: Times, rules: Aggregation, reached: int) -> list[str]:
+    n = len(times.seconds)
+    found = {
+        "single-run": n == 1,
+        "not-reached": reached == 0,
+        "censored": 0 < reached < n,
+        "failed-runs": any(run.status == "failed" for run in submission.runs),
+        "suspect-runs": any(run.suspect for run in submission.runs),
+        "too-few-runs": n < rules.runs,
+        "extra-runs": n > rules.runs and rules.rule == "first-run",
+    }
+    return [flag for flag, holds in found.items() if holds]
+
+
+def _flags_of_curves(runs: Sequence[SubmittedRun], columns: Sequence[list[float] | None], target: Target) -> list[str]:
+    """What the rule of the first crossing cannot see: whether the quality stayed."""
+    sign = sign_of(target.direction)
+    ends = falls = False
+    for run, column in zip(runs, columns, strict=True):
+        at = [sign * quality >= sign * target.threshold for quality in column or ()]
+        if run.status == "done" and True in at:
+            ends = ends or at.index(True) == len(at) - 1
+            falls = falls or False in at[at.index(True) :]
+    return ["stops-at-target"] * ends + ["falls-back"] * falls

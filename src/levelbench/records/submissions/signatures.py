@@ -1,0 +1,218 @@
+"""Signs submissions and verifies signatures: Ed25519 over the bytes of the file, kept in a file beside it.
+
+The one idea: a signature says that whoever holds a key has sent these very bytes, and ``authors.toml``, which the
+leaderboard's maintainers keep, says whose key it is. An entry is therefore signed, unsigned, or wrongly signed, and
+these are three different things.
+
+Keys are PEM files (PKCS #8, no password); a public key is written as ``ed25519:`` and its 32 bytes in base64, its
+fingerprint is ``SHA256:`` and the digest of those bytes in base64, as OpenSSH writes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from levelbench.errors import DefinitionError, MissingError, StoreError, UsageError
+from levelbench.records.submissions.reading import read_bytes
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = [
+    "AUTHORS",
+    "ENDING",
+    "Authors",
+    "Signature",
+    "available",
+    "fingerprint",
+    "new_key",
+    "public_text",
+    "read_authors",
+    "read_key",
+    "sign",
+    "sign_bytes",
+    "signature_of",
+    "verify",
+]
+
+AUTHORS = "authors.toml"
+ENDING = ".sig"
+Signature = Literal["signed", "unsigned", "wrong"]
+Authors = Mapping[str, Sequence[str]]
+"""Public keys (``ed25519:...``) by the author's name."""
+
+_PREFIX = "ed25519:"
+_MOST_BYTES = 1 << 20
+_SIGNATURE_BYTES = 64
+
+
+def available() -> bool:
+    """Whether signatures can be made and verified here."""
+    return find_spec("cryptography") is not None
+
+
+def _need(asked: str) -> None:
+    if not available():
+        raise MissingError(asked, "cryptography is not installed", "install the extra: pip install levelbench[sign]")
+
+
+def new_key(path: Path) -> str:
+    """Make a key, write it to ``path`` (mode 600, never over a file) and give its public text."""
+    asked = f"making the key {path}"
+    _need(asked)
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = Ed25519PrivateKey.generate()
+    raw = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise UsageError(
+            asked, "there is a file already, and a key is never overwritten", "give another name"
+        ) from None
+    except OSError as error:
+        raise StoreError(asked, error.strerror or str(error), "choose a folder that is writable") from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(descriptor)
+    return public_text(key.public_key())
+
+
+def read_key(path: Path) -> Ed25519PrivateKey:
+    """The private key in a PEM file; ``UsageError`` for another kind of key or file."""
+    asked = f"reading the key {path}"
+    _need(asked)
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(asked, "it is too large to be a key", "give the PEM file of a key")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise StoreError(asked, error.strerror or str(error), "give the path of a key") from error
+    try:
+        key = load_pem_private_key(raw, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        found = f"it is no PEM file of a private key without password ({str(error)[:100]})"
+        raise UsageError(asked, found, "make one: levelbench board keys new NAME -o FILE") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(asked, "it is a key of another kind", "make an Ed25519 key: levelbench board keys new")
+    return key
+
+
+def public_text(key: Ed25519PublicKey) -> str:
+    """``ed25519:`` and the key's 32 bytes in base64."""
+    return _PREFIX + base64.b64encode(key.public_bytes_raw()).decode("ascii")
+
+
+def fingerprint(public: str) -> str:
+    """``SHA256:`` and the digest of the key's bytes in base64 without padding; ``UsageError`` for what is no key."""
+    digest = hashlib.sha256(_key_bytes(public)).digest()
+    return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
+
+
+def _key_bytes(public: str) -> bytes:
+    asked = f"the public key {public[:60]!r}"
+    do = "write it as levelbench board keys show does"
+    if not public.startswith(_PREFIX):
+        raise UsageError(asked, f"it does not begin with {_PREFIX}", do)
+    try:
+        raw = base64.b64decode(public[len(_PREFIX) :], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UsageError(asked, "it is not base64", do) from error
+    if len(raw) != 32:
+        raise UsageError(asked, f"it has {len(raw)} bytes and not 32", do)
+    return raw
+
+
+def read_authors(path: Path) -> dict[str, list[str]]:
+    """The keys by author in an ``authors.toml``; a file that is not there has none.
+
+    Raises ``DefinitionError`` for a file that is not as it should be, naming the author.
+    """
+    asked = f"reading {path}"
+    do = 'write "Name" = ["ed25519:..."], one line an author'
+    if not path.is_symlink() and not path.exists():
+        return {}
+    raw = read_bytes(path, limit=_MOST_BYTES)
+    try:
+        read: dict[str, Any] = tomllib.loads(raw.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DefinitionError(asked, f"it is not TOML ({error})", do) from error
+    found: dict[str, list[str]] = {}
+    for name, keys in read.items():
+        listed = [keys] if isinstance(keys, str) else keys
+        if not isinstance(listed, list) or not all(isinstance(key, str) for key in listed):
+            raise DefinitionError(asked, f"the keys of {name!r} are no list of texts", do)
+        for key in listed:
+            try:
+                _key_bytes(key)
+            except UsageError as error:
+                raise DefinitionError(asked, f"a key of {name!r}: {error.found}", error.do) from error
+        found[name] = listed
+    return found
+
+
+def sign_bytes(raw: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The signature of ``raw`` as a line of base64."""
+    return base64.b64encode(key.sign(raw)) + b"\n"
+
+
+def sign(path: Path, key: Path) -> Path:
+    """Sign the file at ``path`` with the key in the file ``key``; the signature lies beside it, replaced if there."""
+    from levelbench.records.submissions.files import write_whole
+
+    raw = read_bytes(path)
+    return write_whole(path.with_name(path.name + ENDING), sign_bytes(raw, read_key(key)))
+
+
+def signature_of(raw: bytes, signature: bytes, keys: Sequence[str]) -> str | None:
+    """Which of the public ``keys`` has signed ``raw``; ``None`` if none of them has."""
+    _need("verifying a signature")
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        plain = base64.b64decode(signature.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if len(plain) != _SIGNATURE_BYTES:
+        return None
+    for key in keys:
+        try:
+            Ed25519PublicKey.from_public_bytes(_key_bytes(key)).verify(plain, raw)
+        except InvalidSignature:
+            continue
+        return key
+    return None
+
+
+def verify(path: Path, authors: Authors) -> Signature:
+    """Whether the submission at ``path`` is signed by its author.
+
+    ``signed``: by a key that ``authors`` lists for the name in it. ``unsigned``: there is no signature. ``wrong``:
+    there is one, and no key of that author made it. Raises ``MissingError`` without the extra ``sign`` (for a signed
+    one), and ``UnreadableError`` for a file that is no submission.
+    """
+    from levelbench.records.submissions.reading import parse_submission
+
+    beside = path.with_name(path.name + ENDING)
+    if not beside.is_symlink() and not beside.exists():
+        return "unsigned"
+    raw = read_bytes(path)
+    name = parse_submission(raw, f"reading the submission {path}").author.name
+    found = signature_of(raw, read_bytes(beside, limit=4096), authors.get(name, ()))
+    return "wrong" if found is None else "signed"

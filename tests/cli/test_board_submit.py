@@ -1,0 +1,116 @@
+"""``levelbench board submit``: whole groups of runs become entries; nothing that is incomplete is written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
+PRICE = ("--price-per-hour", "3.06", "--price-source", "https://example.org/prices")
+
+
+@pytest.fixture
+def submit(call, store, tmp_path):
+    def run(*words, price=PRICE):
+        return call("board", "submit", *WHO, *words, *price, "--store", store, "-o", tmp_path / "board")
+
+    run.entries = lambda: {path: json.loads(path.read_text()) for path in (tmp_path / "board").rglob("*.json")}
+    return run
+
+
+def test_every_group_becomes_an_entry_of_all_its_runs(submit):
+    code, out, err = submit("digits")
+    assert (code, err) == (0, "")
+    entries = submit.entries()
+    assert sorted(entry["framework"] for entry in entries.values()) == ["numpy", "torch"]
+    for path, entry in entries.items():
+        assert path.parent.parts[-2:] == ("digits", "training")
+        assert [run["seed"] for run in entry["runs"]] == [0, 1, 2, 3, 4]
+        assert entry["price"]["usd_per_hour"] == 3.06
+        assert entry["price"]["on_demand"] is True
+        assert f"wrote {path}: digits, mlp on {entry['framework']}" in out
+    assert "reached 5/5; tuning: 1 trials" in out
+    assert "2 entries checked: 0 errors" in out
+
+
+def test_the_same_again_changes_nothing(submit):
+    submit("digits[framework=numpy]")
+    before = {path: path.stat().st_mtime_ns for path in submit.entries()}
+    code, out, _ = submit("digits[framework=numpy]")
+    assert code == 0
+    assert "there already: " in out
+    assert {path: path.stat().st_mtime_ns for path in submit.entries()} == before
+
+
+def test_another_entry_of_the_same_runs_is_written_over_only_when_asked(submit):
+    submit("digits[framework=numpy]")
+    cheaper = ("--price-per-hour", "1.5", "--price-source", "https://example.org/prices")
+    code, _, err = submit("digits[framework=numpy]", price=cheaper)
+    assert code == 3
+    assert "it is there already and says something else" in err
+    assert submit("digits[framework=numpy]", "--replace", price=cheaper)[0] == 0
+    assert [entry["price"]["usd_per_hour"] for entry in submit.entries().values()] == [1.5]
+
+
+def test_a_choice_of_seeds_is_refused_without_a_reason(submit):
+    code, _, err = submit("digits[framework=numpy,seed=0]")
+    assert code == 2
+    assert "4 runs of the same group are left out: aaaa0001 (seed 1, done)" in err
+    assert submit.entries() == {}
+
+
+def test_a_choice_of_seeds_with_a_reason_says_so_in_the_entry_and_is_short_of_runs(submit):
+    code, out, _ = submit("digits[framework=numpy,seed=0]", "--only-these", "--because", "a trial")
+    assert code == 1
+    assert "error B150 runs: 1 runs; levelbench-1.0 asks for 5" in out
+    assert "warning B126 notes: 'Only some runs were submitted: a trial'" in out
+
+
+def test_a_run_that_missed_and_one_that_failed_are_in_it(submit, write):
+    write(5, "aaaa0005", [0.5, 0.6])
+    write(6, "aaaa0006", [0.5], status="failed")
+    code, out, _ = submit("digits[framework=numpy]")
+    assert code == 0
+    assert "reached 5/7" in out
+
+
+def test_json_names_what_was_written(submit):
+    code, out, _ = submit("digits[framework=torch]", "--json")
+    told = json.loads(out)
+    assert code == 0
+    (entry,) = told["entries"]
+    assert (entry["runs"], entry["new"]) == (5, True)
+    assert all(each["severity"] != "error" for each in told["findings"])
+
+
+def test_a_signed_entry_names_its_key(call, submit, tmp_path):
+    pytest.importorskip("cryptography")
+    call("board", "keys", "new", "Ada", "-o", tmp_path / "ada.pem")
+    submit("digits[framework=numpy]", "--sign", tmp_path / "ada.pem")
+    ((path, entry),) = submit.entries().items()
+    assert entry["author"]["key"].startswith("SHA256:")
+    assert path.with_name(f"{path.name}.sig").is_file()
+    submit("digits[framework=numpy]", "--replace")
+    assert not path.with_name(f"{path.name}.sig").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "price", "found"),
+    [
+        (("absent",), PRICE, "run 'absent'"),
+        (("digits",), ("--price-per-hour", "3"), "it has no source"),
+        (("digits",), ("--price-source", "x"), "there is no price"),
+        (("digits",), ("--price-per-hour", "-1", "--price-source", "x"), "it is no price"),
+        (("digits", "--only-these"), PRICE, "it stands alone"),
+        (("digits", "--because", "x"), PRICE, "it stands alone"),
+        (("digits", "--ruleset", "levelbench-2.0"), PRICE, "ruleset 'levelbench-2.0'"),
+        (("digits", "--ruleset", "dawnbench-1.0"), PRICE, "it has cifar10, imagenet, squad"),
+        (("digits", "--author", " "), PRICE, "it is blank"),
+    ],
+)
+def test_what_is_incomplete_is_refused_and_nothing_is_written(submit, words, price, found):
+    code, _, err = submit(*words, price=price)
+    assert code == 2
+    assert found in err
+    assert submit.entries() == {}

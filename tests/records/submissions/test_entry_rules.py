@@ -1,0 +1,77 @@
+"""Rules over one entry that need more than one planted change: its place, its records, where it came from."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+GONE = object()
+
+
+def times(*values):
+    """A change of a column's values, by place."""
+    return lambda column: [
+        old if new is None else new for old, new in zip(column, [*values, *[None] * 9], strict=False)
+    ]
+
+
+def with_removals(clean, changes):
+    return {name: clean.remove if value is GONE else value for name, value in changes.items()}
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("cifar10/training/a.json", "B114"),
+        ("digits/inference/a.json", "B114"),
+        ("a.json", "B114"),
+        ("digits/training/deep/a.json", "B114"),
+        ("digits/training/a b.json", "B116"),
+        ("digits/training/\u00e9.json", "B116"),
+    ],
+)
+def test_a_file_lies_where_its_task_and_mode_say(clean, file, code):
+    assert clean.codes(clean.make(), file) == {code}
+
+
+def test_a_folder_may_have_the_tasks_other_name(clean):
+    assert clean.codes(clean.make("dawnbench"), "CIFAR10/training/a.json") == set()
+
+
+def test_a_curve_without_a_digest_is_a_warning(clean):
+    assert clean.codes(clean.make(digests=False)) == {"B136"}
+
+
+def test_numbers_that_json_cannot_say_are_found_in_what_was_made_in_memory(clean):
+    assert clean.codes(clean.make("training", {"runs[4].curve.quality": times(math.nan)}, digests=False)) >= {"B137"}
+    assert "B164" in clean.codes(clean.make("training", {"price.usd_per_hour": math.inf}))
+
+
+def test_records_at_hand_must_be_those_of_the_entry(clean):
+    submission = clean.make()
+    records = {run.record_digest: "a.jsonl" for run in submission.runs}
+    assert clean.codes(submission, records=records) == set()
+    records.pop(submission.runs[2].record_digest)
+    (found,) = clean.find(submission, records=records)
+    assert (found.code, found.field) == ("B179", "runs[2].record_digest")
+
+
+def test_what_another_system_cannot_say_is_not_asked_of_its_entries(clean):
+    gone = {"code.commit": GONE, "provenance": {}, "tuning": {}, "clock": GONE, "runs[0].record_digest": GONE}
+    plain = clean.make("dawnbench", with_removals(clean, gone), digests=False)
+    assert clean.codes(plain) == {"B124", "B136", "B175", "B178", "B180", "B181"}
+    imported = with_removals(clean, {**gone, "origin": {"format": "dawnbench", "file": "a.json"}})
+    assert clean.codes(clean.make("dawnbench", imported, digests=False)) == set()
+
+
+def test_a_schedule_of_fixed_length_is_judged_at_its_end(clean):
+    at_the_end = {f"runs[{at}].time_to_target_s": GONE for at in range(5)}
+    submission = clean.make("training", with_removals(clean, {"crossing": "final", **at_the_end}))
+    assert clean.codes(submission) == set()
+    late = {"crossing": "final", **at_the_end, "runs[0].curve.quality": times(*[None] * 5, 0.9)}
+    assert clean.codes(clean.make("training", with_removals(clean, late))) == {"B141"}
+
+
+def test_neither_ruleset_nor_crossing_need_be_known(clean):
+    assert clean.codes(clean.make("training", {"ruleset": "a", "crossing": "b"})) == {"B110"}

@@ -1,0 +1,196 @@
+"""A whole leaderboard: every file judged, entries against each other, and nothing followed out of the folder."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import levelbench.records.submissions as package
+from levelbench.errors import RecordError
+from levelbench.records.submissions.digests import encode
+from levelbench.records.submissions.rules import CODES, check_file, check_folder, worst
+from levelbench.records.submissions.rules.checking import RULES, SITE_MARKER, checked_folder, record_digests
+
+
+def faster(by):
+    """Changes that make other runs of them: qualities of their own, times scaled."""
+    changes = {}
+    for at in range(5):
+        changes[f"runs[{at}].record_digest"] = f"{at}{by:.0f}"[:2] * 32
+        changes[f"runs[{at}].record_id"] = f"b{at}{by}"
+        changes[f"runs[{at}].curve.quality"] = lambda q, by=by: [*(v - 0.001 * by for v in q[:3]), *q[3:]]
+        changes[f"runs[{at}].curve.time_s"] = lambda t, by=by: [v + 0.01 * by * i * i for i, v in enumerate(t)]
+        changes[f"runs[{at}].time_to_target_s"] = lambda t, by=by: t + 0.01 * by * 16
+        changes[f"runs[{at}].phases_s"] = {}
+    return changes
+
+
+@pytest.fixture
+def board(clean, tmp_path):
+    """A leaderboard to put entries into: ``put(name, kind, changes)``."""
+
+    def put(name, kind="training", changes=None, folder=None):
+        submission = clean.make(kind, changes or {})
+        path = tmp_path / (folder or f"{submission.task}/{submission.mode}") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(submission))
+        return path
+
+    put.root = tmp_path
+    put.codes = lambda: sorted((each.code, each.file) for each in check_folder(tmp_path, today=clean.today))
+    return put
+
+
+def test_a_clean_leaderboard_has_no_finding(board, clean):
+    board("a.json")
+    board("b.json", changes=faster(2))
+    board("c.json", "dawnbench")
+    board("d.json", "inference")
+    (board.root / "README.md").write_text("read me")
+    (board.root / "board.toml").write_text("")
+    (board.root / ".git").mkdir()
+    assert checked_folder(board.root, today=clean.today) == (4, [])
+
+
+def test_a_broken_file_hides_no_other(board):
+    board("a.json", changes={"submitted": "x"})
+    (board.root / "digits/training/broken.json").write_bytes(b"{")
+    (board.root / "digits/training/list.json").write_bytes(b"[]")
+    assert board.codes() == [
+        ("B101", "digits/training/broken.json"),
+        ("B105", "digits/training/list.json"),
+        ("B117", "digits/training/a.json"),
+    ]
+
+
+def test_the_same_entry_twice_is_an_error(board):
+    board("a.json")
+    board("b.json")
+    assert board.codes() == [("B240", "digits/training/b.json")]
+
+
+def test_a_run_belongs_to_one_entry(board):
+    board("a.json")
+    taken = board("b.json", changes={**faster(2), "runs[3].record_digest": lambda _: None})
+    assert board.codes() == [("B178", "digits/training/b.json")]
+    digest = sha256(b"record 3").hexdigest()
+    board(taken.name, changes={**faster(2), "runs[3].record_digest": digest})
+    assert board.codes() == [("B241", "digits/training/b.json")]
+
+
+def test_the_same_runs_may_be_submitted_under_two_rulesets(board):
+    board("a.json")
+    board("b.json", "olympic")
+    assert board.codes() == []
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.8])
+def test_a_copied_or_scaled_curve_is_told(board, clean, scale):
+    board("a.json")
+    copied = {
+        **faster(2),
+        "runs[2].curve.quality": lambda q: [*q[:1], q[1], *q[2:]],
+        "runs[2].curve.time_s": lambda t: [scale * v for v in t],
+        "runs[2].time_to_target_s": lambda t: scale * t,
+    }
+    board("b.json", changes=copied)
+    (found,) = check_folder(board.root, today=clean.today)
+    assert (found.code, found.severity, found.field) == ("B242", "warning", "runs[2].curve")
+    assert "6 of 6 points as in runs[2] of digits/training/a.json" in found.found
+    assert ("with times 0.8 of its" in found.found) == (scale != 1)
+
+
+def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_told(board, clean):
+    path = board("a.json")
+    entry = json.loads(path.read_bytes())
+    curve = entry["runs"][0]["curve"]
+    entry["runs"][4]["curve"] = {**curve, "time_s": [1.01 * t for t in curve["time_s"]]}
+    for name in ("curve_digest", "phases_s", "time_to_target_s"):
+        del entry["runs"][4][name]
+    path.write_text(json.dumps(entry))
+    found = {each.code: each for each in check_folder(board.root, today=clean.today)}
+    assert set(found) == {"B136", "B242"}
+    assert "as in runs[0], with times 1.01 of its" in found["B242"].found
+
+
+def test_names_that_differ_in_capitals_only_are_an_error(board):
+    board("a.json")
+    board("A.json", changes=faster(2))
+    assert ("B115", "digits/training/a.json") in board.codes()
+
+
+def test_links_are_told_and_not_followed(board, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "a.json").write_bytes(b"{")
+    (board.root / "digits").symlink_to(outside)
+    (board.root / "a.json").symlink_to(outside / "a.json")
+    assert board.codes() == [("B250", "a.json"), ("B250", "digits")]
+
+
+def test_what_is_no_part_of_a_leaderboard_is_a_warning(board):
+    path = board("a.json")
+    path.with_name("archive.tar.gz").write_bytes(b"")
+    assert board.codes() == [("B251", "digits/training/archive.tar.gz")]
+
+
+def test_a_built_site_in_the_folder_is_no_entry(board):
+    board("a.json")
+    (board.root / "site").mkdir()
+    (board.root / "site" / "leaderboard.json").write_text("{}")
+    assert board.codes()
+    (board.root / "site" / SITE_MARKER).write_text("")
+    assert board.codes() == []
+
+
+def test_a_leaderboard_may_have_rules_of_its_own(board):
+    text = files("levelbench.records.rulesets").joinpath("data/levelbench-1.0.toml").read_text()
+    board("a.json", changes={"ruleset": "club-2.0"})
+    assert board.codes() == [("B110", "digits/training/a.json")]
+    (board.root / "rulesets").mkdir()
+    rules = board.root / "rulesets" / "club.toml"
+    rules.write_text("id = 3")
+    assert [code for code, _ in board.codes()] == ["B110", "B252"]
+    for old, new in (("-1.0", "-2.0"), ("levelbench-2", "club-2"), ('"levelbench"', '"club"'), ('"1.0"', '"2.0"')):
+        text = text.replace(old, new)
+    rules.write_text(text)
+    assert board.codes() == []
+
+
+def test_a_file_by_itself_is_judged_as_in_its_leaderboard(board, clean):
+    path = board("a.json", folder="cifar10/training")
+    assert [each.code for each in check_file(path, today=clean.today)] == ["B114"]
+    loose = board.root / "a.json"
+    loose.write_bytes(path.read_bytes())
+    assert check_file(loose, today=clean.today) == []
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(RecordError, match="no such folder"):
+        check_folder(tmp_path / "absent")
+
+
+def test_digests_of_records_are_of_training_and_of_inference(tmp_path):
+    for name in ("digits/a.jsonl", "inference/b.jsonlines", "digits/.hidden.jsonl", "digits/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert sorted(record_digests(tmp_path).values()) == [
+        str(tmp_path / "digits/a.jsonl"),
+        str(tmp_path / "inference/b.jsonlines"),
+    ]
+
+
+def test_the_gravest_finding_decides(board, clean):
+    board("a.json", changes={"author": {"name": "Ada"}})
+    assert worst(check_folder(board.root, today=clean.today)) == "note"
+    assert worst([]) is None
+
+
+def test_every_code_is_said_by_some_rule():
+    folder = Path(package.__file__).parent
+    said = "".join(path.read_text() for path in folder.rglob("*.py") if path.name != "findings.py")
+    assert [code for code in CODES if f'"{code}"' not in said] == []
+    assert len(set(RULES)) == len(RULES)

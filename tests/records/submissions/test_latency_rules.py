@@ -1,0 +1,115 @@
+"""Every rule over a measurement of inference: a fault that only it finds, and what is close to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from levelbench.records.submissions.schema import Submission
+
+GONE = object()
+SERVER = {
+    "scenario": "server",
+    "target_per_s": 100.0,
+    "latency_bound_s": 0.015,
+    "cost_usd": GONE,
+    "throughput_per_s": 97.0,
+}
+OFFLINE = {"scenario": "offline", "queries": 1, "cost_usd": GONE, "mean_latency_s": GONE, "quantiles_s": {}}
+CASES = {
+    "scenario": ("B200", {"task": "charlm"}, {"scenario": "multi-stream", "cost_usd": GONE}),
+    "queries": ("B201", {"queries": 661}, {"queries": 662}),
+    "samples": ("B201", {**OFFLINE, "samples": 661, "throughput_per_s": 32.0}, {**OFFLINE, "samples": 2000}),
+    "duration": (
+        "B201",
+        {"queries": 900, "samples": 900, "duration_s": 9.9},
+        {"queries": 900, "samples": 900, "duration_s": 10.0, "throughput_per_s": 90.0},
+    ),
+    "quantiles fall": ("B202", {"quantiles_s": {"0.5": 0.01, "0.9": 0.009}}, {"quantiles_s": {"0.9": 0.01}}),
+    "quantile twice": (
+        "B202",
+        {"quantiles_s": {"0.5": 0.01, "0.50": 0.01}},
+        {"quantiles_s": {"0.5": 0.01, "0.51": 0.01}},
+    ),
+    "no quantile": ("B202", {"quantiles_s": {"p99": 0.011}}, {"quantiles_s": {"0.99": 0.011}}),
+    "percent quantile": ("B202", {"quantiles_s": {"99": 0.011}}, {"quantiles_s": {"1": 0.011}}),
+    "mean below": ("B203", {"mean_latency_s": 0.004, "cost_usd": GONE}, {"mean_latency_s": 0.006, "cost_usd": GONE}),
+    "mean above": (
+        "B203",
+        {"quantiles_s": {"1": 0.009}},
+        {"quantiles_s": {"1": 0.0101}},
+    ),
+    "no quality": ("B204", {"quality": GONE}, {"quality_samples": GONE}),
+    "quality": ("B204", {"quality": 0.9503}, {"quality": 0.9504}),
+    "percent": ("B204", {"quality": 95.8}, {"quality": 1.0}),
+    "latency": ("B205", {"mean_latency_s": 0.0, "cost_usd": GONE}, {"mean_latency_s": GONE}),
+    "estimate": ("B205", {"estimate_s": -1.0}, {"estimate_s": GONE}),
+    "cost": ("B206", {"cost_usd": 2.9e-7}, {"cost_usd": 2.7e-7}),
+    "no time": ("B207", {"queries": 2200, "samples": 2200}, {"queries": 2100, "samples": 2100}),
+    "throughput": ("B208", {"throughput_per_s": 110.0}, {"throughput_per_s": 105.0}),
+    "bound": ("B209", {**SERVER, "latency_bound_s": 0.012}, {**SERVER, "latency_bound_s": 0.013}),
+    "no bound": ("B209", {**SERVER, "latency_bound_s": GONE}, SERVER),
+    "no rate": ("B209", {**SERVER, "target_per_s": GONE}, SERVER),
+    "invalid": ("B210", {"valid": False}, {"valid": GONE}),
+    "nothing measured": (
+        "B212",
+        {"mean_latency_s": GONE, "quantiles_s": {}, "throughput_per_s": GONE, "cost_usd": GONE},
+        {"mean_latency_s": GONE, "quantiles_s": {}, "cost_usd": GONE},
+    ),
+    "ceiling": ("B190", {"flops": 1e9}, {"flops": 4e8}),
+    "no measurement": ("B113", {"inference": []}, {}),
+    "text": ("B220", {"includes": ["pre\u202eprocessing"]}, {"includes": ["preprocessing", "transfer"]}),
+}
+WHOLE = {"task": "task", "inference": "inference", "flops": "settings.flops_per_sample"}
+
+
+def entry(clean, changes) -> Submission:
+    paths = {WHOLE.get(name, f"inference[0].{name}"): value for name, value in changes.items()}
+    if changes.get("task") == "charlm":
+        target = {"metric": "bits_per_character", "threshold": 2.0, "direction": "lower", "low": 0.0, "high": None}
+        paths["target"] = {**target, "split": "validation"}
+    return clean.make("inference", {name: clean.remove if value is GONE else value for name, value in paths.items()})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_fault_is_found_by_its_rule_alone(clean, name):
+    code, guilty, _ = CASES[name]
+    assert clean.codes(entry(clean, guilty)) == {code}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_close_to_a_fault_is_no_finding(clean, name):
+    assert clean.codes(entry(clean, CASES[name][2])) == set()
+
+
+DAWNBENCH = {
+    "ruleset": "dawnbench-1.0",
+    "task": "cifar10",
+    "target.threshold": 0.94,
+    "target.split": "test",
+    "inference[0].scenario": "dawnbench",
+    "inference[0].queries": 10000,
+    "inference[0].samples": 10000,
+    "inference[0].duration_s": 102.0,
+}
+
+
+def test_dawnbench_asks_for_every_image_one_at_a_time(clean):
+    assert clean.codes(clean.make("inference", DAWNBENCH)) == set()
+    fewer = {"inference[0].queries": 9999, "inference[0].samples": 9999}
+    assert clean.codes(clean.make("inference", DAWNBENCH | fewer)) == {"B201"}
+    assert clean.codes(clean.make("inference", DAWNBENCH | {"inference[0].batch": 2})) == {"B211"}
+
+
+def test_the_cost_of_one_image_is_the_price_for_its_time(clean):
+    # One K80 at 0.90 dollars an hour, 28.688 ms an image: 7.172e-6 dollars, as published.
+    published = {
+        "price.usd_per_hour": 0.90,
+        "inference[0].mean_latency_s": 0.028688,
+        "inference[0].quantiles_s": {},
+        "inference[0].throughput_per_s": clean.remove,
+        "inference[0].duration_s": 286.88,
+        "inference[0].cost_usd": 7.172e-6,
+    }
+    assert clean.codes(clean.make("inference", DAWNBENCH | published)) == set()
+    (found,) = clean.find(clean.make("inference", DAWNBENCH | published | {"inference[0].cost_usd": 7.172e-3}))
+    assert found.found == "0.007172; 0.9 an hour for 0.028688 s is 7.172e-06"

@@ -1,0 +1,127 @@
+"""Reading a submission: everything that is none is refused, with a code, the field and what to do."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from levelbench.errors import RecordError
+from levelbench.records.submissions.digests import encode
+from levelbench.records.submissions.reading import (
+    DEPTH_LIMIT,
+    FILE_LIMIT,
+    UnreadableError,
+    parse_submission,
+    read_submission,
+)
+
+
+@pytest.fixture(scope="module")
+def raw(clean):
+    return encode(clean.make())
+
+
+def refused(raw):
+    with pytest.raises(UnreadableError) as caught:
+        parse_submission(raw)
+    return caught.value
+
+
+def test_what_was_written_is_read_as_it_was(clean, raw, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(raw)
+    assert read_submission(path) == clean.make()
+    assert encode(read_submission(path, root=tmp_path)) == raw
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field", "found"),
+    [
+        (lambda raw: b"", "B101", "", "Input data was truncated"),
+        (lambda raw: raw[:-9], "B101", "", "not JSON"),
+        (lambda raw: b"\xef\xbb\xbf" + raw, "B101", "", "byte order mark"),
+        (lambda raw: raw.replace(b"mlp", b"ml\xff"), "B101", "", "not JSON"),
+        (lambda raw: raw.replace(b"mlp", b"\\ud800"), "B101", "", "not JSON"),
+        (lambda raw: raw.replace(b"0.81", b"NaN", 1), "B101", "", "not JSON"),
+        (lambda raw: raw.replace(b"0.81", b"1e999", 1), "B105", "runs[0].curve.quality[0]", "out of range"),
+        (lambda raw: b"[" * 100_000, "B102", "", "nested deeper"),
+        (lambda raw: b'{"a":' * DEPTH_LIMIT + b"[]" + b"}" * DEPTH_LIMIT, "B102", "", "nested deeper"),
+        (lambda raw: b"[]", "B105", "", "Expected `object`"),
+        (lambda raw: raw.replace(b'"schema": 1', b'"schema": 2'), "B103", "schema", "schema 2"),
+        (lambda raw: raw.replace(b'"schema": 1', b'"schema": "1"'), "B103", "schema", "'1'"),
+        (lambda raw: raw.replace(b'"schema": 1', b'"schema": 0'), "B103", "schema", "0"),
+        (lambda raw: raw.replace(b'"schema": 1,', b""), "B105", "schema", "missing required"),
+        (lambda raw: raw.replace(b'"model"', b'"modell"'), "B105", "modell", "unknown field"),
+        (lambda raw: raw.replace(b'"numpy"', b"7", 1), "B105", "framework", "Expected `str`"),
+        (lambda raw: raw.replace(b'"seed":3', b'"seed":-3'), "B105", "runs[3].seed", ">= 0"),
+        (lambda raw: raw.replace(b'"usd_per_hour":0.096', b'"usd_per_hour":0'), "B105", "price.usd_per_hour", "> 0"),
+        (lambda raw: raw.replace(b'"mlp"', b'"' + b"m" * 201 + b'"'), "B105", "model", "length <= 200"),
+        (lambda raw: raw.replace(b'"seed":3', b'"seed":3,"seed":4'), "B104", "seed", "twice"),
+        (lambda raw: raw.replace(b'"seed":3', b'"seed":3,"\\u0073eed":4'), "B104", "seed", "twice"),
+        (lambda raw: raw.replace(b'"lr":0.05', b'"lr":0.05,"lr":0.1'), "B104", "lr", "twice"),
+    ],
+)
+def test_what_is_no_submission_is_refused(raw, change, code, field, found):
+    problem = refused(change(raw))
+    assert isinstance(problem, RecordError)
+    assert (problem.code, problem.field) == (code, field)
+    assert found in problem.found
+    assert problem.do
+
+
+def test_keys_that_look_like_keys_inside_of_text_are_no_keys(clean):
+    tricky = clean.make("training", {"notes": 'a "seed":3, {"seed":4} \\" [[[ \\\\', "settings": {'a":{"b': '":'}})
+    assert parse_submission(encode(tricky)) == tricky
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"runs": lambda runs: runs[:1] * 1001}, "runs"),
+        ({"inference": [{"scenario": "server", "queries": 1, "samples": 1, "duration_s": 1.0}] * 1001}, "inference"),
+        ({"runs[0].curve.time_s": [0.0] * 100_001}, "runs[0].curve.time_s"),
+        ({"runs[1].curve.others": {"x": [0.0] * 100_001}}, "runs[1].curve.others.x"),
+        ({"runs[1].suspect": [""] * 2001}, "runs[1].suspect"),
+        ({"settings": {str(at): at for at in range(2001)}}, "settings"),
+        ({"origin": {"format": "x", "file": "y", "doubts": [""] * 2001}}, "origin.doubts"),
+    ],
+)
+def test_lists_have_a_limit(clean, changes, field):
+    problem = refused(encode(clean.make("training", changes, digests=False)))
+    assert (problem.code, problem.field) == ("B102", field)
+
+
+def test_a_large_file_is_not_read(tmp_path):
+    path = tmp_path / "a.json"
+    with path.open("wb") as file:
+        file.truncate(FILE_LIMIT + 1)
+    with pytest.raises(UnreadableError, match="more than"):
+        read_submission(path)
+    with pytest.raises(UnreadableError, match="more than"):
+        parse_submission(b" " * (FILE_LIMIT + 1))
+
+
+def test_a_link_is_not_followed(raw, tmp_path):
+    (tmp_path / "real.json").write_bytes(raw)
+    (tmp_path / "link.json").symlink_to("real.json")
+    with pytest.raises(UnreadableError, match="it is a link"):
+        read_submission(tmp_path / "link.json")
+
+
+def test_nothing_outside_of_the_folder_is_read(raw, tmp_path):
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "a.json").write_bytes(raw)
+    (inside / "folder").symlink_to(outside)
+    for path in (outside / "a.json", inside / ".." / "out" / "a.json", inside / "folder" / "a.json"):
+        with pytest.raises(UnreadableError, match="outside"):
+            read_submission(path, root=inside)
+
+
+def test_what_is_no_file_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    for name in ("pipe.json", ".", "absent.json", "a\0b"):
+        with pytest.raises(UnreadableError):
+            read_submission(tmp_path / name)
