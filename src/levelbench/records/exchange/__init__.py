@@ -1,0 +1,1 @@
+"""Other systems' formats: each is read into submissions, and written from them, by a module of its own."""

@@ -1,0 +1,160 @@
+"""board import: what is read, ranked, doubted and written; what cannot be read ends in 1 and stops nothing."""
+
+import json
+
+import pytest
+
+HEAD = "epoch\thours\ttop1Accuracy\n"
+CURVE = HEAD + "1\t0.01\t90.5\n2\t0.02\t94.0\n3\t0.03\t93.9\n"
+ANSWERED = {"latency": 28.688, "cost": 7.172e-6, "top1Accuracy": 94.97}
+
+
+def entry(folder, name, curve=CURVE, mode="train", **more):
+    place = folder / "CIFAR10" / mode
+    place.mkdir(parents=True, exist_ok=True)
+    record = {
+        "version": "v1.0",
+        "author": "A. Author",
+        "authorEmail": "a@example.org",
+        "framework": "PyTorch 1.0",
+        "model": "ResNet 9",
+        "hardware": "1 V100",
+        "timestamp": "2019-04-14",
+        **more,
+    }
+    (place / f"{name}.json").write_text(json.dumps(record))
+    if mode == "train":
+        (place / f"{name}.tsv").write_text(curve)
+
+
+@pytest.fixture
+def clone(tmp_path):
+    folder = tmp_path / "clone"
+    entry(folder, "a_resnet9_1v100_pytorch", costPerHour=3.06)
+    entry(folder, "b_resnet9_1v100_pytorch", CURVE.replace("0.02", "0.015"), model="ResNet 8")
+    entry(folder, "a_resnet9_1v100_pytorch", mode="inference", hardware="K80", **ANSWERED)
+    return folder
+
+
+def test_the_leaderboard_is_printed_with_its_figures_as_the_site_had_them(call, clone):
+    code, out, err = call("board", "import", "dawnbench", clone)
+    assert (code, err) == (0, "")
+    assert "3 entries of dawnbench" in out
+    for figure in ("0:00:54", "0:01:12", "$0.06", "28.69 ms", "$0.07"):
+        assert figure in out
+
+
+def test_what_is_printed_is_what_was_looked_at(call, clone, golden, monkeypatch):
+    monkeypatch.chdir(clone.parent)
+    _, out, _ = call("board", "import", "dawnbench", clone.name, "-o", "board")
+    golden("board_import", out)
+
+
+def test_top_limits_each_ranking(call, clone):
+    _, out, _ = call("board", "import", "dawnbench", clone, "--top", "1")
+    assert "0:00:54" in out
+    assert "0:01:12" not in out
+
+
+def test_every_doubt_is_listed_under_its_file_and_one_that_all_share_is_said_once(call, clone):
+    _, out, _ = call("board", "import", "dawnbench", clone)
+    assert "doubtful, of 3 entries: single-run in all, code in all" in out
+    assert "  CIFAR10/train/a_resnet9_1v100_pytorch.json\n    flapping: at the target after 72.00 s" in out
+
+
+def test_without_doubts_only_their_counts_are_printed(call, clone):
+    _, out, _ = call("board", "import", "dawnbench", clone, "--no-doubts")
+    assert "flapping in 2" in out
+    assert "flapping: " not in out
+
+
+def test_nothing_is_written_without_an_output(call, clone):
+    before = sorted(clone.parent.rglob("*"))
+    call("board", "import", "dawnbench", clone)
+    assert sorted(clone.parent.rglob("*")) == before
+
+
+def test_entries_are_written_to_their_place_and_pass_the_check(call, clone, tmp_path):
+    board = tmp_path / "board"
+    code, out, _ = call("board", "import", "dawnbench", clone, "-o", board)
+    assert (code, "wrote 3 entries" in out) == (0, True)
+    assert sorted(each.relative_to(board).as_posix() for each in board.rglob("*.json")) == [
+        "cifar10/inference/a_resnet9_1v100_pytorch.json",
+        "cifar10/training/a_resnet9_1v100_pytorch.json",
+        "cifar10/training/b_resnet9_1v100_pytorch.json",
+    ]
+    assert call("board", "check", board)[0] == 0
+
+
+def test_importing_again_changes_nothing(call, clone, tmp_path):
+    board = tmp_path / "board"
+    call("board", "import", "dawnbench", clone, "-o", board)
+    times = {each: each.stat().st_mtime_ns for each in board.rglob("*.json")}
+    code, out, _ = call("board", "import", "dawnbench", clone, "-o", board)
+    assert (code, "wrote 0 entries" in out) == (0, True)
+    assert {each: each.stat().st_mtime_ns for each in board.rglob("*.json")} == times
+
+
+def test_an_entry_that_differs_is_not_overwritten_unless_forced(call, clone, tmp_path):
+    board = tmp_path / "board"
+    call("board", "import", "dawnbench", clone, "-o", board)
+    path = board / "cifar10" / "training" / "b_resnet9_1v100_pytorch.json"
+    path.write_text("{}")
+    code, _, err = call("board", "import", "dawnbench", clone, "-o", board)
+    assert (code, path.read_text()) == (2, "{}")
+    assert "1 entries lie there that differ" in err
+    assert call("board", "import", "dawnbench", clone, "-o", board, "--force")[0] == 0
+    assert path.read_text() != "{}"
+
+
+def test_a_broken_file_is_said_with_its_name_and_ends_in_1_and_the_rest_is_written(call, clone, tmp_path):
+    (clone / "CIFAR10" / "train" / "a_resnet9_1v100_pytorch.json").write_text("{")
+    code, out, err = call("board", "import", "dawnbench", clone, "-o", tmp_path / "board")
+    assert code == 1
+    assert "not read: CIFAR10/train/a_resnet9_1v100_pytorch.json: it is not JSON" in err
+    assert "wrote 2 entries" in out
+
+
+def test_what_would_steer_a_terminal_is_shown_as_an_escape(call, clone):
+    entry(clone, "c_\x1b[2J_x_y", model="\x1b[31mred", timestamp="2019-6-27")
+    _, out, _ = call("board", "import", "dawnbench", clone)
+    assert "\x1b" not in out
+
+
+def test_json_has_entries_rankings_doubts_and_problems(call, clone):
+    code, out, _ = call("board", "import", "dawnbench", clone, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [len(found[name]) for name in ("entries", "rankings", "problems")] == [3, 4, 0]
+    assert found["rankings"][0]["rows"][0]["text"] == "0:00:54"
+    assert found["rankings"][0]["rows"][0]["value"] == 54.0
+    assert any(each.startswith("flapping") for each in found["entries"][0]["doubts"])
+
+
+def test_a_folder_without_entries_is_an_error_in_three_parts(call, tmp_path):
+    code, _, err = call("board", "import", "dawnbench", tmp_path)
+    assert code == 2
+    assert "no entries lie there" in err
+
+
+def test_a_format_that_does_not_exist_is_a_usage_error(call, tmp_path):
+    assert call("board", "import", "csv", tmp_path)[0] == 2
+
+
+def test_options_of_one_format_are_refused_for_another(call, clone):
+    code, _, err = call("board", "import", "dawnbench", clone, "--task", "cifar10")
+    assert code == 2
+    assert "--task" in err
+
+
+def test_algorithms_are_scored_by_their_profile(call, tmp_path):
+    meta = {"workload.target_metric_name": "accuracy", "workload.validation_target_value": 0.97}
+    for name, time_s in (("adamw", 10), ("sgd", 25)):
+        trial = tmp_path / "logs" / name / "study_0" / "mnist_jax" / "trial_1"
+        trial.mkdir(parents=True)
+        (trial / "meta_data_0.json").write_text(json.dumps(meta))
+        lines = ["accumulated_submission_time,validation/accuracy", "1,0.5", f"{time_s},0.98"]
+        (trial / "eval_measurements.csv").write_text("\n".join(lines) + "\n")
+    _, out, _ = call("board", "import", "algoperf", tmp_path / "logs", "--json")
+    scores = {each["submission"]: each["score"] for each in json.loads(out)["scores"]}
+    assert scores == {"adamw": 1.0, "sgd": 0.5}
