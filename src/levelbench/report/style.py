@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["DASHES", "PHASES", "SERIES", "style_sheet"]
+__all__ = ["DARK", "DASHES", "LIGHT", "PHASES", "SERIES", "style_sheet", "variables"]
 
 # (on light, on dark)
 SERIES = (
@@ -39,7 +39,7 @@ PHASES = {
     "other": ("#a0a0a0", "#8a8a8a"),
 }
 
-_LIGHT = {
+LIGHT = {
     "paper": "#ffffff",
     "ink": "#1b1f24",
     "soft": "#57606a",
@@ -50,7 +50,7 @@ _LIGHT = {
     "bad": "#a5201a",
     "open": "#7a5200",
 }
-_DARK = {
+DARK = {
     "paper": "#14171b",
     "ink": "#e6e9ed",
     "soft": "#a0a9b4",
@@ -108,11 +108,11 @@ table{font-size:7pt}th,td{padding:.15rem .3rem}td.n{white-space:normal}}
 
 def style_sheet() -> str:
     """The whole style sheet; paper is always printed light."""
-    light, dark = _variables(_LIGHT, 0), _variables(_DARK, 1)
+    light, dark = variables(LIGHT, 0), variables(DARK, 1)
     return f":root{{{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{_RULES}"
 
 
-def _variables(base: dict[str, str], which: int) -> str:
+def variables(base: dict[str, str], which: int) -> str:
     """The declarations of one scheme."""
     named: Iterable[tuple[str, str]] = (
         *base.items(),

@@ -128,6 +128,8 @@ class Layout:
 
 def clean(text: str) -> str:
     """``text`` with control, format and surrogate characters as escapes: safe for a terminal and for XML."""
+    if text.isprintable():
+        return text
     return "".join(
         character if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Cn", "Co") else _escape(character)
         for character in text

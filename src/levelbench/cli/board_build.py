@@ -1,0 +1,74 @@
+"""``levelbench board build``: a static site of a leaderboard's folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from levelbench.cli import options as shared
+
+if TYPE_CHECKING:
+    from levelbench.report.site.build import Built
+
+__all__ = ["command"]
+
+_MOST_LINES = 20
+
+
+@click.command("build")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the site.")
+@click.option("--ruleset", help="Score all entries under this ruleset instead of the one that each names.")
+@click.option("--base-url", help="Where the site will be: with it there is a feed. [default: url in board.toml]")
+@click.option("--strict", is_flag=True, help="Warnings end in exit code 1 as errors do.")
+@click.option("--force", is_flag=True, help="Make everything again, whatever an earlier build remembers.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
+@shared.json_option
+@shared.debug_option
+def command(
+    folder: Path,
+    output: Path,
+    ruleset: str | None,
+    base_url: str | None,
+    strict: bool,
+    force: bool,
+    jobs: int | None,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Build the site of the leaderboard in DIR; open index.html in it.
+
+    Only what has changed is read and made again. An entry that is wrong is listed as not shown and stops no other;
+    the exit code is then 1.
+    """
+    from levelbench.report.site.build import build
+
+    jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
+    built = build(folder, output, ruleset=ruleset, base_url=base_url, force=force, processes=jobs)
+    if as_json:
+        shared.emit_json(built)
+    else:
+        for line in _lines(built):
+            click.echo(shared.visible(line))
+    wrong = built.errors or built.not_shown or (strict and built.warnings)
+    return 1 if wrong else 0
+
+
+def _lines(built: Built) -> list[str]:
+    """What was built, then what is not shown and why."""
+    boards = len(built.boards)
+    lines = [
+        f"site: {Path(built.site) / 'index.html'}",
+        f"{built.entries} entr{'y' if built.entries == 1 else 'ies'} on {boards} board{'s' * (boards != 1)}; "
+        f"{built.read} file{'s' * (built.read != 1)} read, {len(built.written)} written, {len(built.removed)} removed",
+    ]
+    if built.warnings:
+        lines.append(f"{built.warnings} warning{'s' * (built.warnings != 1)}: levelbench board check lists them")
+    for each in built.not_shown[:_MOST_LINES]:
+        lines += [f"not shown: {each.file}", *(f"  {reason}" for reason in each.reasons[:_MOST_LINES])]
+    if len(built.not_shown) > _MOST_LINES:
+        lines.append(f"and {len(built.not_shown) - _MOST_LINES} more files that are not shown; --json has them all")
+    return lines

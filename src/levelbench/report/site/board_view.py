@@ -1,0 +1,208 @@
+"""A board's page: the records of its four columns, the ranking, the record over the years, the rules.
+
+The one idea: the page is whole without a script: it shows the first column's ranking and every record. The script
+then takes the same table over and adds what needs one: the other columns, sorting, filters, another target, curves.
+"""
+
+from __future__ import annotations
+
+import math
+
+from levelbench.report.markup import Html
+from levelbench.report.numbers import ABSENT
+from levelbench.report.site.axes import Scale, log_scale
+from levelbench.report.site.drawings import interval_bar, progress_drawing
+from levelbench.report.site.parts import (
+    TITLES,
+    badges,
+    fill,
+    inside,
+    many,
+    outside,
+    page,
+    root_of,
+    rules,
+    section,
+    target_text,
+)
+from levelbench.report.site.payload import COLUMNS, BoardPayload, Column, EntryPayload, FigurePayload
+
+__all__ = ["task_page"]
+
+_MOST_ROWS = 500
+
+_NOT_YET = "no entry yet"
+
+
+def task_page(payload: BoardPayload) -> str:
+    """The page of one board, as the text of an HTML document; its script reads ``payload.data``."""
+    root = root_of(payload.page)
+    columns = [column for column in COLUMNS if any(column in entry.figures for entry in payload.entries)]
+    first: Column = columns[0] if columns else "time"
+    training = "training" in payload.modes
+    main = fill(
+        '<div class="intro"><h1>{title}</h1><p class="lead">{target}. Rules: <a href="#rules">{rules}</a>. '
+        "{count}, as of <time>{day}</time>.</p></div>\n"
+        '<section aria-labelledby="h-columns"><h2 id="h-columns" class="hidden">Columns and their records</h2>'
+        '<ul class="columns" id="columns" role="list">{tiles}</ul></section>\n{ranking}'
+        '<div class="pair">{progress}{curves}</div>{facts}',
+        title=payload.task_title,
+        target=_sentence(target_text(payload.target)),
+        rules=payload.ruleset.id,
+        count=f"{len(payload.entries):,} entr{'y' if len(payload.entries) == 1 else 'ies'}",
+        day=payload.generated or ABSENT,
+        tiles=many(_tile(payload, column, root) for column in columns),
+        ranking=_ranking(payload, first, root),
+        progress=_progress(payload, columns, first, root),
+        curves=_curves() if training else Html(""),
+        facts=section("Rules of this board", rules(payload.ruleset), identity="rules"),
+    )
+    scripts = fill(
+        '<script src="{root}assets/board.js" defer></script><script src="{root}{data}" defer></script>',
+        root=root,
+        data=payload.data,
+    )
+    back = fill('<span aria-current="page">{title}</span>', title=payload.task_title)
+    title = f"{payload.task_title}: {payload.title}"
+    return page(title, "task", payload.page, main, site=payload.title, back=back, scripts=scripts)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _tile(payload: BoardPayload, column: Column, root: str) -> Html:
+    """The record of one column; the script makes it a choice."""
+    leaders = [entry for entry in payload.entries if column in entry.figures and entry.figures[column].rank == 1]
+    leader = min(leaders, key=lambda entry: entry.figures[column].value or math.inf, default=None)
+    if leader is None:
+        value, who = ABSENT, many([_NOT_YET])
+    else:
+        value = leader.figures[column].text.partition(" [")[0]
+        shared = f", first with {len(leaders) - 1} more" if len(leaders) > 1 else ""
+        who = fill("{model}, {author}{shared}", model=leader.model, author=leader.author, shared=shared)
+    return fill(
+        '<li data-column="{column}"><span class="title">{title}</span><b>{value}</b><span class="by">{who}</span></li>',
+        column=column, title=TITLES[column], value=value, who=who,
+    )  # fmt: skip
+
+
+def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
+    """The controls' places and the static table."""
+    ranked = [entry for entry in payload.entries if first in entry.figures]
+    ranked.sort(key=lambda entry: _order(entry.figures[first]))
+    training = "training" in payload.modes
+    scale = _scale([entry.figures[first] for entry in ranked])
+    rows = many(_row(entry, first, scale, root, training) for entry in ranked[:_MOST_ROWS])
+    heads = [
+        ("rank", "Rank"), ("entry", "Entry"), ("figure n", "Figure"), ("bar", "Interval"), ("reached n", "Reached"),
+        ("hardware", "Hardware"), ("framework", "Framework"), ("date", "Date"), ("code", "Code"), ("notes", "Notes"),
+    ]  # fmt: skip
+    shown = [each for each in heads if training or not each[0].startswith("reached")]
+    head = many(
+        fill('<th scope="col" role="columnheader" class="{kind}">{text}</th>', kind=kind, text=text)
+        for kind, text in shown
+    )
+    more = f"The first {_MOST_ROWS} of {len(ranked):,} entries. " if len(ranked) > _MOST_ROWS else ""
+    return fill(
+        '<section aria-labelledby="h-ranking"><h2 id="h-ranking">Ranking</h2>'
+        '<div class="slider script" id="slider" hidden></div>'
+        '<form class="filters script" id="filters" role="search" aria-label="Filter and sort the entries" '
+        'hidden></form>'
+        '<p class="note" id="found" role="status"></p>'
+        '<div class="scroll board" role="region" tabindex="0" aria-label="Table of the ranking">'
+        '<table id="ranking" role="table" data-column="{column}"><caption class="hidden">Ranking by {title}</caption>'
+        '<thead role="rowgroup"><tr role="row">{head}</tr></thead><tbody role="rowgroup">{rows}</tbody></table></div>'
+        '<nav class="pager script" id="pager" aria-label="Pages of the ranking" hidden></nav>'
+        '<p class="note no-script">{more}Other columns, filters, sorting and curves need JavaScript.</p>'
+        '<p class="note">A rank is one more than the number of entries that are clearly better, interval against '
+        'interval; "2=" is shared. A hollow point has no interval. {aggregation}</p></section>\n',
+        column=first, title=TITLES[first].lower(), head=head, rows=rows, more=more,
+        aggregation=_sentence(payload.ruleset.aggregation),
+    )  # fmt: skip
+
+
+def _order(figure: FigurePayload) -> tuple[float, float]:
+    """By rank, then by value; what has none is last."""
+    missing = math.inf
+    return (
+        missing if figure.rank is None else float(figure.rank),
+        missing if figure.value is None else figure.value,
+    )
+
+
+def _scale(figures: list[FigurePayload]) -> Scale:
+    """The axis of all intervals of a column."""
+    known = [each for figure in figures for each in (figure.value, figure.low, figure.high) if each is not None]
+    finite = [value for value in known if 0 < value < math.inf]
+    return log_scale(min(finite), max(finite), 4, 96) if finite else (lambda _: 50.0)
+
+
+def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training: bool) -> Html:
+    """One entry of the static table; the script makes the same cells (``assets/table.js``)."""
+    figure = entry.figures[column]
+    value, bracket, interval = figure.text.partition(" [")
+    small = f"[{interval}" if bracket else figure.note if figure.value is None else ""
+    kind = "range" if bracket else "why"
+    reached = f"{entry.reached}/{entry.n}" if entry.mode == "training" and entry.n else ""
+    by = ", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each))
+    has_bar = figure.value is not None and 0 < figure.value < math.inf
+    return fill(
+        '<tr role="row"><td role="cell" class="rank">{rank}</td><th scope="row" role="rowheader" class="entry">{link}'
+        '<small>{by}</small></th><td role="cell" class="figure n"><b>{value}</b>{small}</td><td '
+        'role="cell" class="bar">'
+        '{bar}</td>{reached}<td role="cell" class="hardware" data-label="Hardware">{hardware}</td><td role="cell" '
+        'class="framework" data-label="Framework">{framework}</td><td role="cell" class="date" data-label="Date">{date}'
+        '</td><td role="cell" class="code">{code}</td><td role="cell" class="notes">{badges}</td></tr>',
+        rank=ABSENT if figure.rank is None else f"{figure.rank}{'=' if figure.shared else ''}",
+        link=inside(root, entry.page, entry.model),
+        by=by,
+        value=value or ABSENT,
+        small=fill('<small class="{kind}">{small}</small>', kind=kind, small=small) if small else "",
+        bar=interval_bar(figure.value or 1.0, figure.low, figure.high, scale) if has_bar else "",
+        reached=_reached(reached, entry.reached_text) if training else "",
+        hardware=entry.hardware,
+        framework=entry.framework,
+        date=entry.date[:10],
+        code=outside(entry.code_url, "code") if entry.code_url else "",
+        badges=badges(entry),
+    )
+
+
+def _reached(short: str, whole: str) -> Html:
+    return fill(
+        '<td role="cell" class="reached n" data-label="Reached" title="{whole}">{short}</td>', short=short, whole=whole
+    )
+
+
+def _progress(payload: BoardPayload, columns: list[Column], first: Column, root: str) -> Html:
+    """The record over the years, a drawing a column; without a script all are shown."""
+    figures = []
+    for column in columns:
+        records = []
+        for day, value, at in payload.progress.get(column, []):
+            entry = payload.entries[at]
+            text = entry.figures[column].text.partition(" [")[0]
+            records.append((day, value, text, f"{entry.model}, {entry.author}", f"{root}{entry.page}"))
+        drawing = progress_drawing(records, payload.generated, column)
+        if drawing:
+            title = TITLES[column]
+            figures.append(
+                fill(
+                    '<figure data-progress="{column}"><figcaption>{title}: each point is an entry that '
+                    "was the best when "
+                    "it came</figcaption>{drawing}</figure>",
+                    column=column,
+                    title=title,
+                    drawing=drawing,
+                )
+            )
+    return section("The record over time", *figures)
+
+
+def _curves() -> Html:
+    """The place of the curves that the script lays over one another."""
+    return Html(
+        '<section class="script" aria-labelledby="h-curves" hidden><h2 id="h-curves">Curves</h2>'
+        '<div id="curves"></div></section>\n'
+    )

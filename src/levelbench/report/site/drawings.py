@@ -1,0 +1,233 @@
+"""The site's static figures as SVG: curves of an entry's runs, the record's progress, phases, an interval's bar.
+
+The one idea: no colour and no style is written into a drawing, only classes, since the page's policy allows no inline
+style; the style sheet knows the colours of light and dark. A point that leads somewhere is a link with a title, which
+keyboard and screen reader reach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date
+
+from levelbench.records.schema import Target
+from levelbench.report.markup import Html
+from levelbench.report.numbers import TIME, choose_unit, number
+from levelbench.report.site.axes import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Scale,
+    axis_text,
+    horizontal,
+    log_scale,
+    log_ticks,
+    ticks,
+    time_ticks,
+    vertical,
+    years,
+)
+from levelbench.report.site.parts import fill, many, quality_text
+from levelbench.report.style import DASHES, PHASES, SERIES
+
+__all__ = ["curve_drawing", "interval_bar", "phases_drawing", "progress_drawing", "time_text"]
+
+_MOST_POINTS = 200
+_MOST_RUNS = 24
+# Beyond these nobody measures; an axis of them would have no round values to mark.
+_LEAST, _MOST = 1e-12, 1e15
+
+Record = tuple[str, float, str, str, str]
+"""One record: ISO date, value, its text, who and what, and the page it leads to."""
+
+
+def time_text(seconds: float) -> str:
+    """Seconds in their unit, three significant digits."""
+    unit = choose_unit([seconds], TIME)
+    return f"{number(seconds / unit.size)} {unit.symbol}"
+
+
+def interval_bar(value: float, low: float | None, high: float | None, scale: Scale) -> Html:
+    """A row's value and its interval on the axis that all rows share (100 wide); a hollow point has no interval."""
+    ends = low is not None and high is not None and low > 0
+    reach = ""
+    if low is not None and high is not None and ends:
+        reach = fill(
+            '<line class="range" x1="{low}" x2="{high}" y1="6" y2="6"/>',
+            low=f"{scale(low):.1f}",
+            high=f"{scale(high):.1f}",
+        )
+    return fill(
+        '<svg viewBox="0 0 100 12" class="interval" aria-hidden="true" focusable="false">'
+        '<line class="track" x1="2" x2="98" y1="6" y2="6"/>{reach}<circle class="{kind}" cx="{at}" cy="6" '
+        'r="3"/></svg>',
+        reach=reach, kind="point" if ends else "point alone", at=f"{scale(value):.1f}",
+    )  # fmt: skip
+
+
+def curve_drawing(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]], target: Target) -> Html:
+    """Quality over time of each run (title, seconds, qualities), with the target; nothing where there is no point."""
+    known = []
+    for title, times, qualities in runs:
+        points = [(x, y) for x, y in zip(times, qualities, strict=False) if math.isfinite(x) and math.isfinite(y)]
+        if points:
+            known.append((title, points))
+    end = max((x for _, points in known for x, _ in points), default=0.0)
+    low, high = _quality_range([y for _, points in known for _, y in points], target)
+    if not (_LEAST < end < _MOST and _LEAST < high - low < _MOST):
+        return Html("")
+    unit = choose_unit([end], TIME)
+    right, foot = WIDTH - RIGHT, HEIGHT - BOTTOM
+
+    def x(value: float) -> float:
+        return LEFT + (right - LEFT) * value / end
+
+    def y(value: float) -> float:
+        return foot - (foot - TOP) * (value - low) / (high - low)
+
+    lines = many(_run_line(at, title, points, x, y) for at, (title, points) in enumerate(known[:_MOST_RUNS]))
+    frame = [vertical(x(tick * unit.size), number(tick)) for tick in ticks(0, end / unit.size, 6)]
+    frame += [horizontal(y(tick), quality_text(tick, target)) for tick in ticks(low, high, 5)]
+    ends = f"{len(known)} run{'s' * (len(known) > 1)}; the best quality is {quality_text(_best(known, target), target)}"
+    return fill(
+        '<svg viewBox="0 0 {width} {height}" class="plot" role="img" aria-label="{metric} over time, {ends}">{frame}'
+        '<line class="target" x1="{left}" x2="{right}" y1="{at}" y2="{at}"/>'
+        '<text class="target" x="{beside}" y="{above}">target {target}</text>'
+        '<clipPath id="plot"><rect x="{left}" y="{top}" width="{across}" height="{down}"/></clipPath>'
+        '<g clip-path="url(#plot)">{lines}</g>'
+        '<text x="{middle}" y="{bottom}" text-anchor="middle">time, {unit}</text></svg>',
+        width=str(WIDTH), height=str(HEIGHT), metric=target.metric, ends=ends, frame=many(frame), left=str(LEFT),
+        right=str(right), at=f"{y(target.threshold):.1f}", beside=str(LEFT + 6),
+        above=f"{y(target.threshold) - 5:.1f}", target=quality_text(target.threshold, target), lines=lines,
+        middle=str((LEFT + right) // 2), bottom=str(HEIGHT - 6), unit=unit.symbol, top=str(TOP),
+        across=str(right - LEFT), down=str(foot - TOP),
+    )  # fmt: skip
+
+
+def _run_line(at: int, title: str, points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> Html:
+    """One run's line, with a colour and dashes by its place."""
+    step = -(-len(points) // _MOST_POINTS)
+    kept = [*points[::step], points[-1]] if step > 1 else points
+    way = "L".join(f"{x(px):.1f} {y(py):.1f}" for px, py in kept)
+    dashes = " ".join(f"{2 * length:g}" for length in DASHES[at % len(DASHES)][1]) or "none"
+    return fill(
+        '<path class="line s{colour}" d="M{way}" stroke-dasharray="{dashes}"><title>{title}</title></path>',
+        colour=str(at % len(SERIES)), way=way, dashes=dashes, title=title,
+    )  # fmt: skip
+
+
+def _best(known: Sequence[tuple[str, list[tuple[float, float]]]], target: Target) -> float:
+    qualities = [y for _, points in known for _, y in points]
+    return min(qualities) if target.direction == "lower" else max(qualities)
+
+
+def _quality_range(values: Sequence[float], target: Target) -> tuple[float, float]:
+    """From the first values to the best, but not so far from the target that the approach to it is lost."""
+    low, high = min([*values, target.threshold]), max([*values, target.threshold])
+    if target.direction == "lower":
+        room = max(target.threshold - min(low, target.low), 0.05 * abs(target.threshold), 1e-9)
+        high = min(high, target.threshold + 6 * room)
+    else:
+        room = max((high if target.high is None else target.high) - target.threshold, 1e-9)
+        low = max(low, target.threshold - 6 * room)
+    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - margin, high + margin
+
+
+def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
+    """The record over the years: a step line on a logarithmic axis, each record a link with a title."""
+    points = []
+    for day, value, *words in records:
+        when = _ordinal(day)
+        if when is not None and _LEAST < value < _MOST:
+            points.append((when, value, words))
+    if not points:
+        return Html("")
+    last = max(points[-1][0], _ordinal(until) or 0)
+    begin, end = points[0][0], max(last, points[0][0] + 30)
+    low, high = min(value for _, value, _ in points) / 1.4, max(value for _, value, _ in points) * 1.4
+    right, foot = WIDTH - RIGHT, HEIGHT - BOTTOM
+    y = log_scale(low, high, foot, TOP)
+
+    def x(when: float) -> float:
+        return LEFT + 8 + (right - LEFT - 16) * (when - begin) / (end - begin)
+
+    way = f"M{x(points[0][0]):.1f} {y(points[0][1]):.1f}"
+    way += "".join(f"H{x(when):.1f}V{y(value):.1f}" for when, value, _ in points[1:])
+    dots = []
+    for when, value, (text, who, page) in points:
+        day = date.fromordinal(when).isoformat()
+        shape = fill(
+            '<circle class="hit" cx="{x}" cy="{y}" r="11"/><circle class="dot" cx="{x}" cy="{y}" r="4.5"/>'
+            "<title>{day}: {text}, {who}</title>",
+            x=f"{x(when):.1f}",
+            y=f"{y(value):.1f}",
+            day=day,
+            text=text,
+            who=who,
+        )
+        label = f"{day}: {text}, {who}"
+        dots.append(fill('<a href="{page}" aria-label="{label}">{shape}</a>', page=page, label=label, shape=shape))
+    newest = points[-1]
+    marks = log_ticks if "cost" in name else time_ticks
+    far = x(newest[0]) > LEFT + 120
+    frame = [horizontal(y(tick), axis_text(tick, name)) for tick in marks(low, high)]
+    frame += [vertical(x(when), text) for when, text in years(begin, end)]
+    return fill(
+        '<svg viewBox="0 0 {width} {height}" class="plot progress" role="group" aria-label="The record over time, on a '
+        'logarithmic axis: from {first} to {best}">{frame}<path class="line s0" d="{way}H{end}"/>{dots}'
+        '<text class="value" x="{at}" y="{beside}" text-anchor="{anchor}">{best}</text></svg>',
+        width=str(WIDTH), height=str(HEIGHT), first=points[0][2][0], best=newest[2][0], frame=many(frame), way=way,
+        end=f"{x(last):.1f}", dots=many(dots), at=f"{x(newest[0]) + (-12 if far else 2):.1f}",
+        beside=f"{y(newest[1]) + (5 if far else -12):.1f}",
+        anchor="end" if far else "start",
+    )  # fmt: skip
+
+
+def _ordinal(day: str) -> int | None:
+    """The day's number; ``None`` for what is no date."""
+    try:
+        return date.fromisoformat(day[:10]).toordinal()
+    except ValueError:
+        return None
+
+
+def phases_drawing(phases_s: dict[str, float]) -> Html:
+    """One stacked bar with its legend; phases that the timeline does not know are drawn as "other"."""
+    phases_s = {name: seconds for name, seconds in phases_s.items() if seconds > 0}
+    total = sum(phases_s.values())
+    if not 0 < total < math.inf:
+        return Html("")
+    at, parts, keys = 0.0, [], []
+    for name, seconds in sorted(phases_s.items(), key=lambda item: -item[1]):
+        width, known = 640 * seconds / total, name if name in PHASES else "other"
+        parts.append(
+            fill(
+                '<rect class="p-{kind}" x="{x}" y="0" width="{width}" height="22"><title>{name}: {text}</title></rect>',
+                kind=known,
+                x=f"{at:.2f}",
+                width=f"{width:.2f}",
+                name=name,
+                text=time_text(seconds),
+            )
+        )
+        keys.append(
+            fill(
+                '<li><svg viewBox="0 0 12 12" aria-hidden="true" focusable="false"><rect class="p-{kind}" width="12" '
+                'height="12"/></svg>{name} {text} ({share} %)</li>',
+                kind=known,
+                name=name,
+                text=time_text(seconds),
+                share=f"{100 * seconds / total:.0f}",
+            )
+        )
+        at += width
+    return fill(
+        '<svg viewBox="0 0 640 22" class="phases" aria-hidden="true" focusable="false">{parts}</svg>'
+        '<ul class="legend">{keys}</ul>',
+        parts=many(parts), keys=many(keys),
+    )  # fmt: skip

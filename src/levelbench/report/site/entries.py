@@ -1,0 +1,170 @@
+"""One entry as the site shows it: its facts, its figures as text, its steps, and a name that is safe in a URL.
+
+The one idea: nothing of a submission decides where a file is written: an entry's slug is made of the letters and
+digits of its id and of a digest of the whole id, so it is the same in every build and that of no other entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from typing import Literal
+from urllib.parse import urlsplit
+
+from levelbench.records.rulesets.schema import Ruleset
+from levelbench.records.schema import Target
+from levelbench.records.submissions.figures import FLAGS, Column, Figure, Score
+from levelbench.records.submissions.ranking import Ranked
+from levelbench.records.submissions.schema import Submission
+from levelbench.records.submissions.steps import column_of, crossing_of, steps_of, thinned
+from levelbench.report.numbers import ABSENT, TIME, choose_unit, estimate_text, number, with_interval
+from levelbench.report.site.payload import (
+    EntryPayload,
+    FigurePayload,
+    FindingCounts,
+    OriginFacts,
+    PriceFacts,
+)
+
+__all__ = ["MOST_STEPS", "Signed", "entry_payload", "figure_text", "reached_text", "safe_url", "slug_of", "with_rank"]
+
+MOST_STEPS = 16
+"""The most pairs of a run's steps that the page gets: a board of ten thousand entries of five runs is 20 MB of them."""
+Rounding = Literal["ceil-seconds", "significant"]
+Signed = Literal["signed", "unsigned", "wrong"]
+
+_LONGEST_SLUG = 80
+_LONGEST_URL = 2000
+_CLOCK_NOISE = 6
+"""Decimals of a second that count before rounding up: hours times 3600 misses a whole second by less."""
+
+
+def slug_of(text: str) -> str:
+    """A name for files and URLs: lower-case ASCII letters, digits and hyphens, and 40 bits of a digest of ``text``."""
+    readable = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{readable}-{digest}" if readable else digest
+
+
+def safe_url(text: str | None) -> str | None:
+    """``text`` if it is a link to follow: http or https, with a host and without a password; else ``None``."""
+    if not text or len(text) > _LONGEST_URL or not text.isprintable() or " " in text:
+        return None
+    try:
+        parts = urlsplit(text)
+        named = bool(parts.hostname) and parts.username is None
+    except ValueError:
+        return None
+    return text if parts.scheme in ("http", "https") and named else None
+
+
+def reached_text(score: Score) -> str:
+    """``5/5``; with Wilson's interval of the share where some did not arrive: ``3/5 [23 %, 88 %]``."""
+    text = f"{score.reached}/{score.n}"
+    if score.reached == score.n or score.reached_low is None or score.reached_high is None:
+        return text
+    return f"{text} [{score.reached_low * 100:.0f} %, {score.reached_high * 100:.0f} %]"
+
+
+def figure_text(column: Column, figure: Figure, rounding: Rounding) -> str:
+    """A figure with its unit and interval, as the rules round it.
+
+    ``ceil-seconds`` is DAWNBench's board: hours, minutes and seconds rounded up, dollars with two decimals.
+
+    >>> figure_text("time", Figure(4075.0000000004), "ceil-seconds")
+    '1:07:55'
+    >>> figure_text("time", Figure(3.4638), "significant"), figure_text("cost", Figure(3.4638), "ceil-seconds")
+    ('3.46 s', '$3.46')
+    """
+    value = figure.value
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    if rounding == "ceil-seconds" and column == "time":
+        minutes, seconds = divmod(math.ceil(round(value, _CLOCK_NOISE)), 60)
+        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+    if rounding == "ceil-seconds" and column == "cost":
+        return f"${value:,.2f}"
+    if column in ("time", "latency"):
+        if figure.low is None or figure.high is None:
+            unit = choose_unit([value], TIME)
+            return f"{number(value / unit.size)} {unit.symbol}"
+        return estimate_text(value, figure.low, figure.high)
+    return f"${with_interval(value, figure.low, figure.high)}"
+
+
+def entry_payload(
+    id: str,
+    submission: Submission,
+    score: Score,
+    rules: Ruleset,
+    *,
+    signed: Signed,
+    findings: FindingCounts,
+) -> EntryPayload:
+    """The entry without its ranks, which depend on the others."""
+    slug = slug_of(id)
+    rounding = rules.cost.rounding
+    columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else ("latency", "inference_cost")
+    price, author = submission.price, submission.author
+    return EntryPayload(
+        id=id,
+        slug=slug,
+        page=f"entries/{slug}.html",
+        model=submission.model,
+        author=author.name,
+        organisation=author.organisation or "",
+        framework=submission.framework,
+        hardware=submission.hardware.description,
+        date=submission.submitted,
+        division=submission.division,
+        mode=submission.mode,
+        code_url=safe_url(submission.code.url),
+        price=PriceFacts(price.usd_per_hour, price.source, price.read_on) if price else None,
+        signed=signed,
+        figures={column: _figure(column, score.figure(column), rounding) for column in columns},
+        n=score.n,
+        reached=score.reached,
+        reached_text=reached_text(score),
+        single_run=score.n == 1,
+        expected_with_restarts_s=score.expected_with_restarts_s,
+        best_s=score.best_s,
+        flags=[FLAGS[flag] for flag in score.flags],
+        findings=findings,
+        origin=_origin(submission),
+        steps=_steps(submission, score.target, rules),
+    )
+
+
+def with_rank(figure: FigurePayload, place: Ranked) -> FigurePayload:
+    """The figure with its place among the others."""
+    return FigurePayload(figure.value, figure.low, figure.high, place.rank, place.shared, figure.text, figure.note)
+
+
+def _figure(column: Column, figure: Figure, rounding: Rounding) -> FigurePayload:
+    return FigurePayload(
+        figure.value, figure.low, figure.high, None, False, figure_text(column, figure, rounding), figure.how
+    )
+
+
+def _origin(submission: Submission) -> OriginFacts | None:
+    origin = submission.origin
+    return OriginFacts(origin.format, origin.file, list(origin.doubts)) if origin else None
+
+
+def _steps(submission: Submission, target: Target, rules: Ruleset) -> list[list[tuple[float, float]]]:
+    """The steps of each run in its order; none for a run that failed or has another metric."""
+    found, crossing = [], crossing_of(submission, rules)
+    for run in submission.runs:
+        column = column_of(run, submission, target) if run.status == "done" else None
+        steps = steps_of(run.curve.time_s, column, crossing, target.direction) if column else []
+        few = thinned(steps, MOST_STEPS, target)
+        found.append([(_rounded(quality, target.threshold), float(f"{time:.7g}")) for quality, time in few])
+    return found
+
+
+def _rounded(quality: float, threshold: float) -> float:
+    """Six decimals are enough to draw, if they are on the same side of the target."""
+    short = round(quality, 6)
+    return short if (short >= threshold) == (quality >= threshold) and short != threshold else quality

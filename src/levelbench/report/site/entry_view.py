@@ -1,0 +1,205 @@
+"""An entry's page: its figures and how they were made, every run, the price, the environment, what is doubtful.
+
+The one idea: nothing on it changes with the other entries (no rank), so that a board of ten thousand renders one page
+again when one entry changes; and all of it is there without a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from levelbench.report.markup import Html
+from levelbench.report.numbers import ABSENT, BYTES, number
+from levelbench.report.site.drawings import time_text
+from levelbench.report.site.measured_view import curve_section, in_unit, inference_section, phases_section, runs_section
+from levelbench.report.site.parts import (
+    TITLES,
+    badges,
+    facts,
+    fill,
+    inside,
+    many,
+    outside,
+    page,
+    root_of,
+    section,
+)
+from levelbench.report.site.payload import COLUMNS, BoardPayload, EntryPayload
+
+if TYPE_CHECKING:
+    from levelbench.records.submissions.rules import Finding
+    from levelbench.records.submissions.schema import Submission
+
+__all__ = ["entry_page"]
+
+_MOST = 200
+_SEVERITIES = {"error": "bad", "warning": "open", "note": "plain"}
+
+
+def entry_page(
+    payload: BoardPayload, entry: EntryPayload, submission: Submission, findings: Sequence[Finding], *, source: str = ""
+) -> str:
+    """The page of ``entry``, as the text of an HTML document.
+
+    ``source`` is where the site keeps a copy of the submission's file, relative to its root; empty: nowhere.
+    """
+    root = root_of(entry.page)
+    main = fill(
+        '<div class="intro"><h1>{model}</h1><p class="lead">{by}, {date}. {task}, {division} '
+        "division.</p>{badges}</div>\n"
+        '<ul class="columns" role="list">{tiles}</ul>{doubts}{curve}{runs}{inference}{phases}{facts}{findings}{notes}',
+        model=entry.model,
+        by=", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each)),
+        date=entry.date,
+        task=inside(root, payload.page, payload.task_title),
+        division=entry.division,
+        badges=badges(entry, always=True),
+        tiles=_tiles(entry),
+        doubts=_doubts(entry),
+        curve=curve_section(submission),
+        runs=runs_section(entry, submission, payload.target),
+        inference=inference_section(submission.inference, payload.target),
+        phases=phases_section(submission.runs),
+        facts=_facts(submission, root, source),
+        findings=_findings(findings),
+        notes=section("Notes", _prose(submission.notes)) if submission.notes else Html(""),
+    )
+    back = many(
+        [
+            inside(root, payload.page, payload.task_title),
+            fill('<span aria-current="page">{name}</span>', name=entry.model),
+        ]
+    )
+    title = f"{entry.model}, {entry.author}: {payload.task_title}"
+    return page(title, "entry", entry.page, main, site=payload.title, back=back)
+
+
+def _tiles(entry: EntryPayload) -> Html:
+    """Each figure with how it was made, then how many runs arrived."""
+    tiles = []
+    for column in COLUMNS:
+        figure = entry.figures.get(column)
+        if figure is None:
+            continue
+        value, bracket, interval = figure.text.partition(" [")
+        tiles.append((TITLES[column], value or ABSENT, f"[{interval}" if bracket else "", figure.note))
+    if entry.mode == "training":
+        share, bracket, interval = entry.reached_text.partition(" [")
+        tiles.append(("Runs that reached it", share or ABSENT, f"[{interval}" if bracket else "", ""))
+        if entry.expected_with_restarts_s is not None:
+            note = "with a new start after each run that does not arrive"
+            tiles.append(("Expected with restarts", time_text(entry.expected_with_restarts_s), "", note))
+        if entry.best_s is not None and entry.n > 1:
+            tiles.append(("Best run", time_text(entry.best_s), "", "never a result by itself"))
+    return many(
+        fill(
+            '<li><div class="tile"><span class="title">{title}</span><b>{value}</b>{interval}<span '
+            'class="by">{note}</span>'
+            "</div></li>",
+            title=title, value=value, note=note,
+            interval=fill('<small class="interval-text">{text}</small>', text=interval) if interval else "",
+        )
+        for title, value, interval, note in tiles
+    )  # fmt: skip
+
+
+def _doubts(entry: EntryPayload) -> Html:
+    """What an import found odd, and what scoring has to say."""
+    lines = [*entry.flags, *(entry.origin.doubts if entry.origin else [])]
+    items = many(fill("<li>{line}</li>", line=line) for line in lines[:_MOST])
+    return section("To keep in mind", fill("<ul>{items}</ul>", items=items)) if items else Html("")
+
+
+def _facts(submission: Submission, root: str, source: str) -> Html:
+    """Hardware, price, code, software, data, tuning, settings and where the entry is from."""
+    hardware, price, origin, tuning = submission.hardware, submission.price, submission.origin, submission.tuning
+    made = submission.provenance
+    commit = submission.code.commit
+    dirty = " (with changes that nobody committed)" if submission.code.dirty else ""
+    parts = [
+        facts(
+            [
+                ("Hardware", hardware.description),
+                ("Nodes", _count(hardware.nodes)),
+                ("Accelerators", " × ".join(filter(None, [_count(hardware.accelerators), hardware.accelerator]))),
+                ("Processor", " × ".join(filter(None, [_count(hardware.cores), hardware.processor]))),
+                ("Memory", in_unit(hardware.memory_bytes, BYTES)),
+                ("Framework", submission.framework),
+                ("Price", _price(submission) if price else "not stated"),
+                ("Price from", outside(price.source) if price and price.source else None),
+                ("Code", outside(submission.code.url) if submission.code.url else "not stated"),
+                ("Commit", fill("<code>{commit}</code>{dirty}", commit=commit, dirty=dirty) if commit else None),
+                ("Tried before", _tuning(tuning.trials, tuning.hours, tuning.usd)),
+                ("On tuning", tuning.notes),
+                ("Clock", submission.clock),
+                ("Read from", f"{origin.format}: {origin.file}" if origin else None),
+                ("This entry's file", inside(root, source, "JSON") if source else None),
+            ]
+        ),
+        _folded("Settings", submission.settings),
+        _folded("Software", made.software),
+        _folded("Environment", made.environment),
+        _folded(f"Data: {made.dataset or 'checksums'}", made.checksums),
+        _folded(f"As {origin.format} has it", origin.fields) if origin else Html(""),
+    ]
+    return section("What it ran on", *parts)
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _price(submission: Submission) -> str:
+    """The price in words: how much, which kind, read when."""
+    price = submission.price
+    if price is None:
+        return ""
+    kind = {True: ", on demand", False: ", not on demand", None: ""}[price.on_demand]
+    day = f", read on {price.read_on}" if price.read_on else ""
+    return f"${number(price.usd_per_hour)} an hour{kind}{day}"
+
+
+def _tuning(trials: int | None, hours: float | None, usd: float | None) -> str:
+    """How much was tried before, as far as it is stated."""
+    stated = [
+        None if trials is None else f"{trials:,} trials",
+        None if hours is None else f"{number(hours)} hours",
+        None if usd is None else f"${number(usd)}",
+    ]
+    return ", ".join(each for each in stated if each) or "not stated"
+
+
+def _folded(title: str, values: Mapping[str, object]) -> Html:
+    """Names and values, folded away; nothing where there is none."""
+    pairs = list(values.items())
+    if not pairs:
+        return Html("")
+    listed = facts((name, "not stated" if value is None else str(value) or ABSENT) for name, value in pairs[:_MOST])
+    return fill("<details><summary>{title}</summary>{listed}</details>", title=title, listed=listed)
+
+
+def _findings(findings: Sequence[Finding]) -> Html:
+    """What the check says of it, each with what to do."""
+    items = []
+    for each in findings[:_MOST]:
+        items.append(
+            fill(
+                '<li><span class="badge {kind}">{severity} {code}</span> <code>{field}</code> {found}. '
+                "<em>{do}.</em></li>",
+                kind=_SEVERITIES.get(each.severity, "plain"),
+                severity=each.severity,
+                code=each.code,
+                field=each.field or "",
+                found=each.found.rstrip("."),
+                do=each.do.rstrip("."),
+            )
+        )
+    if not items:
+        return section("Findings", Html('<p class="note">None: the check found nothing wrong.</p>'))
+    return section("Findings", fill('<ul class="findings">{items}</ul>', items=many(items)))
+
+
+def _prose(text: str) -> Html:
+    """The text line by line: its line ends are kept, its other control characters shown."""
+    return many(fill("<p>{line}</p>", line=line) for line in text.splitlines()[:_MOST] if line.strip())

@@ -1,0 +1,143 @@
+"""What an entry measured, for its page: curves, every run, scenarios of inference, where the time went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from levelbench.records.schema import Target
+from levelbench.report.markup import Html
+from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit, number
+from levelbench.report.site.drawings import curve_drawing, phases_drawing, time_text
+from levelbench.report.site.parts import facts, fill, quality_text, section, table, target_text
+from levelbench.report.site.payload import EntryPayload
+
+if TYPE_CHECKING:
+    from levelbench.records.submissions.schema import Inference, Submission, SubmittedRun
+
+__all__ = ["curve_section", "in_unit", "inference_section", "phases_section", "runs_section"]
+
+_MOST = 200
+
+
+def curve_section(submission: Submission) -> Html:
+    """The curves of all runs, over one another."""
+    runs = [
+        (f"{_name(run, at)}, {run.status}", run.curve.time_s, run.curve.quality)
+        for at, run in enumerate(submission.runs[:_MOST])
+    ]
+    drawing = curve_drawing(runs, submission.target)
+    caption = fill("<figcaption>{target}. One line a run.</figcaption>", target=target_text(submission.target))
+    return (
+        section("Curve", fill("<figure>{caption}{drawing}</figure>", caption=caption, drawing=drawing))
+        if drawing
+        else drawing
+    )
+
+
+def _name(run: SubmittedRun, at: int) -> str:
+    return f"run {at + 1}" if run.seed is None else f"run {at + 1}, seed {run.seed}"
+
+
+def _crossing(steps: Sequence[tuple[float, float]], target: Target) -> float | None:
+    """When the run reached the target under the board's rules: the first step at or beyond it."""
+    for quality, time_s in steps:
+        if quality <= target.threshold if target.direction == "lower" else quality >= target.threshold:
+            return time_s
+    return None
+
+
+def runs_section(entry: EntryPayload, submission: Submission, target: Target) -> Html:
+    """Every run, whether or not it arrived; columns that no run states are left out.
+
+    An entry that the check refused has no steps: of its runs nobody says whether they arrived.
+    """
+    lower = target.direction == "lower"
+    rows = []
+    for at, run in enumerate(submission.runs):
+        steps = entry.steps[at] if at < len(entry.steps) else []
+        time_s = _crossing(steps, target)
+        qualities = [value for value in run.curve.quality if math.isfinite(value)]
+        best = (min(qualities) if lower else max(qualities)) if qualities else None
+        rows.append(
+            (
+                str(at + 1),
+                "" if run.seed is None else str(run.seed),
+                ("" if not entry.steps else "no") if time_s is None else "yes",
+                "" if time_s is None else time_text(time_s),
+                "" if best is None else quality_text(best, target),
+                str(len(run.curve.time_s)),
+                in_unit(run.peak_memory_bytes, BYTES),
+                in_unit(run.energy_j, ENERGY),
+                ", ".join(f"{name} {number(value, 4)}" for name, value in list(run.test_quality.items())[:8]),
+                run.status if run.error is None else f"{run.status}: {run.error}",
+                "; ".join(run.suspect),
+                _short(run.record_digest or run.curve_digest),
+            )
+        )
+    heads = [
+        ("Run", "n"), ("Seed", "n"), ("Reached", "t"), ("Time", "n"), ("Best", "n"), ("Evaluations", "n"),
+        ("Peak memory", "n"), ("Energy", "n"), ("On the test split", "w"), ("Status", "w"), ("Doubtful", "w"),
+        ("Digest", "t"),
+    ]  # fmt: skip
+    kept = [at for at in range(len(heads)) if at == 0 or any(row[at] for row in rows)]
+    shown = [[row[at] for at in kept] for row in rows]
+    return section("Runs", table("Every run of this entry", [heads[at] for at in kept], shown, _MOST))
+
+
+def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
+    """``value`` in the unit that suits it; empty without one."""
+    if value is None:
+        return ""
+    unit = choose_unit([value], units)
+    return f"{number(value / unit.size)} {unit.symbol}"
+
+
+def _short(digest: str | None) -> Html | str:
+    """The head of a digest, the whole of it as its title."""
+    return fill('<code title="{whole}">{head}</code>', whole=digest, head=digest[:12]) if digest else ""
+
+
+def inference_section(measured: Sequence[Inference], target: Target) -> Html:
+    """Each scenario as a list of facts."""
+    blocks = []
+    for each in measured[:_MOST]:
+        quantiles = ", ".join(f"{name}: {time_text(value)}" for name, value in sorted(each.quantiles_s.items())[:20])
+        found = facts(
+            [
+                ("Mean latency", _seconds(each.mean_latency_s)),
+                ("Quantiles", quantiles),
+                (f"Early-stopping estimate of {each.estimate_quantile or ABSENT}", _seconds(each.estimate_s)),
+                ("Throughput", None if each.throughput_per_s is None else f"{number(each.throughput_per_s)} a second"),
+                ("Load", None if each.target_per_s is None else f"{number(each.target_per_s)} queries a second"),
+                ("Latency bound", _seconds(each.latency_bound_s)),
+                ("Quality", None if each.quality is None else quality_text(each.quality, target)),
+                ("Queries", f"{each.queries:,} of {each.samples:,} samples in {time_text(each.duration_s)}"),
+                ("Samples in a query", None if each.batch is None else str(each.batch)),
+                ("On the clock beside the network", ", ".join(each.includes) or "not stated"),
+                ("Valid", {None: None, True: "yes", False: "no"}[each.valid]),
+                ("Cost of an answer, as stated", None if each.cost_usd is None else f"${number(each.cost_usd)}"),
+            ]
+        )
+        blocks.append(fill("<h3>{scenario}</h3>{found}", scenario=each.scenario, found=found))
+    return section("Inference", *blocks)
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else time_text(value)
+
+
+def phases_section(runs: Sequence[SubmittedRun]) -> Html:
+    """Mean seconds of each phase over the runs that state them, then what the clock left out."""
+    stated = [run.phases_s for run in runs if run.phases_s]
+    names = dict.fromkeys(name for phases in stated for name in list(phases)[:_MOST])
+    means = {name: sum(phases.get(name, 0.0) for phases in stated) / len(stated) for name in list(names)[:_MOST]}
+    excluded = [run.excluded_s for run in runs if run.excluded_s]
+    left = dict.fromkeys(name for each in excluded for name in list(each)[:_MOST])
+    out = ", ".join(
+        f"{name} {time_text(sum(each.get(name, 0.0) for each in excluded) / len(excluded))}"
+        for name in list(left)[:_MOST]
+    )
+    note = fill('<p class="note">Left out by the clock: {out}.</p>', out=out) if out else Html("")
+    return section("Where the time went", phases_drawing(means), note)

@@ -1,0 +1,217 @@
+"""The pieces that the site's pages share: the frame of a page, tiles, badges, lists of facts, tables, links.
+
+The one idea: :func:`fill` puts values into a template of ours and escapes each that is not :class:`Html` already, in
+text and in attributes alike, so that nothing of an entry becomes markup by being forgotten. A page is rendered for
+every entry of a board of ten thousand: that is why a row is one template and not a tree of elements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import LiteralString
+from urllib.parse import urlsplit
+
+from levelbench.records.schema import Target
+from levelbench.report.markup import Html
+from levelbench.report.numbers import ABSENT
+from levelbench.report.site.payload import EntryPayload, RulesetFacts
+from levelbench.report.tables import clean
+
+__all__ = [
+    "TITLES",
+    "badges",
+    "facts",
+    "fill",
+    "inside",
+    "many",
+    "outside",
+    "page",
+    "quality_text",
+    "root_of",
+    "rules",
+    "section",
+    "table",
+    "target_text",
+]
+
+TITLES = {
+    "time": "Time to accuracy",
+    "cost": "Cost of training",
+    "latency": "Latency",
+    "inference_cost": "Cost of a million answers",
+}
+_POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
+_METRICS = {"top1": "top-1 accuracy", "top5": "top-5 accuracy", "f1": "F1", "bleu": "BLEU"}
+_NONE = Html("")
+_MOST_SHOWN = 4000
+_SPECIAL = re.compile(r"""[^ !#-%(-;=?-~]""")
+_INSIDE = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*\.(html|json|csv|xml|js)")
+_SIGNED = {"signed": "signed", "unsigned": "unsigned", "wrong": "wrong signature"}
+
+
+def _safe(value: str) -> str:
+    """``value`` for text or a quoted attribute; plain ASCII, which is nearly all, needs one look."""
+    if isinstance(value, Html) or _SPECIAL.search(value) is None:
+        return value
+    return escape(value if value.isprintable() else clean(value))
+
+
+def fill(template: LiteralString, /, **values: str) -> Html:
+    """``template`` with ``{name}`` replaced by each value, escaped unless it is :class:`Html`.
+
+    >>> fill('<a title="{why}">{what}</a>', why='"', what="<b>")
+    '<a title="&quot;">&lt;b&gt;</a>'
+    """
+    return Html(template.format_map({name: _safe(value) for name, value in values.items()}))
+
+
+def many(parts: Iterable[str]) -> Html:
+    """The parts one after another, escaped unless they are :class:`Html`."""
+    return Html("".join(map(_safe, parts)))
+
+
+def root_of(name: str) -> str:
+    """The way from a page (relative to the site's root) back to the root: ``""``, ``"../"``, ..."""
+    return "../" * name.count("/")
+
+
+def page(title: str, kind: str, name: str, main: Html, *, site: str, back: Html = _NONE, scripts: Html = _NONE) -> str:
+    """A whole page: ``name`` is where it is, relative to the root; ``back`` are the links of the top besides home."""
+    return fill(
+        '<!DOCTYPE html>\n<html lang="en" data-root="{root}" data-page="{kind}"><head><meta charset="utf-8">'
+        '<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light '
+        'dark"><title>{title}</title>'
+        '<link rel="icon" href="{root}assets/icon.svg" type="image/svg+xml">'
+        '<link rel="stylesheet" href="{root}assets/board.css"><script '
+        'src="{root}assets/theme.js"></script>{scripts}</head>\n'
+        '<body><a class="skip" href="#main">Skip to the content</a>'
+        '<header class="top"><nav aria-label="Site"><a class="home" href="{root}index.html">{site}</a>{back}</nav>'
+        '<div id="tools"></div></header>\n<main id="main" tabindex="-1">{main}</main>\n'
+        '<footer><p>Built by <code>levelbench board build</code>. Entries are checked with '
+        '<code>levelbench board check</code>; '
+        "scores are computed from the curves that they hold, never believed.</p></footer></body></html>\n",
+        root=root_of(name), kind=kind, policy=_POLICY, title=title, site=site, back=back, main=main, scripts=scripts,
+    )  # fmt: skip
+
+
+def inside(root: str, name: str, text: str) -> Html:
+    """A link to a file of the site; text alone where the name could lead out of it."""
+    if not _INSIDE.fullmatch(name):
+        return many([text])
+    return fill('<a href="{root}{name}">{text}</a>', root=root, name=name, text=text)
+
+
+def outside(address: str, text: str = "") -> Html:
+    """A link to another site where the address is http or https, with a host; anything else is shown as text."""
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and address.isprintable()
+    except ValueError:
+        good = False
+    if not good:
+        return many([address[:_MOST_SHOWN]])
+    return fill('<a href="{url}" rel="noopener nofollow noreferrer">{text}</a>', url=address, text=text or address)
+
+
+def section(title: str, *parts: Html, identity: str = "") -> Html:
+    """A section with its heading; nothing where it has no content."""
+    content = many(parts)
+    if not content:
+        return Html("")
+    where = fill(' id="{identity}"', identity=identity) if identity else Html("")
+    return fill("<section{where}><h2>{title}</h2>{content}</section>\n", where=where, title=title, content=content)
+
+
+def facts(pairs: Iterable[tuple[str, str | None]]) -> Html:
+    """A list of names and values, those that are not stated left out; nothing where none is."""
+    rows = [
+        fill("<div><dt>{name}</dt><dd>{value}</dd></div>", name=name, value=value) for name, value in pairs if value
+    ]
+    return fill('<dl class="facts">{rows}</dl>', rows=many(rows)) if rows else Html("")
+
+
+def table(caption: str, heads: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], most: int = 200) -> Html:
+    """A plain table in a box that scrolls; ``heads`` are titles with a class (``n``: numbers, ``t``: short text).
+
+    The first cell of each row is its heading. At most ``most`` rows are shown; a note says how many there are.
+    """
+    if not rows:
+        return Html("")
+    head = many(fill('<th scope="col" class="{kind}">{text}</th>', kind=kind, text=text) for text, kind in heads)
+    kinds = [kind for _, kind in heads]
+    body = []
+    for first, *rest in rows[:most]:
+        cells = many(
+            fill('<td class="{kind}">{text}</td>', kind=kind, text=text)
+            for kind, text in zip(kinds[1:], rest, strict=True)
+        )
+        body.append(
+            fill('<tr><th scope="row" class="{kind}">{first}</th>{cells}</tr>', kind=kinds[0], first=first, cells=cells)
+        )
+    note = fill('<p class="note">The first {most} of {all} rows.</p>', most=str(most), all=f"{len(rows):,}")
+    return fill(
+        '<div class="scroll" role="region" tabindex="0" aria-label="{caption}"><table><caption class="hidden">{caption}'
+        "</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}",
+        caption=caption, head=head, body=many(body), note=note if len(rows) > most else Html(""),
+    )  # fmt: skip
+
+
+def badges(entry: EntryPayload, *, always: bool = False) -> Html:
+    """What a reader should know of an entry before its figures; ``always`` says also that it is not signed."""
+    found: list[tuple[str, str]] = []
+    errors, warnings = entry.findings.errors, entry.findings.warnings
+    if errors:
+        found.append(("bad", f"{errors} error{'s' * (errors > 1)}"))
+    if entry.signed != "unsigned" or always:
+        kind = {"signed": "good", "wrong": "bad", "unsigned": "plain"}[entry.signed]
+        found.append((kind, _SIGNED[entry.signed]))
+    if entry.single_run:
+        found.append(("open", "single run"))
+    if warnings:
+        found.append(("open", f"{warnings} warning{'s' * (warnings > 1)}"))
+    if entry.origin is not None:
+        doubts = len(entry.origin.doubts)
+        found.append(("plain", entry.origin.format + (f", {doubts} doubt{'s' * (doubts > 1)}" if doubts else "")))
+    items = many(fill('<li class="badge {kind}">{text}</li>', kind=kind, text=text) for kind, text in found)
+    return fill('<ul class="badges">{items}</ul>', items=items) if items else Html("")
+
+
+def quality_text(value: float, target: Target, digits: int = 4) -> str:
+    """A quality on its own scale; a share of one as per cent where it is an accuracy.
+
+    >>> quality_text(0.94, Target("top1", 0.94)), quality_text(0.75, Target("f1", 0.75))
+    ('94 %', '0.75')
+    """
+    share = target.low == 0.0 and target.high == 1.0 and re.search("acc|top", target.metric, re.IGNORECASE)
+    return f"{100 * value:.{digits}g} %" if share else f"{value:.{digits}g}"
+
+
+def target_text(target: Target) -> str:
+    """The target in words: metric, bound and split."""
+    bound = "at least" if target.direction == "higher" else "at most"
+    metric = _METRICS.get(target.metric.lower(), target.metric)
+    return f"{metric} {bound} {quality_text(target.threshold, target)} on the {target.split} split"
+
+
+def rules(ruleset: RulesetFacts) -> Html:
+    """The rules of a board as facts."""
+    crossing = {
+        "first": "the first evaluation at or beyond the target",
+        "confirmed": "two evaluations in a row at or beyond the target",
+        "sustained": "the evaluation from which on all are at or beyond the target",
+        "final": "the last evaluation",
+    }
+    return facts(
+        [
+            ("Rules", f"{ruleset.name} {ruleset.version} ({ruleset.id}), of {ruleset.date or ABSENT}"),
+            ("Source", outside(ruleset.source)),
+            ("Clock", ruleset.clock),
+            ("Target counts as reached at", crossing.get(ruleset.crossing, ruleset.crossing)),
+            ("Runs become one figure by", ruleset.aggregation),
+            ("Runs an entry needs", str(ruleset.runs)),
+        ]
+    )

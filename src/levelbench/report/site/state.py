@@ -1,0 +1,152 @@
+"""What a build remembers for the next one: digests of what it read and wrote, and each entry as the site shows it.
+
+The one idea: what is remembered is never trusted on its own. An input counts as unchanged only if its size and time
+are, an output only if it still lies there as it was left, and all of it only if the same tool, rules and assets made
+it; while files are being written nothing is remembered, so a build that was killed is followed by a whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from levelbench.records.submissions.reading import UnreadableError, read_bytes
+from levelbench.report.site.payload import EntryPayload
+
+__all__ = ["MARKER", "STATE", "Board", "Entry", "Input", "Output", "State", "is_same", "load", "look", "made_by", "new"]
+
+MARKER = ".levelbench-site"
+"""The file that says that a folder is a site of ours, with the names that lie at its top."""
+STATE = ".levelbench-site.state"
+_SCHEMA = 1
+_PACKAGES = ("levelbench.report.site", "levelbench.records.submissions", "levelbench.records.rulesets")
+
+
+class Input(Struct, frozen=True, array_like=True, gc=False):
+    """A file that was read: size in bytes, time of its last change, SHA-256."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+class Output(Struct, frozen=True, array_like=True, gc=False):
+    """A file that was written, as it was left."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+class Entry(Struct, array_like=True, gc=False):
+    """One file of the leaderboard: what it was, and what came of it.
+
+    ``board`` is the ruleset's id and the task, ``payload`` the entry without ranks; ``None`` for one that cannot be
+    shown, for ``reasons``. ``steps`` are those of the payload as JSON: only the page's script looks into them.
+    ``digest`` and ``records`` (field and digest) tell it from others of its ``scope``. ``errors`` and ``warnings``
+    count the findings of its check.
+    """
+
+    file: Input
+    signature: Input | None
+    board: tuple[str, str] | None
+    payload: EntryPayload | None
+    errors: int
+    warnings: int
+    reasons: list[str] = field(default_factory=list)
+    scope: tuple[str, ...] = ()
+    digest: str = ""
+    records: list[tuple[str, str]] = field(default_factory=list)
+    day: str = ""
+    """The day that the entry says it was submitted on: one in the future is looked at again when it has come."""
+    steps: bytes = b"[]"
+    twin: bool = False
+    """Whether an earlier entry kept it off the board: then it has no page."""
+
+
+class Board(Struct, array_like=True, gc=False):
+    """One board: the digest of its content without the day, and the day on which that was new."""
+
+    sha256: str
+    generated: str
+
+
+class State(Struct):
+    """All that is remembered. ``made_by`` is a digest of everything beside the entries that a page depends on."""
+
+    schema: int
+    made_by: str
+    day: str
+    entries: dict[str, Entry]
+    outputs: dict[str, Output]
+    boards: dict[str, Board]
+
+
+def load(site: Path, made_by_now: str) -> State | None:
+    """What the last build remembered; ``None`` if nothing, if it was killed, or if something else made it."""
+    try:
+        found = msgspec.msgpack.decode((site / STATE).read_bytes(), type=State)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.schema == _SCHEMA and found.made_by == made_by_now else None
+
+
+def new(made_by_now: str, day: str) -> State:
+    """A state that remembers nothing yet."""
+    return State(_SCHEMA, made_by_now, day, {}, {}, {})
+
+
+def made_by(version: str, *further: bytes) -> str:
+    """A digest of this tool (its version and the sources and assets of what makes a site) and of ``further`` bytes."""
+    digest = hashlib.sha256(version.encode())
+    for package in _PACKAGES:
+        _add(digest, resources.files(package))
+    for each in further:
+        digest.update(len(each).to_bytes(8, "big") + each)
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib._Hash, folder: Traversable) -> None:
+    for each in sorted(folder.iterdir(), key=lambda found: found.name):
+        if each.is_dir():
+            if each.name != "__pycache__":
+                _add(digest, each)
+        else:
+            raw = each.read_bytes()
+            digest.update(f"{each.name} {len(raw)} ".encode() + raw)
+
+
+def look(path: str, before: Input | None) -> Input | None:
+    """What the file is now; the same object as ``before`` if its size and time have not changed, ``None`` without one.
+
+    A file with another time and the same content (a fresh clone) equals ``before`` but for that time.
+    """
+    try:
+        # Done for every file of a board at every build: making a path of it would cost more than the call.
+        facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+    except OSError:
+        return None
+    if before is not None and (facts.st_size, facts.st_mtime_ns) == (before.size, before.mtime_ns):
+        return before
+    return Input(facts.st_size, facts.st_mtime_ns, _digest(path))
+
+
+def _digest(path: str) -> str:
+    """SHA-256 of a regular file within the limit; empty for one that cannot be read: it differs from everything."""
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except UnreadableError:
+        return ""
+
+
+def is_same(now: Input | None, before: Input | None) -> bool:
+    """Whether both have the same content, or neither is there."""
+    if now is None or before is None:
+        return now is before
+    return now is before or (now.sha256 == before.sha256 != "")

@@ -1,0 +1,75 @@
+"""``levelbench board build``: what it prints and how it ends."""
+
+import json
+
+import msgspec
+import pytest
+
+from levelbench.records.rulesets.registry import ruleset, task_rules
+from levelbench.records.submissions.digests import encode
+from levelbench.records.submissions.schema import Author, Curve, Hardware, Origin, Submission, SubmittedRun
+
+TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
+
+
+@pytest.fixture
+def folder(tmp_path):
+    submission = Submission(
+        schema=1, ruleset="dawnbench-1.0", task="cifar10", mode="training", author=Author("An author"),
+        submitted="2018-07-01", model="net", framework="torch", hardware=Hardware("a machine"), target=TARGET,
+        clock="dawnbench", crossing="first", origin=Origin("dawnbench", "net.json"),
+        runs=[SubmittedRun(Curve([1.0, 2.0], [0.9, 0.941]))],
+    )  # fmt: skip
+    place = tmp_path / "board" / "cifar10" / "training"
+    place.mkdir(parents=True)
+    (place / "net.json").write_bytes(encode(submission))
+    (place / "slow.json").write_bytes(
+        encode(msgspec.structs.replace(submission, runs=[SubmittedRun(Curve([9.0], [0.95]))]))
+    )
+    return tmp_path / "board"
+
+
+def test_a_build_says_where_the_site_is_and_ends_in_0(folder, tmp_path, call):
+    code, out, _ = call("board", "build", folder, "-o", tmp_path / "site")
+    assert code == 0
+    first, second, *_ = out.splitlines()
+    assert first == f"site: {tmp_path / 'site' / 'index.html'}"
+    assert second.startswith("2 entries on 1 board; 2 files read, ")
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+def test_an_entry_that_is_not_shown_ends_in_1_with_its_reason(folder, tmp_path, call):
+    (folder / "cifar10/training/broken.json").write_text("[]")
+    code, out, _ = call("board", "build", folder, "-o", tmp_path / "site")
+    assert code == 1
+    assert "not shown: cifar10/training/broken.json\n  B105" in out
+
+
+def test_strict_ends_in_1_for_warnings_too(folder, tmp_path, call):
+    (folder / "cifar10/training/odd name.json").write_bytes((folder / "cifar10/training/net.json").read_bytes())
+    (folder / "cifar10/training/net.json").unlink()
+    assert call("board", "build", folder, "-o", tmp_path / "site")[0] == 0
+    code, out, _ = call("board", "build", folder, "-o", tmp_path / "site", "--strict")
+    assert code == 1
+    assert "warning" in out
+
+
+def test_json_has_all_that_was_done(folder, tmp_path, call):
+    code, out, _ = call("board", "build", folder, "-o", tmp_path / "site", "--json", "--jobs", "1")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["entries"], found["read"], found["not_shown"]) == (2, 2, [])
+    assert found["boards"] == ["cifar10-dawnbench-1.0.html"]
+    assert "index.html" in found["written"]
+
+
+def test_a_folder_that_is_not_there_is_a_usage_error(tmp_path, call):
+    code, _, err = call("board", "build", tmp_path / "nowhere", "-o", tmp_path / "site")
+    assert code == 2
+    assert "there is no such folder" in err
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(folder, tmp_path, call):
+    code, _, err = call("board", "build", folder, "-o", folder)
+    assert code == 2
+    assert "something else than a site of ours: cifar10" in err
