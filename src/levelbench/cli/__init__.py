@@ -30,6 +30,7 @@ VERBS = {
     "compare": "Verdict, attribution and difference of environments of two sides.",
     "operator": "Level 0: operators measured against each other and the machine's ceilings.",
     "network": "Level 1: whole networks, their latency and memory, and where the time goes.",
+    "infer": "Latency, throughput and accuracy of a trained network under a scenario.",
     "scale": "Level 3: time to accuracy on more and more ranks, and what they gain.",
     "communicator": "Level 3: latency and bandwidth of what ranks talk through.",
     "check": "Is this operator, network, optimizer, task, recipe or scheme well-formed and right?",
@@ -37,6 +38,8 @@ VERBS = {
     "conformance": "ONNX's own node tests through each framework.",
     "analyze": "What a study of many runs says: composition.",
     "data": "Datasets: what there is, download, check, what they are made of.",
+    "lint": "The twelve ways to fool the masses, as rules over a performance claim.",
+    "board": "The competition: submit, check, build, import, export.",
     "report": "One HTML file, with Markdown and CSV of every table.",
     "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
 }
@@ -158,7 +161,7 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def _advice(words: list[str]) -> str:
-    if words[:1] not in (["run"], ["operator"], ["network"], ["analyze"], ["task"]):
+    if words[:1] not in (["run"], ["operator"], ["network"], ["infer"], ["scale"], ["analyze"], ["task"]):
         return "interrupted"
     again = "the same command without --fresh" if "--fresh" in words else "the same command"
     return f"interrupted: what is finished is kept; {again} goes on from there"

@@ -1,0 +1,110 @@
+"""From a task's name to its trained network: found in the store, or trained once and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.records.inference import Data, Model
+    from levelbench.runner.inference_making import Wanted
+    from levelbench.runner.inference_models import KeptModel
+
+__all__ = ["TaskModel", "task_model"]
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A task's trained network, its test split, the folder of its data, and the framework that trained it."""
+
+    model: Model
+    data: Data
+    folder: Path | None
+    framework: str
+
+
+def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> TaskModel:
+    """The trained network that ``word``, as in ``digits[hidden=64]``, and the options name; trains where none is kept.
+
+    Says so beforehand. Raises ``UsageError`` for what cannot be meant, and what the run raised.
+    """
+    from levelbench.records.inference import Data, Model
+    from levelbench.runner.inference_making import kept_model
+    from levelbench.runner.inference_subject import refuse_quality
+    from levelbench.runner.request import load_task
+
+    if given["labels"] is not None or given["sizes"]:
+        option = "--labels" if given["labels"] is not None else "--size"
+        raise UsageError(f"{option} with a task", "its data are known", "leave it out, or give a model")
+    wanted = _wanted(word, store, given)
+    task = load_task(wanted.reference)
+    refuse_quality(task.name, task.quality)
+    kept = kept_model(store, wanted) or _trained(store, wanted, as_json, given["data"], task.description)
+    facts, specification = kept.facts, kept.facts.specification
+    model = Model(
+        name=f"{specification.task}[{specification.recipe}]",
+        kind="task",
+        path=str(kept.path.relative_to(store)),
+        digest=facts.digest,
+        task=specification.task,
+        reference=wanted.reference,
+        recipe=specification.recipe,
+        settings=specification.settings,
+        run=facts.run,
+        run_digest=facts.run_digest,
+        quality=facts.quality.get("test"),
+    )
+    data = Data("task", f"the test split of {specification.task}")
+    return TaskModel(model, data, given["data"], specification.framework)
+
+
+def _wanted(word: str, store: Path, given: dict[str, Any]) -> Wanted:
+    from levelbench.records.selection import parse_item
+    from levelbench.runner.inference_making import Wanted
+    from levelbench.runner.request import Options, load_task, resolve, source_of
+
+    reference, settings = parse_item(word)
+    if given["run_word"] is not None:
+        if settings or given["recipe"] or given["train_seed"] is not None:
+            found = "the run says by itself how it was trained"
+            raise UsageError(f"--run {given['run_word']} with other settings", found, "give the task's name alone")
+        record = shared.open_store(store).one(given["run_word"])
+        header, task = record.header, load_task(reference)
+        if header.specification.task != task.name:
+            found = f"it trained {header.specification.task}"
+            raise UsageError(f"--run {given['run_word']} for {task.name}", found, "give its own task")
+        now = source_of(task, header.specification.recipe).digest
+        if header.specification.distribution is not None or header.source.digest != now:
+            found = "the task's source has changed since" if header.source.digest != now else "it had several ranks"
+            raise UsageError(f"the network of --run {given['run_word']}", found, "leave --run out: it is trained anew")
+        return Wanted(reference, header.specification, header.key, header.seed, now)
+    arm = resolve(reference, dict(settings), Options(recipe=given["recipe"], data=given["data"]))
+    if arm.specification.distribution is not None:
+        raise UsageError(f"infer {word}", "its training is of several ranks", "train it in one process")
+    return Wanted(reference, arm.specification, arm.key, given["train_seed"] or 0, arm.source.digest)
+
+
+def _trained(store: Path, wanted: Wanted, as_json: bool, data: Path | None, description: str) -> KeptModel:
+    """Train, having said so with the time that it took before, where that is known."""
+    from levelbench.cli.progress_line import ProgressLine
+    from levelbench.report.numbers import duration
+    from levelbench.runner.inference_making import expected_s, train_model
+
+    specification = wanted.specification
+    name = f"{specification.task}[{specification.recipe}]"
+    expected = expected_s(shared.open_store(store), wanted)
+    took = f"such a run took {duration(expected)} here" if expected is not None else f"{description or 'once'}"
+    with shared.as_far_as_read(err=as_json):
+        click.echo(
+            f"no trained network of {name}, seed {wanted.seed}, on {specification.framework} is in {store}: "
+            f"training it now ({took}); it is kept",
+            err=as_json,
+        )
+    with ProgressLine() as line:
+        return train_model(store, wanted, data, lambda phase: line.say(f"{name}: {phase}") if line.live else None)

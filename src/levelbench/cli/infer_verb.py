@@ -1,0 +1,232 @@
+"""``levelbench infer``: latency, throughput and quality of a trained network under a scenario."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.cli.infer_words import SCENARIOS
+from levelbench.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from levelbench.records.inference import InferenceRecord, InferenceSpecification, InferenceSummary
+    from levelbench.runner.inference import InferencePlan
+
+__all__ = ["command"]
+
+_PROCESSES = 3
+
+
+@click.command("infer")
+@click.argument("what", metavar="TASK|MODEL")
+@click.option("--scenario", type=click.Choice(SCENARIOS), default="single-stream", show_default=True, help="Who asks.")
+@click.option("--qps", type=float, help="Queries a second of scenario server.")
+@click.option("--bound", help="Latency of scenario server that is still good: 15ms.")
+@click.option("--find-peak", is_flag=True, help="Scenario server: look for the highest rate that keeps the bound.")
+@click.option("--quantile", type=float, help="Quantile that counts.  [default: 0.9 single-stream, 0.99 elsewhere]")
+@click.option("--samples-per-query", type=click.IntRange(min=1), help="Of scenario multi-stream.  [default: 8]")
+@click.option(
+    "--batch", type=click.IntRange(min=1), help="Samples that the network gets at once.  [default: offline 32]"
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Threads that answer, scenario server.  [default: 1]")
+@click.option("--duration", default="5s", show_default=True, help="Least time of the queries; MLPerf asks for 600s.")
+@click.option("--queries", type=click.IntRange(min=1), help="Least number of queries.  [default: for early stopping]")
+@click.option("--samples", type=click.IntRange(min=1), help="Draw queries from so many examples.  [default: all]")
+@click.option(
+    "--preprocessing",
+    type=click.Choice(["in", "out"]),
+    default="out",
+    show_default=True,
+    help="Whether making inputs of raw examples is on the clock.",
+)
+@click.option("--recipe", help="Recipe that trains the network.  [default: the task's first]")
+@click.option("--run", "run_word", help="The run whose trained network is used, from the store.")
+@click.option("--train-seed", type=click.IntRange(min=0), help="Seed of the run that trains it.  [default: 0]")
+@click.option("--framework", "frameworks", help="Framework, or several: torch:compiled,onnxruntime.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of the numeric libraries.  [default: theirs]")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="MODEL: .npz, IDX, folder of image classes. TASK: its data."
+)
+@click.option("--labels", type=click.Path(path_type=Path), help="IDX file of labels beside an IDX file of images.")
+@click.option("--size", "sizes", multiple=True, help="An open size of MODEL without data: length=128.")
+@click.option("--target-accuracy", type=float, help="Quality that the answers must have, on the metric's scale.")
+@click.option("--quality-share", type=float, default=0.99, show_default=True, help="... or share of the reference's.")
+@click.option("--audit", is_flag=True, help="Are the timed answers the right ones, and is nothing cached?")
+@click.option("--price-per-hour", type=float, help="US dollars an hour of this machine: cost of a million answers.")
+@click.option("--price-source", help="Where that price is from.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the queries.")
+@click.option("-n", "--processes", type=int, default=_PROCESSES, show_default=True, help="Fresh processes an arm.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the latencies to a file in .svg or .png.")
+@click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the table as Markdown.")
+@click.option("--fresh", is_flag=True, help="Measure all anew, whatever the store holds; the network is kept.")
+@shared.statistics_options
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: Any) -> int:
+    """Measure a task's trained network, or a model of your own, under a scenario of MLPerf's LoadGen or DAWNBench's.
+
+    \b
+      levelbench infer fashion-mnist --scenario single-stream
+      levelbench infer digits --scenario server --qps 200 --bound 15ms --audit
+      levelbench infer digits --scenario offline --batch 256 --framework torch,onnxruntime
+      levelbench infer model.onnx --data examples.npz --price-per-hour 3.06
+
+    Where no trained network is in the store the recipe is trained once and kept. Exits with 1 where a scenario's rule,
+    the quality or an audit is not kept. The same command resumes: processes that are done are not made again.
+    """
+    from levelbench.cli.infer_progress import Progress
+    from levelbench.measure.environment import capture
+    from levelbench.records.inference import summarise_inference
+    from levelbench.runner.inference import arms_of, carry_out_inference, plan_inference
+
+    _check(given)
+    specifications, folder = _specifications(what, store_path, as_json, given)
+    plan = plan_inference(specifications, given["processes"], store_path, capture(), fresh=given["fresh"])
+    with shared.as_far_as_read(err=as_json):
+        _say(plan, store_path, as_json)
+    with Progress(plan) as progress:
+        records = carry_out_inference(plan, store_path, folder, progress)
+    arms = arms_of(plan, records)
+    price, demand = _price(given), _demand(given)
+    summary = summarise_inference(arms, given["level"], given["margin"], price, demand)
+    _show(summary, arms, as_json, given)
+    return _code(summary)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse what needs no network to be refused."""
+    from levelbench.cli.infer_words import scenario_settings
+    from levelbench.report.drawing import check_ending
+
+    shared.check_statistics(given["margin"], given["level"])
+    if given["processes"] < 1:
+        found = "that is no process at all"
+        raise UsageError(f"-n {given['processes']}", found, "ask for at least one; five give an interval")
+    if not 0 < given["quality_share"] <= 1:
+        raise UsageError(f"--quality-share {given['quality_share']:g}", "it is no share", "as in --quality-share 0.99")
+    price = given["price_per_hour"]
+    if price is not None and not 0 < price < float("inf"):
+        raise UsageError(f"--price-per-hour {price:g}", "it is no price above zero", "as in --price-per-hour 3.06")
+    if given["price_source"] is not None and price is None:
+        raise UsageError("--price-source", "there is no price", "give --price-per-hour as well")
+    scenario_settings(given)
+    if given["plot"] is not None:
+        check_ending(given["plot"])
+        if find_spec("matplotlib") is None:
+            raise MissingError(
+                f"--plot {given['plot']}", "matplotlib is not installed", 'pip install "levelbench[plot]"'
+            )
+    shared.check_writable(given["markdown_path"], given["plot"])
+
+
+def _specifications(
+    what: str, store: Path, as_json: bool, given: dict[str, Any]
+) -> tuple[list[InferenceSpecification], Path | None]:
+    """What each arm measures, and the folder of the task's data; trains the network where none is kept."""
+    from levelbench.cli.infer_words import foreign, frameworks_of, is_task, scenario_settings
+    from levelbench.records.inference import InferenceSpecification
+
+    if given["frameworks"] is not None:
+        # Before a network is trained for a framework that is not here.
+        frameworks_of(given["frameworks"], given["device"], None, "")
+    if is_task(what):
+        from levelbench.cli.infer_task import task_model
+
+        found = task_model(what, store, as_json, given)
+        model, data, folder, fixed, default = found.model, found.data, found.folder, None, found.framework
+    else:
+        _refuse_training(given)
+        mine = foreign(what, given["data"], given["labels"], given["sizes"])
+        model, data, folder, fixed, default = mine.model, mine.data, None, mine.batch, _first_framework(given["device"])
+    scenario = scenario_settings(given, fixed)
+    common = {"preprocessing": given["preprocessing"], "seed": given["seed"], "audit": given["audit"]}
+    title = f"{model.task}[{model.recipe}]" if model.kind == "task" else model.name
+    arms = frameworks_of(given["frameworks"], given["device"], given["threads"], default)
+    return [InferenceSpecification(title, model, data, scenario, arm, **common) for arm in arms], folder
+
+
+def _refuse_training(given: dict[str, Any]) -> None:
+    for option in ("recipe", "run_word", "train_seed"):
+        if given[option] is not None:
+            word = f"--{option.removesuffix('_word').replace('_', '-')}"
+            raise UsageError(f"{word} with a model", "it was trained elsewhere", "leave it out, or give a task")
+
+
+def _first_framework(device: str) -> str:
+    """The framework for a model of the user's where none is named: ONNX Runtime, if it is here."""
+    from levelbench import plugins
+    from levelbench.operators.frameworks import load_framework
+
+    known = plugins.names("framework")
+    order = ("onnxruntime", "torch", "jax", "numpy")
+    return next((name for name in order if name in known and load_framework(name).lacks(device) is None), "numpy")
+
+
+def _price(given: dict[str, Any]) -> Any:
+    from levelbench.records.inference import Price
+
+    per_hour = given["price_per_hour"]
+    return None if per_hour is None else Price(per_hour, given["price_source"] or "")
+
+
+def _demand(given: dict[str, Any]) -> Any:
+    from levelbench.records.inference.summary import Demand
+
+    return Demand(given["quality_share"], given["target_accuracy"])
+
+
+def _say(plan: InferencePlan, store: Path, as_json: bool) -> None:
+    for line in plan.lines():
+        click.echo(line, err=as_json)
+    if plan.steps:
+        click.echo(f"records: {store / 'inference'}", err=as_json)
+        busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        if busy > 1.0:
+            click.echo(f"the machine is busy (load {busy:.1f}): latencies will be longer than they are", err=as_json)
+
+
+def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json: bool, given: dict[str, Any]) -> None:
+    """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
+    from levelbench.report.inference import inference_lines, inference_table
+
+    table = inference_table(summary)
+    if not as_json:
+        with shared.as_far_as_read():
+            click.echo()
+            shared.print_tables(table)
+            for line in ("", *inference_lines(summary)):
+                click.echo(shared.visible(line))
+    written = {}
+    if given["markdown_path"] is not None:
+        from levelbench.report.exports import to_markdown
+        from levelbench.report.files import write_whole
+
+        said = "".join(f"\n- {line}" for line in inference_lines(summary))
+        written["markdown"] = str(write_whole(given["markdown_path"], f"{to_markdown(table)}{said}\n"))
+    if given["plot"] is not None:
+        from levelbench.report.inference_figure import write_inference
+
+        written["plot"] = str(write_inference(summary, arms, given["plot"]))
+    if as_json:
+        from levelbench.cli.infer_json import inference_json
+
+        shared.emit_json({**inference_json(summary, arms), **written})
+        return
+    for name, path in written.items():
+        click.echo(f"{name}: {path}")
+
+
+def _code(summary: InferenceSummary) -> int:
+    """1 where a rule, the quality or an audit is not kept."""
+    bad = [
+        not each.valid or each.quality.kept is False or any(audit.passed is False for audit in each.audits)
+        for each in summary.entries
+    ]
+    return int(any(bad))

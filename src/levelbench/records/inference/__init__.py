@@ -1,0 +1,84 @@
+"""What measuring inference leaves behind: one file a process, and what the files of several processes say together.
+
+The one idea: whoever only writes a record pays for no statistics; these are imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from levelbench.records.inference.files import (
+    InferenceRecord,
+    InferenceWriter,
+    find_inference_records,
+    inference_key,
+    read_inference,
+)
+from levelbench.records.inference.schema import (
+    FOLDER,
+    INFERENCE_SCHEMA,
+    MOST_LATENCIES,
+    PHASES,
+    Accuracy,
+    Audit,
+    Data,
+    Driven,
+    InferenceArm,
+    InferenceEnd,
+    InferenceFacts,
+    InferenceHeader,
+    InferenceOutcome,
+    InferenceSpecification,
+    Model,
+    PeakTrial,
+    ScenarioSettings,
+)
+
+if TYPE_CHECKING:
+    from levelbench.records.inference.submitting import submitted
+    from levelbench.records.inference.summary import InferenceEntry, InferenceSummary, Price, summarise_inference
+
+__all__ = [
+    "FOLDER",
+    "INFERENCE_SCHEMA",
+    "MOST_LATENCIES",
+    "PHASES",
+    "Accuracy",
+    "Audit",
+    "Data",
+    "Driven",
+    "InferenceArm",
+    "InferenceEnd",
+    "InferenceEntry",
+    "InferenceFacts",
+    "InferenceHeader",
+    "InferenceOutcome",
+    "InferenceRecord",
+    "InferenceSpecification",
+    "InferenceSummary",
+    "InferenceWriter",
+    "Model",
+    "PeakTrial",
+    "Price",
+    "ScenarioSettings",
+    "find_inference_records",
+    "inference_key",
+    "read_inference",
+    "submitted",
+    "summarise_inference",
+]
+
+_LATER = {
+    "InferenceEntry": "summary",
+    "InferenceSummary": "summary",
+    "Price": "summary",
+    "submitted": "submitting",
+    "summarise_inference": "summary",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

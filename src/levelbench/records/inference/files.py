@@ -1,0 +1,173 @@
+"""Writes and reads the files of inference: ``<store>/inference/<title>/<date>/<key8>-s<process>-<id>.jsonlines``.
+
+The one idea: lines are whole and only the last can be torn, so a process that was killed leaves a record that can be
+read and counts as interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+
+import msgspec
+
+from levelbench.errors import RecordError
+from levelbench.records import locks
+from levelbench.records.digest import key_of
+from levelbench.records.inference.schema import (
+    FOLDER,
+    INFERENCE_SCHEMA,
+    Accuracy,
+    Audit,
+    Driven,
+    InferenceEnd,
+    InferenceEvent,
+    InferenceFacts,
+    InferenceHeader,
+    InferenceOutcome,
+    InferenceSpecification,
+    PeakTrial,
+)
+from levelbench.records.processes import begin, decoded_header, decoded_lines, open_record
+from levelbench.records.schema import Measurement, Samples, Specification
+from levelbench.records.writer import RecordWriter, path_part
+
+if TYPE_CHECKING:
+    # A process that measures imports this first, and NumPy is part of what it takes a framework to start.
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["InferenceRecord", "InferenceWriter", "find_inference_records", "inference_key", "read_inference"]
+
+_ENDING = ".jsonlines"
+_BLOCK = 100_000
+_HEADER = msgspec.json.Decoder(InferenceHeader)
+# Lax, so that "nan" and "inf", which stand for what JSON has not, are figures again.
+_EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(InferenceEvent, strict=False)
+
+
+@dataclass(frozen=True)
+class InferenceRecord:
+    """What one process left behind.
+
+    ``samples`` by name, in nanoseconds: ``latency`` one a query, ``lateness`` of its issue where the scenario has a
+    schedule. ``measurements`` by name: ``phase/open`` and the others in s, ``peak_memory`` in B.
+    """
+
+    path: Path
+    header: InferenceHeader
+    facts: InferenceFacts
+    measurements: dict[str, Measurement]
+    samples: dict[str, NDArray[np.int64]]
+    peaks: tuple[PeakTrial, ...]
+    driven: Driven | None
+    accuracy: Accuracy | None
+    audits: tuple[Audit, ...]
+    outcome: InferenceOutcome | None
+    end: InferenceEnd | None
+    running: bool = False
+
+    @property
+    def status(self) -> Literal["done", "running", "interrupted"]:
+        """``done`` has an end; what is not done and not being written was interrupted."""
+        return "done" if self.end is not None else "running" if self.running else "interrupted"
+
+    def seconds(self, name: str) -> NDArray[np.float64]:
+        """The raw values of that name in seconds; none where there are none."""
+        import numpy as np
+
+        return np.asarray(self.samples.get(name, ()), np.float64) * np.float64(1e-9)
+
+    @property
+    def latencies_s(self) -> NDArray[np.float64]:
+        """Latencies in seconds, one a query (offline: a sample); those kept of thinned ones stand for all."""
+        import numpy as np
+
+        kept = self.seconds("latency")
+        thinned = self.driven.thinned if self.driven is not None else 1
+        if self.driven is None or thinned == 1:
+            return kept
+        return np.repeat(kept, thinned)[: self.driven.latencies]
+
+
+def inference_key(specification: InferenceSpecification) -> str:
+    """The digest of a specification, as for runs: 64 hexadecimal digits of the canonical JSON's SHA-256."""
+    return key_of(cast(Specification, specification))
+
+
+class InferenceWriter(RecordWriter):
+    """An open record of inference; see :class:`RecordWriter`, whose way to write whole lines it shares."""
+
+    @classmethod
+    def begin(cls, store: Path, header: InferenceHeader) -> InferenceWriter:
+        """Begin the file with its header in it. Raises ``StoreError`` if it cannot be made: nothing is left then."""
+        name = f"{header.key[:8]}-s{header.seed}-{path_part(header.id)}{_ENDING}"
+        path = store / FOLDER / path_part(header.specification.title) / path_part(header.started[:10]) / name
+        return cls(path, *begin(path, header, f"beginning a record of inference in {store}"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(self, event: InferenceEvent) -> None:
+        """Write one line; it survives the end of this process from then on."""
+        self.append(cast(Any, event))
+
+    def add_ns(self, name: str, values: NDArray[np.int64]) -> None:
+        """Write raw values in nanoseconds, in as many lines as it takes."""
+        for start in range(0, len(values), _BLOCK):
+            self.add(Samples(name, "ns", values[start : start + _BLOCK].tolist()))
+
+
+def read_inference(path: str | Path) -> InferenceRecord:
+    """The record at ``path``; a torn last line is passed over. ``RecordError`` for what is none, or is damaged."""
+    path = Path(path)
+    asked = f"reading the record of inference {path}"
+    with open_record(path, asked) as file:
+        running = locks.is_held(file.fileno())
+        header = decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", asked)
+        events = list(decoded_lines(file, _EVENT, asked))
+
+    def last(kind: type[Any]) -> Any:
+        return next((event for event in reversed(events) if isinstance(event, kind)), None)
+
+    return InferenceRecord(
+        path=path,
+        header=header,
+        facts=last(InferenceFacts) or InferenceFacts(),
+        measurements={event.name: event for event in events if isinstance(event, Measurement)},
+        samples=_joined([event for event in events if isinstance(event, Samples)], asked),
+        peaks=tuple(event for event in events if isinstance(event, PeakTrial)),
+        driven=last(Driven),
+        accuracy=last(Accuracy),
+        audits=tuple(event for event in events if isinstance(event, Audit)),
+        outcome=last(InferenceOutcome),
+        end=last(InferenceEnd),
+        running=running,
+    )
+
+
+def _joined(blocks: Sequence[Samples], asked: str) -> dict[str, NDArray[np.int64]]:
+    import numpy as np
+
+    found: dict[str, list[NDArray[np.int64]]] = {}
+    for block in blocks:
+        values = np.asarray(block.values)
+        if block.unit != "ns" or (values.size and values.dtype.kind != "i"):
+            wrong = f"samples of {block.name!r} are no whole nanoseconds"
+            raise RecordError(asked, wrong, "restore the record from a copy, or remove the file")
+        found.setdefault(block.name, []).append(values.astype(np.int64))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def find_inference_records(store: Path, key: str) -> list[InferenceRecord]:
+    """The records in ``store`` of the specification with that key, oldest first; those damaged are passed over."""
+    found = []
+    for path in (store / FOLDER).glob(f"*/*/{key[:8]}-s*{_ENDING}"):
+        with suppress(RecordError):
+            record = read_inference(path)
+            if record.header.key == key:
+                found.append(record)
+    return sorted(found, key=lambda record: (record.header.started, str(record.path)))

@@ -1,0 +1,61 @@
+"""One process of an inference benchmark: ``python -m levelbench.runner.inference_child``.
+
+The one idea: nothing heavy is imported here, so that the first that is, the framework, is measured as it starts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from levelbench.records.inference.schema import InferenceOutcome, InferenceSpecification
+from levelbench.runner.children import Telling, serve
+
+__all__ = ["InferenceJob", "InferenceNote", "main"]
+
+
+class InferenceJob(msgspec.Struct, frozen=True):
+    """What to measure. ``data`` is the folder of the task's data, if the user gave one.
+
+    ``crashed`` says how a process before this one was brought down: it is recorded, and not tried again.
+    """
+
+    specification: InferenceSpecification
+    store: str
+    id: str = ""
+    seed: int = 0
+    data: str = ""
+    crashed: str = ""
+
+
+class InferenceNote(Telling, frozen=True, kw_only=True):
+    """A line to the parent: what any process tells, a stage that begins, or the outcome."""
+
+    stage: str = ""
+    outcome: InferenceOutcome | None = None
+
+
+def main(arguments: list[str]) -> int:
+    """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
+    return serve(arguments, InferenceJob, _carry_out)
+
+
+def _carry_out(job: InferenceJob, tell: Callable[[Telling], None]) -> None:
+    from levelbench.runner.inference_measuring import make_inference_record
+
+    make_inference_record(
+        job.specification,
+        job.seed,
+        job.id,
+        Path(job.store),
+        Path(job.data) if job.data else None,
+        lambda path, stage, outcome: tell(InferenceNote(path=str(path), stage=stage, outcome=outcome)),
+        job.crashed,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

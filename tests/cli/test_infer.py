@@ -1,0 +1,208 @@
+"""``levelbench infer``: what it refuses, and one network trained, kept, measured, resumed and told from the command."""
+
+import json
+
+import numpy as np
+import pytest
+
+from levelbench.cli.infer_words import frameworks_of, scenario_settings, seconds
+from levelbench.errors import UsageError
+from levelbench.networks import zoo
+from levelbench.networks.files import save
+from levelbench.records import Store
+from levelbench.records.inference import read_inference
+from levelbench.runner.inference_child import _carry_out
+
+TASK = '''
+"""A task of a user's own."""
+from levelbench.networks import zoo
+from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
+
+task = Task("mine", data=datasets.digits, quality=Top1(target=0.5))
+
+
+@task.recipe
+def small(hidden: int = 8, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    """Small."""
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Momentum(lr), epochs=epochs)
+'''
+OPTIONS = {
+    "scenario": "single-stream", "qps": None, "bound": None, "find_peak": False, "quantile": None,
+    "samples_per_query": None, "batch": None, "workers": None, "duration": "5s", "queries": None, "samples": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("digit",), 2, "close: digits"),
+        (("missing.onnx",), 3, "missing.onnx"),
+        (("digits[hiden=3]",), 2, "close: hidden"),
+        (("digits", "--recipe", "mpl"), 2, "close: mlp"),
+        (("digits", "--framework", "nunpy"), 2, "close: numpy"),
+        (("digits", "--framework", "numpy", "--device", "cuda"), 3, "cpu only"),
+        (("digits", "--framework", ","), 2, "names none"),
+        (("digits", "--scenario", "server"), 2, "--bound 15ms"),
+        (("digits", "--scenario", "server", "--bound", "15ms"), 2, "--find-peak"),
+        (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "2", "--find-peak"), 2, "give one of both"),
+        (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "0"), 2, "no rate above zero"),
+        (("digits", "--scenario", "server", "--bound", "soon", "--qps", "2"), 2, "no time above zero"),
+        (("digits", "--qps", "3"), 2, "belongs to server"),
+        (("digits", "--samples-per-query", "3"), 2, "belongs to multi-stream"),
+        (("digits", "--batch", "8"), 2, "of one sample each"),
+        (("digits", "--quantile", "90"), 2, "did you mean 0.9"),
+        (("digits", "--duration", "0"), 2, "no time above zero"),
+        (("digits", "-n", "0"), 2, "no process at all"),
+        (("digits", "--quality-share", "99"), 2, "no share"),
+        (("digits", "--price-per-hour", "-1"), 2, "no price"),
+        (("digits", "--price-source", "here"), 2, "there is no price"),
+        (("digits", "--plot", "a.pdf"), 2, ".svg or .png"),
+        (("digits", "--labels", "l"), 2, "its data are known"),
+        (("digits", "--run", "latest", "--train-seed", "1"), 2, "the run says by itself"),
+        (("lenet5", "--recipe", "mlp"), 2, "trained elsewhere"),
+        (("lenet5", "--data", "missing.npz"), 3, "no such file"),
+        (("lenet5", "--labels", "l"), 2, "give --data"),
+        (("translation-en-es",), 3, "token by token"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_is_answered_in_three_parts(call, tmp_path, monkeypatch, words, code, says):
+    monkeypatch.chdir(tmp_path)
+    found, out, err = call("infer", *words, "--store", tmp_path / "store")
+    assert found == code, err
+    assert [line.split(":")[0].strip() for line in err.strip().splitlines()[-3:]] == ["error", "found", "do"]
+    assert says in err
+    assert not list(tmp_path.rglob("*.jsonl*"))
+    assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("15ms", 0.015), ("2", 2.0), ("0.5 s", 0.5), ("2min", 120.0), (".5us", 5e-7), ("1h", 3600.0)]
+)
+def test_a_time_is_read_with_its_unit(text, value):
+    assert seconds("--bound", text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "ms", "-1s", "nan", "1e3s", "1 day", "1s2"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(UsageError, match="no time above zero"):
+        seconds("--duration", text)
+
+
+@pytest.mark.parametrize(
+    ("given", "quantile", "queries", "batch"),
+    [
+        ({}, 0.9, 64, 1),
+        ({"scenario": "multi-stream"}, 0.99, 662, 8),
+        ({"scenario": "multi-stream", "samples_per_query": 2}, 0.99, 662, 2),
+        ({"scenario": "server", "qps": 2.0, "bound": "1s"}, 0.99, 662, 1),
+        ({"scenario": "offline"}, 0.99, 1, 32),
+        ({"scenario": "dawnbench"}, 0.99, 1, 1),
+        ({"quantile": 0.99}, 0.99, 662, 1),
+        ({"queries": 5}, 0.9, 5, 1),
+    ],
+)
+def test_each_scenario_has_loadgens_quantile_and_as_many_queries_as_early_stopping_needs(
+    given, quantile, queries, batch
+):
+    found = scenario_settings({**OPTIONS, **given})
+    assert (found.quantile, found.queries, found.batch) == (quantile, queries, batch)
+
+
+def test_a_model_whose_batch_is_fixed_has_that_batch():
+    assert scenario_settings({**OPTIONS, "scenario": "offline"}, 4).batch == 4
+    with pytest.raises(UsageError, match="fixed at 4"):
+        scenario_settings({**OPTIONS, "scenario": "offline", "batch": 8}, 4)
+
+
+def test_frameworks_carry_their_modes_and_threads():
+    (arm,) = frameworks_of("numpy:eager", "cpu", 2, "torch")
+    assert arm.title == "numpy:eager with 2 threads"
+
+
+def test_a_network_is_trained_once_kept_measured_and_resumed(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TASK)
+    words = ("--framework", "numpy", "--duration", "0.1s", "--store", "store", "-n", "1")
+    code, out, err = call(
+        "infer", "mine.py[framework=numpy]", *words, "--price-per-hour", "3.6", "--markdown", "out.md"
+    )
+    assert code == 0, out + err
+    assert "training it now" in out
+    assert "mine[small], single-stream" in out
+    assert "$ a million" in (tmp_path / "out.md").read_text()
+    (model,) = (tmp_path / "store" / "models").glob("*.onnx")
+    (run,) = Store(tmp_path / "store").records()
+    (record,) = (tmp_path / "store" / "inference").rglob("*.jsonlines")
+    found = read_inference(record)
+    # The answers by the measured path are as good as those of the training run, to the last one.
+    assert found.accuracy.value == run.end.quality["test"] == found.header.specification.model.quality
+    assert found.header.specification.model.run == run.header.id
+    before = model.stat().st_mtime_ns
+
+    code, out, err = call(*("infer", "mine.py", *words, "--run", run.header.id, "--json", "--target-accuracy", "0.999"))
+    assert code == 1, err
+    assert "1 done · 0 to go" in err
+    told = json.loads(out)
+    assert told["results"][0]["quality"]["kept"] is False
+    assert told["results"][0]["latency_s"]["p50"]["estimate"]["value"] > 0
+    assert told["results"][0]["records"] == [str(record.relative_to(tmp_path))]
+    assert model.stat().st_mtime_ns == before
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """What a fresh process would do, without the time that it takes to start."""
+
+    def listen(module, job, note, on_note):
+        notes = []
+
+        def tell(each):
+            notes.append(each)
+            on_note(each)
+
+        _carry_out(job, tell)
+        return [*notes, note(done=True)], 0, ""
+
+    monkeypatch.setattr("levelbench.runner.inference.listen", listen)
+
+
+def test_a_model_of_the_users_is_measured_with_its_data(call, tmp_path, monkeypatch, in_this_process):
+    monkeypatch.chdir(tmp_path)
+    network = zoo.mlp(4, 3, 2)
+    save(network.stored(network.initialise(0)), tmp_path / "small.onnx")
+    np.savez("data.npz", input=np.zeros((40, 4), np.float32), labels=np.zeros(40, np.int64))
+    code, out, err = call(
+        *("infer", "small.onnx", "--data", "data.npz", "--framework", "numpy", "--scenario", "dawnbench", "-n", "1"),
+        *("--store", "store"),
+    )
+    assert code == 0, out + err
+    assert "every sample once" in out
+    assert "Data: data.npz, 40 examples" in out
+
+
+def test_made_up_inputs_are_called_so_wherever_they_are_told(call, tmp_path, monkeypatch, in_this_process):
+    monkeypatch.chdir(tmp_path)
+    network = zoo.mlp(4, 3, 2)
+    save(network.stored(network.initialise(0)), tmp_path / "small.onnx")
+    words = ("infer", "small.onnx", "--framework", "numpy", "--duration", "1ms", "-n", "1", "--store", "store")
+    code, out, err = call(*words)
+    assert code == 0, out + err
+    assert "MADE-UP INPUTS" in out
+    assert "made-up inputs have no right answers" in out
+    _, out, _ = call(*words, "--json")
+    assert json.loads(out)["results"][0]["facts"]["synthetic"] is True
+
+
+@pytest.mark.parametrize(("target", "code"), [("0.0", 0), ("1.0", 1)])
+def test_answers_that_are_not_good_enough_end_in_code_1(call, tmp_path, monkeypatch, in_this_process, target, code):
+    monkeypatch.chdir(tmp_path)
+    network = zoo.mlp(4, 3, 2)
+    save(network.stored(network.initialise(0)), tmp_path / "small.onnx")
+    rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    np.savez("data.npz", input=rows, labels=np.full(40, 2))
+    found, out, _ = call(
+        *("infer", "small.onnx", "--data", "data.npz", "--framework", "numpy", "--duration", "1ms", "-n", "1"),
+        *("--store", "store", "--target-accuracy", target),
+    )
+    assert found == code
+    assert ("NOT KEPT" in out) == bool(code)

@@ -1,0 +1,236 @@
+"""Records of inference: whole lines, one file a process, and what the files of several processes say together."""
+
+import hashlib
+from contextlib import suppress
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.records.inference.builder import OFFLINE, SERVER, SINGLE, latencies_ns, specification, write
+
+from levelbench.errors import RecordError
+from levelbench.records import Store
+from levelbench.records.inference import (
+    Audit,
+    Driven,
+    InferenceOutcome,
+    Price,
+    find_inference_records,
+    inference_key,
+    read_inference,
+    submitted,
+    summarise_inference,
+)
+from levelbench.records.inference.summary import Demand
+
+
+def summary(tmp_path, arms=(("numpy", 1.0), ("torch", 1.5)), n=5, scenario=SINGLE, parts=None, **given):
+    records = [
+        [write(tmp_path, specification(name, scenario), seed, slow=slow, **(parts or {})) for seed in range(n)]
+        for name, slow in arms
+    ]
+    return summarise_inference(records, **given)
+
+
+def test_a_record_is_read_back_as_it_was_written(tmp_path):
+    record = write(tmp_path, specification())
+    assert record.status == "done"
+    assert record.latencies_s == pytest.approx(latencies_ns(0) * 1e-9)
+    assert record.facts.includes == ["transfer"]
+    assert record.accuracy.value == 0.95
+    assert record.header.specification == specification()
+
+
+def test_a_process_that_was_killed_leaves_what_it_had_written(tmp_path):
+    path = write(tmp_path, specification()).path
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rindex(b'"suspect"')])
+    record = read_inference(path)
+    assert record.status == "interrupted"
+    assert len(record.latencies_s) == 4000
+
+
+def test_a_line_that_is_damaged_in_the_middle_is_an_error_with_its_number(tmp_path):
+    path = write(tmp_path, specification()).path
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b"{broken\n", *lines[1:]]))
+    with pytest.raises(RecordError, match="line 2 is broken"):
+        read_inference(path)
+
+
+def test_latencies_that_are_no_whole_nanoseconds_are_refused(tmp_path):
+    path = write(tmp_path, specification()).path
+    path.write_bytes(path.read_bytes().replace(b'"unit":"ns"', b'"unit":"s"'))
+    with pytest.raises(RecordError, match="no whole nanoseconds"):
+        read_inference(path)
+
+
+def test_a_store_of_runs_passes_over_records_of_inference(tmp_path):
+    write(tmp_path, specification())
+    store = Store(tmp_path)
+    assert store.rows() == []
+    assert store.problems == []
+
+
+def test_records_are_found_by_what_they_measured_alone(tmp_path):
+    write(tmp_path, specification(), seed=1)
+    write(tmp_path, specification(), seed=0)
+    write(tmp_path, specification("torch"))
+    found = find_inference_records(tmp_path, inference_key(specification()))
+    assert [each.header.seed for each in found] == [0, 1]
+
+
+@pytest.mark.parametrize("change", [{"preprocessing": "in"}, {"seed": 1}, {"audit": True}, {"scenario": OFFLINE}])
+def test_whatever_changes_the_figures_changes_the_key(change):
+    assert inference_key(replace(specification(), **change)) != inference_key(specification())
+
+
+def test_thinned_latencies_stand_for_all_of_them(tmp_path):
+    record = write(tmp_path, specification(), n=1000, thinned=3, latencies=2999)
+    assert len(record.latencies_s) == 2999
+    assert np.median(record.latencies_s) == pytest.approx(np.median(latencies_ns(0, n=1000)) * 1e-9, rel=1e-3)
+
+
+def test_each_process_is_one_value_and_the_interval_is_over_them(tmp_path):
+    entry = summary(tmp_path).entries[0]
+    (_, p50), *_ = entry.quantiles
+    assert len(p50.values) == 5
+    assert p50.estimate.n == 5
+    assert p50.estimate.interval.low < p50.estimate.value < p50.estimate.interval.high
+
+
+def test_one_process_has_the_interval_of_its_own_order_statistics(tmp_path):
+    ((_, p50), *_) = summary(tmp_path, (("numpy", 1.0),), n=1).entries[0].quantiles
+    assert p50.estimate.interval.method == "exact order statistics"
+
+
+def test_a_percentile_is_loadgens_order_statistic(tmp_path):
+    entry = summary(tmp_path, (("numpy", 1.0),), n=1).entries[0]
+    (_, p90) = entry.quantiles[1]
+    assert p90.estimate.value == pytest.approx(np.sort(latencies_ns(0))[3600] * 1e-9)
+
+
+def test_a_percentile_with_too_few_queries_says_how_many_it_needs(tmp_path):
+    entry = summary(tmp_path, parts={"n": 300}).entries[0]
+    (_, p99) = entry.quantiles[2]
+    assert p99.estimate is None
+    assert "needs 368 queries" in p99.reason
+
+
+def test_the_early_stopping_estimate_discards_what_loadgen_does(tmp_path):
+    entry = summary(tmp_path, (("numpy", 1.0),), n=1, parts={"n": 2287}).entries[0]
+    # 194 of 2,287 queries are discarded at the 90th percentile: LoadGen's own output.
+    assert entry.estimate.estimate.value == pytest.approx(np.sort(latencies_ns(0, n=2287))[2287 - 195] * 1e-9)
+
+
+def test_below_64_queries_there_is_no_estimate(tmp_path):
+    entry = summary(tmp_path, parts={"n": 63}).entries[0]
+    assert entry.estimate.estimate is None
+    assert "needs 64 queries" in entry.estimate.reason
+
+
+def test_a_million_answers_cost_the_time_that_they_take(tmp_path):
+    entry = summary(tmp_path, price=Price(3.6)).entries[0]
+    assert entry.cost.value == pytest.approx(3.6 / 3600 * 1e6 / entry.throughput.estimate.value)
+    assert entry.cost.interval.low < entry.cost.value < entry.cost.interval.high
+
+
+def test_the_slower_framework_is_told_with_its_ratio(tmp_path):
+    first, second = summary(tmp_path).entries
+    assert first.verdict is None
+    assert second.verdict.kind == "SLOWER"
+    assert second.verdict.ratio == pytest.approx(1.5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("quality", "demand", "kept"),
+    [
+        (0.95, Demand(), True),
+        (0.9406, Demand(), True),
+        (0.94, Demand(), False),
+        (0.94, Demand(target=0.9), True),
+        (0.94, Demand(share=0.98), True),
+    ],
+)
+def test_the_closed_rule_asks_for_a_share_of_the_references_quality(tmp_path, quality, demand, kept):
+    found = summary(tmp_path, n=1, parts={"quality": quality}, demand=demand)
+    assert found.entries[0].quality.kept is kept
+
+
+def test_without_a_reference_nobody_can_tell(tmp_path):
+    spec = specification(model=replace(specification().model, kind="file", quality=None))
+    found = summarise_inference([[write(tmp_path, spec)]]).entries[0].quality
+    assert found.kept is None
+    assert "--target-accuracy" in found.reason
+
+
+def test_one_process_that_broke_a_rule_makes_the_whole_not_valid(tmp_path):
+    spec = specification(scenario=SERVER)
+    broken = {"valid": False, "reasons": ["early stopping: 0 of 445 late, 14 more on time are needed"]}
+    records = [write(tmp_path, spec, 0), write(tmp_path, spec, 1, **broken)]
+    entry = summarise_inference([records]).entries[0]
+    assert not entry.valid
+    assert entry.reasons == ("early stopping: 0 of 445 late, 14 more on time are needed",)
+
+
+def test_an_arm_that_failed_has_its_reason_and_no_figures(tmp_path):
+    failed = write(tmp_path, specification(), events=[InferenceOutcome("failed", "it has no LRN")])
+    entry = summarise_inference([[failed]]).entries[0]
+    assert (entry.status, entry.reason, entry.valid) == ("failed", "it has no LRN", False)
+    assert entry.mean.estimate is None
+
+
+def test_an_audit_that_failed_once_has_failed(tmp_path):
+    spec = specification()
+    records = [
+        write(tmp_path, spec, seed, audits=[Audit("caching", passed, "so")])
+        for seed, passed in enumerate([True, False])
+    ]
+    assert [each.passed for each in summarise_inference([records]).entries[0].audits] == [False]
+
+
+def test_what_is_submitted_is_one_process_in_the_middle_with_its_digest(tmp_path):
+    spec = specification()
+    records = [write(tmp_path, spec, seed, slow=slow) for seed, slow in enumerate([1.2, 1.0, 3.0])]
+    found = submitted(records)
+    assert found.record_id == "id0"
+    assert found.record_digest == hashlib.sha256(records[0].path.read_bytes()).hexdigest()
+    assert found.quantiles_s["0.9"] == pytest.approx(np.sort(latencies_ns(0, 1.2))[3600] * 1e-9)
+    assert (found.scenario, found.valid, found.quality, found.quality_samples) == ("single-stream", True, 0.95, 359)
+    assert found.estimate_s > found.quantiles_s["0.9"]
+
+
+def test_a_server_submits_its_rate_and_bound_and_no_estimate(tmp_path):
+    spec = specification(scenario=SERVER)
+    found = submitted([write(tmp_path, spec, target_per_s=200.0)])
+    assert (found.target_per_s, found.latency_bound_s, found.estimate_s) == (200.0, 0.015, None)
+
+
+def test_nothing_that_did_not_come_to_its_end_is_submitted(tmp_path):
+    with pytest.raises(RecordError, match="none of 1"):
+        submitted([write(tmp_path, specification(), end=False)])
+
+
+def test_a_driver_that_counts_below_zero_is_no_record():
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(
+            {"kind": "driven", "queries": -1, "samples": 1, "duration_s": 1.0, "latencies": 1, "valid": True}, Driven
+        )
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), st.binary(max_size=12), st.integers(0, 12))
+def test_a_damaged_record_is_read_or_refused_and_never_crashes(tmp_path_factory, at, put, cut):
+    folder = tmp_path_factory.getbasetemp() / "damaged"
+    folder.mkdir(exist_ok=True)
+    path = folder / "record.jsonlines"
+    if not (folder / "whole").exists():
+        (folder / "whole").write_bytes(write(folder, specification(), n=20).path.read_bytes())
+    whole = (folder / "whole").read_bytes()
+    place = at % len(whole)
+    path.write_bytes(whole[:place] + put + whole[place + cut :])
+    with suppress(RecordError):
+        assert read_inference(path).status in ("done", "interrupted")

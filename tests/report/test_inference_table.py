@@ -1,0 +1,89 @@
+"""Inference as a table and lines: what is told beside each figure, and what is said where a rule was broken."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as other
+from tests.records.inference.builder import DATA, OFFLINE, SERVER, SINGLE, specification, write
+
+from levelbench.records.inference import Audit, InferenceOutcome, Price, summarise_inference
+from levelbench.report.inference import inference_lines, inference_table
+from levelbench.report.inference_figure import write_inference
+from levelbench.report.terminal import to_text
+
+
+@pytest.fixture
+def arms(tmp_path):
+    def make(scenario=SINGLE, n=5, **parts):
+        names = (("numpy", 1.0), ("torch", 1.5))
+        return [
+            [write(tmp_path, specification(name, scenario), seed, slow=slow, **parts) for seed in range(n)]
+            for name, slow in names
+        ]
+
+    return make
+
+
+def said(arms, **given):
+    summary = summarise_inference(arms, **given)
+    return to_text(inference_table(summary), 200) + "\n".join(inference_lines(summary)) + "\n"
+
+
+def test_the_table_is_what_it_was(arms, golden):
+    audits = [Audit("the same sample again", True, "1.00 times as long"), Audit("the same result", None, "too few")]
+    price = Price(3.06, "https://example.org/prices")
+    golden("inference", said(arms(audits=audits), price=price))
+
+
+def test_a_server_tells_its_bound_its_rate_its_lateness_and_what_was_broken(arms, golden):
+    reasons = ["early stopping: 10 of 662 late, 1348 more on time are needed"]
+    golden("inference_server", said(arms(SERVER, 2, valid=False, reasons=reasons, target_per_s=200.0)))
+
+
+def test_offline_has_a_throughput_and_no_latency_of_a_query(arms):
+    table = inference_table(summarise_inference(arms(OFFLINE)))
+    keys = [column.key for column in table.columns]
+    assert "samples_per_s" in keys
+    assert not {"p50_s", "mean_s", "estimate_s"} & set(keys)
+    assert "256 a batch" in to_text(table, 200)
+
+
+def test_one_arm_alone_has_no_verdict_and_one_process_says_so(arms):
+    text = said([arms(n=1)[0]])
+    assert "verdict" not in text
+    assert "one process: its interval says nothing of the next one" in text
+
+
+def test_answers_that_got_worse_are_marked_in_the_table_and_told(arms):
+    text = said(arms(quality=0.9))
+    assert "0.9000 TOO LOW" in text
+    assert "NOT KEPT (at least 0.9405 is asked for)" in text
+
+
+def test_made_up_inputs_are_called_so(tmp_path):
+    spec = specification()
+    spec = other(spec, data=other(DATA, kind="synthetic", name="made-up inputs"))
+    record = write(tmp_path, spec)
+    record = replace(record, facts=other(record.facts, synthetic=True))
+    assert "Data: MADE-UP INPUTS" in said([[record]])
+
+
+def test_what_was_not_measured_says_why(tmp_path):
+    failed = write(tmp_path, specification("torch"), events=[InferenceOutcome("unsupported", "it has no LRN")])
+    text = said([[write(tmp_path, specification())], [failed]])
+    assert "unsupported: it has no LRN" in text
+    assert "torch: not valid: it has no LRN" in text
+
+
+def test_a_price_without_a_source_is_told(arms):
+    assert "(no source given)" in said(arms(), price=Price(3.06))
+
+
+def test_the_figure_shows_every_process_and_is_the_same_each_time(arms, tmp_path):
+    pytest.importorskip("matplotlib")
+    records = arms()
+    summary = summarise_inference(records)
+    first = write_inference(summary, records, tmp_path / "a.svg").read_text()
+    assert write_inference(summary, records, tmp_path / "b.svg").read_text() == first
+    assert "0.999" in first
+    assert "torch" in first
