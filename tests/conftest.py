@@ -1,3 +1,4 @@
+import gc
 import os
 import re
 from pathlib import Path
@@ -21,6 +22,37 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 settings.register_profile("suite", derandomize=True)
 settings.register_profile("explore", max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+LONGEST_FIRST = """
+frameworks/test_conformance cli/test_run_verb runner/test_campaign operators/validation/test_right_operators
+networks/zoo/test_vision networks/zoo/test_others cli/test_check_verb frameworks/test_jax_executor
+frameworks/jax/test_jax_gradients cli/test_operator_verb runner/test_networks distributed/communicators/test_mpi
+distributed/validation/test_own_schemes distributed/hosts/test_ranks frameworks/jax/test_jax_conformance
+operators/conformance/test_conformance frameworks/jax/test_jax_versions frameworks/test_optimizers
+simulation/test_false_positives simulation/test_coverage cli/test_network cli/test_scale_verb runner/test_teams
+cli/test_check_schemes frameworks/test_torch_executor frameworks/torch/test_distributed training/test_checkpoints
+report/test_html networks/fuzz/test_agreement networks/transforms/test_measured_memory tasks/test_vision_recipes
+tasks/test_text_tasks tasks/test_same_trajectory
+"""
+
+
+def pytest_configure(config):
+    # Workers that share files out take them as collected: see below. By its own order, of the number of tests, the
+    # last files would be those with few and long ones, and one worker would wait for the other a minute.
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items):
+    place = {f"{GOLDEN.parent / name}.py": at for at, name in enumerate(LONGEST_FIRST.split())}
+    items.sort(key=lambda item: place.get(str(item.path), len(place)))
+
+
+def pytest_collection_finish(session):
+    # Ten thousand collected tests and the modules they import stay until the end: the collector need not look at them.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser):

@@ -1,4 +1,6 @@
+import io
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
@@ -111,8 +113,28 @@ def call(capsys):
     return run
 
 
+PLAIN_TERMINAL = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+
+
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch):
-    for name, value in {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}.items():
+    for name, value in PLAIN_TERMINAL.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "argv", ["levelbench"])
+
+
+@pytest.fixture(scope="module")
+def call_once():
+    """As ``call``, for what the tests of a module share: a fixture of a module runs before those of its tests."""
+
+    def run(*words):
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            for name, value in PLAIN_TERMINAL.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["levelbench"])
+            with pytest.raises(SystemExit) as ended:
+                main([str(word) for word in words])
+        return ended.value.code, out.getvalue(), err.getvalue()
+
+    return run

@@ -65,7 +65,7 @@ def test_a_benchmark_is_measured_shown_written_and_resumed(call, tmp_path):
 
 @pytest.mark.slow
 def test_after_kill_9_nothing_is_half_written_and_the_same_command_goes_on(call, tmp_path):
-    words = (*RELU, "-n", "2", "--store", str(tmp_path))
+    words = (*RELU, "-n", "1", "--store", str(tmp_path))
     process = subprocess.Popen(
         [sys.executable, "-m", "levelbench", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -73,7 +73,7 @@ def test_after_kill_9_nothing_is_half_written_and_the_same_command_goes_on(call,
         for _ in range(600):
             if list(tmp_path.rglob("*-s0-*.jsonlines")) or process.poll() is not None:
                 break
-            time.sleep(0.05)
+            time.sleep(0.02)
     finally:
         process.kill()
         process.wait()

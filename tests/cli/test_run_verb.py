@@ -1,7 +1,12 @@
-"""``levelbench run`` for real: small trainings in processes of their own."""
+"""``levelbench run`` for real: small trainings in processes of their own.
+
+The one idea: a training takes seconds, and what is said of its record does not: the trainings are made once (``made``,
+``fixed_length``), and each test that reads them gets a copy of their store, so that a run it adds is its own.
+"""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +25,7 @@ BOTH = ("run", "digits[framework=numpy]", "digits[framework=torch]")
 
 
 def begun(store, *words):
-    """The program in a process group of its own, as a terminal starts it, once two of its many runs are done."""
+    """The program in a process group of its own, as a terminal starts it, once the first of its many runs is done."""
     command = [sys.executable, "-m", "levelbench", "run", "digits", "--framework", "numpy", "-n", "40", "--no-report"]
     process = subprocess.Popen(
         [*command, "--store", str(store), *words],
@@ -30,9 +35,9 @@ def begun(store, *words):
         start_new_session=True,
     )
     for _ in range(600):
-        if sum(row.status == "done" for row in Store(store).rows()) >= 2:
+        if sum(row.status == "done" for row in Store(store).rows()) >= 1:
             break
-        time.sleep(0.1)
+        time.sleep(0.05)
     return process
 
 
@@ -45,13 +50,42 @@ def ended(process):
         raise
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def needs_torch():
     pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-def test_two_frameworks_are_compared_in_one_command(call, tmp_path, needs_torch):
-    code, out, _ = call(*BOTH, "-n", "2", "--store", tmp_path)
+@pytest.fixture(scope="module")
+def made(call_once, tmp_path_factory):
+    """A store in which ``digits`` ran twice on NumPy, and what the command ended in."""
+    store = tmp_path_factory.mktemp("made")
+    return store, call_once(
+        "run", "digits", "--framework", "numpy", "-n", "2", "--store", store, "--json", "--no-report"
+    )
+
+
+@pytest.fixture
+def store(made, tmp_path):
+    """A copy of the store with two runs on NumPy."""
+    return shutil.copytree(made[0], tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def compared(call_once, tmp_path_factory, needs_torch):
+    """A store in which ``digits`` ran twice on each of two frameworks, and what the command ended in."""
+    store = tmp_path_factory.mktemp("compared")
+    return store, call_once(*BOTH, "-n", "2", "--store", store)
+
+
+@pytest.fixture(scope="module")
+def fixed_length(call_once, made, tmp_path_factory):
+    """A copy of ``made`` to which two runs of a schedule of fixed length came, and what that command ended in."""
+    store = shutil.copytree(made[0], tmp_path_factory.mktemp("fixed") / "store")
+    return store, call_once("run", "digits[recipe=onecycle]", "--framework", "numpy", "-n", "2", "--store", store)
+
+
+def test_two_frameworks_are_compared_in_one_command(compared):
+    tmp_path, (code, out, _) = compared
     assert code == 0
     assert "4 wanted · 0 done · 4 to go" in out
     assert out.count("2/2") == 2
@@ -63,8 +97,9 @@ def test_two_frameworks_are_compared_in_one_command(call, tmp_path, needs_torch)
     assert "digits[framework=torch]" in report.read_text()
 
 
-def test_as_json_each_run_has_what_is_promised(call, tmp_path, needs_torch):
-    code, out, _ = call(*BOTH, "-n", "2", "--store", tmp_path, "--json")
+def test_as_json_each_run_has_what_is_promised(call, compared, tmp_path):
+    store = shutil.copytree(compared[0], tmp_path / "store")
+    code, out, _ = call(*BOTH, "-n", "2", "--store", store, "--json", "--no-report")
     found = json.loads(out)
     assert code == 0
     assert [run["seed"] for run in found["runs"]] == [0, 1, 0, 1]
@@ -79,60 +114,63 @@ def test_as_json_each_run_has_what_is_promised(call, tmp_path, needs_torch):
     assert found["comparisons"][0]["attribution"]["samples_ratio"] == pytest.approx(1)
 
 
-def test_the_same_command_again_runs_nothing_and_says_the_same(call, tmp_path):
-    words = ("run", "digits", "--framework", "numpy", "-n", "2", "--store", tmp_path, "--json")
-    first, again = json.loads(call(*words)[1]), json.loads(call(*words)[1])
+def test_the_same_command_again_runs_nothing_and_says_the_same(call, made):
+    words = ("run", "digits", "--framework", "numpy", "-n", "2", "--store", made[0], "--json", "--no-report")
+    first, again = json.loads(made[1][1]), json.loads(call(*words)[1])
     assert (first["plan"]["run"], again["plan"]["run"]) == (2, 0)
-    assert first["runs"] == again["runs"]
+    assert first["runs"] == again["runs"] != []
 
 
-def test_more_runs_add_to_those_that_are_done(call, tmp_path):
-    words = ("run", "digits", "--framework", "numpy", "--store", tmp_path, "--json", "--no-report")
-    call(*words, "-n", "1")
+def test_more_runs_add_to_those_that_are_done(call, store):
+    words = ("run", "digits", "--framework", "numpy", "--store", store, "--json", "--no-report")
     found = json.loads(call(*words, "-n", "3")[1])
-    assert found["plan"] == {"wanted": 3, "done_before": 1, "run": 2}
+    assert found["plan"] == {"wanted": 3, "done_before": 2, "run": 1}
+    assert [run["seed"] for run in found["runs"]] == [0, 1, 2]
 
 
 def test_a_missed_target_ends_in_1_and_is_shown_as_missed(call, tmp_path):
     code, out, _ = call(
-        "run", "digits", "--framework", "numpy", "-n", "2", "--target", "0.999", "--epochs", "2", "--store", tmp_path
+        "run", "digits", "--framework", "numpy", "-n", "1", "--target", "0.999", "--epochs", "2", "--store", tmp_path
     )
     assert code == 1
-    assert "0/2" in out
+    assert "0/1" in out
     assert "missed after" in out
 
 
-def test_one_run_gives_a_number_and_no_verdict(call, tmp_path):
-    code, out, _ = call("run", "digits", "--framework", "numpy", "-n", "1", "--store", tmp_path)
+def test_one_run_gives_a_number_and_no_verdict(call, compared, tmp_path):
+    store = shutil.copytree(compared[0], tmp_path / "store")
+    code, out, _ = call(*BOTH, "-n", "1", "--store", store, "--no-report")
     assert code == 0
-    assert "FASTER" not in out + "SLOWER"[:0]
+    assert "a verdict needs two runs or more of each" in out
+    assert not any(verdict in out for verdict in ("FASTER", "SLOWER", "SAME"))
 
 
-def test_a_schedule_of_fixed_length_is_tested_over_its_runs(call, tmp_path):
-    out = call("run", "digits[recipe=onecycle]", "--framework", "numpy", "-n", "3", "--store", tmp_path)[1]
+def test_a_schedule_of_fixed_length_is_tested_over_its_runs(fixed_length):
+    out = fixed_length[1][1]
     assert "at the end is" in out
     assert "one-sided t test" in out
 
 
-def test_recipes_can_be_listed_with_commas(call, tmp_path):
-    words = ("run", "digits", "--recipe", "mlp,onecycle", "--framework", "numpy", "-n", "2", "--store", tmp_path)
-    out = call(*words)[1]
+def test_recipes_can_be_listed_with_commas(call, fixed_length):
+    words = ("run", "digits", "--recipe", "mlp,onecycle", "--framework", "numpy", "-n", "2", "--no-report")
+    out = call(*words, "--store", fixed_length[0])[1]
+    assert "4 wanted · 4 done · 0 to go" in out
     assert "digits[recipe=onecycle" in out
     assert "n = 2 + 2" in out
 
 
 def test_a_budget_in_seconds_ends_a_run(call, tmp_path):
     words = ("run", "digits", "--framework", "numpy", "-n", "1", "--target", "1.0", "--budget", "0.02")
-    found = json.loads(call(*words, "--store", tmp_path, "--json")[1])
+    found = json.loads(call(*words, "--store", tmp_path, "--json", "--no-report")[1])
     assert found["runs"][0]["reached"] is False
     assert found["runs"][0]["given_up_s"] > 0.02
 
 
-def test_without_the_plot_extra_the_report_is_written_all_the_same(call, tmp_path, monkeypatch):
+def test_without_the_plot_extra_the_report_is_written_all_the_same(call, store, tmp_path, monkeypatch):
     from levelbench.report import figures
 
     monkeypatch.setattr(figures, "can_draw", lambda: False)
-    call("run", "digits", "--framework", "numpy", "-n", "1", "--store", tmp_path, "--report", tmp_path / "r.html")
+    call("run", "digits", "--framework", "numpy", "-n", "2", "--store", store, "--report", tmp_path / "r.html")
     assert "levelbench[plot]" in (tmp_path / "r.html").read_text()
 
 
@@ -145,9 +183,9 @@ def test_interrupted_from_the_keyboard_it_keeps_what_is_done_and_resumes(tmp_pat
     assert "Traceback" not in err
     assert "the same command goes on from there" in err
     done = sum(row.status == "done" for row in store.rows())
-    again = subprocess.run([*process.args, "-n", "3", "--json"], capture_output=True, timeout=240)
+    again = subprocess.run([*process.args, "-n", str(done + 1), "--json"], capture_output=True, timeout=240)
     found = json.loads(again.stdout)
-    assert found["plan"]["done_before"] == min(done, 3)
+    assert found["plan"] == {"wanted": done + 1, "done_before": done, "run": 1}
     assert all(run["reached"] for run in found["runs"])
 
 
@@ -169,18 +207,18 @@ def test_a_reader_that_goes_away_ends_no_measurement(tmp_path):
     assert [row.status for row in Store(tmp_path).rows()] == ["done", "done"]
 
 
-def test_a_report_that_cannot_be_written_loses_neither_the_table_nor_the_json(call, tmp_path):
+def test_a_report_that_cannot_be_written_loses_neither_the_table_nor_the_json(call, store, tmp_path):
     (tmp_path / "file").write_text("")
-    words = ("run", "digits", "--framework", "numpy", "-n", "1", "--store", tmp_path / "s")
+    words = ("run", "digits", "--framework", "numpy", "-n", "2", "--store", store)
     words += ("--report", tmp_path / "file" / "r.html")
     code, out, err = call(*words)
     assert code == 3
-    assert "1/1" in out
+    assert "2/2" in out
     assert "error: write" in err
     code, out, _ = call(*words, "--json")
     found = json.loads(out)
     assert code == found["error"]["exit_code"] == 3
-    assert len(found["runs"]) == 1
+    assert len(found["runs"]) == 2
 
 
 def test_what_the_task_raised_is_shown_under_debug(call, tmp_path):
@@ -197,9 +235,9 @@ def test_what_the_task_raised_is_shown_under_debug(call, tmp_path):
     assert 'runner/child.py", line' in err
 
 
-def test_as_json_a_schedule_of_fixed_length_has_its_test(call, tmp_path):
-    words = ("run", "digits[recipe=onecycle]", "--framework", "numpy", "-n", "2", "--store", tmp_path, "--json")
-    (group,) = json.loads(call(*words, "--no-report")[1])["groups"]
+def test_as_json_a_schedule_of_fixed_length_has_its_test(call, fixed_length):
+    words = ("run", "digits[recipe=onecycle]", "--framework", "numpy", "-n", "2", "--store", fixed_length[0])
+    (group,) = json.loads(call(*words, "--json", "--no-report")[1])["groups"]
     assert group["final_test"]["n"] == 2
     assert 0 <= group["final_test"]["p_value"] <= 1
 
@@ -246,9 +284,8 @@ def test_fashion_mnist_trains_for_real(call, tmp_path, needs_torch, monkeypatch)
     assert 0.75 < run["quality"]["test"] < 0.95
 
 
-def test_another_clock_reads_the_runs_there_are_and_makes_none(call, tmp_path):
-    words = ("run", "digits", "--framework", "numpy", "-n", "2", "--store", tmp_path, "--json", "--no-report")
-    call(*words)
+def test_another_clock_reads_the_runs_there_are_and_makes_none(call, store):
+    words = ("run", "digits", "--framework", "numpy", "-n", "2", "--store", store, "--json", "--no-report")
     found = json.loads(call(*words, "--clock", "dawnbench")[1])
     assert found["plan"]["run"] == 0
     for run in found["runs"]:

@@ -17,10 +17,15 @@ def small(hidden: int = 16, lr: float = 0.05, epochs: int = 10) -> Recipe:
 '''
 
 
+@pytest.fixture(scope="session")
+def task_text():
+    return TASK
+
+
 @pytest.fixture
-def task_file(tmp_path):
+def task_file(tmp_path, task_text):
     path = tmp_path / "my_task.py"
-    path.write_text(TASK)
+    path.write_text(task_text)
     return path
 
 
