@@ -1,0 +1,161 @@
+"""Runs of a store as claims: a group of runs is a side, and groups that can be compared are one claim.
+
+The one idea: a selection of runs is the claim. What is selected together is held against each other (the first group is
+the base, as in ``levelbench compare``), and what lies beside the selection is what the claim does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from levelbench.claims.reading.comparing import comparison_of, interleaved
+from levelbench.claims.reading.run_sides import ends_of, ranks_of, run_side, times_of
+from levelbench.claims.reading.scaling import is_study, mode_of, points_of
+from levelbench.claims.sightings import uncounted
+from levelbench.claims.view import Claim, Side, Summarised
+from levelbench.errors import LevelbenchError, UsageError
+from levelbench.measure.statistics import estimate
+from levelbench.records import Record, RunGroup, Store, group_runs, parse_selector
+from levelbench.records.rows import Row
+from levelbench.records.selection import Selector
+
+__all__ = ["COMPARED", "claims_of", "read_runs"]
+
+COMPARED = 12
+"""Up to so many groups that are selected together are compared; more of them are a list, and each its own claim."""
+
+_STATISTICS = {"median": "median", "geometric mean": "geometric", "single value": None}
+
+
+def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | None = None) -> list[Claim]:
+    """The claims that the selected runs make, with what ``store`` holds beside them.
+
+    ``problems`` takes what cannot be read; without it the first such file is an error. To select nothing is a
+    ``UsageError`` that names the nearest.
+    """
+    chosen = parse_selector(selector)
+    records = store.find(chosen)
+    if store.problems:
+        if problems is None:
+            raise store.problems[0]
+        problems += store.problems
+    found = claims_of(records, _beside(chosen, store))
+    if not found:
+        asked, do = f"levelbench lint {selector}", "finish them: the command that began them goes on where it stopped"
+        raise UsageError(asked, f"none of {len(records)} runs came to an end", do)
+    return found
+
+
+def _beside(chosen: Selector, store: Store) -> list[Row]:
+    """All runs of the store; none where the selection is the whole store or lies outside of it."""
+    if chosen.path is not None and not chosen.filters:
+        folder = store.path.resolve()
+        if chosen.path == folder or not chosen.path.is_relative_to(folder):
+            return []
+    return store.rows()
+
+
+def claims_of(records: Iterable[Record], beside: Sequence[Row] = ()) -> list[Claim]:
+    """One claim for all groups of a task that have one target, crossing rule and clock; one for a study of scaling.
+
+    Runs that did not come to an end are in no claim, but in what it does not count.
+    """
+    # No rule looks at single steps, and their medians would take a third of the time.
+    by_path = {str(record.path): replace(record, samples={}, ranks={}) for record in records}
+    found = []
+    for groups in _together(group_runs(by_path.values())):
+        if is_study(groups):
+            found.append(_study(groups, by_path, beside))
+        elif len(groups) <= COMPARED:
+            found.append(_claim(groups, by_path, beside))
+        else:
+            found += [_claim([group], by_path, ()) for group in groups]
+    return found
+
+
+def _together(groups: Sequence[RunGroup]) -> list[list[RunGroup]]:
+    """Groups that may be compared: of one task, target, crossing rule and clock."""
+    found: dict[bytes, list[RunGroup]] = {}
+    for group in groups:
+        each = group.specification
+        key = msgspec.json.encode([each.task, each.target, each.crossing, each.clock])
+        found.setdefault(key, []).append(group)
+    return list(found.values())
+
+
+def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], beside: Sequence[Row]) -> Claim:
+    names = _names(groups)
+    sides = [run_side(group, records, name) for group, name in zip(groups, names, strict=True)]
+    if len(groups) > 1:
+        mixed = interleaved(groups)
+        sides = [
+            msgspec.structs.replace(side, timing=msgspec.structs.replace(side.timing, interleaved=mixed))
+            for side in sides
+        ]
+    return Claim(
+        title=" against ".join([names[0], ", ".join(names[1:])]) if names[1:] else names[0],
+        sides=sides,
+        task=groups[0].specification.task,
+        read_from="records",
+        comparisons=[comparison_of(groups[0], sides[0], *each) for each in zip(groups[1:], sides[1:], strict=True)],
+        summaries=[each for group, side in zip(groups, sides, strict=True) for each in _summaries(group, side)],
+        uncounted=uncounted(groups, beside),
+        where=_where(sides),
+    )
+
+
+def _study(groups: Sequence[RunGroup], records: Mapping[str, Record], beside: Sequence[Row]) -> Claim:
+    """The side is that of the most ranks; every group is a point of it."""
+    largest = max(groups, key=ranks_of)
+    side = run_side(largest, records, largest.label)
+    return Claim(
+        title=f"{largest.label}: scaling to {points_of(groups, side.name)[-1].ranks} ranks",
+        sides=[side],
+        task=largest.specification.task,
+        read_from="records",
+        scaling=points_of(groups, side.name),
+        scaling_mode=mode_of(groups),
+        summaries=[each for group in groups for each in _summaries(group, side)],
+        uncounted=uncounted(groups, beside),
+        where=side.where,
+    )
+
+
+def _names(groups: Sequence[RunGroup]) -> list[str]:
+    """The groups' labels; where two groups differ in their source alone, with the beginning of its digest."""
+    labels = [group.label for group in groups]
+    return [
+        label if labels.count(label) == 1 else f"{label} ({group.source_digest[:8]})"
+        for label, group in zip(labels, groups, strict=True)
+    ]
+
+
+def _summaries(group: RunGroup, side: Side) -> list[Summarised]:
+    times_s = times_of(group)
+    if not times_s or min(times_s) <= 0:
+        return []
+    found = estimate(times_s)
+    by = _STATISTICS.get(found.statistic)
+    return [
+        Summarised(
+            what=f"time to accuracy of {group.label}",
+            of="times",
+            by="median" if by == "median" else "geometric" if by else None,
+            n=found.n,
+            value=found.value,
+            interval=ends_of(found),
+            interval_by=found.interval.method if found.interval else None,
+            deterministic=False,
+            raw_available=True,
+            where=side.where,
+        )
+    ]
+
+
+def _where(sides: Sequence[Side]) -> str:
+    places = {side.where for side in sides}
+    return places.pop() if len(places) == 1 else str(Path(sides[0].where).parent)

@@ -1,0 +1,295 @@
+"""One group of runs as a side of a claim: all that their records know of it.
+
+The one idea: what the record holds is stated, what it cannot know (who tuned, what the caches held, what it costs)
+stays unknown; nothing is concluded that the runs themselves do not show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from levelbench.claims.reading.clocks import clock_of
+from levelbench.claims.reading.environments import digest_of, tidied
+from levelbench.claims.view import (
+    CurveView,
+    DataView,
+    HardwareView,
+    QualityView,
+    RunView,
+    Setup,
+    Side,
+    TimingView,
+    TuningView,
+    WorkloadView,
+)
+from levelbench.claims.view.parts import Split
+from levelbench.measure.policies import policy
+from levelbench.measure.statistics import Estimate, estimate, estimate_signed
+from levelbench.records import Record, RunGroup, RunSummary
+from levelbench.records.submissions.terms import hardware_of
+
+__all__ = ["batch_of", "ends_of", "mean_of", "quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread"]
+__all__ += ["times_of", "whole", "workload_of"]
+
+_METHOD = "one monotonic clock from the first touch of the data to the end; phases that sum to it within 1 %"
+_BEYOND = 1e100
+_BATCH = ("global_batch_size", "batch", "batch_size", "batchSize")
+_RATE = ("lr", "learning_rate", "opt_base_learning_rate")
+_RATES = {"none": "the same at every number of ranks", "linear": "times the ranks", "sqrt": "times their square root"}
+_REPORTED: dict[str, Literal["median", "mean", "single"]] = {
+    "median": "median",
+    "geometric mean": "mean",
+    "single value": "single",
+}
+
+
+def run_side(group: RunGroup, records: Mapping[str, Record], name: str) -> Side:
+    """The side of ``group``; ``records`` are those of its runs by path."""
+    specification, first = group.specification, group.runs[0]
+    own = [records[run.path] for run in group.runs if run.path in records]
+    found = spread(times_of(group))
+    framework = tidied(first.environment, first.device, 1)["framework"]
+    setup = _setup(group)
+    return Side(
+        name=name,
+        time_s=found.value if found else None,
+        time_of="target",
+        reported=_REPORTED.get(found.statistic) if found else None,
+        runs_made=group.n,
+        runs_reached=group.reached,
+        interval=ends_of(found),
+        runs=[_run(run, records.get(run.path)) for run in group.runs],
+        framework=" ".join(str(each) for each in (specification.framework, framework.get("version")) if each),
+        quality=quality_of(group, own),
+        clock=clock_of(specification.clock, specification.crossing, initialised_s=_prepared(group)),
+        data=_data(group, own),
+        timing=TimingView(_METHOD, synchronised=True, deterministic=False),
+        hardware=_hardware(group, own),
+        workload=workload_of(group),
+        tuning=TuningView(),
+        performance=setup,
+        accuracy=setup,
+        where=_folder(group),
+    )
+
+
+def times_of(group: RunGroup) -> list[float]:
+    """Seconds to the target of the runs that reached it."""
+    return [time for time in group.times() if time is not None]
+
+
+def spread(times_s: Sequence[float]) -> Estimate | None:
+    """The typical time with its interval, as every report of ours gives it; ``None`` without a time above zero."""
+    return estimate(times_s) if times_s and min(times_s) > 0 else None
+
+
+def ends_of(found: Estimate | None) -> tuple[float, float] | None:
+    """Both ends of an interval that has them."""
+    if found is None or found.interval is None or not math.isfinite(found.interval.high):
+        return None
+    return found.interval.low, found.interval.high
+
+
+def _folder(group: RunGroup) -> str:
+    """The folder that all runs lie in, or else the first of their files."""
+    places = {run.path.rpartition("/")[0] for run in group.runs}
+    return places.pop() if len(places) == 1 else group.runs[0].path
+
+
+def _prepared(group: RunGroup) -> float:
+    return max((run.excluded_s.get("prepare", 0.0) for run in group.runs), default=0.0)
+
+
+def _run(run: RunSummary, record: Record | None) -> RunView:
+    quality = run.quality.get(run.target.split)
+    return RunView(
+        time_s=run.time_to_accuracy_s,
+        reached=run.reached,
+        quality=quality if quality is not None and math.isfinite(quality) else None,
+        seed=run.seed,
+        failed=run.status == "failed",
+        curve=None if record is None else _curve(run, record),
+        specification=run.key,
+        where=run.path,
+    )
+
+
+def _curve(run: RunSummary, record: Record) -> CurveView | None:
+    """The evaluations up to the first that is not finite, on the clock of the run's summary."""
+    seconds = _on_clock(run.clock)
+    kept = []
+    for each in record.evaluations:
+        quality = each.quality.get(run.target.split, math.nan)
+        if not math.isfinite(quality):
+            break
+        kept.append((seconds(each.phases_ns), quality, each.epoch, each.samples))
+    if not kept:
+        return None
+    time_s, qualities, epochs, samples = (list(column) for column in zip(*kept, strict=True))
+    return CurveView(time_s, qualities, epochs, samples)
+
+
+def _on_clock(clock: str) -> Callable[[Mapping[str, int]], float]:
+    chosen = policy(clock)
+    if not chosen.excluded and not chosen.capped:
+        return lambda phases_ns: sum(phases_ns.values()) * 1e-9
+    return lambda phases_ns: chosen.score(phases_ns).seconds
+
+
+def split_of(name: str) -> Split | None:
+    """A split's name as the view has it; ``None`` for another, of which nobody knows what it decided."""
+    word = name.lower().partition(".")[0]
+    if word in ("train", "training"):
+        return "train"
+    if word in ("validation", "valid", "val", "dev"):
+        return "validation"
+    return "test" if word in ("test", "testing") else None
+
+
+def quality_of(group: RunGroup, records: Sequence[Record] = ()) -> QualityView:
+    """The quality on the target's split: that of the runs that came to their end."""
+    target = group.specification.target
+    values = [run.quality.get(target.split, math.nan) for run in group.runs if run.status == "done"]
+    found = mean_of(values)
+    inside = found.interval if found else None
+    split = split_of(target.split)
+    return QualityView(
+        metric=target.metric,
+        value=found.value if found else None,
+        low=inside.low if inside else None,
+        high=inside.high if inside else None,
+        target=target.threshold,
+        direction=target.direction,
+        split=split,
+        stopping_split=split,
+        test_looks=_looks(records),
+    )
+
+
+def mean_of(values: Sequence[float]) -> Estimate | None:
+    """The mean of what is a figure, with its interval; a square of what is left out would be no number."""
+    kept = [value for value in values if abs(value) < _BEYOND]
+    if not kept:
+        return None
+    found = estimate_signed(kept)
+    # A mean of equal values may be rounded below them, and so below a target that each of them is at.
+    value = min(max(found.value, min(kept)), max(kept))
+    inside = found.interval
+    if inside is not None:
+        inside = replace(inside, low=min(inside.low, value), high=max(inside.high, value))
+    return replace(found, value=value, interval=inside)
+
+
+def _looks(records: Sequence[Record]) -> int | None:
+    """The most evaluations of the test data in a run; ``None`` where no record says."""
+    counts = []
+    for record in records:
+        seen = sum("test" in each.quality for each in record.evaluations)
+        if record.end is not None and "test" in record.end.quality and not seen:
+            seen = 1
+        counts.append(seen)
+    return max(counts, default=None)
+
+
+def _data(group: RunGroup, records: Sequence[Record]) -> DataView:
+    facts = next((record.end.dataset for record in records if record.end and record.end.dataset), None)
+    waits = [
+        run.phases_s.get("data", 0.0) / total for run in group.runs if (total := math.fsum(run.phases_s.values())) > 0
+    ]
+    return DataView(
+        name=facts.name if facts else None,
+        synthetic=any(run.synthetic for run in group.runs) if facts else None,
+        in_memory=None if _prepared(group) > 0 else False,
+        stall_share=math.fsum(waits) / len(waits) if waits else None,
+        checksums=bool(facts.checksums) if facts else None,
+    )
+
+
+def ranks_of(group: RunGroup) -> int:
+    """How many processes trained together."""
+    distribution = group.specification.distribution
+    return distribution.ranks if distribution else 1
+
+
+def whole(value: Any) -> int | None:
+    """A whole number of zero or more, and nothing else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def batch_of(settings: Mapping[str, Any]) -> int | None:
+    """The batch that the settings name, by the names that recipes and other systems use."""
+    return next((found for name in _BATCH if (found := whole(settings.get(name))) is not None), None)
+
+
+def rate_of(settings: Mapping[str, Any]) -> float | None:
+    """The learning rate that the settings name, where it is one number."""
+    for name in _RATE:
+        value = settings.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None
+
+
+def workload_of(group: RunGroup) -> WorkloadView:
+    """How big a step was, and how many of them the runs took to the target on average."""
+    specification, distribution = group.specification, group.specification.distribution
+    batch, ranks = batch_of(specification.settings), ranks_of(group)
+    weak = distribution is not None and distribution.scaling == "weak"
+    accumulated = whole(specification.settings.get("accumulate")) or 1
+    steps = [run.steps_to_target for run in group.runs if run.steps_to_target is not None]
+    samples = [float(run.samples_to_target) for run in group.runs if run.samples_to_target is not None]
+    typical = round(math.fsum(steps) / len(steps)) if steps else None
+    return WorkloadView(
+        global_batch=None if batch is None else batch * accumulated * (ranks if weak else 1),
+        ranks=ranks,
+        iterations_measured=typical,
+        iterations_to_target=typical,
+        samples_to_target=math.fsum(samples) / len(samples) if samples else None,
+        learning_rate=rate_of(specification.settings),
+        learning_rate_rule=_RATES[distribution.lr_scale] if distribution else None,
+    )
+
+
+def _hardware(group: RunGroup, records: Sequence[Record]) -> HardwareView:
+    first, ranks = group.runs[0], ranks_of(group)
+    environment = tidied(first.environment, first.device, ranks)
+    if not (environment["machine"].get("cpu") or environment["accelerators"]["names"]):
+        return HardwareView()
+    stated = hardware_of(environment, first.device, None)
+    threads = whole(environment["framework"].get("threads"))
+    teams = [record.end.environment_after.get("team") for record in records if record.end]
+    hosts = [team.get("ranks_by_host") for team in teams if isinstance(team, dict)]
+    return HardwareView(
+        description=stated.description,
+        nodes=max((len(each) for each in hosts if isinstance(each, list)), default=1),
+        accelerators=stated.accelerators,
+        accelerator=stated.accelerator,
+        processor=stated.processor,
+        cores=stated.cores,
+        threads_used=threads * ranks if threads else None,
+    )
+
+
+def _setup(group: RunGroup) -> Setup:
+    """What all runs ran with: a value where they agree, all values where they do not."""
+    git = [tidied(run.environment, run.device, 1)["git"] for run in group.runs]
+    dirty = [each["dirty"] for each in git if isinstance(each.get("dirty"), bool)]
+    distribution = group.specification.distribution
+    return Setup(
+        specification=group.key,
+        commit=_agreed(each.get("commit") for each in git),
+        dirty=any(dirty) if dirty else None,
+        environment=_agreed(digest_of(run.environment) for run in group.runs),
+        seeds=sorted({run.seed for run in group.runs}),
+        options={**group.specification.settings, **(distribution.words() if distribution else {})},
+    )
+
+
+def _agreed(values: Any) -> str | None:
+    found = list(dict.fromkeys(str(value) for value in values if value))
+    return " and ".join(found) if found else None

@@ -1,0 +1,159 @@
+"""The questions that an author should answer before publishing, as a ``claim.toml`` to fill in.
+
+The one idea: it is generated from the view, whose docstrings become its comments, and from the rules, which say what
+they read; so every field that a rule can see is asked for, and every question has its rules beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from levelbench.claims.reading.checking import hints
+from levelbench.claims.rules import all_rules
+from levelbench.claims.view import Claim, Comparison, ScalingPoint, Side
+
+__all__ = ["template"]
+
+_HEAD = """\
+# A performance claim, written down for `levelbench lint claim.toml`.
+#
+# Remove the # before what you can answer. What you leave out is "not stated": that is counted, and never guilt.
+# Times are in seconds, rates per second, shares between 0 and 1. Beside a field stand the rules that read it:
+# levelbench lint --explain CODE prints one of them.
+"""
+_SAMPLES: dict[tuple[type, str], str] = {
+    (Claim, "title"): '"What is claimed, in one sentence"',
+    (Side, "name"): '"ours"',
+    (Comparison, "new"): '"ours"',
+    (Comparison, "base"): '"baseline"',
+    (ScalingPoint, "side"): '"ours"',
+}
+_PLAIN = {int: "0", float: "0.0", str: '"..."', bool: "false"}
+_WIDTH = 118
+# What a reader of the file knows better than its author.
+_LEFT_OUT = {(Claim, "read_from"), (Claim, "where")}
+
+
+def template() -> str:
+    """The text of a claim with every field; only what a claim must have is not commented out."""
+    return "\n".join([_HEAD, *_struct(Claim, "", ""), ""])
+
+
+def _struct(kind: type[msgspec.Struct], path: str, mark: str) -> Iterator[str]:
+    """The fields of ``kind`` at ``path``: values first, as TOML wants it, then the tables inside.
+
+    ``mark`` is ``"#"`` inside of what may be absent as a whole, where required fields are commented out too.
+    """
+    inner: list[tuple[str, type[msgspec.Struct], bool]] = []
+    for field in msgspec.structs.fields(kind):
+        if (kind, field.name) in _LEFT_OUT:
+            continue
+        table, listed = _table(hints(kind)[field.name])
+        at = f"{path}.{field.name}" if path else field.name
+        if table is not None:
+            inner.append((at, table, listed))
+            continue
+        yield from _comment(_question(kind, field.name))
+        value = _SAMPLES.get((kind, field.name)) or _sample(hints(kind)[field.name], field.name)
+        codes = _codes(at)
+        asked = f"  # {', '.join(codes)}" if codes else ""
+        yield f"{mark if field.required else '#'}{field.name} = {value}{asked}"
+    for at, table, listed in inner:
+        yield from _section(at, table, listed, mark)
+
+
+def _section(at: str, table: type[msgspec.Struct], listed: bool, mark: str) -> Iterator[str]:
+    mark = "" if table is Side else "#" if listed or mark else ""
+    yield ""
+    if listed and table is not Side:
+        yield from _comment(f"One [[{at}]] for each.")
+    yield f"{mark}[[{at}]]" if listed else f"{mark}[{at}]"
+    codes = _codes(at)
+    asked = f" Asked for by {', '.join(codes)}." if codes else ""
+    yield from _comment(" ".join((table.__doc__ or "").split()) + asked)
+    yield from _struct(table, at, mark)
+    if table is Side:
+        yield ""
+        yield from _comment("The other side of the comparison, if there is one: the same questions.")
+        yield from (f"[[{at}]]", 'name = "baseline"')
+
+
+def _question(kind: type, name: str) -> str:
+    """What the field means, and which words it takes."""
+    parts = [_documented(kind).get(name, "")]
+    if words := _words(hints(kind)[name]):
+        parts.append(f"{' | '.join(words)}.")
+    return " ".join(part for part in parts if part)
+
+
+def _codes(at: str) -> list[str]:
+    """The rules that read the field or table at ``at``."""
+    return [rule.code for rule in all_rules() if at in {each.replace("[]", "") for each in rule.reads}]
+
+
+@cache
+def _documented(kind: type) -> dict[str, str]:
+    """The docstrings of fields, which Python does not keep, from the source; none where there is no source."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
+    except OSError:
+        return {}
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind.__name__)
+    found = {}
+    for before, node in pairwise(body):
+        if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and isinstance(node, ast.Expr):
+            text = ast.literal_eval(node.value)
+            found[before.target.id] = " ".join(str(text).split())
+    return found
+
+
+def _comment(text: str) -> Iterator[str]:
+    if text:
+        yield from (f"# {line}" for line in textwrap.wrap(text.replace("``", "`"), _WIDTH, break_on_hyphens=False))
+
+
+def _table(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
+    """The struct that a field holds, and whether it holds a list of them."""
+    kind, listed = _present(kind), False
+    if get_origin(kind) is list:
+        kind, listed = get_args(kind)[0], True
+    is_table = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return (kind if is_table else None), listed
+
+
+def _words(kind: Any) -> list[str]:
+    kind = _present(kind)
+    return [f'"{word}"' for word in get_args(kind)] if get_origin(kind) is Literal else []
+
+
+def _sample(kind: Any, name: str) -> str:
+    kind = _present(kind)
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return f'"{inside[0]}"'
+    if origin is list:
+        return f"[{_sample(inside[0], name)}]"
+    if origin is tuple:
+        return "[0.0, 0.0]"
+    if origin is dict:
+        key = "float32" if name in ("peak_flops", "precisions") else "name"
+        return f"{{{key} = {_sample(inside[1], name)}}}"
+    return _PLAIN[kind] if kind in _PLAIN else _PLAIN[str]
+
+
+def _present(kind: Any) -> Any:
+    """The type of a value that is there: without ``None``."""
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [each for each in get_args(kind) if each is not type(None)]
+        return kinds[0] if len(kinds) == 1 else kind
+    return kind

@@ -1,0 +1,59 @@
+"""What the curves of a side say about its target: touched, confirmed, kept, or never reached.
+
+The one idea: the crossing is computed again from the evaluations, with ``measure.crossing``, and never believed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from levelbench.claims.rules._quality import direction_of
+from levelbench.claims.view import Side
+from levelbench.measure.crossing import find_crossing
+
+__all__ = ["Seen", "curves_of"]
+
+
+class Seen(NamedTuple):
+    """One run's curve against the target; indices are of evaluations, ``at`` is the run's.
+
+    ``first`` touches the target, ``confirmed`` is the second in a row that does, ``kept`` begins the stretch that
+    lasts to the end; each is ``None`` where there is none. ``claimed`` is what the run itself states.
+    """
+
+    at: int
+    evaluations: int
+    first: int | None
+    confirmed: int | None
+    kept: int | None
+    claimed: bool | None
+
+    @property
+    def ends_at_its_first_touch(self) -> bool:
+        """Whether nothing was evaluated after the target had been touched for the first time."""
+        return self.first is not None and self.first == self.evaluations - 1
+
+
+def curves_of(side: Side) -> list[Seen]:
+    """Every curve of a run that did not fail and whose columns are of one length.
+
+    There is none where the target, or whether more is better, is unknown.
+    """
+    sign, target = direction_of(side.quality), side.quality.target
+    if sign is None or target is None or math.isnan(target):
+        return []
+    direction = "higher" if sign > 0 else "lower"
+    found = []
+    for at, run in enumerate(side.runs):
+        if run.curve is None or run.failed or not run.curve.quality:
+            continue
+        if len(run.curve.time_s) != len(run.curve.quality):
+            continue
+        index = {}
+        for rule in ("first", "confirmed", "sustained"):
+            crossing = find_crossing(run.curve.quality, target, direction=direction, rule=rule)
+            index[rule] = None if crossing is None else crossing.index
+        evaluations = len(run.curve.quality)
+        found.append(Seen(at, evaluations, index["first"], index["confirmed"], index["sustained"], run.reached))
+    return found

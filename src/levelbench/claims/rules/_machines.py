@@ -1,0 +1,121 @@
+"""The hardware of a side: what is stated, and for the rest what the table says of its name.
+
+The one idea: a stated figure goes before the table's, and what neither has stays unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from levelbench.claims.hardware import Match, lookup
+from levelbench.claims.view import HardwareView
+
+__all__ = ["Machine", "machine_of"]
+
+_T = TypeVar("_T", int, float)
+_ACCELERATOR = re.compile(r"\b([gt]pus?|accelerators?|fpgas?|asics?)\b")
+_PROCESSOR = re.compile(r"\b(cpus?|processors?|cores?|xeon|epyc|ryzen|opteron)\b")
+_ONE_CORE = re.compile(r"\b(single|one|1)[- ]?((cpu|processor)[- ]?)?(core|thread(ed)?)\b")
+
+
+class Machine(NamedTuple):
+    """A whole system: ``name`` is how it is called in print, ``part`` which device it computes with, by one name.
+
+    ``peaks`` are FLOP/s by precision; ``matched`` is the entry of the table whose figures are used. Where the number of
+    devices is not known (``counted``), no figure of the whole is, and none is taken from the table.
+    """
+
+    name: str
+    part: str
+    accelerated: bool | None
+    cores_used: int | None
+    cores: int | None
+    year: int | None
+    peaks: dict[str, float]
+    bandwidth: float | None
+    power_w: float | None
+    price_per_hour: float | None
+    matched: str
+    counted: bool
+
+    @property
+    def known(self) -> bool:
+        """Whether it can be compared at all."""
+        figures = (self.year, self.bandwidth, self.power_w, self.price_per_hour, self.cores_used)
+        return bool(self.peaks) or any(each is not None for each in figures)
+
+
+def machine_of(hardware: HardwareView) -> Machine:
+    """The machine, with what the table has of it where nothing is stated."""
+    match = _match(hardware)
+    called = hardware.description or hardware.accelerator or hardware.processor or ""
+    part = match.name if match is not None and match.name else (hardware.accelerator or called).lower()
+    counted = match is None or match.count_stated
+    whole = match if counted else None
+    return Machine(
+        name=called or "hardware that is not named",
+        part=part,
+        accelerated=_accelerated(hardware, match),
+        cores_used=_cores_used(hardware),
+        cores=hardware.cores,
+        year=_first(hardware.release_year, None if match is None else match.release_year),
+        peaks={**({} if whole is None else whole.peak_flops), **hardware.peak_flops},
+        bandwidth=_first(hardware.bandwidth, None if whole is None else whole.bandwidth),
+        power_w=_first(hardware.power_w, None if whole is None else whole.power_w),
+        price_per_hour=_first(hardware.price_per_hour, None if whole is None else whole.price_per_hour),
+        matched="" if match is None else match.name,
+        counted=counted or bool(hardware.peak_flops),
+    )
+
+
+def _first(stated: _T | None, looked_up: _T | None) -> _T | None:
+    return looked_up if stated is None else stated
+
+
+def _match(hardware: HardwareView) -> Match | None:
+    """The accelerator's entry, or else the whole description's, or the processor's where there is no accelerator."""
+    names = [hardware.accelerator, hardware.description]
+    if not hardware.accelerators and hardware.accelerator is None:
+        names.append(hardware.processor)
+    for name in names:
+        found = lookup(name) if name else None
+        if found is None:
+            continue
+        # Where the figures are not of one system (a processor beside accelerators), they say nothing.
+        if hardware.accelerators and not found.is_accelerator:
+            continue
+        if hardware.accelerators:
+            return found.with_accelerators(hardware.accelerators)
+        return _with_cores(found, hardware.cores)
+    return None
+
+
+def _with_cores(match: Match, cores: int | None) -> Match:
+    """A processor as often as its cores make the number that is stated."""
+    device = match.device
+    if match.count_stated or device is None or device.kind != "processor" or not device.cores or not cores:
+        return match
+    return replace(match, units=cores / device.cores, count_stated=True)
+
+
+def _accelerated(hardware: HardwareView, match: Match | None) -> bool | None:
+    if hardware.accelerators is not None:
+        return hardware.accelerators > 0
+    if hardware.accelerator is not None:
+        return True
+    if match is not None and match.device is not None:
+        return match.is_accelerator
+    text = (hardware.description or "").lower()
+    if _ACCELERATOR.search(text):
+        return True
+    return False if hardware.processor is not None or _PROCESSOR.search(text) else None
+
+
+def _cores_used(hardware: HardwareView) -> int | None:
+    if hardware.threads_used is not None:
+        return hardware.threads_used
+    if hardware.cores is not None:
+        return hardware.cores
+    return 1 if _ONE_CORE.search((hardware.description or "").lower()) else None

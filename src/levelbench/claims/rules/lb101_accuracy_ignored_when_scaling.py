@@ -1,0 +1,146 @@
+"""LB101: the time falls as ranks are added, and so does the quality, or nobody says what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural
+from levelbench.claims.rules._quality import Level, beyond, direction_of, level_of, misses
+from levelbench.claims.view import Claim, QualityView, ScalingPoint
+
+__all__ = ["rule"]
+
+_CODE = "LB101"
+_RERUN = "run every point to the target, with the same number of seeds as the smallest, and give its quality"
+_Indexed = tuple[int, ScalingPoint]
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for name in dict.fromkeys(point.side for point in claim.scaling):
+        side = claim.side(name)
+        quality = QualityView() if side is None else side.quality
+        points = [(at, point) for at, point in enumerate(claim.scaling) if point.side == name]
+        points.sort(key=lambda each: (each[1].ranks, each[1].global_batch or 0))
+        yield from _missed(points, quality)
+        yield from _fallen(points, quality)
+        yield from _unsaid(name, points)
+    if not claim.scaling:
+        for pair in pairs(claim):
+            yield from _grown(pair)
+
+
+def _label(point: ScalingPoint) -> str:
+    batch = "" if point.global_batch is None else f" and a global batch of {point.global_batch:,}"
+    return f"'{point.side}' on {plural(point.ranks, 'rank')}{batch}"
+
+
+def _lost(point: ScalingPoint, quality: QualityView) -> bool:
+    if point.reached is not None:
+        return not point.reached
+    return misses(quality, level_of(quality, point))
+
+
+def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
+    for at, point in points:
+        if not _lost(point, quality):
+            continue
+        level = level_of(quality, point)
+        got = "" if level is None else f" (quality {level.text})"
+        goal = "its target" if quality.target is None else f"its target of {number(quality.target, 4)}"
+        found = f"{_label(point)} did not reach {goal}{got}, and is given as a point of the scaling all the same"
+        do = f"take the point out or show it as not reached; else {_RERUN}"
+        yield guilty(_CODE, f"scaling[{at}].reached", found, do, point.where)
+
+
+def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
+    """Every point against the smallest that has a quality."""
+    known = [(at, point, level) for at, point in points if (level := level_of(quality, point)) is not None]
+    if not known:
+        return
+    _, smallest, first = known[0]
+    for at, point, level in known[1:]:
+        fallen = beyond(first, level)
+        if fallen is False or _lost(point, quality):
+            continue
+        found = f"the quality of {_label(point)} is {level.text}, of {_label(smallest)} {first.text}"
+        field = f"scaling[{at}].quality"
+        if fallen is None:
+            what = f"the interval of a quality that falls as it scales ({found})"
+            yield not_stated(_CODE, field, what, "give the quality of every point with its interval", point.where)
+        else:
+            kept = "; the target is still reached" if point.reached else ""
+            found = f"{found}: the intervals do not overlap{kept}"
+            yield guilty(_CODE, field, found, _RERUN, point.where, "warning" if point.reached else "error")
+
+
+def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Finding]:
+    silent = [(at, point) for at, point in points if point.reached is None and point.quality is None]
+    if not silent:
+        return
+    at, point = silent[0]
+    ranks = ", ".join(str(each.ranks) for _, each in silent)
+    what = f"whether '{name}' reached its target on {ranks} ranks, and with which quality"
+    yield not_stated(_CODE, f"scaling[{at}].reached", what, _RERUN, point.where)
+
+
+def _grown(pair: Pair) -> Iterator[Finding]:
+    """A comparison is a scaling study of two points where its new side has more ranks or a larger batch."""
+    new, base = pair.new.workload, pair.base.workload
+    more_ranks = new.ranks is not None and base.ranks is not None and new.ranks > base.ranks
+    more_batch = new.global_batch is not None and base.global_batch is not None and new.global_batch > base.global_batch
+    same = all(
+        getattr(pair.new.quality, name) == getattr(pair.base.quality, name) for name in ("metric", "split", "target")
+    )
+    if not (more_ranks or more_batch) or not same or direction_of(pair.new.quality) is None:
+        return
+    level, first = level_of(pair.new.quality), level_of(pair.base.quality)
+    if level is None or first is None or not beyond(first, level):
+        return
+    grew = f"from {base.ranks} to {new.ranks} ranks" if more_ranks else ""
+    if more_batch:
+        grew += f"{' and ' if grew else ''}from a batch of {base.global_batch:,} to {new.global_batch:,}"
+    kept = _keeps(pair.new.quality, level)
+    found = f"{grew} the quality falls from {first.text} to {level.text}, and the intervals do not overlap"
+    found += "; the target is still reached" if kept else ""
+    field = f"{pair.new_field}.quality.value"
+    yield guilty(_CODE, field, found, _RERUN, pair.where, "warning" if kept else "error")
+
+
+def _keeps(quality: QualityView, level: Level) -> bool:
+    sign = direction_of(quality)
+    return sign is not None and quality.target is not None and level.value >= sign * quality.target
+
+
+rule = Rule(
+    code=_CODE,
+    name="accuracy-ignored-when-scaling",
+    way=1,
+    why="Samples per second scale to any machine if nobody asks whether the network still learns.",
+    point=(
+        "Stochastic gradient descent is nearly sequential: a larger batch gives each step more to do, and after some "
+        "size it no longer gives fewer steps. Whoever leaves convergence out of a scaling study therefore scales "
+        "perfectly, towards a network that is worth less with every node."
+    ),
+    practice=(
+        "Run every point of a scaling study until its target is confirmed, with several seeds, and put the quality "
+        "with its interval beside the time. Show a point that does not arrive as not reached; do not drop it."
+    ),
+    bad="8,192 images/s on 64 GPUs, 58 times one GPU. (The 64 GPUs end at 71.2 % where one ends at 76.1 %.)",
+    good="Time to 75.9 %: 1 GPU 29.1 h, 16 GPUs 2.1 h, both 5 of 5 runs; 64 GPUs: 0 of 5 runs reached it.",
+    source="Hoefler, Twelve ways to fool the masses when reporting performance of deep learning workloads (2018), 1",
+    reads=(
+        "scaling[].reached",
+        "scaling[].quality",
+        "scaling[].quality_low",
+        "scaling[].quality_high",
+        "sides[].quality",
+        "sides[].workload.ranks",
+        "sides[].workload.global_batch",
+    ),
+    blind=(
+        "It takes a stated 'reached' at its word, and cannot see points that were left out. Overlapping intervals of "
+        "few runs can hide a loss: with too few seeds everything overlaps."
+    ),
+    check=_check,
+)

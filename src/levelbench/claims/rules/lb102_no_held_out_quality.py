@@ -1,0 +1,90 @@
+"""LB102: the quality was seen on data that the training, its stopping or its tuning had seen as well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, plural, sides
+from levelbench.claims.rules._quality import is_training
+from levelbench.claims.view import Claim, Side
+
+__all__ = ["rule"]
+
+_CODE = "LB102"
+_ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
+_DO = "evaluate the final network once on data that decided nothing, and report that figure with its split"
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        if _has_quality(side):
+            yield from _judged(f"{field}.quality", side)
+        elif is_training(side):
+            what = f"the quality that '{side.name}' reached; its speed says nothing without one"
+            yield not_stated(_CODE, f"{field}.quality.value", what, _DO, side.where)
+
+
+def _has_quality(side: Side) -> bool:
+    return side.quality.value is not None or any(run.quality is not None for run in side.runs)
+
+
+def _judged(field: str, side: Side) -> Iterator[Finding]:
+    quality = side.quality
+    metric = quality.metric or "quality"
+    if quality.split == "train" or (quality.split is None and _ON_TRAINING.search(metric.lower())):
+        found = f"the {metric} of '{side.name}' was measured on the training data"
+        yield guilty(_CODE, f"{field}.split", found, _DO, side.where)
+    elif quality.split is None:
+        what = f"on which data the {metric} of '{side.name}' was measured"
+        yield not_stated(_CODE, f"{field}.split", what, _DO, side.where)
+    elif quality.split == "validation" and side.time_of != "target":
+        yield from _selected(field, side, metric)
+
+
+def _selected(field: str, side: Side, metric: str) -> Iterator[Finding]:
+    """A time to a target is defined on the data it stops on; for any other figure that data is used up."""
+    uses = {"stopping_split": "when to stop", "tuning_split": "on the settings"}
+    deciding = [what for name, what in uses.items() if getattr(side.quality, name) == side.quality.split]
+    if deciding:
+        looks = max((len(run.curve.quality) for run in side.runs if run.curve is not None), default=0)
+        often = f", looking {plural(looks, 'time')} in a run" if looks > 1 else ""
+        found = f"the {metric} of '{side.name}' is of the split that decided {' and '.join(deciding)}{often}"
+        yield guilty(_CODE, f"{field}.split", found, _DO, side.where, "warning")
+    elif side.quality.stopping_split is None:
+        what = f"whether the split of the {metric} of '{side.name}' also decided when to stop"
+        yield not_stated(_CODE, f"{field}.stopping_split", what, _DO, side.where)
+
+
+rule = Rule(
+    code=_CODE,
+    name="no-held-out-quality",
+    way=2,
+    why="What a network reaches on data that shaped it says nothing about data that it has not seen.",
+    point=(
+        "Training minimises the loss on its own samples, and a network that has learnt them by heart has a splendid "
+        "one. People want to know about the next sample. To report the training loss, or the best of many looks at "
+        "the split that chose the moment to stop, is to report the optimiser and not the learning."
+    ),
+    practice=(
+        "Keep a split that decides neither the settings nor when to stop, evaluate it once at the end, and report "
+        "that figure. A time to accuracy may stop on a validation split, which is its definition: the figure is then "
+        "the time, and the quality on held-out data belongs beside it."
+    ),
+    bad="Training loss falls to 0.03 in half the time of the baseline.",
+    good="Validation accuracy reaches 94 % after 30 s [29, 31]; test accuracy then, seen once: 93.9 % [93.7, 94.1].",
+    source="Hoefler, Twelve ways (2018), 2; DAWNBench, Deep learning pitfalls (2018), lesson 1",
+    reads=(
+        "sides[].quality.split",
+        "sides[].quality.metric",
+        "sides[].quality.stopping_split",
+        "sides[].quality.tuning_split",
+        "sides[].time_of",
+    ),
+    blind=(
+        "It believes the name of a split. Test samples that were in the training data, and a community that has "
+        "tuned on one public test set for years, it cannot see."
+    ),
+    check=_check,
+)

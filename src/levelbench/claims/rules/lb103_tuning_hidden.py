@@ -1,0 +1,100 @@
+"""LB103: the runs that found the settings are not counted, or nobody says how many there were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
+from levelbench.claims.view import Claim, Side, Uncounted
+
+__all__ = ["rule"]
+
+_CODE = "LB103"
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    yield from _left_out(claim)
+    yield from _beside(claim)
+    for field, side in sides(claim):
+        if side.time_s is not None or side.quality.value is not None:
+            yield from _unsaid(f"{field}.tuning", side)
+
+
+def _shown_h(claim: Claim) -> float:
+    return sum(run.time_s or 0.0 for side in claim.sides for run in side.runs) / 3600.0
+
+
+def _amount(claim: Claim, runs: int, hours: list[float]) -> str:
+    """``"7 runs (12.0 h, beside 0.1 h of those that are shown)"``."""
+    if not hours:
+        return plural(runs, "run")
+    shown = _shown_h(claim)
+    beside = f", beside {seconds(3600 * shown)} of those that are shown" if shown else ""
+    return f"{plural(runs, 'run')} ({seconds(3600 * sum(hours))}{beside})"
+
+
+def _hours(group: list[Uncounted]) -> list[float]:
+    return [each.hours for each in group if each.hours is not None]
+
+
+def _left_out(claim: Claim) -> Iterator[Finding]:
+    """Runs of the very specification: what was claimed is a selection of what was measured."""
+    for at, each in enumerate(claim.uncounted):
+        if each.same_specification and each.runs:
+            amount = _amount(claim, each.runs, _hours([each]))
+            found = f"{amount} of the same specification are there and not counted: {each.what}"
+            do = "count every run of the specification, failed ones as not reached, or say why one is not valid"
+            yield guilty(_CODE, f"uncounted[{at}]", found, do, each.where)
+
+
+def _beside(claim: Claim) -> Iterator[Finding]:
+    """Runs of the task with other settings are tuning, unless as many trials are stated."""
+    others = [(at, each) for at, each in enumerate(claim.uncounted) if not each.same_specification and each.runs]
+    runs = sum(each.runs for _, each in others)
+    trials = sum(side.tuning.trials or 0 for side in claim.sides)
+    if runs <= trials:
+        return
+    at, first = others[0]
+    amount = _amount(claim, runs, _hours([each for _, each in others]))
+    stated = f"only {plural(trials, 'trial')} of tuning" if trials else "no tuning"
+    found = f"{amount} of the task with other settings are there, and the claim states {stated}: {first.what}"
+    do = "state how many trials chose the settings and what they cost, or say what those runs were for"
+    yield guilty(_CODE, f"uncounted[{at}]", found, do, first.where, "warning")
+
+
+def _unsaid(field: str, side: Side) -> Iterator[Finding]:
+    tuning = side.tuning
+    if tuning.trials is None:
+        what = f"how many trials chose the settings of '{side.name}'"
+        do = "give the number of trials, and their hours or cost; 0 where the settings were taken from elsewhere"
+        yield not_stated(_CODE, f"{field}.trials", what, do, side.where)
+    elif tuning.trials > 0 and tuning.hours is None and tuning.usd is None:
+        what = f"what the {number(tuning.trials)} trials behind '{side.name}' cost"
+        yield not_stated(_CODE, f"{field}.hours", what, "give their hours or their price", side.where)
+
+
+rule = Rule(
+    code=_CODE,
+    name="tuning-hidden",
+    way=3,
+    why="A fast run that took a thousand trials to find costs the thousand trials too.",
+    point=(
+        "Settings decide whether a network trains fast, and finding them can take far more computing than all that "
+        "is shown. They may even fit this one problem and no other. Leave the search out, show the last and fastest "
+        "run, and the method looks as if it had needed one attempt."
+    ),
+    practice=(
+        "Count every run of the specification that is claimed. State how many trials chose the settings, on which "
+        "data, and their hours or cost; in a comparison give both sides the same budget."
+    ),
+    bad="Trains in 26 s. (Found by 1,400 trials on 8 GPUs; the store holds 3 more runs of it that did not arrive.)",
+    good="Trains in 30 s [29, 31], 5 of 5 runs. 24 trials chose the rate: 1.5 h, 25 USD; as many for the base.",
+    source="Hoefler, Twelve ways (2018), 3; AlgoPerf's rules, which fix how many trials an algorithm may tune with",
+    reads=("uncounted[]", "sides[].tuning.trials", "sides[].tuning.hours", "sides[].tuning.usd"),
+    blind=(
+        "It sees the runs that lie beside the claim and those that are stated. A search on another machine, or in the "
+        "author's head over years, leaves no file."
+    ),
+    check=_check,
+)

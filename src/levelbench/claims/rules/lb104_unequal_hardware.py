@@ -1,0 +1,151 @@
+"""LB104: one side runs on the better machine, and the method is given the credit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural, times
+from levelbench.claims.rules._machines import Machine, machine_of
+from levelbench.claims.view import Claim, HardwareView
+
+__all__ = ["rule"]
+
+_CODE = "LB104"
+_SKIPPED = {"quality", "operations", "cost"}
+"""A quality or a count of operations is not the hardware's, and a cost has the hardware's price in it."""
+_OWN_SCALING = {"serial", "one-process"}
+_TRAINING = ("float32", "tf32", "bfloat16", "float16", "float8")
+_MUCH = 1.5
+_YEARS = 3
+_DO = "measure both sides on the same machine, or claim the difference of the systems and not of the method"
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for pair in pairs(claim):
+        stated = pair.new.hardware
+        if pair.comparison.of in _SKIPPED or (stated == pair.base.hardware and stated != HardwareView()):
+            continue
+        new, base = machine_of(pair.new.hardware), machine_of(pair.base.hardware)
+        yield from _unsaid(pair, new, base)
+        yield from _single_core(pair, new, base)
+        yield from _older(pair, new, base)
+        yield from _weaker(pair, new, base)
+
+
+def _unsaid(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+    if new.part and new[:2] == base[:2]:
+        return
+    for side, field, machine in ((pair.new, pair.new_field, new), (pair.base, pair.base_field, base)):
+        if not machine.known:
+            what = f"the release year and the peak of '{machine.name}' (side '{side.name}'): not in the table either"
+            if side.hardware == HardwareView():
+                what = f"on which hardware '{side.name}' was measured"
+            do = "name the hardware; where the table has no entry, state year, peak FLOP/s by precision and bandwidth"
+            yield not_stated(_CODE, f"{field}.hardware.description", what, do, side.where)
+        elif not machine.counted:
+            what = f"how many of '{machine.name}' the side '{side.name}' used"
+            yield not_stated(_CODE, f"{field}.hardware.accelerators", what, "give their number", side.where)
+
+
+def _single_core(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+    """A processor of which hardly anything is used, against an accelerator."""
+    used, cores = base.cores_used, base.cores
+    if (
+        not new.accelerated
+        or base.accelerated is not False
+        or used is None
+        or (used > 1 and (cores is None or used >= cores))
+    ):
+        return
+    of = f" of {cores:,}" if cores is not None and cores > used else ""
+    found = f"the base uses {plural(used, 'core')}{of} of '{base.name}', and the new side '{new.name}'"
+    do = "use all cores and the processor's own vector library for the base, or compare with an accelerator"
+    field = f"{pair.base_field}.hardware.threads_used"
+    yield guilty(_CODE, field, found, do, pair.where, "error" if used == 1 else "warning")
+
+
+def _older(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+    if new.year is None or base.year is None or new.year - base.year < _YEARS:
+        return
+    found = f"'{base.name}' of the base is of {base.year}, '{new.name}' of {new.year}: {new.year - base.year} years"
+    do = "compare with the hardware that could be bought when the new one could"
+    yield guilty(_CODE, f"{pair.base_field}.hardware.release_year", found, do, pair.where, "warning")
+
+
+def _best(machine: Machine) -> str | None:
+    """The precision in which the machine trains fastest: what the base lacks is an inequality too."""
+    known = [name for name in _TRAINING if machine.peaks.get(name)]
+    return max(known, key=lambda name: machine.peaks[name], default=None)
+
+
+def _ratios(new: Machine, base: Machine) -> dict[str, float]:
+    """How many times more the new side's machine has, of whatever is known of both."""
+    ratios = {f"{name} peak": new.peaks[name] / base.peaks[name] for name in new.peaks if base.peaks.get(name)}
+    best, other = _best(new), _best(base)
+    if best and other and best != other:
+        ratios[f"best peak ({best} against {other})"] = new.peaks[best] / base.peaks[other]
+    for name in ("bandwidth", "power_w", "price_per_hour"):
+        ours, theirs = getattr(new, name), getattr(base, name)
+        if ours is not None and theirs:
+            ratios[_NAMES[name]] = ours / theirs
+    return ratios
+
+
+_NAMES = {"bandwidth": "memory bandwidth", "power_w": "power", "price_per_hour": "price"}
+
+
+def _weaker(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+    """The machines' peaks decide; price and power do only where no peak and no bandwidth is known of both."""
+    same_part = bool(new.part) and new.part == base.part
+    if same_part and pair.comparison.base_kind in _OWN_SCALING:
+        return
+    ratios = _ratios(new, base)
+    deciding = {name: ratio for name, ratio in ratios.items() if name not in {"power", "price"}} or ratios
+    if not deciding or max(deciding.values()) < _MUCH:
+        return
+    listed = ", ".join(f"{name} {times(ratio)}" for name, ratio in sorted(ratios.items(), key=lambda each: -each[1]))
+    found = f"'{new.name}' has more than '{base.name}' of the base: {listed}{_credit(pair, max(deciding.values()))}"
+    taken = [f"'{each.name}' is taken for {each.matched}" for each in (new, base) if each.matched]
+    found += f" ({'; '.join(dict.fromkeys(taken))})" if taken else ""
+    yield guilty(_CODE, f"{pair.new_field}.hardware", found, _DO, pair.where, "warning")
+
+
+def _credit(pair: Pair, most: float) -> str:
+    ratio = pair.comparison.ratio
+    if ratio is None or ratio <= 1.0:
+        return ""
+    if ratio <= most:
+        return f"; the hardware alone can give the {number(ratio)} that is claimed"
+    return f"; of the ratio of {number(ratio)} that is claimed the hardware can give up to {number(most)}"
+
+
+rule = Rule(
+    code=_CODE,
+    name="unequal-hardware",
+    way=4,
+    why="A ratio between two methods on two machines is mostly a ratio between the machines.",
+    point=(
+        "Nothing makes a method look faster than a slow opponent: one core of an old processor against a tuned "
+        "accelerator, or the new chip against the graphics card of some years ago, which was new when the work began."
+    ),
+    practice=(
+        "Run both sides on the same machine. Where that cannot be, take hardware of the same years and price, use all "
+        "of it, in every precision that it has, and give peak, bandwidth, power and price of both beside the ratio."
+    ),
+    bad="40 times faster than a CPU. (One core of 2012; the accelerator is of 2020.)",
+    good="1.3 times faster, both on 4 A100; against the same recipe on 2 x 32 cores, all of them used: 11 times.",
+    source="Hoefler, Twelve ways (2018), 4; the table of hardware gives its own sources (docs/hardware.md)",
+    reads=(
+        "sides[].hardware",
+        "comparisons[].of",
+        "comparisons[].base_kind",
+        "comparisons[].ratio",
+    ),
+    blind=(
+        "Peaks are dense figures of datasheets, at nominal clocks. It cannot see which library the base was compiled "
+        "with, nor hardware that the table does not know and nobody states. Less than 1.5 times, and less than three "
+        "years, it lets pass; comparisons of cost it leaves alone, since the price holds the difference."
+    ),
+    check=_check,
+)

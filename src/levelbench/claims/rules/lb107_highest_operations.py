@@ -1,0 +1,179 @@
+"""LB107: a rate of operations is the result, and nobody can tell of which operations, or what they achieved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, sides, times
+from levelbench.claims.rules._machines import machine_of
+from levelbench.claims.view import Claim, Side
+
+__all__ = ["rule"]
+
+_CODE = "LB107"
+_FRACTIONS = "give the share of the operations at each precision"
+_SHARE = "give the rate as a share of the peak (or of the roof) for the precision that was used"
+_PROGRESS = "compare the time to the target, or the operations until it was reached"
+_ALIASES = {
+    "fp64": "float64",
+    "double": "float64",
+    "fp32": "float32",
+    "single": "float32",
+    "fp16": "float16",
+    "half": "float16",
+    "bf16": "bfloat16",
+}
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        if side.operations.flops is not None:
+            yield from _precision(f"{field}.operations", side)
+            yield from _share(f"{field}.operations", side)
+            if side.operations.counted_as is None:
+                what = f"how the operations of '{side.name}' were counted"
+                do = "say how many operations a multiply-add is, and whether recomputation counts"
+                yield not_stated(_CODE, f"{field}.operations.counted_as", what, do, side.where)
+    for pair in pairs(claim):
+        if pair.comparison.of == "operations":
+            yield from _unlike(pair)
+        yield from _progress(pair)
+
+
+def _shares(side: Side) -> dict[str, float]:
+    """Share of the operations by precision, under one name each, the greatest first."""
+    found: dict[str, float] = {}
+    for name, share in side.operations.precisions.items():
+        known = name.strip().lower()
+        known = _ALIASES.get(known, known)
+        if share > 0:
+            found[known] = found.get(known, 0.0) + share
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _whole(shares: dict[str, float]) -> bool:
+    return abs(sum(shares.values()) - 1.0) <= 0.01
+
+
+def _text(shares: dict[str, float]) -> str:
+    return ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
+
+
+def _precision(field: str, side: Side) -> Iterator[Finding]:
+    shares, mixed = _shares(side), side.operations.mixed
+    rate = f"{number(side.operations.flops or 0.0)} FLOP/s of '{side.name}'"
+    if mixed and len(shares) < 2:
+        given = f"only {_text(shares)} is given" if shares else "no share of any precision is given"
+        found = f"the {rate} are said to be of mixed precision, and {given}"
+        yield guilty(_CODE, f"{field}.precisions", found, _FRACTIONS, side.where, "warning")
+    elif not shares:
+        what = f"the precision of the {rate}"
+        yield not_stated(_CODE, f"{field}.precisions", what, _FRACTIONS, side.where)
+    elif not _whole(shares):
+        found = f"the shares behind the {rate} ({_text(shares)}) make {percent(sum(shares.values()))}, and not 100 %"
+        yield guilty(_CODE, f"{field}.precisions", found, _FRACTIONS, side.where, "warning")
+
+
+def _peak(side: Side) -> float | None:
+    """The rate that the hardware allows for this mixture: each share takes its time at the peak of its precision.
+
+    Peaks that are not stated are the table's; ``None`` where one is lacking, or the mixture is not known.
+    """
+    peaks = {_ALIASES.get(name.lower(), name.lower()): peak for name, peak in machine_of(side.hardware).peaks.items()}
+    shares = _shares(side)
+    if not _whole(shares) or any(not peaks.get(name) for name in shares):
+        return None
+    time = sum(share / peaks[name] for name, share in shares.items())
+    return 1.0 / time if time > 0 else None
+
+
+def _share(field: str, side: Side) -> Iterator[Finding]:
+    rate, stated, peak = side.operations.flops or 0.0, side.operations.share_of_peak, _peak(side)
+    label = f"the {number(rate)} FLOP/s of '{side.name}'"
+    if peak is not None and rate > 1.001 * peak:
+        found = f"{label} are {times(rate / peak)} the peak of its hardware in {', '.join(_shares(side))}"
+        do = "count each operation once, at the precision it ran in, and divide by the time of the whole"
+        yield guilty(_CODE, f"{field}.flops", found, do, side.where)
+    elif stated is not None and stated > 1.0:
+        found = f"{label} are said to be {percent(stated)} of the peak"
+        yield guilty(_CODE, f"{field}.share_of_peak", found, _SHARE, side.where)
+    elif stated is not None and peak is not None and abs(stated * peak - rate) > 0.1 * rate:
+        found = f"{label} are said to be {percent(stated)} of the peak, and are {percent(rate / peak)}"
+        found += f" of the peak in {', '.join(_shares(side))}, {number(peak)} FLOP/s"
+        yield guilty(_CODE, f"{field}.share_of_peak", found, _SHARE, side.where, "warning")
+    elif stated is None and peak is None:
+        what = f"which share of the peak {label} are"
+        yield not_stated(_CODE, f"{field}.share_of_peak", what, _SHARE, side.where)
+
+
+def _unlike(pair: Pair) -> Iterator[Finding]:
+    """Two rates are comparable when the same things were counted."""
+    new, base = _shares(pair.new), _shares(pair.base)
+    if new and base and next(iter(new)) != next(iter(base)):
+        found = f"operations in {_text(new)} ('{pair.new.name}') are set against {_text(base)} ('{pair.base.name}')"
+        do = "compare rates of one precision, or the time to the same quality"
+        yield guilty(_CODE, f"{pair.field}.of", found, do, pair.where)
+    one, other = pair.new.operations.counted_as, pair.base.operations.counted_as
+    if one and other and " ".join(one.lower().split()) != " ".join(other.lower().split()):
+        found = f"the operations of '{pair.new.name}' are counted as '{one}', of '{pair.base.name}' as '{other}'"
+        do = "count both by one convention"
+        yield guilty(_CODE, f"{pair.field}.of", found, do, pair.where)
+
+
+def _progress(pair: Pair) -> Iterator[Finding]:
+    """A higher rate of more operations: what the target takes. A compared time to the target has it in already."""
+    of, new, base = pair.comparison.of, pair.new.operations, pair.base.operations
+    timed = of is None and pair.new.time_of == pair.base.time_of == "target"
+    if of in {"target", "cost", "quality"} or timed:
+        return
+    field = f"{pair.new_field}.operations.to_target"
+    if new.to_target is None or not base.to_target:
+        if of == "operations":
+            what = f"how many operations '{pair.new.name}' and '{pair.base.name}' need until the target is reached"
+            yield not_stated(_CODE, field, what, _PROGRESS, pair.where)
+        return
+    more = new.to_target / base.to_target
+    rate = pair.comparison.ratio if of in {"operations", "throughput"} else None
+    if rate is None and new.flops is not None and base.flops:
+        rate = new.flops / base.flops
+    if more <= 1.02 or rate is None or rate <= 1.0:
+        return
+    found = f"'{pair.new.name}' has {times(rate)} the rate of '{pair.base.name}' and needs {times(more)} the operations"
+    found += f" to reach the target: {times(rate / more)} the progress"
+    yield guilty(_CODE, field, found, _PROGRESS, pair.where, "error" if rate < more else "warning")
+
+
+rule = Rule(
+    code=_CODE,
+    name="highest-operations",
+    way=7,
+    why="An operation is no unit of work: narrow ones are cheap, and some algorithms need many more of them.",
+    point=(
+        "A rate of operations grows with every bit that is taken from the operands, whether or not anybody was "
+        "helped. Counted as single bits that switch, a laptop is an exascale machine. 'Mixed precision' hides which "
+        "part ran at which width, and a sustained rate hides how many more operations the narrow ones make necessary."
+    ),
+    practice=(
+        "Beside every rate say the precision of each part, the counting convention and the share of the peak for "
+        "that precision. Let the time to the target, or the operations until it is reached, carry the claim."
+    ),
+    bad="1.1 EFLOP/s sustained, mixed precision.",
+    good=(
+        "93 TFLOP/s (97 % bfloat16, 3 % float32; 2 per multiply-add, no recomputation), 30 % of peak; "
+        "1.26e16 operations to 94 %, the float32 baseline 1.25e16."
+    ),
+    source="Hoefler, Twelve ways (2018), 7",
+    reads=(
+        "sides[].operations",
+        "sides[].hardware",
+        "comparisons[].of",
+        "comparisons[].ratio",
+    ),
+    blind=(
+        "It cannot count: operations that were padded, recomputed or multiplied by zero look like work. A peak that "
+        "assumes sparsity is a peak like any other here. Where times to the target are compared, more "
+        "operations are no finding: the time has them in it."
+    ),
+    check=_check,
+)

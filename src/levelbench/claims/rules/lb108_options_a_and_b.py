@@ -1,0 +1,160 @@
+"""LB108: the speed is of one set of options, and the quality of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, pairs, plural, sides
+from levelbench.claims.view import Claim, Setup, Side
+
+__all__ = ["rule"]
+
+_CODE = "LB108"
+_DO = "take the time and the quality from the same runs, and give that pair; a second set of options is a second pair"
+_SPEED = ("target", "epoch", "step", "throughput", "latency", "operations")
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        yield from _runs(field, side)
+        if side.quality.value is not None and _has_speed(claim, side):
+            yield from _setups(field, side)
+    yield from _split_between_sides(claim)
+
+
+def _has_speed(claim: Claim, side: Side) -> bool:
+    if side.time_s is not None or side.operations.flops is not None:
+        return True
+    return any(point.side == side.name for point in claim.scaling)
+
+
+def _setups(field: str, side: Side) -> Iterator[Finding]:
+    speed, accuracy = side.performance, side.accuracy
+    if speed == Setup() or accuracy == Setup():
+        # A time to the target is of runs that reached it: the quality comes with them.
+        if side.time_of != "target":
+            what = f"whether the speed and the quality of '{side.name}' were measured with the same options"
+            yield not_stated(_CODE, f"{field}.accuracy", what, _DO, side.where)
+        return
+    yield from _options(f"{field}.accuracy", side)
+    yield from _commits(f"{field}.accuracy", side)
+    if speed.environment and accuracy.environment and speed.environment != accuracy.environment:
+        found = f"'{side.name}' was timed in environment {speed.environment} and judged in {accuracy.environment}"
+        yield guilty(_CODE, f"{field}.accuracy.environment", found, _DO, side.where, "warning")
+    if speed.seeds and accuracy.seeds and not set(accuracy.seeds) & set(speed.seeds):
+        found = f"'{side.name}' was timed with seeds {_list(speed.seeds)} and judged with {_list(accuracy.seeds)}"
+        yield guilty(_CODE, f"{field}.accuracy.seeds", found, _DO, side.where, "warning")
+
+
+def _options(field: str, side: Side) -> Iterator[Finding]:
+    """Named options say more than the digest of them, and stand for it where they differ."""
+    speed, accuracy = side.performance, side.accuracy
+    both = [name for name in speed.options if name in accuracy.options]
+    unlike = [name for name in both if speed.options[name] != accuracy.options[name]]
+    if unlike:
+        named = "; ".join(
+            f"{name} {_value(speed.options[name])} and {_value(accuracy.options[name])}" for name in unlike
+        )
+        found = f"'{side.name}' was timed and judged with unlike options ({named})"
+        yield guilty(_CODE, f"{field}.options", found, _DO, side.where)
+    elif speed.specification and accuracy.specification and speed.specification != accuracy.specification:
+        found = f"the speed of '{side.name}' is of specification {_short(speed.specification)}"
+        found += f", its quality of {_short(accuracy.specification)}"
+        yield guilty(_CODE, f"{field}.specification", found, _DO, side.where)
+    elif not (speed.specification and accuracy.specification) and set(speed.options) ^ set(accuracy.options):
+        only = ", ".join(sorted(set(speed.options) ^ set(accuracy.options)))
+        what = f"the same options for the speed and the quality of '{side.name}' (once only: {only})"
+        yield not_stated(_CODE, f"{field}.options", what, "give every option for both", side.where)
+
+
+def _commits(field: str, side: Side) -> Iterator[Finding]:
+    speed, accuracy = side.performance, side.accuracy
+    if not speed.commit or not accuracy.commit:
+        return
+    shorter = min(len(speed.commit), len(accuracy.commit))
+    if speed.commit[:shorter] != accuracy.commit[:shorter]:
+        found = f"'{side.name}' was timed at commit {speed.commit} and judged at {accuracy.commit}"
+        yield guilty(_CODE, f"{field}.commit", found, _DO, side.where, "warning")
+    elif speed.dirty is not None and accuracy.dirty is not None and speed.dirty != accuracy.dirty:
+        one, other = ("speed", "quality") if speed.dirty else ("quality", "speed")
+        found = f"the {one} of '{side.name}' is of commit {speed.commit} with changes, its {other} of it without"
+        yield guilty(_CODE, f"{field}.dirty", found, _DO, side.where, "warning")
+
+
+def _list(seeds: list[int]) -> str:
+    return ", ".join(map(str, seeds[:8])) + (f" and {len(seeds) - 8} more" if len(seeds) > 8 else "")
+
+
+def _value(value: float | str | bool) -> str:
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else f"{value:g}"
+
+
+def _short(digest: str) -> str:
+    return digest if len(digest) <= 24 else f"{digest[:20]}..."
+
+
+def _runs(field: str, side: Side) -> Iterator[Finding]:
+    """Runs that give only a time and runs that give only a quality, of specifications that have none in common."""
+    known = [run for run in side.runs if run.specification and not run.failed]
+    timed = [run for run in known if run.time_s is not None and run.quality is None and run.curve is None]
+    judged = [run for run in known if run.quality is not None and run.time_s is None]
+    if not timed or not judged or {run.specification for run in timed} & {run.specification for run in judged}:
+        return
+    if any(run.time_s is not None and (run.quality is not None or run.curve is not None) for run in known):
+        return
+    found = f"the times of '{side.name}' are of {plural(len(timed), 'run')} ({_short(timed[0].specification or '')})"
+    found += f", its qualities of {plural(len(judged), 'other run')} ({_short(judged[0].specification or '')})"
+    yield guilty(_CODE, f"{field}.runs", found, _DO, side.where)
+
+
+def _split_between_sides(claim: Claim) -> Iterator[Finding]:
+    """One variant is compared in speed alone and another in quality alone, both with the same baseline."""
+    rows = list(pairs(claim))
+    judged = [pair for pair in rows if pair.comparison.of == "quality"]
+    for pair in rows:
+        quality = pair.new.quality
+        if pair.comparison.of not in _SPEED or quality.value is not None or quality.target is not None:
+            continue
+        mine = {pair.new.name, pair.base.name}
+        if pair.comparison.quality_compared or any(each.new.name in mine for each in judged):
+            continue
+        other = next((each for each in judged if each.base.name == pair.base.name), None)
+        if other is None or other.new.time_s is not None:
+            continue
+        found = f"against '{pair.base.name}' the speed is of '{pair.new.name}' and the quality of '{other.new.name}'"
+        found += "; neither has both figures"
+        yield guilty(_CODE, f"{pair.field}.new", found, _DO, pair.where)
+
+
+rule = Rule(
+    code=_CODE,
+    name="options-a-and-b",
+    way=8,
+    why="A fast setting and an accurate setting are two systems, and the one that is both may not exist.",
+    point=(
+        "Readers want to see speed and accuracy. One can oblige them with the speed of the fastest configuration and "
+        "the accuracy of the most accurate one, each perfectly true. It sounds too bold to happen, and happens often, "
+        "mostly because the two tables were made in different weeks."
+    ),
+    practice=(
+        "Let every row carry the time and the quality of the same runs, with one digest of their specification, one "
+        "commit, one environment and the same seeds. A trade-off is a curve of such pairs."
+    ),
+    bad="4,100 images/s (int8, batch 256) at 76.4 % (float32, batch 64).",
+    good="int8: 4,100 images/s at 75.6 % [75.4, 75.8]; float32: 1,300 images/s at 76.4 % [76.2, 76.6].",
+    source="Hoefler, Twelve ways (2018), 8",
+    reads=(
+        "sides[].performance",
+        "sides[].accuracy",
+        "sides[].runs[].specification",
+        "sides[].runs[].time_s",
+        "sides[].runs[].quality",
+        "comparisons[].of",
+    ),
+    blind=(
+        "Settings outside the specification (an environment variable, a compiler's flag) are seen only where the "
+        "environment's digest has them. A new commit that changed the manual alone has the warning as well."
+    ),
+    check=_check,
+)

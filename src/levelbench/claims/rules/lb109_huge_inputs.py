@@ -1,0 +1,154 @@
+"""LB109: samples, or batches, are far larger than the task needs, so that there is enough to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, seconds, sides, times
+from levelbench.claims.rules._quality import direction_of
+from levelbench.claims.view import Claim, Side
+
+__all__ = ["rule"]
+
+_CODE = "LB109"
+_FAR = 4.0
+"""An image of twice the width and height, from which on "far over" is meant."""
+_FAR_BATCH = 8.0
+_EXCESSIVE = 1e12
+"""Operations a sample for which Hoefler asks for a good argument."""
+_DO = "show what the size gains: the quality and the cost beside those of the usual size on the same data"
+_SIZES = {
+    "flops_per_sample": "operations a sample",
+    "input_size": "elements a sample",
+    "global_batch": "samples a batch",
+}
+
+
+class _Usual(NamedTuple):
+    """What is usual for the task, with the figures to hold the gain against."""
+
+    name: str
+    size: float
+    quality: float | None
+    cost_usd: float | None
+    time_s: float | None
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    stated = {name: _of_standards(claim, name) for name in _SIZES}
+    bases = {pair.new.name: pair for pair in pairs(claim)}
+    for field, side in sides(claim):
+        judged = False
+        for name, unit in _SIZES.items():
+            usual = stated[name] or _of_base(bases.get(side.name), name)
+            size = getattr(side.workload, name)
+            if size is None or not usual:
+                continue
+            judged = judged or name != "global_batch"
+            # The largest of the known entries: a size that somebody else needed is not excessive.
+            largest = max(usual, key=lambda one: one.size)
+            if size >= (_FAR_BATCH if name == "global_batch" else _FAR) * largest.size:
+                yield from _judge(f"{field}.workload.{name}", side, f"{number(size)} {unit}", size, largest)
+                break
+        if not judged and (side.workload.flops_per_sample or 0.0) >= _EXCESSIVE:
+            what = f"why '{side.name}' needs {number(side.workload.flops_per_sample or 0.0)} operations a sample"
+            what += ", and what is usual for its task"
+            yield not_stated(_CODE, "standards", what, _DO, side.where)
+
+
+def _of_standards(claim: Claim, name: str) -> list[_Usual]:
+    known = [(one, getattr(one, name)) for one in claim.standards]
+    return [_Usual(one.name, size, one.quality, one.cost_usd, one.time_s) for one, size in known if size]
+
+
+def _of_base(pair: Pair | None, name: str) -> list[_Usual]:
+    """Without a standard the baseline stands for what is usual; a comparison to the target shows the gain itself."""
+    size = None if pair is None else getattr(pair.base.workload, name)
+    if pair is None or not size:
+        return []
+    timed = pair.comparison.of is None and pair.new.time_of == pair.base.time_of == "target"
+    if timed or pair.comparison.of in {"target", "cost"}:
+        return []
+    same = pair.base.quality.metric == pair.new.quality.metric
+    quality = pair.base.quality.value if same else None
+    whole = {pair.base.time_of, pair.new.time_of} == {"target"}
+    return [_Usual(pair.base.name, size, quality, pair.base.cost_usd, pair.base.time_s if whole else None)]
+
+
+def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iterator[Finding]:
+    found = f"'{side.name}' has {has}, {times(size / usual.size)} those of '{usual.name}'"
+    gained, cheaper = _gain(side, usual), _cheaper(side, usual)
+    if gained is None and not cheaper:
+        what = f"what the size gains in quality ({found})"
+        yield not_stated(_CODE, field, what, _DO, side.where)
+    elif gained and cheaper is None:
+        what = f"what the gain in quality costs ({found})"
+        yield not_stated(_CODE, field, what, _DO, side.where)
+    elif not gained and not cheaper:
+        paid = _paid(side, usual)
+        quality = f"quality {number(side.quality.value or 0.0, 4)} against {number(usual.quality or 0.0, 4)}"
+        if cheaper is None:
+            yield guilty(_CODE, field, f"{found}, for no better result ({quality})", _DO, side.where, "warning")
+        else:
+            yield guilty(_CODE, field, f"{found}, for no better result ({quality}) and {paid}", _DO, side.where)
+
+
+def _gain(side: Side, usual: _Usual) -> bool | None:
+    """Whether the quality is better by more than its interval; ``None`` where one of the two is not known."""
+    sign, quality = direction_of(side.quality), side.quality
+    if sign is None or quality.value is None or usual.quality is None:
+        return None
+    ends = [end for end in (quality.value, quality.low, quality.high) if end is not None]
+    return min(sign * end for end in ends) > sign * usual.quality
+
+
+def _cheaper(side: Side, usual: _Usual) -> bool | None:
+    """Whether it costs less; by the times where no costs are known."""
+    if side.cost_usd is not None and usual.cost_usd is not None:
+        return side.cost_usd < usual.cost_usd
+    if side.time_of == "target" and side.time_s is not None and usual.time_s is not None:
+        return side.time_s < usual.time_s
+    return None
+
+
+def _paid(side: Side, usual: _Usual) -> str:
+    if side.cost_usd is not None and usual.cost_usd:
+        return f"{percent(side.cost_usd / usual.cost_usd)} of the cost"
+    return f"{seconds(side.time_s or 0.0)} against {seconds(usual.time_s or 0.0)}"
+
+
+rule = Rule(
+    code=_CODE,
+    name="huge-inputs",
+    way=9,
+    why="Larger inputs fill a large machine with work, which is of use only if the result gets better for it.",
+    point=(
+        "Small images keep a big machine waiting. Feed it the originals, and each sample takes a thousand times the "
+        "operations: the rate rises, the communication is hidden, the scaling is a straight line. Whether anything "
+        "was learnt from the additional pixels, for its price, is another question, so it is not asked."
+    ),
+    practice=(
+        "Keep to the task's input and batch. Where a larger one is the point, put quality and cost beside those of "
+        "the usual size, on the same data: the gain must be in the result."
+    ),
+    bad="820 PFLOP/s on images of 2,048 x 2,048; accuracy 76.2 %, as with 224 x 224.",
+    good="448 x 448: 78.9 % [78.7, 79.1] for 61 USD; 224 x 224: 76.3 % [76.1, 76.5] for 18 USD.",
+    source="Hoefler, Twelve ways (2018), 9",
+    reads=(
+        "sides[].workload.flops_per_sample",
+        "sides[].workload.input_size",
+        "sides[].workload.global_batch",
+        "sides[].quality",
+        "sides[].cost_usd",
+        "sides[].time_s",
+        "comparisons[].of",
+        "standards",
+    ),
+    blind=(
+        "It needs a standard, or a baseline, with its sizes. A better result at a far higher cost is left to the "
+        "reader, and the field as a whole may have grown its inputs for no reason."
+    ),
+    check=_check,
+)

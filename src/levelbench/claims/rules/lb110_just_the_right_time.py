@@ -1,0 +1,207 @@
+"""LB110: the time to stop was chosen so that what came after, or did not come, is not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, number, pairs, plural, seconds, sides
+from levelbench.claims.rules._curves import Seen, curves_of
+from levelbench.claims.rules._quality import direction_of
+from levelbench.claims.view import Claim, ScalingPoint, Side
+
+__all__ = ["rule"]
+
+_CODE = "LB110"
+_TO_TARGET = "train to the target and compare the times until it was reached"
+_GO_ON = "go on for some evaluations after the target, or fix the length before and judge the last evaluation"
+_BY_SAMPLES = "draw quality by samples (or epochs, or operations) too, for all sides, to the end of every run"
+_SAME = 0.01
+_CUT = 0.8
+_FALLEN = 0.25
+"""Share of the whole improvement that a curve may lose again before it counts as diverging."""
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        yield from _fixed_time(field, side, claim)
+        yield from _curves(field, side)
+    yield from _equal_times(claim)
+    for name in dict.fromkeys(point.side for point in claim.scaling):
+        yield from _scaling([(at, point) for at, point in enumerate(claim.scaling) if point.side == name])
+    yield from _figures(claim)
+
+
+def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Finding]:
+    """A limit of time is sound where runs reach their target before it, or where the others are shown."""
+    limit = side.clock.fixed_time_s
+    # To repeat a step or a call for a minute is how its time is measured.
+    if limit is None or side.time_of in {"epoch", "step", "call"}:
+        return
+    if side.runs_reached is not None or any(run.reached is not None for run in side.runs):
+        return
+    named = [each for each in claim.comparisons if side.name in {each.new, each.base}]
+    if named and all(each.of == "quality" for each in named):
+        return
+    at_limit = side.time_s is not None and abs(side.time_s / limit - 1.0) <= _SAME if limit else False
+    found = f"every run of '{side.name}' was ended after {seconds(limit)}, whatever it had reached"
+    if side.time_of == "target" and at_limit:
+        yield guilty(_CODE, f"{field}.clock.fixed_time_s", found, _TO_TARGET, side.where)
+    elif side.time_of == "target":
+        what = f"how many runs of '{side.name}' reached the target before they were ended after {seconds(limit)}"
+        yield not_stated(_CODE, f"{field}.runs_reached", what, "give the runs made and the runs that reached it")
+    else:
+        yield guilty(_CODE, f"{field}.clock.fixed_time_s", found, _TO_TARGET, side.where, "warning")
+
+
+def _equal_times(claim: Claim) -> Iterator[Finding]:
+    """Two whole runs of one length, compared by how much they did in it."""
+    for pair in pairs(claim):
+        new, base, of = pair.new, pair.base, pair.comparison.of
+        if of not in {"throughput", "operations"} or pair.comparison.quality_compared:
+            continue
+        if not new.time_s or not base.time_s or (new.time_of, base.time_of) != ("run", "run"):
+            continue
+        fixed = new.clock.fixed_time_s is not None or base.clock.fixed_time_s is not None
+        if fixed or abs(new.time_s / base.time_s - 1.0) > _SAME or (new.runs_reached and base.runs_reached):
+            continue
+        found = f"'{new.name}' and '{base.name}' both ran for {seconds(new.time_s)}, and are compared by {of}"
+        yield guilty(_CODE, f"{pair.field}.of", found, _TO_TARGET, pair.where, "warning")
+
+
+def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Finding]:
+    fixed = [(at, point) for at, point in points if point.fixed_time]
+    if fixed:
+        at, point = fixed[0]
+        ranks = ", ".join(str(each.ranks) for _, each in fixed)
+        length = "" if point.time_s is None else f" of {seconds(point.time_s)}"
+        found = f"'{point.side}' on {ranks} ranks ran for a fixed wall time{length}: more ranks, more done in it"
+        yield guilty(_CODE, f"scaling[{at}].fixed_time", found, _TO_TARGET, point.where)
+        return
+    open_ = [(at, each) for at, each in points if each.time_s and each.fixed_time is None and not each.reached]
+    lengths = [each.time_s or 0.0 for _, each in open_]
+    rates = [each.throughput for _, each in open_ if each.throughput is not None]
+    if len({each.ranks for _, each in open_}) < 3 or len(rates) < len(open_) or max(lengths) < 60:
+        return
+    if max(lengths) <= (1 + _SAME) * min(lengths) and max(rates) > 1.5 * min(rates) > 0:
+        at, point = open_[0]
+        found = f"the {len(open_)} points of '{point.side}' all ran for {seconds(lengths[0])} while the rate grew"
+        found += f" {number(max(rates) / min(rates))} times, and none is said to have reached the target"
+        yield guilty(_CODE, f"scaling[{at}].time_s", found, _TO_TARGET, point.where, "warning")
+
+
+def _curves(field: str, side: Side) -> Iterator[Finding]:
+    seen = curves_of(side)
+    ends = [each for each in seen if each.ends_at_its_first_touch and each.claimed is not False]
+    # Where it is said to be confirmed, LB130 says that it is not.
+    if ends and side.clock.crossing not in {"confirmed", "none"} and not _planned(side, seen):
+        found = f"{len(ends)} of {plural(len(seen), 'curve')} of '{side.name}'"
+        found += f" {'ends' if len(ends) == 1 else 'end'} with the first evaluation at the target"
+        yield guilty(_CODE, f"{field}.runs[{ends[0].at}].curve", found, _GO_ON, _place(side, ends[0]), "warning")
+    yield from _truncated(field, side)
+    yield from _diverged(field, side)
+    with_curve = [(at, run.curve) for at, run in enumerate(side.runs) if run.curve is not None]
+    if with_curve and all(curve.epoch is None and curve.samples is None for _, curve in with_curve):
+        what = f"the epochs or samples of the evaluations of '{side.name}': its curves have time alone"
+        yield not_stated(_CODE, f"{field}.runs[{with_curve[0][0]}].curve.samples", what, _BY_SAMPLES, side.where)
+
+
+def _planned(side: Side, seen: list[Seen]) -> bool:
+    """Whether the length was fixed before: the rule is the final evaluation, and all runs have the same number."""
+    return side.clock.crossing == "final" and len({each.evaluations for each in seen}) == 1
+
+
+def _place(side: Side, seen: Seen) -> str:
+    return side.runs[seen.at].where or side.where
+
+
+def _truncated(field: str, side: Side) -> Iterator[Finding]:
+    """Curves that end well before the run whose time is given."""
+    short = []
+    for at, run in enumerate(side.runs):
+        if run.curve is not None and run.curve.time_s and run.time_s and run.curve.time_s[-1] < _CUT * run.time_s:
+            short.append((at, run.curve.time_s[-1], run.time_s))
+    if short:
+        at, end, whole = short[0]
+        found = f"{len(short)} of {plural(len(side.runs), 'run')} of '{side.name}' went on after the curve ends:"
+        found += f" {seconds(whole)} and {seconds(end)}"
+        yield guilty(_CODE, f"{field}.runs[{at}].curve", found, _BY_SAMPLES, side.runs[at].where, "warning")
+
+
+def _diverged(field: str, side: Side) -> Iterator[Finding]:
+    """Curves that end far below their best. A run that is said not to have reached its target hides nothing."""
+    sign = direction_of(side.quality)
+    target = side.quality.target
+    if sign is None:
+        return
+    for at, run in enumerate(side.runs):
+        if run.curve is None or run.reached is False or run.failed or len(run.curve.quality) < 3:
+            continue
+        turned = [sign * quality for quality in run.curve.quality if quality == quality]
+        # One that had reached it is LB130's: lost again.
+        if not turned or (target is not None and max(turned) >= sign * target):
+            continue
+        best, first, last = max(turned), turned[0], turned[-1]
+        if best > first and best - last > _FALLEN * (best - first):
+            found = f"a curve of '{side.name}' ends at {number(sign * last, 4)} after {number(sign * best, 4)}"
+            do = "say that the run diverged, count it, and show the curve to its end"
+            yield guilty(_CODE, f"{field}.runs[{at}].curve", found, do, run.where or side.where, "warning")
+            return
+
+
+def _figures(claim: Claim) -> Iterator[Finding]:
+    plots = [(at, each) for at, each in enumerate(claim.figures) if each.y in {"quality", "loss"}]
+    for at, each in plots:
+        if each.curves_cut:
+            found = f"curves of the figure '{each.what}' are cut before their runs end"
+            yield guilty(_CODE, f"figures[{at}].curves_cut", found, _BY_SAMPLES, each.where, "warning")
+    known = [each.x for _, each in plots if each.x is not None]
+    if not plots or any(x in {"epochs", "samples", "operations"} for x in known):
+        return
+    at, each = plots[0]
+    if len(known) < len(plots):
+        what = f"the x axis of the figure '{each.what}'"
+        yield not_stated(_CODE, f"figures[{at}].x", what, _BY_SAMPLES, each.where)
+    elif all(x == "time" for x in known):
+        found = f"convergence is drawn by time alone ('{each.what}'): nobody can tell faster steps from fewer"
+        yield guilty(_CODE, f"figures[{at}].x", found, _BY_SAMPLES, each.where, "warning")
+
+
+rule = Rule(
+    code=_CODE,
+    name="just-the-right-time",
+    way=10,
+    why="Who may choose the moment to stop can choose one that looks good.",
+    point=(
+        "Give every size of machine the same hour, and twice the machine does twice the operations, whether or not "
+        "it learns twice as fast. If a curve turns down, end it before; if it touched the target once, end it there. "
+        "And draw it by time only, so that faster steps and fewer steps cannot be told apart."
+    ),
+    practice=(
+        "Let the target end the run, and confirm it by evaluations that follow; or fix the length before and judge "
+        "the last one. Draw convergence by samples or operations as well as by time, every curve to its end, for the "
+        "sizes of machine that the speed is claimed of."
+    ),
+    bad="One hour each: 64 nodes process 61 times the samples of one. The run ends at 94.01 %, its best evaluation.",
+    good="Time to 94 %, kept for two evaluations: 30 s [29, 31]; curves by samples and by time, all 12 epochs.",
+    source="Hoefler, Twelve ways (2018), 10",
+    reads=(
+        "sides[].clock.fixed_time_s",
+        "sides[].clock.crossing",
+        "sides[].runs[].curve",
+        "sides[].runs[].time_s",
+        "sides[].quality.target",
+        "scaling[].fixed_time",
+        "scaling[].time_s",
+        "scaling[].throughput",
+        "comparisons[].of",
+        "figures[].x",
+        "figures[].curves_cut",
+    ),
+    blind=(
+        "DAWNBench and MLPerf count the first evaluation at the target, so that runs made for them end there: the "
+        "warning is then about the benchmark. A schedule whose length was tuned to end just there looks like one "
+        "that was fixed before."
+    ),
+    check=_check,
+)

@@ -1,0 +1,211 @@
+"""LB112: the comparison shows one of speed and quality, leaves out who is better, or compares unlike things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule, Severity
+from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, seconds
+from levelbench.claims.rules._quality import beyond, direction_of, level_of
+from levelbench.claims.view import Claim, Comparison, Side, Standard
+
+__all__ = ["rule"]
+
+_CODE = "LB112"
+_BOTH = "give time and quality of both sides, each with its interval"
+_ALIKE = "compare on one metric, split, target and clock"
+_SPEED = {"target", "epoch", "step", "kernel", "throughput", "cost", "latency", "operations"}
+_NEVER_ALONE = {"epoch", "step", "throughput", "latency", "operations", "cost"}
+"""Figures that say nothing of quality: a time to a target has it in, and of a kernel nobody asks for it."""
+
+_PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints", "communication")
+_EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for pair in pairs(claim):
+        if _unlike(pair):
+            yield from _incomparable(pair)
+        else:
+            yield from _one_only(pair, claim)
+        yield from _dominated(pair, claim)
+
+
+def _unlike(pair: Pair) -> list[tuple[str, str, str]]:
+    """(field, of the new side, of the base) where both say what was asked for, and say different things."""
+    new, base = pair.new.quality, pair.base.quality
+    rows = [
+        ("quality.metric", new.metric or "", base.metric or ""),
+        ("quality.split", new.split or "", base.split or ""),
+        ("data.name", pair.new.data.name or "", pair.base.data.name or ""),
+    ]
+    if pair.comparison.of != "quality":
+        rows.append(("clock.policy", pair.new.clock.policy or "", pair.base.clock.policy or ""))
+    found = [row for row in rows if row[1] and row[2] and _plain(row[1]) != _plain(row[2])]
+    if pair.comparison.of in {"target", "cost"}:
+        if _easier(pair.new, pair.base):
+            found.append(("quality.target", number(new.target or 0.0, 5), number(base.target or 0.0, 5)))
+        if pair.new.clock.crossing in _EARLY and pair.base.clock.crossing in _LATE:
+            found.append(("clock.crossing", str(pair.new.clock.crossing), str(pair.base.clock.crossing)))
+        if not any(row[0] == "clock.policy" for row in found):
+            found += [(f"clock.{name}", "left out", "included") for name in _PHASES if _left_out(name, pair)]
+    return found
+
+
+def _left_out(name: str, pair: Pair) -> bool:
+    """Whether the new side's clock leaves out what the baseline's has in it; the reverse favours the baseline."""
+    return getattr(pair.new.clock, name) is False and getattr(pair.base.clock, name) is True
+
+
+def _plain(text: str) -> str:
+    return "".join(each for each in text.lower() if each.isalnum())
+
+
+def _easier(new: Side, base: Side) -> bool:
+    """Whether the new side has the easier target; a harder one only makes its case stronger."""
+    sign = direction_of(new.quality)
+    if new.quality.target is None or base.quality.target is None or new.quality.target == base.quality.target:
+        return False
+    return sign is None or sign * new.quality.target < sign * base.quality.target
+
+
+def _incomparable(pair: Pair) -> Iterator[Finding]:
+    for name, new, base in _unlike(pair):
+        found = f"'{pair.new.name}' has {name.replace('.', ' ')} '{new}' and '{pair.base.name}' has '{base}'"
+        # Two clocks may differ by a second or by an hour; two targets or metrics are different races.
+        severity: Severity = "warning" if name.startswith("clock.") else "error"
+        yield guilty(_CODE, f"{pair.new_field}.{name}", found, _ALIKE, pair.where, severity)
+
+
+def _one_only(pair: Pair, claim: Claim) -> Iterator[Finding]:
+    of = pair.comparison.of
+    others = [each for each in claim.comparisons if each is not pair.comparison and each.base == pair.base.name]
+    if of in _NEVER_ALONE:
+        yield from _speed_only(pair, any(each.of in {"quality", "target"} for each in others))
+    elif of == "target" and pair.new.quality.target is None and pair.base.quality.target is None:
+        what = f"the target of '{pair.new.name}' and of '{pair.base.name}'"
+        yield not_stated(_CODE, f"{pair.new_field}.quality.target", what, _ALIKE, pair.where)
+    elif of == "quality" and not any(each.of in _SPEED for each in others):
+        yield from _quality_only(pair)
+    elif of is None and pair.new.quality.value is None and pair.new.time_s is not None:
+        what = f"the quality of '{pair.new.name}' beside '{pair.base.name}'"
+        yield not_stated(_CODE, f"{pair.new_field}.quality.value", what, _BOTH, pair.where)
+
+
+def _speed_only(pair: Pair, elsewhere: bool) -> Iterator[Finding]:
+    """``elsewhere``: another comparison with the same baseline is of quality."""
+    comparison, new, base = pair.comparison, pair.new.quality, pair.base.quality
+    level, known, field = level_of(new), level_of(base), f"{pair.field}.quality_compared"
+    # More ranks or a larger batch that lose quality are LB101's.
+    open_ = not comparison.quality_compared and not _grown(pair)
+    if open_ and level is not None and known is not None and beyond(known, level):
+        found = f"the {comparison.of} is compared, and the quality is not: '{pair.new.name}' has {level.text},"
+        found += f" '{pair.base.name}' {known.text}"
+        yield guilty(_CODE, field, found, _BOTH, pair.where, _said(comparison.quality_compared))
+    elif comparison.quality_compared is False and (level is None or known is None) and not elsewhere:
+        found = f"'{pair.new.name}' and '{pair.base.name}' are compared in {comparison.of}, and not in quality"
+        yield guilty(_CODE, field, found, _BOTH, pair.where)
+    elif comparison.quality_compared is None and (level is None or known is None) and not elsewhere:
+        what = f"the quality of '{pair.new.name}' beside that of '{pair.base.name}', whose {comparison.of} is compared"
+        yield not_stated(_CODE, field, what, _BOTH, pair.where)
+
+
+def _said(compared: bool | None) -> Severity:
+    """Who says that something was not compared is worse off than who does not say."""
+    return "error" if compared is False else "warning"
+
+
+def _grown(pair: Pair) -> bool:
+    new, base = pair.new.workload, pair.base.workload
+    more = new.ranks is not None and base.ranks is not None and new.ranks > base.ranks
+    return more or (new.global_batch or 0) > (base.global_batch or new.global_batch or 0)
+
+
+def _quality_only(pair: Pair) -> Iterator[Finding]:
+    new, base, compared = pair.new, pair.base, pair.comparison.performance_compared
+    if compared:
+        return
+    field = f"{pair.field}.performance_compared"
+    if new.cost_usd is not None and base.cost_usd is not None:
+        paid = (new.cost_usd, base.cost_usd, f"{number(new.cost_usd)} USD", f"{number(base.cost_usd)} USD")
+    elif new.time_s is not None and base.time_s is not None and new.time_of == base.time_of:
+        paid = (new.time_s, base.time_s, seconds(new.time_s), seconds(base.time_s))
+    else:
+        paid = None
+    if paid is not None:
+        if paid[0] > 1.1 * paid[1]:
+            found = "the quality is compared, and what it takes is not:"
+            found += f" '{new.name}' {paid[2]}, '{base.name}' {paid[3]}"
+            yield guilty(_CODE, field, found, _BOTH, pair.where, _said(compared))
+    elif compared is False:
+        found = f"'{pair.new.name}' and '{pair.base.name}' are compared in quality, and not in what it takes"
+        yield guilty(_CODE, field, found, _BOTH, pair.where)
+    else:
+        what = f"the time or cost of '{pair.new.name}' beside that of '{pair.base.name}', whose quality is compared"
+        yield not_stated(_CODE, field, what, _BOTH, pair.where)
+
+
+def _dominated(pair: Pair, claim: Claim) -> Iterator[Finding]:
+    """A known entry is as good and faster (and not dearer), and is not the one that was compared with."""
+    named = {each.base for each in claim.comparisons}
+    better = [one for one in claim.standards if one.name not in named and _beats(one, pair.new, pair.comparison)]
+    if not better:
+        return
+    best = min(better, key=lambda one: one.time_s or 0.0)
+    costs = best.cost_usd is not None and pair.new.cost_usd is not None
+    found = f"'{pair.new.name}' ({seconds(pair.new.time_s or 0.0)}) is set against '{pair.base.name}', and not against"
+    found += f" '{best.name}'{'' if best.year is None else f' ({best.year})'}:"
+    found += f" {seconds(best.time_s or 0.0)}, quality {number(best.quality or 0.0, 4)}"
+    found += f", {number(best.cost_usd or 0.0)} USD against {number(pair.new.cost_usd or 0.0)}" if costs else ""
+    do = "compare with the best known entry, or say why it does not count"
+    yield guilty(_CODE, f"{pair.new_field}.time_s", found, do, pair.where, "error" if costs else "warning")
+
+
+def _beats(one: Standard, side: Side, comparison: Comparison) -> bool:
+    sign, target = direction_of(side.quality), side.quality.target
+    if comparison.of not in {"target", None} or side.time_of != "target" or sign is None or target is None:
+        return False
+    if one.time_s is None or side.time_s is None or one.quality is None or sign * one.quality < sign * target:
+        return False
+    if one.year is not None and side.year is not None and one.year > side.year:
+        return False
+    if one.cost_usd is not None and side.cost_usd is not None and one.cost_usd > side.cost_usd:
+        return False
+    return one.time_s < 0.98 * side.time_s
+
+
+rule = Rule(
+    code=_CODE,
+    name="chosen-comparison",
+    way=12,
+    why="Whoever chooses the opponent, the discipline and the finishing line wins.",
+    point=(
+        "A new method is seldom best at everything. Compare it by accuracy where it is accurate, by speed where it is "
+        "fast, with an entry that it beats, at a target that it reaches: each sentence is true, and the reader "
+        "believes something else."
+    ),
+    practice=(
+        "Show time and quality of both sides, on one metric, split, target and clock, and put the best known entry "
+        "into the table, even if it wins."
+    ),
+    bad="3.2 times the throughput of ResNet-50. (Its accuracy is in another paper, 2.1 points lower.)",
+    good="94 % in 30 s [29, 31] against 39 s [38, 40] on the same machine; the best known entry takes 26 s.",
+    source="Hoefler, Twelve ways (2018), 12; DAWNBench, Deep learning pitfalls (2018), lesson 1",
+    reads=(
+        "comparisons[].of",
+        "comparisons[].quality_compared",
+        "comparisons[].performance_compared",
+        "sides[].quality",
+        "sides[].data.name",
+        "sides[].clock.policy",
+        "sides[].time_s",
+        "sides[].cost_usd",
+        "sides[].year",
+        "standards",
+    ),
+    blind=(
+        "It knows only the entries that it is given, so a better one that nobody listed is not missed. Times on "
+        "unlike machines are held against each other where no cost is stated: LB104 looks at the machines."
+    ),
+    check=_check,
+)

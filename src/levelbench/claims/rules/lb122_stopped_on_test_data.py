@@ -1,0 +1,96 @@
+"""LB122: the test data decided when to stop or which settings to take, or was looked at again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, plural, sides
+from levelbench.claims.view import Claim, Side
+
+__all__ = ["rule"]
+
+_CODE = "LB122"
+_DO = "decide on a validation split that was cut from the training data, and open the test data once, at the end"
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        yield from _guilt(f"{field}.quality", side)
+        if side.quality.split == "test":
+            yield from _unsaid(f"{field}.quality", side)
+
+
+def _looks(side: Side) -> int | None:
+    """How often a run looked at the test data: as stated, or the evaluations of its longest curve."""
+    if side.quality.test_looks is not None:
+        return side.quality.test_looks
+    curves = [len(run.curve.quality) for run in side.runs if run.curve is not None]
+    return max(curves, default=None) if side.quality.stopping_split == "test" else None
+
+
+def _guilt(field: str, side: Side) -> Iterator[Finding]:
+    quality, looks = side.quality, _looks(side)
+    often = f", looked at {plural(looks, 'time')} in a run" if looks is not None and looks > 1 else ""
+    if quality.stopping_split == "test":
+        # Some rules define a time to a target on test data; it is no less a look at the test data.
+        defined = side.time_of == "target"
+        note = "; its time is to a target on that data" if defined else ""
+        found = f"the test data decided when '{side.name}' stopped{often}{note}"
+        yield guilty(
+            _CODE, f"{field}.stopping_split", found, _DO, side.where, severity="warning" if defined else "error"
+        )
+    if quality.tuning_split == "test":
+        trials = side.tuning.trials
+        by = f", over {plural(trials, 'trial')}" if trials else ""
+        found = f"the settings of '{side.name}' were chosen on the test data{by}"
+        yield guilty(_CODE, f"{field}.tuning_split", found, _DO, side.where)
+    if often and quality.stopping_split != "test":
+        found = f"a run of '{side.name}' evaluated the test data {looks} times: each look is a chance to choose"
+        yield guilty(_CODE, f"{field}.test_looks", found, _DO, side.where, "warning")
+
+
+def _unsaid(field: str, side: Side) -> Iterator[Finding]:
+    quality = side.quality
+    if quality.stopping_split is None:
+        what = f"which data decided when '{side.name}' stopped"
+        yield not_stated(_CODE, f"{field}.stopping_split", what, "name the split", side.where)
+    elif quality.stopping_split != "test" and quality.test_looks is None:
+        what = f"how often a run of '{side.name}' looked at the test data"
+        yield not_stated(
+            _CODE, f"{field}.test_looks", what, "give the number, 1 for the last network alone", side.where
+        )
+    if quality.tuning_split is None and side.tuning.trials:
+        what = f"on which data the {plural(side.tuning.trials, 'trial')} behind '{side.name}' were judged"
+        yield not_stated(_CODE, f"{field}.tuning_split", what, "name the split", side.where)
+
+
+rule = Rule(
+    code=_CODE,
+    name="stopped-on-test-data",
+    way=2,
+    why="Data that chose the network cannot judge it: the best of many looks is partly luck.",
+    point=(
+        "Tuning and stopping fit a network to whatever data they watch. If that is the test data, its figure improves "
+        "without anything being learnt that another sample would confirm; and the more often one looks, the more "
+        "luck the best look holds."
+    ),
+    practice=(
+        "Cut a validation split from the training data. Let it choose the settings and the moment to stop, and open "
+        "the test data once, for the network that was chosen."
+    ),
+    bad="94.1 % on the test set (the best epoch of 200, by test accuracy).",
+    good="Stopped by 5,000 validation images at 94 %; the test set, seen once, says 93.8 % [93.3, 94.3].",
+    source="Hoefler, Twelve ways (2018), 2",
+    reads=(
+        "sides[].quality.stopping_split",
+        "sides[].quality.tuning_split",
+        "sides[].quality.test_looks",
+        "sides[].quality.split",
+    ),
+    blind=(
+        "DAWNBench stops CIFAR-10 on the test images, by its rules: every such entry has the warning, and it is the "
+        "benchmark's rather than the author's. Looks that no file records are not seen."
+    ),
+    check=_check,
+)

@@ -1,0 +1,148 @@
+"""LB123: several runs were made and the best is reported; the more there were, the luckier it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from statistics import fmean, median, stdev
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
+from levelbench.claims.rules._quality import direction_of, run_qualities
+from levelbench.claims.view import Claim, Side
+from levelbench.measure.statistics.distributions import normal_cdf
+
+__all__ = ["expected_extreme", "rule"]
+
+_CODE = "LB123"
+_DO = "report the median or mean of all runs with its interval, and the best beside it if you like"
+_SAME = 1e-3
+"""A claimed figure is a run's if they agree within the rounding of print, and the runs differ by far more."""
+
+
+@cache
+def expected_extreme(n: int) -> float:
+    """By how many standard deviations the largest of ``n`` normal values is expected above their mean.
+
+    E = int_0^inf (1 - F(x)^n - (1 - F(x))^n) dx with F the normal distribution function (David & Nagaraja, Order
+    Statistics, 2003, section 3.1), by the trapezoidal rule; the smallest lies as far below.
+    """
+    step, most = 0.01, 9.0
+    heights = (1.0 - (1.0 - (upper := normal_cdf(-step * at))) ** n - upper**n for at in range(1, int(most / step)))
+    return step * (sum(heights) + 0.5 * (1.0 - 2.0 * 0.5**n))
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        if side.time_s is None and side.quality.value is None:
+            continue
+        n = _made(side)
+        if n is None:
+            what = f"how many runs of '{side.name}' were made, of which the figure is given"
+            if side.reported == "best":
+                found = f"the figure of '{side.name}' is the best of an unstated number of runs"
+                yield guilty(_CODE, f"{field}.runs_made", found, f"give the number; {_DO}", side.where, "warning")
+            else:
+                yield not_stated(_CODE, f"{field}.runs_made", what, _DO, side.where)
+        elif n > 1:
+            yield from _chosen(field, side, n)
+            yield from _some(field, side, n)
+
+
+def _made(side: Side) -> int | None:
+    """The number of runs, which is not known from a single one that is shown."""
+    if side.runs_made is not None:
+        return max(side.runs_made, len(side.runs))
+    return len(side.runs) if len(side.runs) > 1 else None
+
+
+def _values(side: Side) -> tuple[list[float], float | None, float]:
+    """The runs' values, the claimed one, and the sign that makes smaller better: of times, or else of qualities."""
+    if side.time_s is not None:
+        # The time of a run that did not reach the target is not a time to it.
+        to_target = side.time_of == "target"
+        done = [run for run in side.runs if not run.failed and not (to_target and run.reached is False)]
+        return [run.time_s for run in done if run.time_s is not None], side.time_s, 1.0
+    return run_qualities(side.runs), side.quality.value, -(direction_of(side.quality) or 0.0)
+
+
+def _is_best(side: Side) -> bool:
+    """Whether the claimed figure is that of the best run shown, and neither their mean nor their median."""
+    values, claimed, sign = _values(side)
+    if len(values) < 2 or claimed is None or not sign or min(values) == max(values):
+        return False
+    near = min(_SAME * abs(claimed), 0.05 * (max(values) - min(values)))
+    best = min(values, key=lambda value: sign * value)
+    return abs(best - claimed) <= near and all(abs(usual(values) - claimed) > near for usual in (fmean, median))
+
+
+def _bias(side: Side, n: int) -> str:
+    """How much luck is in the best of ``n``: from the runs that are shown, or in standard deviations."""
+    values, _, sign = _values(side)
+    extreme = expected_extreme(n)
+    if len(values) < 2 or not sign:
+        return f"the best of {n:,} normal values is expected {number(extreme)} standard deviations from their mean"
+    mean, spread = fmean(values), stdev(values)
+    gain, expected = (
+        abs(value / mean) if mean else 0.0 for value in (mean - min(values, key=lambda v: sign * v), extreme * spread)
+    )
+    shown = seconds(mean) if side.time_s is not None else number(mean, 4)
+    luck = f"the best is {percent(gain)} from the mean of the {len(values):,} shown ({shown})"
+    return f"{luck}; {percent(expected)} is expected by chance of the best of {n:,} (normal, same spread)"
+
+
+def _chosen(field: str, side: Side, n: int) -> Iterator[Finding]:
+    single = side.reported == "single"
+    if not (single or side.reported == "best" or _is_best(side)):
+        return
+    stated = "" if side.reported in {"best", "single", None} else f", though called the {side.reported}"
+    if single and not _is_best(side):
+        found = f"the figure of '{side.name}' is one of {plural(n, 'run')}, and not said which: {_bias(side, n)}"
+        yield guilty(_CODE, f"{field}.reported", found, _DO, side.where, "warning")
+        return
+    found = f"the figure of '{side.name}' is the best of {plural(n, 'run')}{stated}: {_bias(side, n)}"
+    # The fastest of many calls is a usual, if partial, figure of a call; of a training it is luck.
+    mild = side.time_of in {"call", "step"}
+    yield guilty(_CODE, f"{field}.reported", found, _DO, side.where, "warning" if mild else "error")
+
+
+def _some(field: str, side: Side, n: int) -> Iterator[Finding]:
+    """A mean over fewer runs than were made is a choice too."""
+    if side.reported in {"best", "single"} or not 0 < len(side.runs) < n:
+        return
+    found = f"{plural(n, 'run')} of '{side.name}' were made and {len(side.runs):,} are shown"
+    do = "show all runs, those that failed or did not reach the target too"
+    yield guilty(_CODE, f"{field}.runs_made", found, do, side.where, "warning")
+
+
+rule = Rule(
+    code=_CODE,
+    name="best-of-n",
+    way=3,
+    why="The best of several runs is faster than the next run will be, by an amount that grows with their number.",
+    point=(
+        "Two trainings that differ in nothing but the seed take different times. Make enough of them and one is "
+        "pleasantly fast. Reporting that one is reporting one's patience: nobody who repeats it once will see it."
+    ),
+    practice=(
+        "Report the median or mean of all runs with an interval, and how many reached the target. The best of n "
+        "normal values lies E(n) standard deviations from their mean: 0.56 for two, 1.16 for five, 1.54 for ten, 2.51 "
+        "for a hundred. That is the head start over one honest run, before anything was improved."
+    ),
+    bad="Reaches 94 % in 28.6 s. (The fastest of ten; their mean is 30.9 s.)",
+    good="Reaches 94 % in 30.9 s [29.9, 31.9], mean of ten, 10 of 10 runs; the fastest took 28.6 s.",
+    source="Hoefler, Twelve ways (2018), 3; David & Nagaraja, Order Statistics (2003), 3.1; MLPerf's Olympic mean",
+    reads=(
+        "sides[].reported",
+        "sides[].runs_made",
+        "sides[].runs[].time_s",
+        "sides[].runs[].quality",
+        "sides[].time_s",
+        "sides[].quality.value",
+    ),
+    blind=(
+        "The estimate takes the runs for normal and independent; times to accuracy have a longer upper tail, so it is "
+        "a size and not a correction. Runs that were made and not stated are LB103's, where they left files."
+    ),
+    check=_check,
+)

@@ -1,0 +1,165 @@
+"""LB130: the target counts as reached, and the curve touches it once, loses it again, or never has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule, Severity
+from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
+from levelbench.claims.rules._curves import Seen, curves_of
+from levelbench.claims.view import Claim, Side
+
+__all__ = ["rule"]
+
+_CODE = "LB130"
+_DO = "count the target as reached at the second evaluation in a row that has it, and give the curve past it"
+_KEPT = {"confirmed": "confirmed", "sustained": "kept to the end", "final": "there at the end"}
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        if side.time_of in {"target", "run"}:
+            seen = [each for each in curves_of(side) if each.claimed is not False]
+            yield from _never(field, side, seen)
+            yield from _once(field, side, seen)
+            yield from _lost(field, side, seen)
+            yield from _early(field, side, seen)
+            if side.time_of == "target" and not any(run.curve is not None for run in side.runs):
+                yield from _no_curves(field, side)
+
+
+def _of(side: Side, chosen: list[Seen], seen: list[Seen]) -> str:
+    return f"{len(chosen)} of {plural(len(seen), 'curve')} of '{side.name}'"
+
+
+def _row(side: Side, at: int, index: int) -> str:
+    curve = side.runs[at].curve
+    assert curve is not None
+    return f"{number(curve.quality[index], 5)} at {seconds(curve.time_s[index])}"
+
+
+def _where(side: Side, seen: Seen) -> str:
+    return side.runs[seen.at].where or side.where
+
+
+def _field(field: str, seen: Seen) -> str:
+    return f"{field}.runs[{seen.at}].curve"
+
+
+def _target(side: Side) -> str:
+    return f"the target of {number(side.quality.target or 0.0, 5)}"
+
+
+def _never(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
+    never = [each for each in seen if each.first is None and each.claimed]
+    if never:
+        found = f"{_of(side, never, seen)} never {'reaches' if len(never) == 1 else 'reach'} {_target(side)}"
+        found += f" (last: {_row(side, never[0].at, -1)}), and the runs are counted as having reached it"
+        do = "count them as not reached, or give the evaluation that reached it"
+        yield guilty(_CODE, _field(field, never[0]), found, do, _where(side, never[0]))
+
+
+def _once(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
+    """Touched, and not confirmed. A curve that ends there is LB110's, unless it is said to be confirmed."""
+    rule_ = side.clock.crossing
+    once = [each for each in seen if each.first is not None and each.confirmed is None]
+    once = [each for each in once if rule_ == "confirmed" or not each.ends_at_its_first_touch]
+    # Where the last evaluation alone counts, it is enough that it has the target.
+    once = [each for each in once if rule_ != "final" or each.kept is None]
+    if not once:
+        return
+    at, first = once[0].at, once[0].first or 0
+    found = f"{_of(side, once, seen)} {'has' if len(once) == 1 else 'have'} {_target(side)} never twice in a row:"
+    after = "the curve ends" if once[0].ends_at_its_first_touch else _row(side, at, first + 1)
+    yield _finding(field, side, once[0], f"{found} {_row(side, at, first)}, then {after}")
+
+
+def _lost(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
+    lost = [each for each in seen if each.confirmed is not None and each.kept is None]
+    if lost:
+        found = f"{_of(side, lost, seen)} {'loses' if len(lost) == 1 else 'lose'} {_target(side)} again:"
+        found += f" {_row(side, lost[0].at, lost[0].confirmed or 0)}, at the end {_row(side, lost[0].at, -1)}"
+        yield _finding(field, side, lost[0], found, confirmed=True)
+
+
+def _finding(field: str, side: Side, seen: Seen, found: str, confirmed: bool = False) -> Finding:
+    """An error where the stated rule says otherwise, else a weakness of the claim."""
+    rule_ = side.clock.crossing
+    broken = rule_ in _KEPT and not (confirmed and rule_ == "confirmed")
+    if broken:
+        found += f"; it is said to be {_KEPT[str(rule_)]}"
+    return guilty(_CODE, _field(field, seen), found, _DO, _where(side, seen), "error" if broken else "warning")
+
+
+def _early(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
+    """The time of a run is before the evaluations that count; a run's time and its curve are of one clock."""
+    if side.time_of != "target":
+        return
+    for each in seen:
+        run = side.runs[each.at]
+        begins = _begins(each, final=side.clock.crossing == "final")
+        if run.curve is None or run.time_s is None or not begins:
+            continue
+        if run.time_s < _latest(run.curve.time_s, begins):
+            found = f"a run of '{side.name}' is said to have {_target(side)} at {seconds(run.time_s)},"
+            found += f" and has {_row(side, each.at, begins - 1)}"
+            # By the rule of the first crossing the time is what it is said to be, and still of a touch.
+            severity: Severity = "warning" if side.clock.crossing in {"first", "interpolated"} else "error"
+            yield guilty(_CODE, f"{field}.runs[{each.at}].time_s", found, _DO, _where(side, each), severity)
+            return
+
+
+def _begins(seen: Seen, final: bool) -> int | None:
+    """The evaluation that begins the stretch which counts."""
+    if final:
+        return seen.kept
+    return seen.first if seen.confirmed is None else seen.confirmed - 1
+
+
+def _latest(time_s: list[float], begins: int) -> float:
+    """Between the evaluation before the stretch and the one before that: rounding does not reach so far."""
+    before = time_s[begins - 1]
+    return 0.99 * before if begins < 2 else (time_s[begins - 2] + before) / 2
+
+
+def _no_curves(field: str, side: Side) -> Iterator[Finding]:
+    if side.clock.crossing == "first":
+        found = f"the target of '{side.name}' counts from the first evaluation that has it, and no curve shows the next"
+        yield guilty(_CODE, f"{field}.clock.crossing", found, _DO, side.where, "warning")
+    elif side.clock.crossing is None:
+        what = f"by which rule the target of '{side.name}' counts as reached; and there are no curves"
+        yield not_stated(_CODE, f"{field}.clock.crossing", what, _DO, side.where)
+
+
+rule = Rule(
+    code=_CODE,
+    name="crossing-not-confirmed",
+    way=10,
+    why="Evaluations jitter, so a network that stays below a target touches it now and then.",
+    point=(
+        "An evaluation is a sample, and the next one differs a little. With ten looks and a jitter of a tenth of a "
+        "point, most networks that are a tenth of a point short 'reach' the target once. Stop the clock at that look, "
+        "and an early accident has become a fast system."
+    ),
+    practice=(
+        "Count the target as reached when two evaluations in a row have it, at the time of the second. Keep the "
+        "curve beyond, so that everybody can see it stays there, and compute the crossing from the curve."
+    ),
+    bad="94 % in 24 s. (94.02 % at 24 s, 93.81 % at 27 s, 93.90 % at 30 s)",
+    good="94 % in 30 s, confirmed: 94.12 % at 27 s, 94.25 % at 30 s, 94.31 % at 33 s.",
+    source="Hoefler, Twelve ways (2018), 10; DAWNBench's rule is the first crossing",
+    reads=(
+        "sides[].runs[].curve",
+        "sides[].runs[].time_s",
+        "sides[].runs[].reached",
+        "sides[].quality.target",
+        "sides[].quality.direction",
+        "sides[].clock.crossing",
+        "sides[].time_of",
+    ),
+    blind=(
+        "Two evaluations in a row can both be luck where the network hovers at the target; several runs show it. "
+        "How far a target may be missed by rounding, it does not know."
+    ),
+    check=_check,
+)

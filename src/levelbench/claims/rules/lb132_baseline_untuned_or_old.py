@@ -1,0 +1,120 @@
+"""LB132: the baseline had less care than the new side, is years old, or comes from nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural
+from levelbench.claims.view import Claim
+
+__all__ = ["rule"]
+
+_CODE = "LB132"
+_TUNE = "tune the baseline with the same budget, or give what its own authors report as its best"
+_NEWER = "add the best entry of today, or say why this one still is it"
+_SOURCE = "say where the baseline is from: a paper, a commit, an entry"
+_OLD = 3
+"""Years between the two sides from which on a baseline is old."""
+_EFFORT = 4.0
+_NAMED = re.compile(r"(?!\W*(none|unknown|unpublished|internal|private|n/?a|tba|tbd|various)\W*$)\W*\w", re.IGNORECASE)
+"""A source is a name that somebody can look for."""
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for pair in pairs(claim):
+        # A speed-up over one process of itself needs no opponent.
+        if pair.comparison.base_kind in {"serial", "one-process"} or _itself(pair):
+            continue
+        yield from _tuning(pair)
+        yield from _age(pair, claim)
+        yield from _source(pair)
+
+
+def _itself(pair: Pair) -> bool:
+    """The same specification on another machine: there is nothing to tune or to cite apart."""
+    new, base = pair.new.performance.specification, pair.base.performance.specification
+    return new is not None and new == base
+
+
+def _tuning(pair: Pair) -> Iterator[Finding]:
+    new, base = pair.new, pair.base
+    field = f"{pair.base_field}.tuned"
+    trials, base_trials = new.tuning.trials, base.tuning.trials
+    if base.tuned is False and (new.tuned or trials):
+        effort = f" ({plural(trials, 'trial')})" if trials else ""
+        found = f"'{new.name}' was tuned{effort} and the baseline '{base.name}' was not"
+        yield guilty(_CODE, field, found, _TUNE, pair.where)
+    elif trials is not None and base_trials is not None and trials > _EFFORT * max(1, base_trials):
+        if not (new.tuning.budget_equal or base.tuning.budget_equal):
+            found = f"'{new.name}' had {plural(trials, 'trial')} of tuning and '{base.name}' {base_trials:,}"
+            yield guilty(_CODE, f"{pair.base_field}.tuning.trials", found, _TUNE, pair.where, "warning")
+    elif new.tuning.budget_equal is False or base.tuning.budget_equal is False:
+        # Unequal in the baseline's favour is nobody's fault.
+        if not (trials is not None and base_trials is not None and base_trials >= trials):
+            at = pair.base_field if base.tuning.budget_equal is False else pair.new_field
+            found = f"'{new.name}' and '{base.name}' were tuned with unequal budgets"
+            yield guilty(_CODE, f"{at}.tuning.budget_equal", found, _TUNE, pair.where, "warning")
+    elif base.tuned is None and not base.reference and base_trials is None:
+        what = f"whether the baseline '{base.name}' was tuned, and with which budget"
+        yield not_stated(_CODE, field, what, _TUNE, pair.where)
+
+
+def _age(pair: Pair, claim: Claim) -> Iterator[Finding]:
+    new, base = pair.new, pair.base
+    if new.year is None or base.year is None:
+        if base.year is None and not base.runs:
+            what = f"the year of the baseline '{base.name}'"
+            yield not_stated(_CODE, f"{pair.base_field}.year", what, _SOURCE, pair.where)
+        return
+    rivals = [each.base.year for each in pairs(claim) if each.new.name == new.name and each.base.year is not None]
+    rivals += [one.year for one in claim.standards if one.year is not None and one.time_s is not None]
+    if new.year - base.year < _OLD or any(new.year - year < _OLD for year in rivals if year <= new.year):
+        return
+    found = f"the baseline '{base.name}' is of {base.year}, {number(new.year - base.year)} years before '{new.name}'"
+    yield guilty(_CODE, f"{pair.base_field}.year", found, _NEWER, pair.where, "warning")
+
+
+def _source(pair: Pair) -> Iterator[Finding]:
+    base, field = pair.base, f"{pair.base_field}.source"
+    if base.source is None:
+        yield not_stated(_CODE, field, f"the source of the baseline '{base.name}'", _SOURCE, pair.where)
+    elif not _NAMED.match(base.source):
+        found = f"the baseline '{base.name}' is without a source: it is said to be '{base.source}'"
+        yield guilty(_CODE, field, found, _SOURCE, pair.where, "warning")
+
+
+rule = Rule(
+    code=_CODE,
+    name="baseline-untuned-or-old",
+    way=12,
+    why="A ratio says as much about the baseline as about what is new.",
+    point=(
+        "The new method had months of care: its learning rate searched, its kernels fused. The baseline was cloned "
+        "on the last evening and run with its defaults, or its time was copied from a paper of some years ago. Most "
+        "of the gain may be the care."
+    ),
+    practice=(
+        "Tune both sides with one budget and state it. Take the baseline from its authors' best, name the source and "
+        "the year, and show that it still reaches what they reported."
+    ),
+    bad="2.4 times as fast as the baseline (a quick-start example of 2015, default settings).",
+    good="1.3 times [1.2, 1.4] the speed of last year's best entry (commit 4f1c2aa); 24 trials of tuning each.",
+    source="Hoefler, Twelve ways (2018), 12; DAWNBench, Deep learning pitfalls (2018), lesson 2",
+    reads=(
+        "sides[].tuned",
+        "sides[].tuning.trials",
+        "sides[].tuning.budget_equal",
+        "sides[].year",
+        "sides[].source",
+        "sides[].reference",
+        "comparisons[].base_kind",
+        "standards[].year",
+    ),
+    blind=(
+        "Trials are counted, not judged: ten by somebody who knows the method may be worth a hundred. An old method "
+        "that nobody has beaten is called old all the same, until a newer one stands beside it."
+    ),
+    check=_check,
+)

@@ -1,0 +1,80 @@
+"""LB202: rates over equal work were added up and divided by their number, which overstates the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, sides
+from levelbench.claims.rules._samples import fixed_time, matches, side_rates
+from levelbench.claims.view import Claim, Summarised
+from levelbench.measure.statistics.means import arithmetic_mean, harmonic_mean
+
+__all__ = ["rule"]
+
+_CODE = "LB202"
+_DO = "divide all the work by all the time: the harmonic mean of the rates"
+_MUCH = 0.01
+"""From an overstatement of 1 % on it is an error."""
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    if fixed_time(claim):
+        return
+    for at, summary in enumerate(claim.summaries):
+        if summary.of == "rates" and summary.n != 1:
+            yield from _judged(claim, summary, f"summaries[{at}]")
+
+
+def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Finding]:
+    where = summary.where or claim.where
+    again = _again(claim, summary)
+    if again is not None:
+        arithmetic, harmonic, n = again
+        said = "" if summary.by in ("arithmetic", None) else f" and is called {summary.by}"
+        found = (
+            f"{number(arithmetic, 5)}, the '{summary.what}', is the arithmetic mean of {n} rates{said}; "
+            f"their harmonic mean is {number(harmonic, 5)}, so it says {percent(arithmetic / harmonic - 1.0)} too much"
+        )
+        severe = arithmetic >= (1.0 + _MUCH) * harmonic or bool(said)
+        yield guilty(_CODE, f"{field}.by", found, _DO, where, "error" if severe else "warning")
+    elif summary.by == "arithmetic":
+        of = "rates" if summary.n is None else plural(summary.n, "rate")
+        found = f"the '{summary.what}' is the arithmetic mean of {of}, which is at least their true mean"
+        yield guilty(_CODE, f"{field}.by", found, _DO, where, "warning")
+    elif summary.by is None:
+        yield not_stated(_CODE, f"{field}.by", f"by which mean the '{summary.what}' was summarised", _DO, where)
+
+
+def _again(claim: Claim, summary: Summarised) -> tuple[float, float, int] | None:
+    """Arithmetic and harmonic mean of the runs of which ``summary`` is the arithmetic one, and their number."""
+    for _, side in sides(claim):
+        rates = side_rates(side)
+        if len(rates) < 2 or summary.value is None or summary.n not in (None, len(rates)):
+            continue
+        arithmetic, harmonic = arithmetic_mean(rates), harmonic_mean(rates)
+        if matches(summary.value, arithmetic, harmonic):
+            return arithmetic, harmonic, len(rates)
+    return None
+
+
+rule = Rule(
+    code=_CODE,
+    name="rates-averaged-arithmetically",
+    way=0,
+    why="The arithmetic mean of rates over equal work lets the fast runs weigh more than their time.",
+    point=(
+        "A rate has the time below the line, so a run that took twice as long pulls a mean of rates down by less than "
+        "it should. The plain mean of any set of rates is never below the true one."
+    ),
+    practice=(
+        "Average what adds up (seconds, joules) arithmetically and divide afterwards, or take the harmonic mean of the "
+        "rates. The plain mean is right only where each run had the same time, and not the same work."
+    ),
+    bad="Throughput 150 images/s: the mean of 100 and 200 images/s over the same images.",
+    good="Throughput 133 images/s: the harmonic mean of 100 and 200, all images by all seconds.",
+    source="Hoefler & Belli, SC15, rule 3",
+    reads=("summaries[].of", "summaries[].by", "summaries[].value", "summaries[].n", "sides[].runs[].time_s"),
+    blind="Rates whose runs the claim does not have, and runs of unequal work: there a weighted mean would be needed.",
+    check=_check,
+)

@@ -1,0 +1,103 @@
+"""LB204: a figure that varies from run to run is given as if it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
+from levelbench.claims.rules._samples import side_times
+from levelbench.claims.view import Claim, Side, Summarised
+
+__all__ = ["rule"]
+
+_CODE = "LB204"
+_DO = "give a confidence interval with its method, from runs repeated whole; or show that the figure cannot vary"
+_SAME = 1e-6
+"""Runs whose times agree to six digits are no evidence of variation."""
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        if side.time_s is not None and side.interval is None and side.timing.deterministic is not True:
+            yield from _timed(claim, side, field)
+    for at, summary in enumerate(claim.summaries):
+        if summary.interval is None and summary.deterministic is not True and summary.n != 1:
+            yield from _summarised(claim, summary, f"summaries[{at}]")
+    yield from _compared(claim)
+
+
+def _timed(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
+    values = side_times(side)
+    if len(values) > 1 and max(values) - min(values) > _SAME * max(values):
+        found = (
+            f"the {len(values)} runs of '{side.name}' take from {seconds(min(values))} to {seconds(max(values))}, and "
+            f"{seconds(side.time_s or 0.0)} is given without an interval"
+        )
+        yield guilty(_CODE, f"{field}.interval", found, _DO, side.where, "warning")
+    elif side.timing.deterministic is False:
+        found = f"the {seconds(side.time_s or 0.0)} of '{side.name}' vary from run to run, and no interval is given"
+        yield guilty(_CODE, f"{field}.interval", found, _DO, side.where, "warning")
+    elif not any(_is_of(summary, side) for summary in claim.summaries):
+        what = f"an interval of the {seconds(side.time_s or 0.0)} of '{side.name}', or that they do not vary"
+        yield not_stated(_CODE, f"{field}.interval", what, _DO, side.where)
+
+
+def _is_of(summary: Summarised, side: Side) -> bool:
+    """Whether the summary gives the side's time, and so is judged in its place."""
+    value = summary.value
+    return summary.of == "times" and value is not None and abs(value - (side.time_s or 0.0)) <= 1e-3 * abs(value)
+
+
+def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Finding]:
+    where = summary.where or claim.where
+    of = "several values" if summary.n is None else plural(summary.n, "value")
+    value = "" if summary.value is None else f" ({number(summary.value, 4)})"
+    if summary.deterministic is False:
+        found = f"the '{summary.what}'{value} varies, and of its {of} no interval is given"
+        yield guilty(_CODE, f"{field}.interval", found, _DO, where, "warning")
+    else:
+        what = f"an interval of the '{summary.what}'{value} of {of}, or that it does not vary"
+        yield not_stated(_CODE, f"{field}.interval", what, _DO, where)
+
+
+def _compared(claim: Claim) -> Iterator[Finding]:
+    """Ratios whose sides have no times of their own, so that nothing above has judged them."""
+    for at, comparison in enumerate(claim.comparisons):
+        if comparison.ratio is None or comparison.interval is not None or comparison.of == "operations":
+            continue
+        both = [side for side in map(claim.side, (comparison.new, comparison.base)) if side is not None]
+        if any(side.time_s is not None or side.timing.deterministic is True for side in both):
+            continue
+        what = f"an interval of the {number(comparison.ratio)} times of '{comparison.new}'"
+        yield not_stated(_CODE, f"comparisons[{at}].interval", what, _DO, comparison.where or claim.where)
+
+
+rule = Rule(
+    code=_CODE,
+    name="no-interval",
+    way=0,
+    why="Without its spread a figure cannot be told from luck.",
+    point=(
+        "Machines, seeds and neighbours make every run another one. A single figure with four digits looks exact; the "
+        "next run may look like somebody else's result."
+    ),
+    practice=(
+        "Say whether the figure is deterministic. If not, repeat the whole run, give a confidence interval with its "
+        "level, its method and n, and keep the raw values. Below six runs a t interval of the logarithms does for "
+        "times; from six on the order statistics' interval of the median assumes nothing."
+    ),
+    bad="Time to 94 %: 75.28 s.",
+    good="Time to 94 %: 75.3 s [74.6, 76.2], median of 20 runs, 95 % by order statistics.",
+    source="Hoefler & Belli, SC15, rule 5",
+    reads=(
+        "sides[].interval",
+        "sides[].timing.deterministic",
+        "sides[].runs[].time_s",
+        "summaries[].interval",
+        "summaries[].deterministic",
+        "comparisons[].interval",
+    ),
+    blind="Whether the runs behind an interval were independent, and whether its method suits them (LB205).",
+    check=_check,
+)

@@ -1,0 +1,112 @@
+"""LB205: an interval or a test that needs normal values was used on values that nobody checked, or that are not."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, number, pairs
+from levelbench.claims.rules._normality import FEWEST, Normality, normality
+from levelbench.claims.rules._samples import sample_of, side_qualities, side_times
+from levelbench.claims.view import Claim
+
+__all__ = ["rule"]
+
+_CODE = "LB205"
+_DO = "use order statistics (or a rank test), or logarithms, or show a normality test and a Q-Q plot of the values"
+_PARAMETRIC = re.compile(
+    r"(?<![a-z])(t|z|student|students|welch|welchs|anova|gauss|gaussian|normal|standard[ -]error|1\.96)(?![a-z])"
+)
+_FREE = re.compile(r"bootstrap|permutation|rank|order[ -]statistic|mann|wilcoxon|kruskal|binomial|wilson|sign test")
+_LOG = re.compile(r"(?<![a-z])(log|logs|logarithms?|lognormal|log-normal)(?![a-z])")
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for at, summary in enumerate(claim.summaries):
+        if summary.interval_by and _assumes(summary.interval_by):
+            sample = sample_of(claim, summary)
+            tests = [(f"the '{summary.what}'", sample)] if sample is not None else []
+            field, what = f"summaries[{at}].normality_checked", f"the interval of the '{summary.what}'"
+            where = summary.where or claim.where
+            yield from _judged((field, what, where), summary.interval_by, summary.normality_checked, tests)
+    for pair in pairs(claim):
+        comparison = pair.comparison
+        if comparison.test and _assumes(comparison.test):
+            values = side_qualities if comparison.of == "quality" else side_times
+            tests = [(f"'{side.name}'", values(side)) for side in (pair.new, pair.base)]
+            field, what = f"{pair.field}.normality_checked", f"the test of '{pair.new.name}' and '{pair.base.name}'"
+            yield from _judged((field, what, pair.where), comparison.test, comparison.normality_checked, tests)
+
+
+def _assumes(method: str) -> bool:
+    words = method.lower().replace("'", "").replace("\N{RIGHT SINGLE QUOTATION MARK}", "")
+    return _PARAMETRIC.search(words) is not None and _FREE.search(words) is None
+
+
+def _tested(method: str, values: Sequence[float]) -> Normality | None:
+    """The check on the scale that the method works on."""
+    if _LOG.search(method.lower()):
+        return normality([math.log(value) for value in values]) if values and min(values) > 0.0 else None
+    return normality(values)
+
+
+def _judged(
+    place: tuple[str, str, str], method: str, checked: bool | None, samples: list[tuple[str, Sequence[float]]]
+) -> Iterator[Finding]:
+    field, what, where = place
+    results = [(name, _tested(method, values)) for name, values in samples]
+    for name, result in results:
+        if result is not None and result.rejected:
+            said = "is said to be checked and" if checked else "assumes normal values, and"
+            found = (
+                f"{what} ({method}) {said} the {result.n} values of {name} have skewness {number(result.skewness)} and "
+                f"kurtosis {number(result.kurtosis)}: not normal at the 1 % level"
+            )
+            yield guilty(_CODE, field, found, _DO, where, "warning" if checked else "error")
+            return
+    if checked or (results and all(result is not None for _, result in results)):
+        return
+    if checked is False:
+        found = f"{what} ({method}) assumes normal values, and that was not checked{_few(samples)}"
+        yield guilty(_CODE, field, found, _DO, where, "warning")
+    else:
+        yield not_stated(_CODE, field, f"whether the values behind {what} ({method}) are normal", _DO, where)
+
+
+def _few(samples: list[tuple[str, Sequence[float]]]) -> str:
+    fewest = min((len(values) for _, values in samples), default=0)
+    return f"; {fewest} values are too few for a test to tell" if 0 < fewest < FEWEST else ""
+
+
+rule = Rule(
+    code=_CODE,
+    name="normality-assumed",
+    way=0,
+    why="Times are skewed: an interval that expects a bell is wrong at the end that matters.",
+    point=(
+        "The mean plus or minus two standard errors is the interval that everybody knows. Run times have a hard lower "
+        "edge and a long upper tail, so it covers less than it says; thirty values do not mend that by themselves."
+    ),
+    practice=(
+        "Look at the values (Q-Q plot, Shapiro-Wilk), or use what assumes nothing: the order statistics' interval of "
+        "a median, a rank test. For few values work on logarithms, and say so."
+    ),
+    bad="1.02 +- 0.31 s (mean and t interval of 12 runs, of which one took 2.9 s).",
+    good="0.86 s [0.84, 0.91], median of 12 runs, 95 % by order statistics.",
+    source="Hoefler & Belli, SC15, rule 6; D'Agostino & Pearson 1973; Anscombe & Glynn 1983",
+    reads=(
+        "summaries[].interval_by",
+        "summaries[].normality_checked",
+        "comparisons[].test",
+        "comparisons[].normality_checked",
+        "sides[].runs[]",
+    ),
+    blind=(
+        "Where the runs' values are in the claim it tests them itself, by skewness from 8 values on and by kurtosis "
+        "too from 20, at the 1 % level; Shapiro and Wilk's test would see more. Below 8 values it sees nothing, and "
+        "the method behind the interval of a side is not part of a claim."
+    ),
+    check=_check,
+)

@@ -1,0 +1,84 @@
+"""LB206: a difference is called significant, and how large it is stays open, or it is negligible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs
+from levelbench.claims.view import Claim
+
+__all__ = ["rule"]
+
+_CODE = "LB206"
+_LEVEL = 0.05
+_NEGLIGIBLE = 1.02
+"""Ratios within 2 % count as the same, as in a verdict."""
+_SMALL_EFFECT = 0.2
+"""Below Cohen's "small" (1988), in standard deviations."""
+_DO = "give the ratio (or difference) with its interval, and say from which size on it would matter"
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for pair in pairs(claim):
+        if pair.comparison.p_value is not None:
+            yield from _judged(pair, pair.comparison.p_value)
+
+
+def _judged(pair: Pair, p_value: float) -> Iterator[Finding]:
+    comparison = pair.comparison
+    p = f"p = {number(p_value)}"
+    if not _has_size(pair):
+        found = f"'{pair.new.name}' and '{pair.base.name}' are compared by {p}, and nothing says how much they differ"
+        yield guilty(_CODE, f"{pair.field}.effect", found, _DO, pair.where, "warning")
+    elif p_value < _LEVEL:
+        if comparison.interval is not None and _is_negligible(comparison.interval):
+            low, high = comparison.interval
+            found = f"{p}, but the ratio's whole interval [{number(low, 4)}, {number(high, 4)}] is within 2 % of 1"
+            yield guilty(
+                _CODE, f"{pair.field}.interval", f"{found}: significant and negligible", _DO, pair.where, "warning"
+            )
+        elif comparison.effect is not None and abs(comparison.effect) < _SMALL_EFFECT:
+            found = f"{p}, but the effect is {number(comparison.effect)} standard deviations: less than a small one"
+            yield guilty(_CODE, f"{pair.field}.effect", found, _DO, pair.where, "warning")
+    if comparison.test is None:
+        what = f"which test {p} of '{pair.new.name}' and '{pair.base.name}' comes from"
+        yield not_stated(_CODE, f"{pair.field}.test", what, "name the test, its n and what a replicate was", pair.where)
+
+
+def _has_size(pair: Pair) -> bool:
+    """Whether the size of the difference is stated, or both figures of which it is the difference."""
+    comparison = pair.comparison
+    if comparison.effect is not None or comparison.ratio is not None or comparison.interval is not None:
+        return True
+    if comparison.of == "quality":
+        return pair.new.quality.value is not None and pair.base.quality.value is not None
+    if comparison.of == "cost":
+        return pair.new.cost_usd is not None and pair.base.cost_usd is not None
+    return pair.new.time_s is not None and (pair.base.time_s is not None or comparison.base_time_s is not None)
+
+
+def _is_negligible(interval: tuple[float, float]) -> bool:
+    return min(interval) >= 1.0 / _NEGLIGIBLE and max(interval) <= _NEGLIGIBLE
+
+
+rule = Rule(
+    code=_CODE,
+    name="significance-without-effect",
+    way=0,
+    why="A p-value says that there is a difference, and with enough runs there always is one.",
+    point=(
+        "Significance can be bought: each further run makes a smaller difference significant. 'Significantly faster' "
+        "sounds like 'much faster', and may be a thousandth."
+    ),
+    practice=(
+        "Give the size of the difference with its interval, and the size from which on it matters. A difference is "
+        "worth a claim when the whole interval lies beyond that; it is none when the whole interval lies inside."
+    ),
+    bad="Significantly faster (p < 0.001).",
+    good="1.31 times faster [1.27, 1.34] (p < 0.001, Welch's t on logarithms, 10 + 10 runs).",
+    source="Hoefler & Belli, SC15, rule 7; Cohen 1988",
+    reads=("comparisons[].p_value", "comparisons[].effect", "comparisons[].ratio", "comparisons[].interval"),
+    blind="How many comparisons were made of which this one is shown, and whether the replicates are whole runs.",
+    check=_check,
+)

@@ -1,0 +1,68 @@
+"""LB207: means are given, and the values behind them are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, plural, sides
+from levelbench.claims.view import Claim, Side, Summarised
+
+__all__ = ["rule"]
+
+_CODE = "LB207"
+_DO = "publish the value of every run with its seed and settings, so that others can summarise them in their way"
+_SUMMARIES = ("best", "median", "mean", "olympic")
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    most = max((len(side.runs) for side in claim.sides), default=0)
+    for at, summary in enumerate(claim.summaries):
+        if summary.n != 1:
+            yield from _summarised(claim, summary, f"summaries[{at}]", most)
+    if not claim.summaries:
+        for field, side in sides(claim):
+            yield from _reported(side, field)
+
+
+def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Iterator[Finding]:
+    where = summary.where or claim.where
+    of = "several values" if summary.n is None else plural(summary.n, "value")
+    if summary.raw_available is False:
+        found = f"the '{summary.what}' summarises {of}, which are not available"
+        yield guilty(_CODE, f"{field}.raw_available", found, _DO, where, "warning")
+    elif summary.raw_available is None and most < (summary.n or 2):
+        yield not_stated(_CODE, f"{field}.raw_available", f"where the {of} behind '{summary.what}' are", _DO, where)
+
+
+def _reported(side: Side, field: str) -> Iterator[Finding]:
+    """A side whose figure is a summary of runs that are not shown."""
+    made = side.runs_made
+    if side.reported in _SUMMARIES and made is not None and made > 1 and len(side.runs) < made:
+        shown = "none" if not side.runs else f"only {len(side.runs)}"
+        what = (
+            f"the values of the {made:,} runs of '{side.name}', whose {side.reported} is given; {shown} of them shown"
+        )
+        yield not_stated(_CODE, f"{field}.runs", what, _DO, side.where)
+
+
+rule = Rule(
+    code=_CODE,
+    name="summaries-only",
+    way=0,
+    why="A summary can be computed from the values, and the values never from the summary.",
+    point=(
+        "A mean hides the run that failed, the two groups that do not overlap, the trend over the night. Nobody can "
+        "ask another question of a number."
+    ),
+    practice=(
+        "Keep and publish every value. Choose the summary that answers the question (mean for costs that add up, "
+        "median or percentiles for what a user waits), and show the distribution where it has more than one hump."
+    ),
+    bad="Mean of 50 runs: 94.07 %.",
+    good="Mean 94.07 %, median 94.08 %, 33 of 50 at or above 94 %; all 50 values in runs.csv.",
+    source="Hoefler & Belli, SC15, rules 8 and 12",
+    reads=("summaries[].raw_available", "summaries[].n", "sides[].runs", "sides[].runs_made", "sides[].reported"),
+    blind="Whether values that are said to be available are, and whether they are all.",
+    check=_check,
+)

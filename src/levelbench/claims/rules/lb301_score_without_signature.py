@@ -1,0 +1,102 @@
+"""LB301: a BLEU score without its signature is a number in an unknown unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, sides
+from levelbench.claims.view import Claim, QualityView
+
+__all__ = ["rule"]
+
+_CODE = "LB301"
+_DO = "score detokenised output with sacrebleu and give its signature"
+_BLEU = re.compile(r"(?<![a-z])(sacre)?bleu(?!rt)")
+_DECIDES = {"tok": "tokeniser", "case": "case", "nrefs": "references", "test": "test set", "lang": "languages"}
+_NAMES = {"#": "nrefs", "numrefs": "nrefs", "refs": "nrefs", "c": "case", "tokenize": "tok", "t": "test", "l": "lang"}
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    for field, side in sides(claim):
+        quality = side.quality
+        if _is_bleu(quality) and (quality.value is not None or quality.target is not None):
+            yield from _one(f"{field}.quality.signature", side.name, quality, side.where)
+    for pair in pairs(claim):
+        if _is_bleu(pair.new.quality) and _is_bleu(pair.base.quality):
+            yield from _two(pair)
+
+
+def _is_bleu(quality: QualityView) -> bool:
+    return quality.metric is not None and _BLEU.search(quality.metric.lower()) is not None
+
+
+def _parts(signature: str) -> dict[str, str]:
+    """The fields of sacrebleu's signature, of either form: ``tok:13a|...`` since version 2, ``tok.13a+...`` before."""
+    between, of = ("|", ":") if ":" in signature else ("+", ".")
+    found = {}
+    for word in signature.strip().split(between):
+        name, has, value = word.strip().partition(of)
+        if has and value:
+            found[_NAMES.get(name.lower(), name.lower())] = value.strip().lower()
+    return found
+
+
+def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Finding]:
+    if quality.signature is None:
+        what = f"how the {quality.metric} of '{name}' was computed (tokeniser, case, references)"
+        yield not_stated(_CODE, field, what, _DO, where)
+        return
+    parts = _parts(quality.signature)
+    if not quality.signature.strip():
+        found = f"the {quality.metric} of '{name}' is given without a signature"
+    elif "tok" not in parts:
+        found = f"'{quality.signature}' does not say how the {quality.metric} of '{name}' was tokenised"
+    elif parts["tok"] == "none":
+        found = f"the {quality.metric} of '{name}' is of text that was tokenised before (tok: none), nobody knows how"
+    else:
+        return
+    yield guilty(_CODE, field, found, _DO, where, "warning")
+
+
+def _two(pair: Pair) -> Iterator[Finding]:
+    new, base = pair.new.quality, pair.base.quality
+    one, other = _parts(new.signature or ""), _parts(base.signature or "")
+    unlike = [name for name in _DECIDES if name in one and name in other and one[name] != other[name]]
+    if unlike:
+        named = "; ".join(f"{_DECIDES[name]} {one[name]} and {other[name]}" for name in unlike)
+        found = f"the scores of '{pair.new.name}' and '{pair.base.name}' were computed unlike ({named})"
+        do = "score both outputs with one signature"
+        yield guilty(_CODE, f"{pair.new_field}.quality.signature", found, do, pair.where)
+    if new.value and base.value and (new.value <= 1.0) != (base.value <= 1.0):
+        found = f"'{pair.new.name}' has a score of {number(new.value, 4)} and '{pair.base.name}' of"
+        found += f" {number(base.value, 4)}: it seems that one is a fraction and the other in per cent"
+        do = "give both from 0 to 100, as sacrebleu does"
+        yield guilty(_CODE, f"{pair.new_field}.quality.value", found, do, pair.where, "warning")
+
+
+rule = Rule(
+    code=_CODE,
+    name="score-without-signature",
+    way=0,
+    why="The same translations differ by points of BLEU with the tokeniser, the case and the references.",
+    point=(
+        "DAWNBench wanted a translation task and left it out: each framework tokenised the references in its own way, "
+        "and the scores could not be compared. The difference between two scripts is often larger than the one "
+        "between two systems."
+    ),
+    practice=(
+        "Score detokenised output against untouched references with sacrebleu, and print the signature that it "
+        "gives beside the score. Compare scores of one signature only."
+    ),
+    bad="27.4 BLEU on newstest2017, against 26.9 in the paper.",
+    good="27.4 BLEU, nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.4.3; both systems scored by us.",
+    source="DAWNBench, Deep learning pitfalls (2018), lesson 1; Post, A call for clarity in reporting BLEU (2018)",
+    reads=("sides[].quality.metric", "sides[].quality.signature", "sides[].quality.value", "sides[].quality.target"),
+    blind=(
+        "A signature says how the score was computed and not that the output was detokenised. Other scores that "
+        "depend on their implementation (ROUGE, METEOR, FID) it does not know."
+    ),
+    check=_check,
+)

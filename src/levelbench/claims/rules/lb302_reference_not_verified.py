@@ -1,0 +1,88 @@
+"""LB302: the implementation that is compared with does not reach what it is known for, or nobody looked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rules._common import guilty, not_stated, number, pairs, sides
+from levelbench.claims.rules._quality import direction_of, level_of
+from levelbench.claims.view import Claim, Side
+
+__all__ = ["rule"]
+
+_CODE = "LB302"
+_DO = "show first that the reference reaches what its source reports: the same metric and split, with its interval"
+
+
+def _check(claim: Claim) -> Iterator[Finding]:
+    bases = {pair.base.name: pair for pair in pairs(claim) if pair.comparison.of != "kernel"}
+    for field, side in sides(claim):
+        if side.name not in bases and not side.reference:
+            continue
+        short = _short(side)
+        if short:
+            role = "is called a verified reference" if side.reference else "is the baseline"
+            do = f"{_DO}; a bug that costs quality may be what makes it fast or slow"
+            yield guilty(_CODE, f"{field}.quality.value", f"'{side.name}' {role}, and {short}", do, side.where)
+        elif side.name in bases and side.reference is False:
+            found = f"'{side.name}', which '{bases[side.name].new.name}' is compared with, is not a verified reference"
+            yield guilty(_CODE, f"{field}.reference", found, _DO, side.where, "warning")
+        elif side.name in bases and side.reference is None and not _shown(side):
+            what = f"whether the baseline '{side.name}' reaches what its source reports"
+            yield not_stated(_CODE, f"{field}.reference", what, _DO, side.where)
+
+
+def _short(side: Side) -> str:
+    """In words, by what the side is short of what its usual solution reaches; empty where it is not, or unknown."""
+    quality, sign = side.quality, direction_of(side.quality)
+    level = level_of(quality)
+    known = level is not None and sign is not None and quality.standard is not None
+    if known and not _shown(side):
+        assert level is not None
+        return f"its {quality.metric or 'quality'} is {level.text}, where {number(quality.standard or 0.0, 4)} is usual"
+    if side.runs_reached == 0 and side.runs_made and quality.target is not None:
+        return f"0 of its {side.runs_made} runs reached the target of {number(quality.target, 4)}"
+    return ""
+
+
+def _shown(side: Side) -> bool:
+    """Whether the figures show what nobody says: a quality not below the usual one."""
+    quality, sign, level = side.quality, direction_of(side.quality), level_of(side.quality)
+    if quality.standard is None or sign is None or level is None:
+        return False
+    return level.high >= sign * quality.standard
+
+
+rule = Rule(
+    code=_CODE,
+    name="reference-not-verified",
+    way=0,
+    why="To be faster than a broken implementation is no news.",
+    point=(
+        "Reference code is often incomplete, and networks of one name differ: another activation, another order in "
+        "the block. The makers of DAWNBench met a fast official example that ended five points below the paper, and "
+        "one that nobody could train to its published figure at all."
+    ),
+    practice=(
+        "Before it is compared with, train the reference to the figure that its source reports, with several seeds, "
+        "and say so. Check its parameters and operations against the published ones."
+    ),
+    bad="1.8 times the speed of the framework's official ResNet-50 example. (It ends at 71 %.)",
+    good="The reference reaches 76.1 % [75.9, 76.3] over 5 runs (source: 76.15 %); 1.3 times its speed to 75.9 %.",
+    source="DAWNBench, Deep learning pitfalls (2018), lesson 2",
+    reads=(
+        "sides[].reference",
+        "sides[].baseline",
+        "sides[].quality.value",
+        "sides[].quality.standard",
+        "sides[].quality.target",
+        "sides[].runs_made",
+        "sides[].runs_reached",
+    ),
+    blind=(
+        "It compares with the usual quality that is stated. A reference that reaches it by another network than the "
+        "one it is named after is not seen; nor is one that is right and badly built."
+    ),
+    check=_check,
+)

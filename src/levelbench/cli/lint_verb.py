@@ -1,0 +1,205 @@
+"""``levelbench lint``: which of the twelve ways to fool the masses a claim uses, with the evidence and the remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from levelbench.claims.lint import Report
+    from levelbench.claims.reading.config import Settings
+    from levelbench.claims.rule import Severity
+
+__all__ = ["command"]
+
+_SEVERITIES = ("error", "warning", "not-stated")
+_FORMATS = ("text", "json", "sarif", "github")
+
+
+@click.command("lint")
+@click.argument("what", nargs=-1, metavar="RUNS|FILE|DIR...")
+@click.option("--select", multiple=True, metavar="CODES", help="Only these rules: LB107, LB2 or a name, by commas.")
+@click.option(
+    "--ignore", multiple=True, metavar="CODE=REASON", help="Set a rule's findings aside; the reason is shown."
+)
+@click.option("--show", type=click.Choice(_SEVERITIES), help="Print findings so severe and worse. [default: warning]")
+@click.option(
+    "--fail-on",
+    type=click.Choice([*_SEVERITIES, "never"]),
+    help="Exit with 1 on a finding so severe or worse. [default: warning]",
+)
+@click.option("--format", "layout", type=click.Choice(_FORMATS), default="text", show_default=True)
+@click.option("--config", type=click.Path(path_type=Path), help="Settings instead of lint.toml or pyproject.toml here.")
+@click.option("--explain", metavar="CODE", help="Print a rule's page, by code or name; all for every rule.")
+@click.option("--rules", "list_rules", is_flag=True, help="List the rules.")
+@click.option(
+    "--template",
+    is_flag=False,
+    flag_value="toml",
+    type=click.Choice(["toml", "markdown"]),
+    help="Print what to state before publishing, or a reviewer's checklist.",
+)
+@click.option("--docs", "docs_folder", type=click.Path(path_type=Path, file_okay=False), hidden=True)
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(
+    what: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    show: Severity | None,
+    fail_on: str | None,
+    layout: str,
+    config: Path | None,
+    explain: str | None,
+    list_rules: bool,
+    template: str | None,
+    docs_folder: Path | None,
+    store_path: Path,
+    as_json: bool,
+    debug: bool,
+) -> int:
+    """Hold a performance claim to the rules: runs, a submission, a log of MLPerf's, or a claim written down.
+
+    \b
+      levelbench lint digits
+      levelbench lint leaderboard/ --fail-on error
+      levelbench lint --template > claim.toml
+      levelbench lint claim.toml --ignore 'LB107=the vendor counted, see its note 4'
+      levelbench lint --explain LB107
+
+    Errors mislead as they stand, warnings probably do; what is not stated is counted, and is never guilt. Exits with 1
+    if there is an error or a warning, else with 4 if a file could not be read. Settings are those of lint.toml or
+    [tool.levelbench.lint] of pyproject.toml here.
+    """
+    layout = "json" if as_json else layout
+    if docs_folder is not None:
+        return _write_docs(docs_folder)
+    if template is not None:
+        return _print(_template(template))
+    if explain is not None:
+        return _explain(explain, layout)
+    if list_rules:
+        return _list(layout)
+    if not what:
+        do = "give runs, a file or a folder; levelbench lint --template writes a claim to fill in"
+        raise UsageError("levelbench lint", "it names nothing to look at", do)
+    settings = _settings(config)
+    least, failing = _severities(show or settings.show, fail_on or settings.fail_on)
+    report = _report(what, select or settings.select, {**settings.ignore}, ignore, store_path)
+    code = 1 if report.fails(failing) else 4 if report.unread else 0
+    _emit(report, least, layout, code)
+    return code
+
+
+def _settings(config: Path | None) -> Settings:
+    from levelbench.claims.reading.config import find_settings, read_settings
+
+    return find_settings(Path.cwd()) if config is None else read_settings(config)
+
+
+def _severities(show: str | None, fail_on: str | None) -> tuple[Severity, Severity | None]:
+    """What is printed, and what fails; without another wish, all that fails is printed."""
+    for name, value, known in (("--show", show, _SEVERITIES), ("--fail-on", fail_on, (*_SEVERITIES, "never"))):
+        if value is not None and value not in known:
+            raise UnknownNameError(f"severity of {name}", value, known)
+    order: list[Any] = list(_SEVERITIES)
+    failing = fail_on or "warning"
+    least = show or max("warning", "warning" if failing == "never" else failing, key=order.index)
+    return order[order.index(least)], None if failing == "never" else order[order.index(failing)]
+
+
+def _report(
+    what: tuple[str, ...], select: tuple[str, ...], kept: dict[str, str], ignore: tuple[str, ...], store_path: Path
+) -> Report:
+    from levelbench.claims.lint import checked_reason, chosen_rules, find_rule, lint, read_ignore
+    from levelbench.claims.reading import read
+
+    rules = chosen_rules(select)
+    reasons = {rule.code: checked_reason(rule.code, text) for name, text in kept.items() if (rule := find_rule(name))}
+    reasons |= read_ignore(ignore)
+    store = shared.open_store(store_path)
+    problems: list[LevelbenchError] = []
+    report = lint(((each, claim) for each in what for claim in read(each, store, problems)), rules, reasons)
+    return replace(report, unread=tuple(str(each) for each in problems))
+
+
+def _emit(report: Report, show: Severity, layout: str, code: int) -> None:
+    for each in report.unread if layout == "text" else ():
+        click.echo(shared.visible(f"unreadable: {each}"), err=True)
+    if layout == "json":
+        from levelbench.claims.formats import as_json
+
+        return shared.emit_json({**as_json(report, show), "exit_code": code})
+    if layout == "sarif":
+        from levelbench.claims.formats import as_sarif
+
+        return shared.emit_json(as_sarif(report, show))
+    if layout == "github":
+        from levelbench.claims.formats import github_lines
+
+        lines = github_lines(report, show)
+    else:
+        from levelbench.cli.lint_text import report_lines
+
+        lines = report_lines(report, show)
+    with shared.as_far_as_read():
+        for line in lines:
+            click.echo(shared.visible(line))
+    return None
+
+
+def _explain(word: str, layout: str) -> int:
+    from levelbench.claims.formats.json import rule_json
+    from levelbench.claims.lint import find_rule
+    from levelbench.claims.pages import rule_text
+    from levelbench.claims.rules import all_rules
+
+    rules = all_rules() if word == "all" else (find_rule(word),)
+    if layout == "json":
+        shared.emit_json({"rules": [rule_json(rule) for rule in rules]})
+        return 0
+    return _print("\n".join(rule_text(rule) for rule in rules))
+
+
+def _list(layout: str) -> int:
+    from levelbench.claims.formats.json import rule_json
+    from levelbench.claims.rules import all_rules
+    from levelbench.cli.lint_text import rule_lines
+
+    if layout == "json":
+        shared.emit_json({"rules": [rule_json(rule) for rule in all_rules()]})
+        return 0
+    return _print("\n".join(rule_lines(all_rules())))
+
+
+def _template(kind: str) -> str:
+    from levelbench.claims.pages import checklist
+    from levelbench.claims.reading.template import template
+
+    return template() if kind == "toml" else checklist()
+
+
+def _write_docs(folder: Path) -> int:
+    from levelbench.claims.pages import all_pages
+    from levelbench.report.files import write_whole
+
+    lint_page = folder / "lint.md"
+    if not lint_page.is_file():
+        raise UsageError(f"--docs {folder}", "it has no lint.md, whose table is written anew", "give the folder docs")
+    pages = all_pages(lint_page.read_text(encoding="utf-8"))
+    for stale in sorted(set((folder / "rules").glob("LB*.md")) - {folder / name for name in pages}):
+        stale.unlink()
+    return _print("\n".join(str(write_whole(folder / name, text)) for name, text in pages.items()))
+
+
+def _print(text: str) -> int:
+    with shared.as_far_as_read():
+        click.echo(text.rstrip("\n"))
+    return 0

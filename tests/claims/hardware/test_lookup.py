@@ -1,0 +1,184 @@
+"""lookup: what descriptions of hardware mean. The descriptions of DAWNBench's entries were typed by hand."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelbench.claims.hardware import lookup, table
+
+DAWNBENCH = {
+    "1 GPU (Nvidia GeForce GTX 1080 Ti)": ("GTX 1080 Ti", 1, True),
+    "1 K80 / 30 GB / 8 CPU (Google Cloud)": ("K80", 1, True),
+    "1 K80 / 61 GB / 4 CPU (Amazon EC2 [p2.xlarge])": ("K80", 1, True),
+    "1 P100 / 128 GB / 16 CPU": ("P100-SXM2", 1, True),
+    "1 P100 / 384 GB / 48 CPU (x86_64 architecture machine)": ("P100-SXM2", 1, True),
+    "1 P100 / 512 GB / 56 CPU (DAWN Internal Cluster)": ("P100-SXM2", 1, True),
+    "60 GB / 16 CPU (Google Cloud [n1-standard-16])": ("n1-standard-16", 1, True),
+    "8 * V100 (AWS p3.16xlarge)": ("V100-SXM2", 8, True),
+    "Baidu Cloud Tesla 8*V100-16GB/448 GB/96 CPU": ("V100-SXM2", 8, True),
+    "Baidu Cloud Tesla V100*1-16GB/56 GB/12 CPU": ("V100-SXM2", 1, True),
+    "Baidu Cloud Tesla V100*1/60 GB/12 CPU": ("V100-SXM2", 1, True),
+    "Huawei Cloud [pi2.2xlarge.4]": ("T4", 1, True),
+    "IBM AC922 + 4 * Nvidia Tesla V100 (NCSA HAL)": ("V100-SXM2", 4, True),
+    "IBM AC922 + Nvidia Tesla V100 (Nimbix np9g1)": ("V100-SXM2", 1, False),
+    "Lambda GPU Cloud - 4x GTX 1080 Ti": ("GTX 1080 Ti", 4, True),
+    "Paperspace Volta (V100)": ("V100-SXM2", 1, False),
+    "Tesla V100 * 1 GPU / 488 GB / 56 CPU (Kakao Brain BrainCloud)": ("V100-SXM2", 1, True),
+    "Tesla V100 * 4 GPU / 488 GB / 56 CPU (Kakao Brain BrainCloud)": ("V100-SXM2", 4, True),
+    "Tesla V100 * 8 GPU / 32 GB / 40 CPU": ("V100-SXM2", 8, True),
+    "V100 (AWS p3.2xlarge)": ("V100-SXM2", 1, True),
+    "g3.4xlarge": ("M60", 1, True),
+    "p3.2xlarge": ("V100-SXM2", 1, True),
+    "tpu-v3-2048": ("TPU v3", 1024, True),
+}
+OTHERS = {
+    "TPUv3-32": ("TPU v3", 16, True),
+    "TPU v3 pod with 1024 chips": ("TPU v3", 1024, True),
+    "4 x TPU v3-8": ("TPU v3", 16, True),
+    "8 TPU v3 cores": ("TPU v3", 4, True),
+    "v5litepod-16": ("TPU v5e", 16, True),
+    "4 x NVIDIA A100-SXM4-40GB": ("A100-SXM4-40GB", 4, True),
+    "NVIDIA A100-SXM4-80GB": ("A100-SXM4-80GB", 1, False),
+    "NVIDIA A100 80GB PCIe": ("A100-PCIe-80GB", 1, False),
+    "a 400W NVIDIA A100": ("A100-SXM4-40GB", 1, False),
+    "8x NVIDIA H100 80GB HBM3": ("H100-SXM5", 8, True),
+    "8xH100": ("H100-SXM5", 8, True),
+    "NVIDIA H200": ("H200-SXM", 1, False),
+    "Tesla V100S-PCIE-32GB": ("V100S-PCIe", 1, False),
+    "ResNet-50 on 8 V100s": ("V100-SXM2", 8, True),
+    "V100x4": ("V100-SXM2", 4, True),
+    "(2) Tesla T4": ("T4", 2, True),
+    "1k80": ("K80", 1, True),
+    "16 nodes with 8 x V100 each": ("V100-SXM2", 128, True),
+    "16 nodes x 8 A100": ("A100-SXM4-40GB", 128, True),
+    "16 nodes, 128 V100": ("V100-SXM2", 128, True),
+    "64 x p3.16xlarge": ("V100-SXM2", 512, True),
+    "2x DGX-2": ("V100-SXM2", 32, True),
+    "GeForce RTX 3090": ("RTX 3090", 1, False),
+    "8 x A100-SXM4-80GB (DGX A100)": ("A100-SXM4-80GB", 8, True),
+    "dgxa100_n8": ("A100-SXM4-40GB", 8, True),
+    "4 x Tesla V100 (V100-PCIE-16GB)": ("V100-PCIe", 4, True),
+    "Google Trillium TPU": ("TPU v6e", 1, False),
+    "c5.18xlarge": ("Xeon Platinum 8124M", 2, True),
+    "Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz": ("Xeon Platinum 8275CL", 1, False),
+    "2 x Intel Xeon Gold 6148": ("Xeon Gold 6148", 2, True),
+    "AMD EPYC 7763 64-Core Processor, 8 x A100": ("A100-SXM4-40GB", 8, True),
+}
+NOTHING = (
+    "",
+    "A1000 pixels",
+    "A100 pixels",
+    "V1000",
+    "RTX 3090 Ti",
+    "H100 NVL",
+    "GH200",
+    "Quadro GV100",
+    "GTX 1080p video",
+    "the T4 dataset",
+    "p100 latency 3 ms",
+    "a trillium in the garden",
+    "our L4 loss",
+    "K80 and P100",
+    "A100 40GB, A100 80GB",
+    "p3.2xlarge or g3.4xlarge",
+    "60 GB / 16 CPU",
+    "Intel Xeon CPU",
+    "4 GPUs",
+    "m5.xlarge",
+)
+
+
+@pytest.mark.parametrize(("description", "expected"), [*DAWNBENCH.items(), *OTHERS.items()])
+def test_a_description_means_a_device_and_a_number(description, expected):
+    match = lookup(description)
+    assert match is not None
+    assert (match.name, match.units, match.count_stated) == expected
+    assert match.how
+
+
+@pytest.mark.parametrize("description", NOTHING)
+def test_what_the_table_does_not_have_is_none(description):
+    assert lookup(description) is None
+
+
+def test_the_figures_are_of_the_whole_system():
+    match = lookup("8 * V100 (AWS p3.16xlarge)")
+    assert match is not None
+    assert match.peak_flops["float16"] == pytest.approx(1e15)
+    assert match.bandwidth == pytest.approx(7.2e12)
+    assert match.power_w == pytest.approx(2400)
+    assert match.price_per_hour == pytest.approx(24.48)
+    assert match.price_source is not None
+    assert match.price_source.startswith("1 x p3.16xlarge, us-east-1")
+    assert match.release_year == 2017
+
+
+def test_as_many_instances_are_paid_as_hold_the_devices():
+    match = lookup("32 x V100 (p3.16xlarge)")
+    assert match is not None
+    assert match.price_per_hour == pytest.approx(4 * 24.48)
+
+
+def test_what_had_to_be_assumed_is_said():
+    match = lookup("V100")
+    assert match is not None
+    assert match.assumed == (
+        "which V100 it is, is not stated: V100-SXM2 is taken",
+        "how many there are is not stated: one is taken",
+    )
+
+
+def test_a_number_that_is_stated_apart_goes_before_the_description():
+    match = lookup("NVIDIA H100 PCIe", accelerators=4)
+    assert match is not None
+    assert (match.units, match.count_stated, match.assumed) == (4, True, ())
+
+
+def test_the_price_of_an_instance_without_the_device_is_left_out():
+    match = lookup("4 x A100 (p3.8xlarge)")
+    assert match is not None
+    assert match.name == "A100-SXM4-40GB"
+    assert match.price_per_hour is None
+    assert "p3.8xlarge has no A100-SXM4-40GB" in match.assumed[0]
+
+
+def test_an_instance_of_an_unknown_processor_has_a_price_and_no_peak():
+    match = lookup("n1-standard-16")
+    assert match is not None
+    assert match.peak_flops == {}
+    assert match.bandwidth is None
+    assert match.price_per_hour == pytest.approx(0.76)
+
+
+def test_a_share_of_a_processor_has_that_share_of_its_peak():
+    match = lookup("c5.4xlarge")
+    assert match is not None
+    assert match.peak_flops["float32"] == pytest.approx(8 * 3.0e9 * 64)
+
+
+WORDS = st.sampled_from(
+    ["4", "x", "V100", "A100", "T4", "GPU", "(", "p3.2xlarge", "v3-8", "TPU", "-", "1080", "ti", "/"]
+)
+
+
+@given(st.one_of(st.text(), st.lists(WORDS, max_size=12).map(" ".join)))
+def test_no_text_breaks_it(text):
+    match = lookup(text)
+    if match is not None:
+        assert match.units > 0
+        assert all(peak > 0 for peak in match.peak_flops.values())
+
+
+@given(st.sampled_from(sorted(table().devices)), st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=4))
+def test_a_name_inside_a_longer_word_is_no_match(name, more):
+    if more != "s":
+        assert lookup(f"{more}{name.replace(' ', '')}{more}") is None
+
+
+def test_a_hostile_text_costs_little():
+    begin = time.perf_counter()
+    for text in ("1 x " * 5000, "4" * 10_000, "nvidia " * 5000 + "V100", "(" * 5000, "A100 / " * 5000):
+        lookup(text)
+    assert time.perf_counter() - begin < 1.0

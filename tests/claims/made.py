@@ -1,0 +1,38 @@
+"""Rules and claims that say what a test wants, so that no test of the linter depends on a rule's wording."""
+
+from dataclasses import replace
+
+from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.view import Claim, Side
+
+PAGE = Rule(
+    code="LB107",
+    name="highest-operations",
+    way=7,
+    why="Operations per second are no result.",
+    point="Whoever counts operations counts what was done, and not what came of it. " * 2,
+    practice="Give the precision, the share of the peak, and the operations to the target.",
+    bad="We reach 2 exaFLOP/s.",
+    good="We reach 2 PFLOP/s in bfloat16, 40 % of the peak, and the target after 3e18 operations.",
+    source="Hoefler, Twelve ways (2018), 7",
+    reads=("sides[].operations.flops", "sides[].operations.precisions"),
+    blind="It cannot see how operations were counted",
+    check=lambda claim: (),
+)
+
+
+def rule(code, *findings):
+    """A rule that finds the same on every claim: ``findings`` are (severity, found, do, field, where) or shorter."""
+    made = tuple(Finding(code, *each) for each in findings)
+    way = int(code[3:]) % 20 if code.startswith("LB1") else 0
+    return replace(PAGE, code=code, name=f"rule-{code[2:]}", way=way, check=lambda claim: made)
+
+
+def claim(title="8-bit is 5 times faster", **more):
+    return Claim(title, [Side("ours")], **more)
+
+
+ERROR = rule("LB105", ("error", "5 times of 30 % of the time", "time the whole", "comparisons[0].ratio"))
+WARNING = rule("LB204", ("warning", "no interval", "make 5 runs", "sides[0].interval", "table 2"))
+UNSAID = rule("LB103", ("not-stated", "not stated: the trials", "say how many", "sides[0].tuning.trials"))
+RULES = (UNSAID, ERROR, WARNING)

@@ -1,0 +1,229 @@
+"""Runs of a store as claims: what records state, what lies beside them, and that a clean store has no finding."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.claims.run_store import SEEDS, environment, specification, team, write_run, write_runs
+
+from levelbench.claims.lint import findings_of
+from levelbench.claims.reading.records import COMPARED, read_runs
+from levelbench.errors import RecordError, UsageError
+from levelbench.records import Store, Target
+
+
+def claims(folder, selector="digits", **more):
+    return read_runs(selector, Store(folder), **more)
+
+
+def claim(folder, selector="digits"):
+    found = claims(folder, selector)
+    assert len(found) == 1
+    return found[0]
+
+
+def shown(one):
+    return [(each.code, each.severity, each.found) for each in findings_of(one) if each.severity != "not-stated"]
+
+
+def test_a_clean_complete_group_of_runs_has_no_error_and_no_warning(tmp_path):
+    assert shown(claim(write_runs(tmp_path))) == []
+
+
+def test_two_clean_groups_that_ran_in_turns_have_none_either(tmp_path):
+    write_runs(tmp_path)
+    for seed in SEEDS:
+        write_run(tmp_path, seed, spec=specification(framework="torch"), epoch_s=2.6, minute=2 * seed + 1)
+    found = claim(tmp_path)
+    assert shown(found) == []
+    assert [side.timing.interleaved for side in found.sides] == [True, True]
+
+
+def test_a_clean_study_of_scaling_has_none_either(tmp_path):
+    write_runs(tmp_path)
+    for ranks in (2, 4):
+        write_runs(tmp_path, spec=specification(distribution=team(ranks)), epoch_s=2.0 / ranks + 0.1)
+    found = claim(tmp_path)
+    assert [(point.ranks, point.reached) for point in found.scaling] == [(1, True), (2, True), (4, True)]
+    assert found.scaling_mode == "strong"
+    assert shown(found) == []
+
+
+def test_a_side_has_the_time_quality_clock_and_setup_of_its_records(tmp_path):
+    side = claim(write_runs(tmp_path)).sides[0]
+    assert (side.time_of, side.reported, side.runs_made, side.runs_reached) == ("target", "mean", 5, 5)
+    assert side.time_s == pytest.approx(14.5, rel=0.02)
+    assert side.interval[0] < side.time_s < side.interval[1]
+    assert (side.quality.split, side.quality.stopping_split, side.quality.test_looks) == ("validation",) * 2 + (1,)
+    assert (side.clock.policy, side.clock.whole, side.clock.data, side.clock.crossing) == (
+        "wall",
+        True,
+        True,
+        "confirmed",
+    )
+    assert side.performance == side.accuracy
+    assert (side.performance.commit, side.performance.seeds) == ("4f1c2aa", list(SEEDS))
+    assert (side.hardware.processor, side.hardware.cores, side.hardware.accelerators) == ("AMD EPYC 7763", 8, 0)
+    assert side.data.stall_share == pytest.approx(0.05, abs=0.003)
+    assert (side.workload.global_batch, side.workload.learning_rate, side.workload.ranks) == (64, 0.1, 1)
+
+
+def test_each_run_has_its_curve_on_the_clock_and_its_file(tmp_path):
+    runs = claim(write_runs(tmp_path)).sides[0].runs
+    assert [run.seed for run in runs] == list(SEEDS)
+    assert runs[2].curve.quality[-1] == pytest.approx(0.9078)
+    assert runs[2].curve.time_s[-1] == pytest.approx(runs[2].time_s)
+    assert runs[2].where.endswith(".jsonl")
+
+
+def test_what_no_record_knows_stays_unknown(tmp_path):
+    side = claim(write_runs(tmp_path)).sides[0]
+    assert side.tuning.trials is None
+    assert side.data.cold is None
+    assert side.quality.tuning_split is None
+    assert side.hardware.price_per_hour is None
+
+
+def test_a_clock_without_preparation_does_not_say_whether_the_data_was_read_on_it(tmp_path):
+    side = claim(write_runs(tmp_path, spec=specification(clock="mlperf"))).sides[0]
+    assert (side.clock.initialisation, side.clock.data, side.data.in_memory) == (False, None, None)
+
+
+def test_ratio_and_base_are_those_of_the_first_group(tmp_path):
+    write_runs(tmp_path)
+    write_runs(tmp_path, start=20, spec=specification(framework="torch"), epoch_s=1.0)
+    one = claim(tmp_path).comparisons[0]
+    assert (one.new, one.base, one.base_kind) == ("digits[framework=torch]", "digits[framework=numpy]", "same-scale")
+    assert one.ratio == pytest.approx(14.5 / 7.5, rel=0.01)
+    assert one.interval[0] < one.ratio < one.interval[1]
+
+
+def test_where_a_run_did_not_arrive_there_is_no_ratio(tmp_path):
+    write_runs(tmp_path)
+    write_runs(tmp_path, start=20, spec=specification(framework="torch"), qualities=(0.5, 0.7, 0.8))
+    found = claim(tmp_path)
+    assert found.comparisons[0].ratio is None
+    assert (found.sides[1].runs_made, found.sides[1].runs_reached, found.sides[1].time_s) == (5, 0, None)
+
+
+@pytest.mark.parametrize("part", [{"target": 0.8}, {"crossing": "first"}, {"clock": "dawnbench"}])
+def test_groups_with_another_target_crossing_or_clock_are_claims_of_their_own(tmp_path, part):
+    write_runs(tmp_path)
+    other = specification(**part) if "target" not in part else specification()
+    if "target" in part:
+        other = specification(target=type(other.target)("top1", part["target"]))
+    write_runs(tmp_path, start=30, spec=other)
+    assert [len(each.sides) for each in claims(tmp_path)] == [1, 1]
+
+
+def test_many_groups_are_a_list_and_no_comparison(tmp_path):
+    for rate in range(COMPARED + 1):
+        write_run(tmp_path, spec=specification(settings={"lr": rate / 10, "batch": 64}), minute=rate)
+    assert [len(each.sides) for each in claims(tmp_path)] == [1] * (COMPARED + 1)
+
+
+def test_runs_of_the_same_specification_that_are_not_selected_are_uncounted(tmp_path):
+    write_runs(tmp_path)
+    found = claim(tmp_path, "digits[seed=0]").uncounted
+    assert [(each.runs, each.same_specification, each.what) for each in found] == [(4, True, "4 done")]
+    assert found[0].hours == pytest.approx(4 * 14.5 / 3600, rel=0.02)
+
+
+def test_runs_with_other_settings_are_tuning_and_those_of_another_framework_are_not(tmp_path):
+    write_runs(tmp_path)
+    write_run(tmp_path, spec=specification(settings={"lr": 0.2, "batch": 64}))
+    write_run(tmp_path, spec=specification(framework="torch"))
+    found = claim(tmp_path, "digits[framework=numpy,lr=0.1]").uncounted
+    assert [(each.runs, each.same_specification) for each in found] == [(1, False)]
+
+
+def test_an_interrupted_run_is_uncounted_unless_its_seed_was_run_again(tmp_path):
+    write_runs(tmp_path)
+    write_run(tmp_path, 3, cut=True, minute=50)
+    assert claim(tmp_path).uncounted == []
+    write_run(tmp_path, 9, cut=True, minute=51)
+    assert [each.what for each in claim(tmp_path).uncounted] == ["1 interrupted"]
+
+
+def test_a_whole_store_has_nothing_beside_it(tmp_path):
+    write_runs(tmp_path)
+    assert claim(tmp_path, f"{tmp_path.resolve()}/").uncounted == []
+
+
+def test_one_file_of_a_store_has_the_rest_of_it_beside_it(tmp_path):
+    path = write_run(tmp_path, 0)
+    write_run(tmp_path, 1)
+    found = claim(tmp_path, str(path))
+    assert [run.where for run in found.sides[0].runs] == [str(path)]
+    assert found.uncounted[0].same_specification
+
+
+def test_a_broken_record_is_an_error_unless_problems_are_collected(tmp_path):
+    write_runs(tmp_path)
+    (tmp_path / "digits" / "broken.jsonl").write_text("{}\n")
+    with pytest.raises(RecordError):
+        claims(tmp_path)
+    problems = []
+    assert len(claims(tmp_path, problems=problems)) == 1
+    assert len(problems) == 1
+
+
+def test_to_select_nothing_is_an_error(tmp_path):
+    write_runs(tmp_path)
+    with pytest.raises(UsageError, match="none of 5 runs"):
+        claims(tmp_path, "digits[lr=0.7]")
+
+
+def test_runs_at_two_commits_are_stated_with_both(tmp_path):
+    write_run(tmp_path, 0)
+    write_run(tmp_path, 1, env=environment(git={"commit": "b0b0b0b", "dirty": True}))
+    setup = claim(tmp_path).sides[0].performance
+    assert (setup.commit, setup.dirty) == ("4f1c2aa and b0b0b0b", True)
+
+
+def test_an_accelerator_that_the_ranks_used_is_the_hardware(tmp_path):
+    names = {"nvidia_driver": "550", "names": ["Tesla V100-SXM2-16GB"] * 8}
+    spec = specification(device="cuda", framework="torch")
+    hardware = claim(write_runs(tmp_path, spec=spec, env=environment(accelerators=names))).sides[0].hardware
+    assert (hardware.description, hardware.accelerators) == ("1 x Tesla V100-SXM2-16GB", 1)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"machine": 1.5}, {"accelerators": []}, {"accelerators": {"names": "a V100"}}, {"framework": [1]}, {"git": "x"}],
+)
+def test_an_environment_of_other_types_is_not_stated_and_no_crash(tmp_path, odd):
+    side = claim(write_runs(tmp_path, env={**environment(), **odd})).sides[0]
+    assert side.runs_made == 5
+
+
+def test_a_processor_that_is_a_table_is_its_model(tmp_path):
+    machine = {"id": "m", "cpu": {"model": "Xeon E5-2670"}, "cores_allowed": 8}
+    hardware = claim(write_runs(tmp_path, env=environment(machine=machine))).sides[0].hardware
+    assert hardware.description == "8 cores of Xeon E5-2670"
+
+
+@settings(max_examples=10)
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=False), min_size=1, max_size=6))
+def test_whatever_the_qualities_are_a_claim_is_made_and_linted(qualities):
+    with tempfile.TemporaryDirectory() as folder:
+        write_run(Path(folder), qualities=qualities)
+        for one in claims(Path(folder)):
+            findings_of(one)
+
+
+def test_runs_of_which_none_came_to_an_end_are_no_claim(tmp_path):
+    write_run(tmp_path, 0, cut=True)
+    with pytest.raises(UsageError, match="none of 1 runs came to an end"):
+        claims(tmp_path)
+
+
+def test_the_mean_of_equal_qualities_is_not_rounded_below_them(tmp_path):
+    flat = (0.5, 0.6, 0.7, 0.8, 0.85, 0.95, 0.95)
+    spec = specification(target=Target("top1", 0.95))
+    for seed in (0, 0, 0):
+        write_run(tmp_path, seed, spec=spec, qualities=flat, minute=len(list(tmp_path.rglob("*.jsonl"))))
+    quality = claim(tmp_path).sides[0].quality
+    assert quality.low <= quality.value == 0.95 <= quality.high

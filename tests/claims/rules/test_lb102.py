@@ -1,0 +1,71 @@
+"""LB102: a quality on data that training, stopping or tuning had seen."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb102_no_held_out_quality import rule
+
+Q = "sides[0].quality"
+VALIDATION = {f"{Q}.split": "validation"}
+NO_QUALITY = {f"{Q}.value": None, **{f"sides[0].runs[{at}].quality": None for at in range(5)}}
+
+GUILTY = {
+    "measured on the training data": ({f"{Q}.split": "train"}, ("error", f"{Q}.split")),
+    "called a training loss, without a split": (
+        {f"{Q}.split": None, f"{Q}.metric": "train_loss", f"{Q}.direction": "lower"},
+        ("error", f"{Q}.split"),
+    ),
+    "the split that decided when to stop": ({**VALIDATION, "sides[0].time_of": "run"}, ("warning", f"{Q}.split")),
+    "the split that decided on the settings": (
+        {**VALIDATION, "sides[0].time_of": "epoch", f"{Q}.stopping_split": "train"},
+        ("warning", f"{Q}.split"),
+    ),
+}
+INNOCENT = {
+    "a time to a target on the split that it stops on": VALIDATION,
+    "a validation split that decided nothing": {
+        **VALIDATION,
+        "sides[0].time_of": "run",
+        f"{Q}.stopping_split": "train",
+        f"{Q}.tuning_split": "train",
+    },
+    "a metric whose name only looks like training": {
+        f"{Q}.split": "test",
+        f"{Q}.metric": "accuracy of strained gauges",
+    },
+    "a training accuracy by name that says it is of the test split": {f"{Q}.metric": "accuracy after training"},
+    "inference without a quality": {**NO_QUALITY, "sides[0].time_of": "call"},
+}
+UNSTATED = {
+    "no split": ({f"{Q}.split": None}, f"{Q}.split"),
+    "a validation split, and nobody says what stopped it": (
+        {**VALIDATION, "sides[0].time_of": "run", f"{Q}.stopping_split": None, f"{Q}.tuning_split": None},
+        f"{Q}.stopping_split",
+    ),
+    "a time of training without a quality": (NO_QUALITY, f"{Q}.value"),
+}
+
+
+@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
+def test_a_quality_that_is_not_held_out_is_found(planted, finding):
+    assert found(rule, changes(clean_claim(), planted)) == [finding]
+
+
+@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
+def test_what_is_close_to_it_is_innocent(planted):
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
+def test_what_is_missing_is_asked_for(planted, field):
+    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+
+
+def test_the_number_of_looks_at_the_stopping_split_is_given():
+    (finding,) = rule.check(changes(clean_claim(), {**VALIDATION, "sides[0].time_of": "run"}))
+    assert "decided when to stop and on the settings, looking 12 times in a run" in finding.found
+
+
+def test_the_fault_alone_is_found_by_no_other_rule():
+    both = {f"sides[{at}].quality.split": "train" for at in range(2)}
+    assert other_findings(rule, changes(clean_claim(), both)) == []

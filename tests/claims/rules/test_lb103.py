@@ -1,0 +1,71 @@
+"""LB103: runs that are not counted, and tuning that is not stated."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb103_tuning_hidden import rule
+from levelbench.claims.view import Uncounted
+
+SAME = Uncounted("seeds 6 to 8, not reached", runs=3, hours=0.05, same_specification=True, where="runs/")
+SEARCH = Uncounted("other learning rates", runs=400, hours=30.0, where="runs/")
+NO_TRIALS = {f"sides[{at}].tuning.{name}": None for at in range(2) for name in ("trials", "hours", "usd")}
+
+GUILTY = {
+    "runs of the specification are left out": ({"uncounted[0]": SAME}, [("error", "uncounted[0]")]),
+    "more runs with other settings than the trials that are stated": (
+        {"uncounted[0]": SEARCH},
+        [("warning", "uncounted[0]")],
+    ),
+    "a search where none is stated": (
+        {"sides[0].tuning.trials": 0, "sides[1].tuning.trials": 0, "uncounted[0]": Uncounted("a sweep", runs=9)},
+        [("warning", "uncounted[0]")],
+    ),
+    "both": (
+        {"uncounted[0]": SEARCH, "uncounted[1]": SAME},
+        [("error", "uncounted[1]"), ("warning", "uncounted[0]")],
+    ),
+}
+INNOCENT = {
+    "as many runs with other settings as trials are stated": {"uncounted[0]": Uncounted("the sweep", runs=48)},
+    "a place was looked at and holds none": {"uncounted[0]": Uncounted("other runs", runs=0, same_specification=True)},
+    "nothing was tuned": {"sides[0].tuning.trials": 0, "sides[0].tuning.hours": None, "sides[0].tuning.usd": None},
+    "the cost of tuning in hours alone": {"sides[0].tuning.usd": None},
+}
+UNSTATED = {
+    "the number of trials": ({"sides[0].tuning.trials": None}, "sides[0].tuning.trials"),
+    "what the trials cost": (
+        {"sides[0].tuning.hours": None, "sides[0].tuning.usd": None},
+        "sides[0].tuning.hours",
+    ),
+}
+
+
+@pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
+def test_tuning_that_is_hidden_is_found(planted, findings):
+    assert found(rule, changes(clean_claim(), planted)) == findings
+
+
+@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
+def test_what_is_close_to_it_is_innocent(planted):
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
+def test_what_is_missing_is_asked_for(planted, field):
+    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+
+
+def test_a_side_that_claims_nothing_is_not_asked():
+    planted = {"sides[0].time_s": None, "sides[0].quality.value": None, "sides[0].tuning.trials": None}
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+def test_the_hours_of_the_search_stand_beside_those_that_are_shown():
+    (finding,) = rule.check(changes(clean_claim(), {"uncounted[0]": SEARCH}))
+    assert "400 runs (30 h, beside 5.76 min of those that are shown)" in finding.found
+    assert "only 48 trials of tuning" in finding.found
+
+
+def test_the_fault_alone_is_found_by_no_other_rule():
+    assert other_findings(rule, changes(clean_claim(), {"uncounted[0]": SAME})) == []
+    assert other_findings(rule, changes(clean_claim(), NO_TRIALS)) == []

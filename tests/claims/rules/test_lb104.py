@@ -1,0 +1,134 @@
+"""LB104: two machines of which one is better."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb104_unequal_hardware import rule
+from levelbench.claims.view import HardwareView
+
+C, BASE, NEW = "comparisons[0]", "sides[1].hardware", "sides[0].hardware"
+A100 = clean_claim().sides[0].hardware
+XEON = HardwareView(processor="Intel Xeon Platinum 8180", cores=28, release_year=2018, peak_flops={"float32": 3e12})
+HALF = HardwareView(
+    accelerator="half of it",
+    accelerators=2,
+    release_year=2020,
+    peak_flops={name: peak / 2 for name, peak in A100.peak_flops.items()},
+)
+SINGLE = {"threads_used": 1, "accelerators": 0}
+UNKNOWN = HardwareView(description="Frobnicator 9000")
+
+
+def xeon(**more):
+    stated = {name: getattr(XEON, name) for name in ("processor", "cores", "release_year", "peak_flops")}
+    return HardwareView(**{**stated, **more})
+
+
+GUILTY = {
+    "one core against four accelerators": (
+        {BASE: xeon(**SINGLE)},
+        [("error", f"{BASE}.threads_used"), ("warning", NEW)],
+    ),
+    "a few of the cores": (
+        {BASE: xeon(threads_used=4, accelerators=0)},
+        [("warning", f"{BASE}.threads_used"), ("warning", NEW)],
+    ),
+    "a single core by its description, from no table": (
+        {BASE: HardwareView(description="a single CPU core")},
+        [("error", f"{BASE}.threads_used")],
+    ),
+    "an accelerator of years before": (
+        {f"{BASE}.release_year": 2014},
+        [("warning", f"{BASE}.release_year")],
+    ),
+    "half the accelerators": ({BASE: HALF}, [("warning", NEW)]),
+    "older and weaker, by the table alone": (
+        {BASE: HardwareView(description="4 x NVIDIA Tesla P100")},
+        [("warning", f"{BASE}.release_year"), ("warning", NEW)],
+    ),
+    "dearer, and nothing else is known": (
+        {BASE: HardwareView(price_per_hour=3.0), NEW: HardwareView(price_per_hour=20.0)},
+        [("warning", NEW)],
+    ),
+}
+INNOCENT = {
+    "the same machine": {},
+    "the same machine, of which nothing is in any table": {BASE: UNKNOWN, NEW: UNKNOWN},
+    "the new side has the weaker machine": {NEW: HALF},
+    "qualities are compared": {BASE: XEON, f"{C}.of": "quality"},
+    "costs are compared": {BASE: HALF, f"{C}.of": "cost"},
+    "a little more of the same years": {
+        f"{BASE}.bandwidth": A100.bandwidth / 1.3,
+        f"{BASE}.release_year": 2018,
+    },
+    "one accelerator against four of its kind, which is said to be scaling": {
+        f"{BASE}.description": "1 x NVIDIA A100-SXM4-40GB",
+        f"{BASE}.accelerators": 1,
+        f"{BASE}.peak_flops": {name: peak / 4 for name, peak in A100.peak_flops.items()},
+        f"{C}.base_kind": "one-process",
+    },
+    "all cores of a processor against another processor": {
+        BASE: XEON,
+        NEW: xeon(threads_used=28),
+    },
+    "one core against one core": {BASE: xeon(**SINGLE), NEW: xeon(**SINGLE)},
+}
+UNSTATED = {
+    "hardware that nobody states": ({BASE: HardwareView()}, f"{BASE}.description"),
+    "hardware that is in no table": ({BASE: UNKNOWN}, f"{BASE}.description"),
+    "how many there are": ({BASE: HardwareView(description="NVIDIA A100-SXM4-40GB")}, f"{BASE}.accelerators"),
+}
+
+
+@pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
+def test_the_better_machine_is_found(planted, findings):
+    assert found(rule, changes(clean_claim(), planted)) == findings
+
+
+@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
+def test_what_is_close_to_it_is_innocent(planted):
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
+def test_what_is_missing_is_asked_for(planted, field):
+    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+
+
+def test_without_a_comparison_there_is_nothing_unequal():
+    assert found(rule, changes(clean_claim(), {"comparisons": [], "sides": clean_claim().sides[:1]})) == []
+
+
+def test_the_ratios_of_the_machines_stand_beside_the_one_that_is_claimed():
+    (finding,) = rule.check(changes(clean_claim(), {BASE: HALF, f"{C}.ratio": 3.0}))
+    assert "bfloat16 peak 2 times" in finding.found
+    assert "of the ratio of 3 that is claimed the hardware can give up to 2" in finding.found
+    (finding,) = rule.check(changes(clean_claim(), {BASE: HALF, f"{C}.ratio": 1.9}))
+    assert "the hardware alone can give the 1.9 that is claimed" in finding.found
+
+
+def test_figures_from_the_table_say_how_they_were_matched():
+    planted = {BASE: HardwareView(description="1 x Tesla V100"), NEW: HardwareView(description="8 x Tesla V100")}
+    (finding,) = rule.check(changes(clean_claim(), planted))
+    assert "8 times" in finding.found
+    assert "'8 x Tesla V100' is taken for V100" in finding.found
+
+
+def test_a_stated_figure_goes_before_the_table():
+    planted = {
+        BASE: HardwareView(description="1 x Tesla V100", peak_flops={"float32": 1e15}),
+        NEW: HardwareView(description="1 x Tesla V100", peak_flops={"float32": 2e15}),
+    }
+    (finding,) = rule.check(changes(clean_claim(), planted))
+    assert "float32 peak 2 times" in finding.found
+
+
+def test_a_base_that_lacks_a_precision_is_held_by_the_best_that_it_has():
+    old = HardwareView(accelerator="old card", accelerators=4, peak_flops={"float32": A100.peak_flops["float32"]})
+    planted = {BASE: old}
+    (finding,) = rule.check(changes(clean_claim(), planted))
+    assert "best peak (bfloat16 against float32) 16 times" in finding.found
+
+
+def test_the_fault_alone_is_found_by_no_other_rule():
+    assert other_findings(rule, changes(clean_claim(), {f"{BASE}.release_year": 2014})) == []

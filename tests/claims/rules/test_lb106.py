@@ -1,0 +1,59 @@
+"""LB106: input that is not on the clock, or was ready before it began."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb106_no_input import rule
+
+CLOCK, DATA = "sides[0].clock.data", "sides[0].data"
+
+GUILTY = {
+    "input is not on the clock": ({CLOCK: False}, [("error", CLOCK)]),
+    "nor when a step is timed": ({CLOCK: False, "sides[0].time_of": "step"}, [("error", CLOCK)]),
+    "the data lay in memory beforehand": ({f"{DATA}.in_memory": True}, [("warning", f"{DATA}.in_memory")]),
+    "both": (
+        {CLOCK: False, f"{DATA}.in_memory": True},
+        [("error", CLOCK), ("warning", f"{DATA}.in_memory")],
+    ),
+}
+INNOCENT = {
+    "a run that waits for input most of its time, on the clock": {f"{DATA}.stall_share": 0.7},
+    "warm caches whose share of waiting is given": {f"{DATA}.cold": False},
+    "cold caches without a share of waiting": {f"{DATA}.stall_share": None},
+    "inference on tensors that are there": {CLOCK: False, "sides[0].time_of": "call"},
+    "synthetic data, which is another rule's": {CLOCK: None, f"{DATA}.synthetic": True, f"{DATA}.in_memory": True},
+}
+UNSTATED = {
+    "whether input is on the clock": ({CLOCK: None}, CLOCK),
+    "whether the data lay in memory": ({f"{DATA}.in_memory": None}, f"{DATA}.in_memory"),
+    "cold or not, and what waiting costs": (
+        {f"{DATA}.cold": None, f"{DATA}.stall_share": None},
+        f"{DATA}.stall_share",
+    ),
+    "what a cold start costs": ({f"{DATA}.cold": False, f"{DATA}.stall_share": None}, f"{DATA}.stall_share"),
+}
+
+
+@pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
+def test_input_for_nothing_is_found(planted, findings):
+    assert found(rule, changes(clean_claim(), planted)) == findings
+
+
+@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
+def test_what_is_close_to_it_is_innocent(planted):
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
+def test_what_is_missing_is_asked_for(planted, field):
+    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+
+
+def test_a_hidden_stall_is_given_with_its_share():
+    (finding,) = rule.check(changes(clean_claim(), {CLOCK: False, f"{DATA}.stall_share": 0.41}))
+    assert "41 % of the whole time waits for it" in finding.found
+
+
+def test_the_fault_alone_is_found_by_no_other_rule():
+    both = {f"sides[{at}].clock.data": False for at in range(2)}
+    assert other_findings(rule, changes(clean_claim(), both)) == []

@@ -1,0 +1,100 @@
+"""LB112: one of speed and quality alone, a better entry left out, unlike things compared."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb112_chosen_comparison import rule
+
+OF, QUALITY, SPEED = (f"comparisons[0].{name}" for name in ("of", "quality_compared", "performance_compared"))
+WORSE = {"sides[0].quality.value": 0.925, "sides[0].quality.low": 0.924, "sides[0].quality.high": 0.926}
+RATE = {OF: "throughput", QUALITY: None}
+ACCURACY = {OF: "quality", SPEED: None}
+UNTIMED = {"sides[0].time_s": None, "sides[0].cost_usd": None}
+FASTER = {"standards[0].time_s": 20.0}
+COSTS = {"standards[0].cost_usd": 0.05}
+BOTH = {"new": "new", "base": "base", "quality_compared": False}
+
+GUILTY = {
+    "the rate is compared and the quality is worse": ({**RATE, **WORSE}, ("warning", QUALITY)),
+    "the rate is compared and the quality, which is worse, is said not to be": (
+        {OF: "throughput", QUALITY: False, **WORSE},
+        ("error", QUALITY),
+    ),
+    "the rate is compared and nobody knows a quality": (
+        {OF: "step", QUALITY: False, "sides[1].quality.value": None},
+        ("error", QUALITY),
+    ),
+    "the quality is compared and the cost is higher": ({**ACCURACY, "sides[0].cost_usd": 3.0}, ("warning", SPEED)),
+    "the quality is compared and nobody knows a cost": ({OF: "quality", SPEED: False, **UNTIMED}, ("error", SPEED)),
+    "the target is easier": ({"sides[0].quality.target": 0.93}, ("error", "sides[0].quality.target")),
+    "the metrics differ": ({"sides[0].quality.metric": "top-5 accuracy"}, ("error", "sides[0].quality.metric")),
+    "the splits differ": ({"sides[0].quality.split": "validation"}, ("error", "sides[0].quality.split")),
+    "the data differ": ({"sides[0].data.name": "CIFAR-100"}, ("error", "sides[0].data.name")),
+    "the clocks differ": ({"sides[0].clock.policy": "dawnbench"}, ("warning", "sides[0].clock.policy")),
+    "the new side's clock leaves something out": (
+        {"sides[0].clock.compilation": False},
+        ("warning", "sides[0].clock.compilation"),
+    ),
+    "the new side counts the first crossing": (
+        {"sides[0].clock.crossing": "first"},
+        ("warning", "sides[0].clock.crossing"),
+    ),
+    "a known entry is faster and cheaper": ({**FASTER, **COSTS}, ("error", "sides[0].time_s")),
+    "a known entry is faster, at an unknown cost": (
+        {**FASTER, "standards[0].cost_usd": None},
+        ("warning", "sides[0].time_s"),
+    ),
+}
+INNOCENT = {
+    "the rate is compared and the quality is as good": RATE,
+    "a worse quality that is compared too": {OF: "throughput", **WORSE},
+    "the quality is compared and the cost is lower": ACCURACY,
+    "the quality is compared here and the speed there": {
+        "comparisons[0]": {**BOTH, "of": "quality"},
+        "comparisons[1]": {**BOTH, "of": "latency"},
+    },
+    "the time of a kernel has no quality": {OF: "kernel", QUALITY: False, **WORSE},
+    "the target is harder": {"sides[0].quality.target": 0.941},
+    "one metric in two spellings": {"sides[0].quality.metric": "Top 1 Accuracy"},
+    "a metric that one side does not name": {"sides[1].quality.metric": None},
+    "the baseline's clock leaves something out": {"sides[1].clock.compilation": False},
+    "the baseline counts the first crossing": {"sides[1].clock.crossing": "first"},
+    "a faster entry that is dearer": FASTER,
+    "a faster entry that misses the target": {**FASTER, **COSTS, "standards[0].quality": 0.935},
+    "a faster entry that came later": {**FASTER, **COSTS, "standards[0].year": 2027},
+    "a faster entry that is the one compared with": {**FASTER, **COSTS, "standards[0].name": "base"},
+    "no comparison is made": {**FASTER, **COSTS, "comparisons": [], "sides[1].baseline": None},
+}
+
+
+@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
+def test_a_chosen_comparison_is_found(planted, finding):
+    assert found(rule, changes(clean_claim(), planted)) == [finding]
+
+
+@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
+def test_what_is_close_to_it_is_innocent(planted):
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+@pytest.mark.parametrize(
+    ("unknown", "field"),
+    [
+        ({**RATE, "sides[0].quality.value": None}, QUALITY),
+        ({**ACCURACY, **UNTIMED}, SPEED),
+        ({f"sides[{at}].quality.target": None for at in (0, 1)}, "sides[0].quality.target"),
+        ({"comparisons": [], "sides[0].quality.value": None}, "sides[0].quality.value"),
+    ],
+    ids=["the quality", "the time", "the target", "the quality beside a side that is called the baseline"],
+)
+def test_what_would_decide_is_asked_for(unknown, field):
+    assert found(rule, changes(clean_claim(), unknown)) == [("not-stated", field)]
+
+
+def test_the_finding_names_the_entry_that_was_left_out():
+    (finding,) = rule.check(changes(clean_claim(), {**FASTER, **COSTS}))
+    assert "not against 'last year's entry' (2025): 20 s, quality 0.9405, 0.05 USD against 0.137" in finding.found
+
+
+def test_the_fault_alone_is_found_by_no_other_rule():
+    assert other_findings(rule, changes(clean_claim(), {**FASTER, **COSTS})) == []

@@ -1,0 +1,57 @@
+"""LB126: samples that were made up."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb126_synthetic_data import rule
+
+DATA = "sides[0].data"
+SYNTHETIC = {f"{DATA}.synthetic": True}
+STEP = {"sides[0].time_of": "step", "sides[0].quality.value": None, "comparisons[0].of": "step"}
+
+GUILTY = {
+    "a time to a target": (SYNTHETIC, ("error", f"{DATA}.synthetic")),
+    "the time of a step": ({**SYNTHETIC, **STEP}, ("warning", f"{DATA}.synthetic")),
+    "the time of a step, made a time to the target by a comparison": (
+        {**SYNTHETIC, **STEP, "comparisons[0].of": "target"},
+        ("error", f"{DATA}.synthetic"),
+    ),
+    "inference whose quality is claimed": (
+        {**SYNTHETIC, "sides[0].time_of": "call"},
+        ("error", f"{DATA}.synthetic"),
+    ),
+    "only its name says so": (
+        {f"{DATA}.synthetic": None, f"{DATA}.name": "ImageNet (synthetic)"},
+        ("warning", f"{DATA}.name"),
+    ),
+}
+INNOCENT = {
+    "the latency of a call, without a quality": {
+        **SYNTHETIC,
+        "sides[0].time_of": "call",
+        "sides[0].quality.value": None,
+    },
+    "data of the task whose name sounds made up": {f"{DATA}.name": "random digits in nature"},
+    "real data": {},
+}
+
+
+@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
+def test_synthetic_data_is_found(planted, finding):
+    assert found(rule, changes(clean_claim(), planted)) == [finding]
+
+
+@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
+def test_what_is_close_to_it_is_innocent(planted):
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+@pytest.mark.parametrize("name", ["ImageNet", "photosynthetic leaves", "Randomised trials"])
+def test_a_name_alone_that_does_not_say_it_is_not_guilt(name):
+    claim = changes(clean_claim(), {f"{DATA}.synthetic": None, f"{DATA}.name": name})
+    assert found(rule, claim) == [("not-stated", f"{DATA}.synthetic")]
+
+
+def test_the_fault_alone_is_found_by_no_other_rule():
+    both = {f"sides[{at}].data.synthetic": True for at in range(2)}
+    assert other_findings(rule, changes(clean_claim(), both)) == []

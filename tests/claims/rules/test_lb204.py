@@ -1,0 +1,61 @@
+"""LB204: figures that vary, without an interval."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb204_no_interval import rule
+
+SIDE = {"sides[0].interval": None}
+ALONE = {**SIDE, "sides[0].runs": [], "summaries": []}
+
+GUILTY = {
+    "the runs differ": (SIDE, "sides[0].interval"),
+    "it is said to vary": (ALONE, "sides[0].interval"),
+    "a summary of what varies": ({"summaries[0].interval": None}, "summaries[0].interval"),
+    "a summary of nobody knows how many": (
+        {"summaries[1].interval": None, "summaries[1].n": None},
+        "summaries[1].interval",
+    ),
+}
+INNOCENT = {
+    "a deterministic time": {**ALONE, "sides[0].timing.deterministic": True},
+    "a deterministic summary": {"summaries[0].interval": None, "summaries[0].deterministic": True},
+    "a summary of one value": {"summaries[0].interval": None, "summaries[0].n": 1},
+    "no time is claimed": {**ALONE, "sides[0].time_s": None},
+    "the ratio's interval is missing, those of its sides are there": {"comparisons[0].interval": None},
+}
+UNKNOWN = {
+    "a single run": ({**ALONE, "sides[0].timing.deterministic": None}, "sides[0].interval"),
+    "a summary of what may vary": (
+        {"summaries[0].interval": None, "summaries[0].deterministic": None},
+        "summaries[0].interval",
+    ),
+    "a ratio whose sides have no times": (
+        {"comparisons[0].interval": None, "sides[0].time_s": None, "sides[1].time_s": None},
+        "comparisons[0].interval",
+    ),
+}
+
+
+@pytest.mark.parametrize(("planted", "field"), GUILTY.values(), ids=GUILTY)
+def test_a_figure_that_varies_needs_an_interval(planted, field):
+    assert found(rule, changes(clean_claim(), planted)) == [("warning", field)]
+
+
+@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
+def test_what_is_close_to_it_is_innocent(planted):
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+@pytest.mark.parametrize(("planted", "field"), UNKNOWN.values(), ids=UNKNOWN)
+def test_whether_it_varies_is_asked_for(planted, field):
+    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+
+
+def test_the_finding_gives_the_spread():
+    (finding,) = rule.check(changes(clean_claim(), SIDE))
+    assert "5 runs of 'new' take from 29." in finding.found
+
+
+def test_no_other_rule_fires_on_its_fault():
+    assert other_findings(rule, changes(clean_claim(), SIDE)) == []

@@ -1,0 +1,51 @@
+"""LB206: a p-value without a size, or of a size that does not matter."""
+
+import pytest
+from tests.claims.clean import changes, clean_claim, found, other_findings
+
+from levelbench.claims.rules.lb206_significance_without_effect import rule
+
+C = "comparisons[0]"
+NO_SIZE = {f"{C}.ratio": None, f"{C}.interval": None, f"{C}.effect": None}
+NO_TIMES = {f"{C}.base_time_s": None, "sides[0].time_s": None, "sides[1].time_s": None}
+P = {f"{C}.p_value": 0.001}
+
+GUILTY = {
+    "a p-value alone": ({**P, **NO_SIZE, **NO_TIMES}, f"{C}.effect"),
+    "of qualities that are not given": (
+        {**P, **NO_SIZE, f"{C}.of": "quality", "sides[1].quality.value": None},
+        f"{C}.effect",
+    ),
+    "significant, and within 2 %": ({**P, f"{C}.ratio": 1.01, f"{C}.interval": (1.005, 1.015)}, f"{C}.interval"),
+    "significant, and a tenth of a standard deviation": (
+        {**P, f"{C}.effect": -0.1, f"{C}.interval": None},
+        f"{C}.effect",
+    ),
+}
+INNOCENT = {
+    "no p-value, no size": {f"{C}.p_value": None, **NO_SIZE, **NO_TIMES},
+    "a p-value with both times": {**P, **NO_SIZE},
+    "a p-value with a ratio": {**P, f"{C}.interval": None, f"{C}.effect": None},
+    "an interval that reaches beyond 2 %": {**P, f"{C}.interval": (1.005, 1.03)},
+    "within 2 %, and called the same": {f"{C}.p_value": 0.4, f"{C}.interval": (0.99, 1.01)},
+    "no difference found, and a small effect": {f"{C}.p_value": 0.4, f"{C}.effect": 0.1},
+}
+
+
+@pytest.mark.parametrize(("planted", "field"), GUILTY.values(), ids=GUILTY)
+def test_significance_without_a_size_is_found(planted, field):
+    assert found(rule, changes(clean_claim(), planted)) == [("warning", field)]
+
+
+@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
+def test_what_is_close_to_it_is_innocent(planted):
+    assert found(rule, changes(clean_claim(), planted)) == []
+
+
+def test_the_test_behind_a_p_value_is_asked_for():
+    assert found(rule, changes(clean_claim(), {f"{C}.test": None})) == [("not-stated", f"{C}.test")]
+
+
+def test_no_other_rule_fires_on_its_fault():
+    planted = changes(clean_claim(), {**P, f"{C}.effect": 0.1})
+    assert other_findings(rule, planted) == []

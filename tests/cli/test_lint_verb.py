@@ -1,0 +1,207 @@
+"""``levelbench lint``: what it reads, prints and answers with."""
+
+import json
+
+import pytest
+from tests.claims.made import RULES, claim
+
+from levelbench.claims.lint import lint
+from levelbench.claims.reading import kind_of
+from levelbench.claims.rules import all_rules
+from levelbench.cli.lint_text import report_lines
+
+GUILTY = """\
+title = "8-bit kernels make training 5 times faster"
+
+[[sides]]
+name = "8-bit"
+
+[[sides]]
+name = "float32"
+
+[[comparisons]]
+new = "8-bit"
+base = "float32"
+of = "kernel"
+ratio = 5.0
+part_share = 0.3
+claimed_for = "whole"
+"""
+IGNORED = {"LB105": "the part is the whole here"}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder of its own, with a claim that is guilty of LB105 on line 15."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "claim.toml").write_text(GUILTY)
+    return tmp_path
+
+
+def test_findings_are_printed_by_claim_with_evidence_and_remedy(golden):
+    claims = [("claim.toml", claim()), ("digits", claim("digits: torch against numpy")), ("claim.toml", claim("clean"))]
+    report = lint(claims[:2], RULES, IGNORED)
+    assert lint(claims[2:], ()).linted[0].findings == ()
+    golden("lint", "\n".join(report_lines(report, "not-stated")) + "\n")
+
+
+def test_what_is_not_stated_is_counted_and_not_printed_by_default():
+    lines = report_lines(lint([("claim.toml", claim())], RULES), "warning")
+    assert lines[-1] == ("1 claim held to 3 rules: 1 error, 1 warning, 1 not stated (--show not-stated lists them)")
+    assert not any("LB103" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], 1),
+        (["--fail-on", "error"], 1),
+        (["--fail-on", "never"], 0),
+        (["--select", "LB122"], 0),
+        (["--ignore", "LB105=the part is the whole here", "--select", "LB105"], 0),
+    ],
+)
+def test_a_finding_so_severe_ends_in_1(call, words, expected):
+    assert call("lint", "claim.toml", *words)[0] == expected
+
+
+def test_a_claim_is_read_and_the_line_is_named(call):
+    code, out, _ = call("lint", "claim.toml", "--select", "kernels-only")
+    assert code == 1
+    assert "error LB105 kernels-only at claim.toml:15, comparisons[0].claimed_for" in out
+    assert "1.32 times" in out
+
+
+def test_what_is_ignored_is_said_with_its_reason(call):
+    _, out, _ = call("lint", "claim.toml", "--select", "LB105", "--ignore", "kernels-only=the part is the whole here")
+    assert "LB105: 1 finding, because: the part is the whole here" in out
+    assert "1 ignored" in out
+
+
+@pytest.mark.parametrize("name", ["lint.toml", "pyproject.toml"])
+def test_settings_are_those_of_the_current_folder(call, here, name):
+    table = "" if name == "lint.toml" else "tool.levelbench.lint."
+    head = f"[{table[:-1]}]\n" if table else ""
+    (here / name).write_text(f'{head}select = ["LB105"]\n[{table}ignore]\nLB105 = "the part is the whole"\n')
+    code, out, _ = call("lint", "claim.toml")
+    assert code == 0
+    assert "because: the part is the whole" in out
+
+
+def test_settings_beside_the_claim_silence_nobody(call, here):
+    (here / "theirs").mkdir()
+    (here / "theirs" / "claim.toml").write_text(GUILTY)
+    (here / "theirs" / "lint.toml").write_text('[ignore]\nLB105 = "trust me"\n')
+    assert call("lint", "theirs/claim.toml", "--select", "LB105")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("selct = []", "close: select"),
+        ('select = "LB105"', "no list of codes"),
+        ('ignore = ["LB105"]', "no reasons"),
+        ('[ignore]\nLB105 = ""', "no reason"),
+        ('[ignore]\nLB1O5 = "x"', "close: LB1"),
+        ('show = "eror"', "close: error"),
+        ("fail-on = 1", "no text"),
+        ("=", "not TOML"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(call, here, settings, said):
+    (here / "lint.toml").write_text(settings)
+    code, _, err = call("lint", "claim.toml")
+    assert code == 2
+    assert said in err
+
+
+def test_json_has_the_findings_and_the_exit_code(call):
+    code, out, _ = call("lint", "claim.toml", "--select", "LB105", "--json")
+    value = json.loads(out)
+    assert value["exit_code"] == code == 1
+    assert value["claims"][0]["findings"][0]["line"] == 15
+
+
+@pytest.mark.parametrize(("layout", "begins"), [("sarif", '{\n  "$schema"'), ("github", "::error file=claim.toml")])
+def test_other_formats_are_printed(call, layout, begins):
+    code, out, _ = call("lint", "claim.toml", "--select", "LB105", "--format", layout)
+    assert code == 1
+    assert out.startswith(begins)
+
+
+def test_a_text_of_a_claim_does_not_steer_the_terminal(call, here):
+    (here / "claim.toml").write_text(GUILTY.replace("8-bit kernels", "8-bit \\u001b[2J \\n\\n0 errors"))
+    _, out, _ = call("lint", "claim.toml")
+    assert "\x1b" not in out
+    assert "\n0 errors" not in out
+    assert "\\x1b[2J" in out
+
+
+def test_a_rule_is_explained_by_code_and_by_name(call):
+    code, out, _ = call("lint", "--explain", "kernels-only")
+    assert code == 0
+    assert out == call("lint", "--explain", "lb105")[1]
+    assert all(f"\n{title}\n" in out for title in ("Why", "Sound practice", "Guilty", "Innocent", "Cannot see"))
+
+
+def test_all_rules_are_explained_and_listed(call):
+    explained, listed = call("lint", "--explain", "all")[1], call("lint", "--rules")[1].splitlines()
+    assert [line.split()[0] for line in listed] == [rule.code for rule in all_rules()]
+    assert all(f"{rule.code} {rule.name} (" in explained for rule in all_rules())
+    value = json.loads(call("lint", "--rules", "--json")[1])
+    assert [rule["code"] for rule in value["rules"]] == [rule.code for rule in all_rules()]
+
+
+def test_a_misspelt_rule_is_answered_with_the_nearest(call):
+    code, _, err = call("lint", "--explain", "kernel-only")
+    assert code == 2
+    assert "close: kernels-only" in err
+
+
+def test_a_template_can_be_linted_as_it_is(call, here):
+    (here / "new.toml").write_text(call("lint", "--template")[1])
+    code, out, _ = call("lint", "new.toml")
+    assert code == 0
+    assert "0 errors, 0 warnings" in out
+    assert call("lint", "--template", "markdown")[1].startswith("# Checklist")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "names nothing"),
+        (["clam.toml"], "give claim.toml"),
+        (["claim.toml", "--select", "LB9"], "no rule has that name"),
+        (["claim.toml", "--ignore", "LB105"], "no reason is given"),
+        (["claim.toml", "--config", "none.toml"], "none.toml"),
+        (["note.txt"], "no claim.toml, record, submission or MLPerf log"),
+        (["--docs", "."], "no lint.md"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(call, here, words, said):
+    (here / "note.txt").write_text("we are 5 times faster\n")
+    code, _, err = call("lint", *words)
+    assert code == 2
+    assert said in err
+
+
+def test_a_file_that_cannot_be_read_is_said_and_ends_in_4(call, store):
+    (store / "broken.jsonl").write_text("no record\n")
+    code, out, err = call("lint", store)
+    assert code == 4
+    assert "broken.jsonl" in err
+    assert "1 file not read" in out
+
+
+def test_records_are_told_from_other_files(store):
+    assert kind_of(store) == "records"
+    assert {kind_of(path) for path in store.rglob("*.jsonl")} == {"record"}
+
+
+def test_pages_are_written_and_stale_ones_go(call, here):
+    (here / "lint.md").write_text("<!-- rules: written by levelbench lint --docs -->\n<!-- end of rules -->\n")
+    (here / "rules").mkdir()
+    (here / "rules" / "LB999.md").write_text("old")
+    assert call("lint", "--docs", ".")[0] == 0
+    assert {path.stem for path in (here / "rules").iterdir()} == {rule.code for rule in all_rules()}
+    assert "[LB105](rules/LB105.md)" in (here / "lint.md").read_text()
