@@ -95,11 +95,11 @@ def make_leaderboard(folder: Path, entries: int) -> None:
 
 
 def _check(folder: Path, site: Path) -> str:
-    from levelbench.records.submissions.rules import check_folder
+    from levelbench.records.submissions.rules.checking import checked_folder
 
-    found = check_folder(folder)
+    entries, found = checked_folder(folder, processes=len(os.sched_getaffinity(0)))
     errors = sum(each.severity == "error" for each in found)
-    return f"{len(found)} findings, {errors} of them errors"
+    return f"{entries} entries, {len(found)} findings, {errors} of them errors"
 
 
 def _build(folder: Path, site: Path) -> str:

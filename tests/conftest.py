@@ -1,10 +1,15 @@
 import gc
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Each worker and each process that a test starts would else compile all that it imports anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -25,15 +30,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 LONGEST_FIRST = """
-frameworks/test_conformance cli/test_run_verb runner/test_campaign operators/validation/test_right_operators
-networks/zoo/test_vision networks/zoo/test_others cli/test_check_verb frameworks/test_jax_executor
-frameworks/jax/test_jax_gradients cli/test_operator_verb runner/test_networks distributed/communicators/test_mpi
-distributed/validation/test_own_schemes distributed/hosts/test_ranks frameworks/jax/test_jax_conformance
-operators/conformance/test_conformance frameworks/jax/test_jax_versions frameworks/test_optimizers
-simulation/test_false_positives simulation/test_coverage cli/test_network cli/test_scale_verb runner/test_teams
-cli/test_check_schemes frameworks/test_torch_executor frameworks/torch/test_distributed training/test_checkpoints
-report/test_html networks/fuzz/test_agreement networks/transforms/test_measured_memory tasks/test_vision_recipes
-tasks/test_text_tasks tasks/test_same_trajectory
+runner/test_campaign runner/test_teams cli/test_run_verb networks/zoo/test_vision
+operators/validation/test_right_operators frameworks/test_conformance frameworks/jax/test_jax_gradients
+cli/test_check_verb runner/test_networks networks/zoo/test_others networks/fuzz/test_agreement
+frameworks/jax/test_jax_conformance frameworks/test_jax_executor cli/test_operator_verb
+distributed/communicators/test_mpi distributed/validation/test_own_schemes distributed/hosts/test_ranks
+report/site/test_board_in_a_browser operators/conformance/test_conformance frameworks/jax/test_jax_versions
+frameworks/test_optimizers tasks/test_vision_recipes tasks/test_text_tasks report/test_html
+networks/transforms/test_measured_memory cli/test_network cli/test_scale_verb cli/test_check_schemes
+frameworks/test_torch_executor frameworks/torch/test_distributed training/test_checkpoints
+simulation/test_false_positives simulation/test_coverage tasks/test_same_trajectory cli/test_infer
+runner/test_inference
 """
 
 

@@ -1,12 +1,13 @@
 """What is to be linted is told by its content, and what is no file selects runs."""
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from levelbench.claims.reading import kind_of, read
-from levelbench.errors import UsageError
+from levelbench.errors import RecordError, UsageError
 
 RECORD = json.dumps({"type": "header", "schema": 1, "id": "aaaa0001", "specification": {"task": "digits"}}) + "\n"
 LOG = "NCCL version 2.8\n" * 3 + ':::MLLOG {"namespace": "", "time_ms": 1, "event_type": "POINT_IN_TIME", "key": "x"}\n'
@@ -25,6 +26,8 @@ LOG = "NCCL version 2.8\n" * 3 + ':::MLLOG {"namespace": "", "time_ms": 1, "even
         ("v06.log", ':::MLL 1557.1 run_start: {"value": null}', "mlperf"),
         ("v05.log", ":::MLPv0.5.0 resnet 1541.4 (a.py:3) run_start", "mlperf"),
         ("mlperf.json", LOG, "mlperf"),
+        ("results.tar.gz", "", "mlperf"),
+        ("process.jsonlines", RECORD, "inference"),
     ],
 )
 def test_a_file_is_told_by_its_content(tmp_path, name, text, kind):
@@ -58,6 +61,23 @@ def test_a_file_that_is_not_there_is_answered_with_the_nearest(tmp_path, name, s
     with pytest.raises(UsageError) as error:
         read(str(tmp_path / name))
     assert said in error.value.do
+
+
+@pytest.mark.parametrize(("beside", "said"), [(True, "net.json"), (False, "the entry's .json")])
+def test_a_curve_alone_leads_to_its_entry(tmp_path, beside, said):
+    (tmp_path / "net.tsv").write_text("epoch\thours\ttop1Accuracy\n1\t0.1\t94\n")
+    if beside:
+        (tmp_path / "net.json").write_text("{}")
+    with pytest.raises(UsageError) as error:
+        kind_of(tmp_path / "net.tsv")
+    assert said in error.value.do
+
+
+def test_an_archive_without_a_log_is_said_to_have_none(tmp_path):
+    with tarfile.open(tmp_path / "logs.tar.gz", "w:gz"):
+        pass
+    with pytest.raises(RecordError, match="no result_"):
+        read(tmp_path / "logs.tar.gz")
 
 
 def test_a_pipe_is_no_claim(tmp_path):

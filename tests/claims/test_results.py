@@ -32,9 +32,10 @@ def test_the_logs_of_mlperf_have_the_findings_that_were_checked(data):
     assert counted(mlperf(data)) == set(MLPERF)
 
 
-def test_nine_of_ten_findings_are_right():
-    right, of = precision(DAWNBENCH, MLPERF, ARTICLES, more_right=ENTRIES)
-    assert (right, of) == (62, 68)
+def test_nine_of_ten_findings_are_right_without_the_one_that_all_entries_have_too():
+    assert precision(DAWNBENCH, MLPERF, ARTICLES, more_right=ENTRIES) == (63, 66)
+    right, of = precision(DAWNBENCH, MLPERF, ARTICLES)
+    assert (right, of) == (32, 35)
     assert right / of >= 0.9
 
 

@@ -12,8 +12,6 @@ EXPLAINED = {
     "sides[1].interval": "LB204",
     "summaries[0].interval": "LB204",
     "summaries[1].interval": "LB204",
-    # A figure of which nobody knows what it shows is no second figure of convergence.
-    "figures[0].y": "LB110",
 }
 
 

@@ -13,7 +13,8 @@ TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path / "cache"))
     submission = Submission(
         schema=1, ruleset="dawnbench-1.0", task="cifar10", mode="training", author=Author("An author"),
         submitted="2018-07-01", model="net", framework="torch", hardware=Hardware("a machine"), target=TARGET,
@@ -59,7 +60,7 @@ def test_json_has_all_that_was_done(folder, tmp_path, call):
     found = json.loads(out)
     assert code == 0
     assert (found["entries"], found["read"], found["not_shown"]) == (2, 2, [])
-    assert found["boards"] == ["cifar10-dawnbench-1.0.html"]
+    assert found["boards"] == ["cifar10_dawnbench-1.0.html"]
     assert "index.html" in found["written"]
 
 
@@ -73,3 +74,60 @@ def test_a_folder_that_holds_something_else_is_left_alone(folder, tmp_path, call
     code, _, err = call("board", "build", folder, "-o", folder)
     assert code == 2
     assert "something else than a site of ours: cifar10" in err
+
+
+def test_what_an_author_writes_begins_no_line_of_the_output(folder, tmp_path, call):
+    name = "a\n::add-mask::x.json"
+    (folder / "cifar10/training" / name).write_text('{"schema": 1, "a\\n::error::x": 1}')
+    _, out, _ = call("board", "build", folder, "-o", tmp_path / "site")
+    assert "add-mask" in out
+    assert not [line for line in out.splitlines() if line.lstrip().startswith("::")]
+
+
+def test_a_folder_without_an_entry_is_a_warning(tmp_path, call, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "empty").mkdir()
+    assert call("board", "build", tmp_path / "empty", "-o", tmp_path / "site")[0] == 0
+    code, out, _ = call("board", "build", tmp_path / "empty", "-o", tmp_path / "site", "--strict")
+    assert code == 1
+    assert "0 entries on 0 boards" in out
+
+
+def test_a_second_build_at_the_same_time_ends_in_3_and_says_to_wait(folder, tmp_path, call):
+    import fcntl
+
+    site = tmp_path / "site"
+    assert call("board", "build", folder, "-o", site)[0] == 0
+    with (site / ".levelbench-site.lock").open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        code, _, err = call("board", "build", folder, "-o", site)
+    assert code == 3
+    assert "another build is writing it" in err
+    assert "wait until it has ended" in err
+
+
+def test_a_broken_ruleset_that_no_entry_needs_stops_no_build_and_is_named(folder, tmp_path, call):
+    (folder / "rulesets").mkdir()
+    (folder / "rulesets" / "broken.toml").write_text("id = ")
+    code, out, _ = call("board", "build", folder, "-o", tmp_path / "site")
+    assert code == 1
+    assert "2 entries on 1 board" in out
+    assert "rulesets/broken.toml" in out
+
+
+def test_a_ruleset_of_board_toml_that_is_none_names_that_file(folder, tmp_path, call):
+    (folder / "board.toml").write_text('rulesets = ["club-1.0"]')
+    code, _, err = call("board", "build", folder, "-o", tmp_path / "site")
+    assert code == 2
+    assert "board.toml 'club-1.0'" in err
+    assert "correct that file's rulesets" in err
+
+
+def test_the_cores_of_an_entry_are_called_cores(folder, tmp_path, call):
+    path = folder / "cifar10/training/net.json"
+    entry = json.loads(path.read_text())
+    entry["hardware"] |= {"processor": "AMD EPYC", "cores": 2}
+    path.write_text(json.dumps(entry))
+    call("board", "build", folder, "-o", tmp_path / "site")
+    pages = "".join(each.read_text() for each in (tmp_path / "site").rglob("*.html"))
+    assert "AMD EPYC, 2 cores" in pages

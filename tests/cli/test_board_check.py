@@ -137,3 +137,40 @@ def test_a_word_whose_module_is_not_there_is_not_listed(call, monkeypatch):
     monkeypatch.setattr(board_verb, "find_spec", lambda name: None if name.endswith("board_build") else found(name))
     assert "  build " not in call("board", "--help")[1]
     assert call("board", "build", "x")[0] == 2
+
+
+def test_quiet_leaves_the_notes_out_and_counts_them(call, board):
+    change(board, price=None)
+    _, out, _ = call("board", "check", board)
+    assert "note B160" in out
+    code, quiet, _ = call("board", "check", board, "--quiet")
+    assert code == 0
+    assert "note B160" not in quiet
+    assert quiet.splitlines()[-1] == out.splitlines()[-1]
+
+
+def test_many_findings_are_counted_by_code_at_the_end(call, board):
+    path = entry_of(board)
+    assert "by code:" not in call("board", "check", board)[1]
+    for at in range(12):
+        (path.parent / f"bad{at}.json").write_text("{")
+    _, out, _ = call("board", "check", board, "--quiet")
+    assert "  B101 12 x the file cannot be read, or is not JSON" in out.splitlines()
+
+
+def test_board_lists_its_commands_as_commands(call):
+    out = call("board", "--help")[1]
+    assert "Commands:" in out
+    assert "Words:" not in out
+
+
+def test_what_an_author_writes_never_begins_a_line(call, board):
+    odd = "a\n::add-mask::b ##[add-mask]c"
+    change(board, model=odd)
+    (board / "::add-mask::d.json").write_text("{}")
+    for layout in ("text", "github"):
+        out = call("board", "check", board, "--format", layout)[1]
+        commands = [line for line in out.splitlines() if line.lstrip().startswith("::")]
+        assert all(line.startswith(("::error ", "::warning ", "::notice ")) for line in commands)
+        assert "##[" not in out
+        assert len(commands) == (0 if layout == "text" else len(commands))

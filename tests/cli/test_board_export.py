@@ -3,11 +3,12 @@
 import csv
 import json
 
+import msgspec
 import pytest
 
 from levelbench.records.schema import Target
 from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.schema import Author, Curve, Hardware, Submission, SubmittedRun
+from levelbench.records.submissions.schema import Author, Curve, Hardware, Inference, Submission, SubmittedRun
 
 
 def submission(task="cifar10", quality=0.95, seeds=(0,), seconds=36.0):
@@ -131,3 +132,43 @@ def test_what_was_imported_is_exported_as_it_was(call, board, tmp_path):
         code, out, _ = call("board", "import", "dawnbench", tmp_path / step, "-o", tmp_path / "again")
         assert code == 0
     assert "wrote 0 entries" in out
+
+
+@pytest.mark.parametrize("kind", ["mllog", "dawnbench"])
+def test_what_a_format_has_no_place_for_is_skipped_and_is_no_failure(call, board, tmp_path, kind):
+    board("a", submission())
+    loaded = Inference("server", queries=100, samples=100, duration_s=1.0, throughput_per_s=100.0)
+    board("b", msgspec.structs.replace(submission(), mode="inference", runs=[], inference=[loaded]))
+    code, out, err = call("board", "export", kind, board.folder, "-o", tmp_path / "out")
+    assert (code, err) == (0, "")
+    assert "skipped 1 entry: " in out
+    assert len([each for each in (tmp_path / "out").rglob("*") if each.suffix in (".txt", ".tsv")]) == 1
+
+
+def test_a_board_without_any_entry_that_a_format_has_a_place_for_is_a_usage_error(call, board, tmp_path):
+    board("a", submission("digits"))
+    code, _, err = call("board", "export", "dawnbench", board.folder, "-o", tmp_path / "out")
+    assert code == 2
+    assert "DAWNBench has no task 'digits'" in err
+
+
+def test_mllog_lists_what_its_time_means_and_what_it_cannot_say(call, board, tmp_path):
+    entry = submission(seeds=(0, 1))
+    board("a", msgspec.structs.replace(entry, clock="wall", crossing="confirmed", ruleset="levelbench-1.0"))
+    _, out, _ = call("board", "export", "mllog", board.folder, "-o", tmp_path / "out")
+    for lost in ("ruleset: levelbench-1.0", "clock: wall", "crossing: confirmed", "author.email"):
+        assert f"cifar10/training/a: not in this format: {lost}" in out
+
+
+def test_an_entry_comes_back_from_mllog_with_the_time_of_its_own_rule(call, board, tmp_path):
+    curve = Curve([1.0, 2.0, 3.0, 4.0], [0.5, 0.95, 0.95, 0.95])
+    entry = msgspec.structs.replace(
+        submission(), runs=[SubmittedRun(curve, seed=0, reached=True)], ruleset="levelbench-1.0", clock="wall"
+    )
+    board("a", msgspec.structs.replace(entry, crossing="confirmed"))
+    call("board", "export", "mllog", board.folder, "-o", tmp_path / "out")
+    call("board", "import", "mlperf", tmp_path / "out", "-o", tmp_path / "again")
+    (path,) = (tmp_path / "again").rglob("*.json")
+    again = json.loads(path.read_text())
+    assert again["runs"][0]["time_to_target_s"] == 3.0
+    assert (again["ruleset"], again["clock"], again["crossing"]) == ("levelbench-1.0", "wall", "confirmed")

@@ -102,7 +102,7 @@ def test_an_entry_that_differs_is_not_overwritten_unless_forced(call, clone, tmp
     path.write_text("{}")
     code, _, err = call("board", "import", "dawnbench", clone, "-o", board)
     assert (code, path.read_text()) == (2, "{}")
-    assert "1 entries lie there that differ" in err
+    assert "1 entry lies there and differs" in err
     assert call("board", "import", "dawnbench", clone, "-o", board, "--force")[0] == 0
     assert path.read_text() != "{}"
 
@@ -158,3 +158,98 @@ def test_algorithms_are_scored_by_their_profile(call, tmp_path):
     _, out, _ = call("board", "import", "algoperf", tmp_path / "logs", "--json")
     scores = {each["submission"]: each["score"] for each in json.loads(out)["scores"]}
     assert scores == {"adamw": 1.0, "sgd": 0.5}
+
+
+def logged(folder, latency_ms, scenario="SingleStream", verdict="VALID"):
+    """LoadGen's logs of one run: its estimate, its mean and its verdict."""
+    rule = "=" * 48
+    head = "Completed samples per second : 50.5" if scenario == "Server" else ""
+    folder.mkdir(parents=True)
+    (folder / "mlperf_log_summary.txt").write_text(
+        f"{rule}\nMLPerf Results Summary\n{rule}\nSUT name : s\nScenario : {scenario}\nMode : PerformanceOnly\n"
+        f"90.0th percentile latency (ns) : {latency_ms * 10**6}\n{head}\nResult is : {verdict}\n"
+        "Early Stopping Result:\n * Processed at least 64 queries (120).\n"
+        f" * Early stopping 90.0th percentile estimate: {latency_ms * 10**6}\n"
+        f"{rule}\nAdditional Stats\n{rule}\nMean latency (ns) : {10**9 // latency_ms}\n"
+        f"90.00 percentile latency (ns)   : {latency_ms * 10**6}\n"
+        f"{rule}\nTest Parameters Used\n{rule}\nsamples_per_query : 1\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """Two single streams whose means are ordered the other way round, a server's run, and one that is invalid."""
+    for name, latency_ms, more in (
+        ("slow", 9, {}),
+        ("fast", 4, {}),
+        ("busy", 2, {"scenario": "Server"}),
+        ("bad", 1, {"verdict": "INVALID"}),
+    ):
+        logged(tmp_path / "logs" / name, latency_ms, **more)
+    return tmp_path / "logs"
+
+
+def test_each_scenario_of_loadgen_is_ranked_alone_by_its_own_metric(call, logs):
+    _, out, _ = call("board", "import", "loadgen", logs, "--task", "digits", "--json")
+    rankings = {each["column"]: each for each in json.loads(out)["rankings"]}
+    assert set(rankings) == {"single-stream", "server"}
+    assert [(row["rank"], row["text"], row["file"]) for row in rankings["single-stream"]["rows"]] == [
+        (1, "4 ms", "fast"),
+        (2, "9 ms", "slow"),
+    ]
+    assert [row["text"] for row in rankings["server"]["rows"]] == ["50.5 /s"]
+
+
+def test_a_run_that_loadgen_calls_invalid_is_left_out_and_named(call, logs):
+    _, out, _ = call("board", "import", "loadgen", logs, "--task", "digits")
+    assert "left out: bad: LoadGen calls it INVALID" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ((), "levelbench-1.0 has no task 'not stated'"),
+        (("--task", "digits"), "--author and --hardware and --framework"),
+        (("--task", "digits", "--author", "me", "--framework", "torch"), "what --hardware would"),
+    ],
+)
+def test_what_loadgen_does_not_say_has_to_be_given_before_anything_is_written(call, logs, tmp_path, options, found):
+    code, _, err = call("board", "import", "loadgen", logs, *options, "-o", tmp_path / "board")
+    assert (code, found in err) == (2, True)
+    assert not (tmp_path / "board").exists()
+
+
+def test_what_is_given_is_in_the_entry_and_the_check_has_no_error_about_where_it_lies(call, logs, tmp_path):
+    options = ("--author", "me", "--model", "resnet9", "--hardware", "1 V100", "--framework", "torch")
+    board = tmp_path / "board"
+    code, out, _ = call("board", "import", "loadgen", logs / "fast", "--task", "digits", *options, "-o", board)
+    assert (code, "wrote 1 entry to" in out) == (0, True)
+    (path,) = board.rglob("*.json")
+    entry = json.loads(path.read_text())
+    assert (entry["model"], entry["framework"], entry["hardware"]["description"]) == ("resnet9", "torch", "1 V100")
+    found = {each["code"] for each in json.loads(call("board", "check", board, "--json")[1])["findings"]}
+    assert not found & {"B110", "B111", "B112", "B114"}
+
+
+def test_a_ranking_fits_eighty_columns_in_one_table(call, clone, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    entry(clone, "c_long", hardware="8 x an accelerator of a name beyond all bounds", model="a network of a long name")
+    _, out, _ = call("board", "import", "dawnbench", clone, "--no-doubts")
+    assert out.count("rank  ") == 4
+    assert max(len(each) for each in out.splitlines() if each.startswith(("rank", "   1"))) <= 80
+
+
+def test_a_small_cost_keeps_its_digits_and_says_of_how_many_answers_it_is(call, clone):
+    entry(clone, "d_x_y_z", mode="inference", **{**ANSWERED, "cost": 1.2345e-7})
+    _, out, _ = call("board", "import", "dawnbench", clone, "--no-doubts")
+    assert "$0.0012" in out
+    assert "inference cost of 10,000 answers" in out
+
+
+def test_one_is_an_entry_and_not_entries(call, clone):
+    for path in list((clone / "CIFAR10" / "train").iterdir()):
+        path.unlink()
+    _, out, _ = call("board", "import", "dawnbench", clone)
+    assert "1 entry of dawnbench" in out
+    assert "1 entries" not in out

@@ -60,3 +60,40 @@ def test_what_is_no_submission_is_not_signed(call, key, tmp_path):
     assert code == 2
     assert "it is not a submission" in err
     assert not (tmp_path / "a.json.sig").exists()
+
+
+def test_show_prints_nothing_but_the_line_on_stdout(call, key):
+    code, out, err = call("board", "keys", "show", key, "--name", "Ada")
+    assert code == 0
+    assert list(tomllib.loads(out)) == ["Ada"]
+    assert "fingerprint: SHA256:" in err
+
+
+@pytest.mark.parametrize(
+    ("authors", "warned"),
+    [
+        ("Eve", "this is the key of 'Eve'"),
+        ("Ada", ""),
+        ("", "has no key for 'Ada'"),
+    ],
+)
+def test_signing_with_a_key_that_is_not_the_authors_is_warned_of(call, key, store, tmp_path, authors, warned):
+    board = tmp_path / "board"
+    call("board", "submit", "digits[framework=numpy]", *WHO, *PRICE, "--store", store, "-o", board)
+    (path,) = board.rglob("*.json")
+    line = json.loads(call("board", "keys", "show", key, "--name", authors, "--json")[1])["line"]
+    (board / "authors.toml").write_text(line if authors else "")
+    code, _, err = call("board", "keys", "sign", path, "--key", key)
+    assert code == 0
+    assert (warned in err) if warned else (err == "")
+
+
+def test_a_check_says_who_may_sign_an_entry_that_another_signed(call, key, store, tmp_path):
+    board = tmp_path / "board"
+    call("board", "submit", "digits[framework=numpy]", *WHO, *PRICE, "--store", store, "-o", board)
+    (path,) = board.rglob("*.json")
+    (board / "authors.toml").write_text(
+        json.loads(call("board", "keys", "show", key, "--name", "Eve", "--json")[1])["line"]
+    )
+    call("board", "keys", "sign", path, "--key", key)
+    assert "do: sign with a key of 'Ada', or name 'Eve' as the author" in call("board", "check", board)[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.records.inference.builder import OFFLINE, SINGLE, specification, write
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
 PRICE = ("--price-per-hour", "3.06", "--price-source", "https://example.org/prices")
@@ -30,7 +31,7 @@ def test_every_group_becomes_an_entry_of_all_its_runs(submit):
         assert entry["price"]["usd_per_hour"] == 3.06
         assert entry["price"]["on_demand"] is True
         assert f"wrote {path}: digits, mlp on {entry['framework']}" in out
-    assert "reached 5/5; tuning: 1 trials" in out
+    assert "reached 5/5; tuning: 1 trial" in out
     assert "2 entries checked: 0 errors" in out
 
 
@@ -47,8 +48,9 @@ def test_another_entry_of_the_same_runs_is_written_over_only_when_asked(submit):
     submit("digits[framework=numpy]")
     cheaper = ("--price-per-hour", "1.5", "--price-source", "https://example.org/prices")
     code, _, err = submit("digits[framework=numpy]", price=cheaper)
-    assert code == 3
+    assert code == 2
     assert "it is there already and says something else" in err
+    assert "give --replace to write over it" in err
     assert submit("digits[framework=numpy]", "--replace", price=cheaper)[0] == 0
     assert [entry["price"]["usd_per_hour"] for entry in submit.entries().values()] == [1.5]
 
@@ -63,7 +65,7 @@ def test_a_choice_of_seeds_is_refused_without_a_reason(submit):
 def test_a_choice_of_seeds_with_a_reason_says_so_in_the_entry_and_is_short_of_runs(submit):
     code, out, _ = submit("digits[framework=numpy,seed=0]", "--only-these", "--because", "a trial")
     assert code == 1
-    assert "error B150 runs: 1 runs; levelbench-1.0 asks for 5" in out
+    assert "error B150 runs: 1 run; levelbench-1.0 asks for 5" in out
     assert "warning B126 notes: 'Only some runs were submitted: a trial'" in out
 
 
@@ -95,6 +97,17 @@ def test_a_signed_entry_names_its_key(call, submit, tmp_path):
     assert not path.with_name(f"{path.name}.sig").exists()
 
 
+def test_an_entry_that_says_the_same_keeps_its_signature(call, submit, tmp_path):
+    pytest.importorskip("cryptography")
+    call("board", "keys", "new", "Ada", "-o", tmp_path / "ada.pem")
+    submit("digits[framework=numpy]")
+    (path,) = submit.entries()
+    call("board", "keys", "sign", path, "--key", tmp_path / "ada.pem")
+    code, out, _ = submit("digits[framework=numpy]", "--replace")
+    assert (code, "there already: " in out) == (0, True)
+    assert path.with_name(f"{path.name}.sig").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "price", "found"),
     [
@@ -102,6 +115,7 @@ def test_a_signed_entry_names_its_key(call, submit, tmp_path):
         (("digits",), ("--price-per-hour", "3"), "it has no source"),
         (("digits",), ("--price-source", "x"), "there is no price"),
         (("digits",), ("--price-per-hour", "-1", "--price-source", "x"), "it is no price"),
+        (("digits", "--only-these", "--because", " "), PRICE, "it is blank"),
         (("digits", "--only-these"), PRICE, "it stands alone"),
         (("digits", "--because", "x"), PRICE, "it stands alone"),
         (("digits", "--ruleset", "levelbench-2.0"), PRICE, "ruleset 'levelbench-2.0'"),
@@ -114,3 +128,34 @@ def test_what_is_incomplete_is_refused_and_nothing_is_written(submit, words, pri
     assert code == 2
     assert found in err
     assert submit.entries() == {}
+
+
+def test_an_entry_with_an_error_is_not_written_unless_forced(submit):
+    some = ("digits[framework=numpy,seed=0]", "--only-these", "--because", "a trial")
+    code, out, _ = submit(*some)
+    assert (code, submit.entries()) == (1, {})
+    assert "not written: digits/training/" in out
+    assert "give --force to write what has them" in out
+    code, out, _ = submit(*some, "--force")
+    assert (code, len(submit.entries())) == (1, 1)
+
+
+def test_a_ruleset_of_the_leaderboard_itself_is_found(submit, tmp_path):
+    from importlib import resources
+
+    rules = resources.files("levelbench.records.rulesets").joinpath("data/levelbench-1.0.toml").read_text()
+    own = tmp_path / "board" / "rulesets" / "club.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(rules.replace('"levelbench-1.0"', '"club-1.0"').replace('name = "levelbench"', 'name = "club"'))
+    code, _, err = submit("digits[framework=numpy]", "--ruleset", "club-1.0")
+    assert (code, err) == (0, "")
+    assert [entry["ruleset"] for entry in submit.entries().values()] == ["club-1.0"]
+    assert "ruleset 'club-2.0'" in submit("digits", "--ruleset", "club-2.0")[2]
+
+
+@pytest.mark.parametrize(("scenario", "said"), [(OFFLINE, True), (SINGLE, False)])
+def test_an_entry_that_no_column_will_rank_is_told_so(call, tmp_path, scenario, said):
+    record = write(tmp_path / "store", specification(scenario=scenario), n=800)
+    words = (*WHO, *PRICE, "--hardware", "2 cores", "--force", "--store", tmp_path / "store", "-o", tmp_path / "board")
+    _, out, _ = call("board", "submit", record.path, *words)
+    assert ("not ranked by latency: the column compares single-stream; this entry measured offline" in out) == said

@@ -56,22 +56,19 @@ def test_a_reference_of_the_command_line_wins(write):
     assert check(write(RIGHT), reference="sgd") == 1
 
 
-def test_json_has_every_finding_and_every_step(write, capsys):
-    check(write(WRONG), as_json=True)
-    found = json.loads(capsys.readouterr().out)
+def test_json_has_every_finding_and_every_step_and_the_divergence_is_drawn_beside(write, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert check(write(WRONG), as_json=True, plot=tmp_path / "way.svg") == 1
+    out, err = capsys.readouterr()
+    assert "<svg" in Path(tmp_path / "way.svg").read_text()
+    assert "way.svg" in err
+    found = json.loads(out)
     assert not found["passed"]
     (report,) = found["reports"]
     assert report["name"] == "Mine"
     assert {"probe", "status", "found", "do"} == set(report["findings"][0])
     assert {each["problem"]: len(each["linf"]) for each in report["divergences"]}["long"] == 1000
     assert {len(each["linf"]) for each in report["divergences"] if each["problem"] != "long"} == {100}
-
-
-def test_the_divergence_is_drawn(write, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    assert check(write(WRONG), plot=tmp_path / "way.svg") == 1
-    assert "<svg" in Path(tmp_path / "way.svg").read_text()
-    assert "way.svg" in capsys.readouterr().err
 
 
 def test_a_figure_without_a_reference_is_refused(write, tmp_path):

@@ -4,13 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from tests.records.inference.builder import specification, write
 
+from levelbench.cli.infer_verb import _code
 from levelbench.cli.infer_words import frameworks_of, scenario_settings, seconds
 from levelbench.errors import UsageError
 from levelbench.networks import zoo
 from levelbench.networks.files import save
 from levelbench.records import Store
-from levelbench.records.inference import read_inference
+from levelbench.records.inference import Audit, read_inference, summarise_inference
 from levelbench.runner.inference_child import _carry_out
 
 TASK = '''
@@ -47,6 +49,7 @@ OPTIONS = {
         (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "2", "--find-peak"), 2, "give one of both"),
         (("digits", "--scenario", "server", "--bound", "15ms", "--qps", "0"), 2, "no rate above zero"),
         (("digits", "--scenario", "server", "--bound", "soon", "--qps", "2"), 2, "no time above zero"),
+        (("digits", "--scenario", "server", "--bound", "1s", "--qps", "1e6"), 2, "10,000,000 queries"),
         (("digits", "--qps", "3"), 2, "belongs to server"),
         (("digits", "--samples-per-query", "3"), 2, "belongs to multi-stream"),
         (("digits", "--batch", "8"), 2, "of one sample each"),
@@ -58,6 +61,7 @@ OPTIONS = {
         (("digits", "--price-source", "here"), 2, "there is no price"),
         (("digits", "--plot", "a.pdf"), 2, ".svg or .png"),
         (("digits", "--labels", "l"), 2, "its data are known"),
+        (("digits", "--data", "here"), 2, "no folder is looked into"),
         (("digits", "--run", "latest", "--train-seed", "1"), 2, "the run says by itself"),
         (("lenet5", "--recipe", "mlp"), 2, "trained elsewhere"),
         (("lenet5", "--data", "missing.npz"), 3, "no such file"),
@@ -95,7 +99,7 @@ def test_what_is_no_time_is_refused(text):
         ({"scenario": "multi-stream"}, 0.99, 662, 8),
         ({"scenario": "multi-stream", "samples_per_query": 2}, 0.99, 662, 2),
         ({"scenario": "server", "qps": 2.0, "bound": "1s"}, 0.99, 662, 1),
-        ({"scenario": "offline"}, 0.99, 1, 32),
+        ({"scenario": "offline"}, 0.99, 0, 32),
         ({"scenario": "dawnbench"}, 0.99, 1, 1),
         ({"quantile": 0.99}, 0.99, 662, 1),
         ({"queries": 5}, 0.9, 5, 1),
@@ -112,6 +116,14 @@ def test_a_model_whose_batch_is_fixed_has_that_batch():
     assert scenario_settings({**OPTIONS, "scenario": "offline"}, 4).batch == 4
     with pytest.raises(UsageError, match="fixed at 4"):
         scenario_settings({**OPTIONS, "scenario": "offline", "batch": 8}, 4)
+    with pytest.raises(UsageError, match="one at a time"):
+        scenario_settings({**OPTIONS, "scenario": "dawnbench"}, 4)
+
+
+@pytest.mark.parametrize(("passed", "code"), [((True, True), 0), ((True, None), 4), ((None, False), 1)])
+def test_an_audit_that_cannot_tell_is_code_4_unless_something_is_broken(tmp_path, passed, code):
+    audits = [Audit(f"audit {at}", each, "so") for at, each in enumerate(passed)]
+    assert _code(summarise_inference([[write(tmp_path, specification(), audits=audits)]])) == code
 
 
 def test_frameworks_carry_their_modes_and_threads():
@@ -180,6 +192,26 @@ def test_a_model_of_the_users_is_measured_with_its_data(call, tmp_path, monkeypa
     assert "Data: data.npz, 40 examples" in out
 
 
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"input": np.zeros((9, 3), np.float32)}, "shape"),
+        ({"input": np.zeros((9, 4), np.float32), "labels": np.zeros(5, np.int64)}, "5, 9 rows"),
+        ({"input": np.full((9, 4), np.nan, np.float32)}, "no finite numbers"),
+        ({"input": np.zeros((9, 4), np.float32), "labels": np.full(9, 7)}, "from 7 to 7"),
+    ],
+)
+def test_data_that_cannot_be_meant_are_refused_before_anything_is_measured(call, tmp_path, monkeypatch, arrays, says):
+    monkeypatch.chdir(tmp_path)
+    network = zoo.mlp(4, 3, 2)
+    save(network.stored(network.initialise(0)), tmp_path / "small.onnx")
+    np.savez("data.npz", **arrays)
+    code, out, err = call("infer", "small.onnx", "--data", "data.npz", "--framework", "numpy", "--store", "store")
+    assert (code, out) == (2, "")
+    assert says in err
+    assert not list(tmp_path.rglob("*.jsonlines"))
+
+
 def test_made_up_inputs_are_called_so_wherever_they_are_told(call, tmp_path, monkeypatch, in_this_process):
     monkeypatch.chdir(tmp_path)
     network = zoo.mlp(4, 3, 2)
@@ -199,7 +231,7 @@ def test_answers_that_are_not_good_enough_end_in_code_1(call, tmp_path, monkeypa
     network = zoo.mlp(4, 3, 2)
     save(network.stored(network.initialise(0)), tmp_path / "small.onnx")
     rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
-    np.savez("data.npz", input=rows, labels=np.full(40, 2))
+    np.savez("data.npz", input=rows, labels=np.arange(40) % 2)
     found, out, _ = call(
         *("infer", "small.onnx", "--data", "data.npz", "--framework", "numpy", "--duration", "1ms", "-n", "1"),
         *("--store", "store", "--target-accuracy", target),

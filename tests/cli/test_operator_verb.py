@@ -63,12 +63,29 @@ def test_a_benchmark_is_measured_shown_written_and_resumed(call, tmp_path):
     assert "roofline: " in out
 
 
+# The command, but told the machine's ceilings: measuring them takes seconds, and is shown above.
+WITH_CEILINGS = """
+import sys
+from levelbench.cli import main
+from levelbench.runner import benchmarks
+from levelbench.runner.benchmark_child import Note
+
+process = benchmarks._process
+
+
+def told(job, on_note=None):
+    return process(job, on_note) if job.seed is not None else [Note(ceilings={"flop_s": {}, "bandwidth_b_s": {}})]
+
+
+benchmarks._process = told
+main(sys.argv[1:])
+"""
+
+
 @pytest.mark.slow
-def test_after_kill_9_nothing_is_half_written_and_the_same_command_goes_on(call, tmp_path):
-    words = (*RELU, "-n", "1", "--store", str(tmp_path))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "levelbench", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def test_after_kill_9_nothing_is_half_written_and_the_same_command_goes_on(tmp_path):
+    words = [sys.executable, "-c", WITH_CEILINGS, *RELU, "-n", "1", "--store", str(tmp_path)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(600):
             if list(tmp_path.rglob("*-s0-*.jsonlines")) or process.poll() is not None:
@@ -83,18 +100,14 @@ def test_after_kill_9_nothing_is_half_written_and_the_same_command_goes_on(call,
     # The child dies with its parent, a moment later.
     while any(read_benchmark(path).status == "running" for path in kept):
         time.sleep(0.01)
-    code, out, err = call(*words)
-    assert code == 0, err
-    assert "numpy: 1 measured" in out
+    again = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "numpy: 1 measured" in again.stdout
 
 
-def test_help_names_every_option_and_imports_no_framework():
-    code = (
-        "from levelbench.cli import cli\ncli.main(['operator', '--help'], standalone_mode=False)\n"
-        "import sys; print('loaded', *sorted({'torch', 'onnx', 'numpy', 'matplotlib'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1].strip() == "loaded"
+def test_help_names_every_option(call):
+    """What it imports is asked of every verb in tests/test_house.py."""
+    _, out, _ = call("operator", "--help")
     for option in (
         "--suite",
         "--subset",
@@ -106,7 +119,7 @@ def test_help_names_every_option_and_imports_no_framework():
         "--limit",
         "--plot",
     ):
-        assert option in done.stdout
+        assert option in out
 
 
 @pytest.mark.parametrize(

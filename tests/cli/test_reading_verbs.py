@@ -134,6 +134,7 @@ def test_a_report_is_one_file_with_markdown_and_csv_beside_it(call, store, tmp_p
     assert code == 0
     assert "SLOWER" in (tmp_path / "r.html").read_text()
     assert "SLOWER" in (tmp_path / "r.md").read_text()
+    assert "<h2>Lint</h2>" in (tmp_path / "r.html").read_text()
     assert list((tmp_path / "c").glob("*.csv"))
     assert out.count("report: ") >= 3
 

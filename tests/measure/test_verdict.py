@@ -207,6 +207,7 @@ def test_a_censored_single_run_has_no_ratio():
     [
         (made("FASTER", 0.81, 0.78, 0.84), "FASTER  torch/numpy = 0.81 [0.78, 0.84]  n = 5 + 5"),
         (made("SAME", 1.0013, 0.9961, 1.0062), "SAME  torch/numpy = 1.001 [0.996, 1.006]  n = 5 + 5"),
+        (made("UNCLEAR", 4.02, 0.0913, 188.0), "UNCLEAR  torch/numpy = 4.0 [0.1, 188.0]  n = 5 + 5"),
         (
             made("UNCLEAR", 0.98, 0.93, 1.03, 40),
             "UNCLEAR  torch/numpy = 0.98 [0.93, 1.03]  n = 5 + 5  about 40 more runs each to settle it",

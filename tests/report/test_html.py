@@ -72,8 +72,28 @@ def compared(groups):
 
 
 @pytest.fixture(scope="module")
-def page(two_arms):
-    return report_page(two_arms, compared(two_arms), attributions=["forward: 0.04 s less"])
+def drawn(two_arms):
+    """A page, and matplotlib's settings before and after it was drawn."""
+    settings = []
+    if figures.can_draw():
+        import matplotlib as mpl
+
+        settings.append(dict(mpl.rcParams))
+    text = report_page(two_arms, compared(two_arms), attributions=["forward: 0.04 s less"])
+    if settings:
+        settings.append(dict(mpl.rcParams))
+    return text, settings
+
+
+@pytest.fixture(scope="module")
+def page(drawn):
+    return drawn[0]
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without drawings, which take most of the time."""
+    monkeypatch.setattr(figures, "can_draw", lambda: False)
 
 
 def svgs(text):
@@ -156,14 +176,7 @@ def page_with(words, make, group):
     return Page(report_page(groups, compared(groups), attributions=[words]))
 
 
-@pytest.fixture(scope="module")
-def harmless(make, group):
-    return page_with("digits", make, group)
-
-
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_nothing_that_comes_from_outside_becomes_markup(payload, make, group, harmless):
-    parsed = page_with(payload, make, group)
+def holds_as_text(parsed, payload, harmless):
     assert parsed.unbalanced == []
     # Where a name may be broken and in how many lines a drawing writes it depends on the name; nothing else does.
     assert {name for name, _ in parsed.elements} ^ {name for name, _ in harmless.elements} <= {"wbr", "tspan"}
@@ -172,6 +185,36 @@ def test_nothing_that_comes_from_outside_becomes_markup(payload, make, group, ha
     }
     assert not re.search(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\u202e]", "".join(parsed.text))
     assert "".join(parsed.text).count(clean(payload)) > 10
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_nothing_that_comes_from_outside_becomes_markup(payload, make, group, undrawn):
+    holds_as_text(page_with(payload, make, group), payload, page_with("digits", make, group))
+
+
+@pytest.fixture(scope="module")
+def harmless(make, group):
+    return page_with("digits", make, group)
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("payload", [PAYLOADS[4], " ".join(PAYLOADS)], ids=["formula", "all"])
+def test_nothing_that_comes_from_outside_becomes_markup_beside_drawings(payload, make, group, harmless):
+    holds_as_text(page_with(payload, make, group), payload, harmless)
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("draw", [draw_phases, draw_times])
+def test_no_label_becomes_markup_of_a_drawing(draw, make, group):
+    ((only, _),) = group([make(seed=seed) for seed in (1, 2)])
+    hostile, plain = (
+        Page(draw("drawing", [dataclasses.replace(only, label=label) for label in labels]))
+        for labels in (PAYLOADS, ["digits"] * len(PAYLOADS))
+    )
+    assert hostile.unbalanced == []
+    assert {name for name, _ in hostile.elements} ^ {name for name, _ in plain.elements} <= {"tspan"}
+    assert {key for _, each in hostile.elements for key in each} <= {key for _, each in plain.elements for key in each}
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\u202e]", "".join(hostile.text))
 
 
 def test_text_is_escaped_unless_it_is_markup_already():
@@ -204,8 +247,7 @@ def test_the_same_records_make_the_same_page(page, two_arms, tmp_path):
     assert path.read_text(encoding="utf-8") == page
 
 
-def test_without_matplotlib_the_page_says_what_to_install_and_keeps_the_data(two_arms, monkeypatch):
-    monkeypatch.setattr(figures, "can_draw", lambda: False)
+def test_without_matplotlib_the_page_says_what_to_install_and_keeps_the_data(two_arms, undrawn):
     text = report_page(two_arms, compared(two_arms))
     assert text.count("levelbench[plot]") == 4
     assert text.count("<details>") == 4
@@ -272,15 +314,12 @@ def test_drawings_are_svg_whose_colours_and_font_are_the_pages(page):
 
 
 @needs_matplotlib
-def test_drawing_leaves_matplotlibs_settings_as_they_were(two_arms):
-    import matplotlib as mpl
-
-    before = dict(mpl.rcParams)
-    report_page(two_arms, [])
-    assert dict(mpl.rcParams) == before
+def test_drawing_leaves_matplotlibs_settings_as_they_were(drawn):
+    before, after = drawn[1]
+    assert after == before
 
 
-def test_the_file_appears_whole_or_not_at_all(two_arms, tmp_path, monkeypatch):
+def test_the_file_appears_whole_or_not_at_all(two_arms, tmp_path, monkeypatch, undrawn):
     path = tmp_path / "report.html"
     path.write_text("before")
 
@@ -300,7 +339,7 @@ def test_a_folder_that_is_a_file_is_a_clear_error(tmp_path):
         write_whole(tmp_path / "file" / "report.html", "x")
 
 
-def test_folders_are_made_and_the_file_is_an_ordinary_one(two_arms, tmp_path):
+def test_folders_are_made_and_the_file_is_an_ordinary_one(two_arms, tmp_path, undrawn):
     path = write_report(two_arms, compared(two_arms), tmp_path / "a" / "b" / "report.html")
     assert stat.S_ISREG(path.stat().st_mode)
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
@@ -319,8 +358,12 @@ def test_csv_files_have_safe_names_and_every_table(make, group, tmp_path):
 
 
 @needs_matplotlib
-@pytest.mark.parametrize("label", ["x", "fashion-mnist", "fashion-mnist[framework=torch,device=cuda,lr=0.1,a=b]"])
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 40.0, 1e5])
+# The longest label leaves the least room: each scale is drawn beside it, each label beside one scale.
+@pytest.mark.parametrize(
+    ("label", "scale"),
+    [("x", 1.0), ("fashion-mnist", 1.0)]
+    + [("fashion-mnist[framework=torch,device=cuda,lr=0.1,a=b]", scale) for scale in (1e-6, 1.0, 40.0, 1e5)],
+)
 def test_a_single_group_is_drawn_whatever_its_label_and_times(make, group, label, scale, recwarn):
     ((only, _),) = group([make(seed=seed, speed_s=0.045 * scale) for seed in (1, 2)])
     only = dataclasses.replace(only, label=label)
@@ -348,7 +391,7 @@ def test_an_interrupt_while_writing_leaves_nothing_behind(tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_environment_that_differs_in_a_later_run_is_said(make, group):
+def test_an_environment_that_differs_in_a_later_run_is_said(make, group, undrawn):
     later = {"machine": {"cpu": "Another CPU"}}
     text = report_page(group([make(seed=1), make(seed=2, environment=later)]), [])
     assert text.index("Differs between the runs of digits") < text.index("Another CPU")

@@ -60,6 +60,15 @@ def test_answers_that_got_worse_are_marked_in_the_table_and_told(arms):
     assert "NOT KEPT (at least 0.9405 is asked for)" in text
 
 
+def test_samples_that_are_fewer_than_were_asked_for_are_told(arms):
+    assert "359 examples (queries draw from all of them: 500 were asked for)" in said(arms(other(SINGLE, samples=500)))
+    assert "were asked for" not in said(arms(other(SINGLE, samples=300)))
+
+
+def test_a_single_server_process_says_that_its_intervals_are_too_narrow(arms):
+    assert "queries wait for each other" in said(arms(SERVER, 1))
+
+
 def test_made_up_inputs_are_called_so(tmp_path):
     spec = specification()
     spec = other(spec, data=other(DATA, kind="synthetic", name="made-up inputs"))

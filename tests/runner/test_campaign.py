@@ -196,9 +196,10 @@ def test_a_changed_task_file_is_run_again_and_the_plan_says_why(arm, store, task
     assert plan_of([changed], range(1), store).steps[0].why == "the task's source has changed since"
 
 
-def test_a_run_leaves_everything_a_reader_needs(arm, store):
-    record = carry_out(plan_of([arm], [7], store), store, None, Quiet())[0, 7]
-    assert (record.status, record.header.seed, record.header.source.text) == ("done", 7, arm.source.text)
+def test_a_run_leaves_everything_a_reader_needs(done):
+    task_file, store = done
+    (record,) = store.records()
+    assert (record.status, record.header.seed, record.header.source.text) == ("done", 0, task_file.read_text())
     assert set(record.end.quality) == {"validation", "test"}
     assert record.end.dataset.sizes == {"train": 1079, "validation": 359, "test": 359}
     assert len(record.samples["step_time"].values) == record.evaluations[-1].step
@@ -225,7 +226,8 @@ def test_equal_seeds_give_equal_bits_on_both_frameworks(task_file, store):
             pytest.importorskip("torch", reason="PyTorch is not installed")
         arm = resolve(str(task_file), {}, Options(framework=framework))
         twice = [carry_out(plan_of([arm], [3], store, fresh=True), store, None, Quiet())[0, 3] for _ in range(2)]
-        assert losses(twice[0]) == losses(twice[1])
+        assert twice[0].header.id != twice[1].header.id
+        assert losses(twice[0]) == losses(twice[1]) != []
         assert twice[0].end.quality == twice[1].end.quality
 
 
@@ -308,8 +310,6 @@ def _kill_after(job, seconds):
 def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_result(task_file, store):
     arm = resolve(str(task_file), {"epochs": 60, "target": 0.999}, NUMPY)
     extras = Extras(checkpoint="1 epoch")
-    whole = carry_out(plan_of([arm], [5], store), store, None, Quiet(), extras)[0, 5]
-    assert not checkpoint_of(whole.path).exists()
     job = Job(arm.reference, arm.specification, arm.key, 6, new_id(), str(store.path), checkpoint="1 epoch")
     _kill_after_evaluations(job, store, 3)
     plan = plan_of([arm], [6], store)
@@ -317,6 +317,7 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_result(ta
     assert "goes on from its checkpoint" in plan.lines()[1]
     resumed = carry_out(plan, store, None, Quiet(), extras)[0, 6]
     straight = carry_out(plan_of([arm], [6], store, fresh=True), store, None, Quiet(), extras)[0, 6]
+    assert not checkpoint_of(straight.path).exists()
     assert losses(resumed) == losses(straight)
     assert resumed.end.quality == straight.end.quality
     assert any("went on from a checkpoint" in doubt for doubt in resumed.end.suspect)
@@ -348,7 +349,7 @@ def test_two_campaigns_on_one_store_lose_nothing(task_file, store):
     jobs = [
         Job(arm.reference, arm.specification, arm.key, seed, new_id(), str(store.path))
         for arm in arms
-        for seed in range(3)
+        for seed in range(2)
     ]
     from concurrent.futures import ThreadPoolExecutor
 

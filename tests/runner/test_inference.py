@@ -5,7 +5,7 @@ from time import sleep
 import numpy as np
 import pytest
 
-from levelbench.errors import DefinitionError, MissingError, UnsupportedError, UsageError
+from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment import capture
 from levelbench.networks import zoo
@@ -21,13 +21,11 @@ from levelbench.records.inference import (
     ScenarioSettings,
     read_inference,
 )
-from levelbench.records.schema import Specification, Target
-from levelbench.runner.inference import plan_inference, with_threads
+from levelbench.runner.inference import plan_inference
 from levelbench.runner.inference_audits import audit_cache
 from levelbench.runner.inference_data import Examples, digest_of_data
 from levelbench.runner.inference_driving import _thinned, drive, scenario_of
 from levelbench.runner.inference_measuring import make_inference_record
-from levelbench.runner.inference_models import TrainedModel, find_model, keep_facts, model_path
 from levelbench.runner.inference_subject import Subject, make_subject, refuse_quality
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
 from levelbench.training.quality import Top1
@@ -76,7 +74,7 @@ def measured(spec, store, seed=0, crashed=""):
     [
         (scenario(), 70, 70),
         (scenario("multi-stream", samples_per_query=8, batch=8), 70, 70),
-        (scenario("offline", batch=16, queries=90), 1, 90),
+        (scenario("offline", batch=16, queries=90), 1, 96),
         (scenario("dawnbench", queries=1), 90, 90),
         (scenario("server", qps=5000.0, bound_s=5.0, quantile=0.9, workers=2), 70, 70),
     ],
@@ -102,6 +100,13 @@ def test_processes_ask_in_another_order_and_answer_alike(model, examples, tmp_pa
     one, other = (measured(spec, tmp_path / "store", seed)[0] for seed in (0, 1))
     assert one.accuracy == other.accuracy
     assert one.header.key == other.header.key
+
+
+def test_a_query_that_is_filled_up_to_the_networks_batch_says_so(model, examples, tmp_path):
+    record, _ = measured(specification(model, examples, scenario(batch=4)), tmp_path / "store")
+    assert "takes 4 samples at once, so a query of 1 sample is filled up" in record.facts.clock
+    record, _ = measured(specification(model, examples), tmp_path / "store")
+    assert "filled up" not in record.facts.clock
 
 
 def test_made_up_inputs_have_no_quality_and_say_so(model, tmp_path):
@@ -208,10 +213,12 @@ def test_a_process_that_was_interrupted_is_made_again_and_the_plan_says_why(mode
     assert "interrupted" in plan.lines()[1]
 
 
-def test_other_threads_make_other_records(model, examples, tmp_path):
-    now = capture()
-    assert with_threads(now, 3)["threads"]["settings"]["OMP_NUM_THREADS"] == "3"
-    assert with_threads(now, 3)["machine"] == now["machine"]
+def test_a_process_that_failed_is_made_again_and_one_that_a_framework_refused_is_not(model, examples, tmp_path):
+    spec = specification(model, examples)
+    measured(spec, tmp_path / "store", crashed="killed by signal 11")
+    plan = plan_inference([spec], 1, tmp_path / "store", capture())
+    assert len(plan.steps) == 1
+    assert "it failed before: killed by signal 11" in plan.lines()[1]
 
 
 def test_the_same_arm_twice_and_a_device_that_is_not_here_are_refused(model, examples, tmp_path):
@@ -259,6 +266,8 @@ def test_a_scenario_is_the_drivers_with_the_same_settings():
     server = scenario_of(scenario("server", qps=200.0, bound_s=0.015, workers=3))
     assert (server.qps, server.bound_s, server.workers, server.min_queries) == (200.0, 0.015, 3, 70)
     assert scenario_of(scenario("offline", batch=16, queries=5)).min_samples == 5
+    assert scenario_of(scenario("offline", batch=16, queries=0)).min_samples is None
+    assert scenario_of(scenario("server", bound_s=0.1, most_s=30.0, find_peak=True), 5.0).max_duration_s is None
 
 
 def test_more_latencies_than_a_record_holds_are_thinned_in_order_of_size():
@@ -270,26 +279,9 @@ def test_more_latencies_than_a_record_holds_are_thinned_in_order_of_size():
     assert (kept.tolist(), every) == (values.tolist(), 1)
 
 
-def kept(store, model, seed=0, source="s"):
-    path = model_path(store, "f" * 64, seed)
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(model.read_bytes())
-    spec = Specification("t", "r", "numpy", "cpu", {}, Target("top1", 0.9), "first", "wall", "1 epoch", 1.0)
-    keep_facts(path, TrainedModel(digest_of_data(path), "f" * 64, seed, "run", "0" * 64, source, spec, {"test": 0.9}))
-    return path
-
-
-def test_a_kept_network_is_found_by_its_run_and_not_where_the_task_changed(tmp_path, model):
-    path = kept(tmp_path, model)
-    found = find_model(tmp_path, "f" * 64, 0, "s")
-    assert found.path == path
-    assert found.facts.quality == {"test": 0.9}
-    assert find_model(tmp_path, "f" * 64, 0, "another text") is None
-    assert find_model(tmp_path, "f" * 64, 1) is None
-
-
-@pytest.mark.parametrize("suffix", [".onnx", ".json"])
-def test_a_kept_network_that_was_changed_does_not_count(tmp_path, model, suffix):
-    path = kept(tmp_path, model).with_suffix(suffix)
-    path.write_bytes(path.read_bytes()[:-3])
-    assert find_model(tmp_path, "f" * 64, 0) is None
+def test_data_of_a_task_that_are_not_those_of_the_plan_are_refused(model, tmp_path):
+    mine = Model("digits[mlp]", "task", str(model), digest_of_data(model), task="digits", reference="digits")
+    data = Data("task", "the test split of digits", checksums={"digits": "0" * 64})
+    spec = InferenceSpecification("digits", mine, data, scenario(), InferenceArm("numpy"))
+    with pytest.raises(DataError, match="planned with"):
+        make_subject(spec, tmp_path)

@@ -6,7 +6,7 @@ import pytest
 from levelbench.errors import DataError, UsageError
 from levelbench.networks import zoo
 from levelbench.records.inference import Data
-from levelbench.runner.inference_data import digest_of_data, file_examples, synthetic_examples
+from levelbench.runner.inference_data import check_examples, digest_of_data, file_examples, synthetic_examples
 from levelbench.training.datasets.formats.idx import write_idx
 
 NETWORK = zoo.mlp(4, 3, 2)
@@ -46,6 +46,24 @@ def test_an_array_by_another_name_is_taken_where_there_is_only_one(tmp_path):
 def test_arrays_that_do_not_fit_the_network_are_refused(tmp_path, arrays, says):
     with pytest.raises((UsageError, DataError), match=says):
         file_examples(NETWORK, npz(tmp_path / "a.npz", **arrays))
+
+
+HOLED = np.where(np.arange(4) == 2, np.nan, ROWS).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"input": HOLED}, "90 of 360 values are no finite numbers"),
+        ({"input": np.full_like(ROWS, np.inf)}, "360 of 360"),
+        ({"input": ROWS, "labels": LABELS + 1}, "from 1 to 2, and the network has 2 classes"),
+        ({"input": ROWS, "labels": LABELS - 1}, "from -1 to 0"),
+    ],
+)
+def test_values_that_cannot_be_answered_about_are_refused(tmp_path, arrays, says):
+    with pytest.raises(UsageError, match=says):
+        check_examples(NETWORK, file_examples(NETWORK, npz(tmp_path / "a.npz", **arrays)))
+    check_examples(NETWORK, file_examples(NETWORK, npz(tmp_path / "b.npz", input=ROWS, labels=LABELS)))
 
 
 def test_objects_in_a_file_are_never_read(tmp_path):

@@ -1,5 +1,6 @@
 """Runs of several ranks: for real, two processes and one record; and what becomes of their errors."""
 
+import os
 import types
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,20 +9,22 @@ import msgspec
 import pytest
 
 from levelbench.distributed.launching import Failure
-from levelbench.errors import CommunicationError, LevelbenchError, UnsupportedError, UsageError
+from levelbench.errors import CommunicationError, LevelbenchError, UsageError
 from levelbench.measure.environment import capture
-from levelbench.records import Store
+from levelbench.records import Store, new_id, read_record
 from levelbench.records.schema import Distribution, Specification, Target
 from levelbench.records.store import read_folder
 from levelbench.records.teamwork import teamwork
-from levelbench.runner.campaign import Extras, carry_out
+from levelbench.runner.campaign import carry_out
 from levelbench.runner.distribution import TeamOptions
-from levelbench.runner.jobfolder import Inbox, job_folder, messages_of
+from levelbench.runner.jobfolder import Inbox, job_folder, messages_of, only_one, paths_told
 from levelbench.runner.jobs import Job, Message
+from levelbench.runner.launch import launch
 from levelbench.runner.plan import make_plan
 from levelbench.runner.rank import RankMember
 from levelbench.runner.request import Options, resolve
-from levelbench.runner.teams import _error
+from levelbench.runner.teams import _error, run_team
+from levelbench.training.checkpoints import checkpoint_of, part_of
 
 pytest.importorskip("torch")
 
@@ -55,12 +58,13 @@ def one_thread_a_rank(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def run(reference, store, extras=None, **team):
+def run(reference, store, **team):
     arm = resolve(str(reference), {}, Options(framework="numpy", budget_epochs=2, team=TeamOptions(**team)))
     plan = make_plan([arm], [0], store, capture())
-    return plan, carry_out(plan, store, None, Quiet(), extras)
+    return plan, carry_out(plan, store, None, Quiet())
 
 
+@pytest.mark.slow
 def test_two_ranks_leave_one_record_with_both_in_it(task_file, store):
     _, records = run(task_file, store, ranks=2)
     (record,) = records.values()
@@ -90,6 +94,7 @@ def left_of(store):
     return records, [path.name for path in others if not path.name.startswith(".")], list(store.path.glob(".jobs/*"))
 
 
+@pytest.mark.slow
 def test_a_rank_that_raises_ends_the_run_with_its_error_and_not_with_that_of_those_who_waited(tmp_path, store):
     pytest.importorskip("mpi4py")
     path = tmp_path / "broken.py"
@@ -104,6 +109,7 @@ def test_a_rank_that_raises_ends_the_run_with_its_error_and_not_with_that_of_tho
     assert not jobs
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_is_named_and_the_run_is_interrupted_and_made_again(tmp_path, store):
     pytest.importorskip("mpi4py")
     path = tmp_path / "broken.py"
@@ -117,7 +123,7 @@ def test_a_rank_that_is_killed_is_named_and_the_run_is_interrupted_and_made_agai
 
 
 def job(store, **changed):
-    specification = Specification(
+    specification = changed.pop("specification", None) or Specification(
         task="digits",
         recipe="mlp",
         framework="numpy",
@@ -230,6 +236,146 @@ def test_a_rank_is_lost_where_the_communicator_says_so_and_not_where_a_scheme_do
     assert not member().lost(raised(lambda: member().device("cuda:0")))
 
 
-def test_checkpoints_of_several_ranks_are_refused(task_file, store):
-    with pytest.raises(UnsupportedError, match="not written yet"):
-        run(task_file, store, Extras(checkpoint="1 epoch"), ranks=2)
+DYING = '''
+"""A task whose first rank is killed as it evaluates, as often as a file beside it counts down."""
+import os
+from pathlib import Path
+
+from levelbench.networks import zoo
+from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
+
+
+class Dying(Top1):
+    def measure(self, executor, held):
+        left = Path(__file__).with_suffix(".left")
+        if left.exists():
+            left.write_text(str(int(left.read_text()) - 1))
+            if left.read_text() == "0":
+                left.unlink()
+                os.kill(os.getpid(), 9)
+        return super().measure(executor, held)
+
+
+task = Task("dying", data=datasets.digits, quality=Dying(target=0.999))
+
+
+@task.recipe
+def small(hidden: int = 16) -> Recipe:
+    """Small."""
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Momentum(0.05), epochs=3)
+'''
+
+
+def launched(path, store, engine, resume=None):
+    """A run that keeps checkpoints: its record and its error."""
+    arm = resolve(str(path), {}, Options(framework="numpy", team=TeamOptions(ranks=2, engine=engine)))
+    found = launch(
+        Job(
+            str(path), arm.specification, key=arm.key, seed=0, id=new_id(), store=str(store.path),
+            checkpoint="10 steps", source=arm.source.digest, resume=str(resume) if resume else None,
+        )
+    )  # fmt: skip
+    return read_record(found.path), found.error
+
+
+@pytest.fixture
+def dying(tmp_path):
+    path = tmp_path / "dying.py"
+    path.write_text(DYING)
+    return path
+
+
+def alike(record, expected):
+    assert [(each.step, each.loss, each.quality) for each in record.evaluations] == [
+        (each.step, each.loss, each.quality) for each in expected.evaluations
+    ]
+    assert record.end.quality == expected.end.quality
+    for rank, observed in expected.ranks.items():
+        assert len(record.ranks[rank]["step_time"].values) == len(observed["step_time"].values)
+        assert list(record.ranks[rank]["sent"].values) == list(observed["sent"].values)
+
+
+def test_a_team_that_was_killed_goes_on_from_its_checkpoint(dying, store):
+    pytest.importorskip("mpi4py")
+    dying.with_suffix(".left").write_text("2")
+    before, error = launched(dying, store, "mpi")
+    assert "rank 0 was killed by SIGKILL" in str(error)
+    assert before.status == "interrupted"
+    kept = checkpoint_of(before.path)
+    assert (kept.is_file(), part_of(kept, 30, 1).is_file()) == (True, True)
+    record, error = launched(dying, store, "mpi", kept)
+    assert error is None
+    assert any("went on from a checkpoint at step 30" in each for each in record.end.suspect)
+    assert left_of(store)[1:] == ([], [])
+    assert [each.step for each in record.evaluations] == [17, 34, 51]
+    assert record.evaluations[0] == before.evaluations[0]
+    assert [len(each["step_time"].values) for each in record.ranks.values()] == [51, 51]
+    found = teamwork(record)
+    assert found.sent_bytes == found.predicted_bytes > 0
+    assert len(record.end.environment_after["team"]["peak_memory_bytes_by_rank"]) == 2
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_ranks_again_and_what_was_lost_is_on_the_clock(dying, store, tmp_path):
+    dying.with_suffix(".left").write_text("2")
+    record, error = launched(dying, store, "torchrun[max_restarts=1]")
+    assert error is None
+    assert record.end.environment_after["team"]["restarts"] == 1
+    assert any("started again (times: 1), last from the checkpoint at step 30" in each for each in record.end.suspect)
+    # To start two processes that import PyTorch takes longer than all of the training.
+    assert record.end.phases_ns["other"] > sum(ns for name, ns in record.end.phases_ns.items() if name != "other")
+    pytest.importorskip("mpi4py")
+    # The sum of two is the same bits over any communicator.
+    alike(record, launched(dying, Store(tmp_path / "whole"), "mpi")[0])
+
+
+def test_a_run_that_another_command_is_making_is_not_made_twice(tmp_path):
+    pytest.importorskip("mpi4py")
+    given = job(tmp_path, specification=of_engine("mpi"))
+    with only_one(given), pytest.raises(UsageError, match=f"process {os.getpid()} on .* is at this run"):
+        run_team(given)
+    with only_one(given):
+        pass
+    assert not list(tmp_path.glob(".jobs/*"))
+
+
+def test_other_seeds_are_other_runs(tmp_path):
+    given = job(tmp_path)
+    with only_one(given), only_one(msgspec.structs.replace(given, seed=1)):
+        assert len(list(tmp_path.glob(".jobs/*"))) == 2
+
+
+def test_a_lock_that_a_killed_command_left_is_nobodys(tmp_path):
+    given = job(tmp_path)
+    with only_one(given):
+        (path,) = tmp_path.glob(".jobs/*")
+        text = path.read_text()
+    path.write_text("process 1 on elsewhere")
+    with only_one(given):
+        assert path.read_text() == text
+
+
+def of_engine(engine):
+    return msgspec.structs.replace(
+        job("store").specification, distribution=Distribution(2, "all-reduce", {}, engine, "gloo")
+    )
+
+
+def test_ranks_are_not_started_again_where_they_keep_no_checkpoint(tmp_path):
+    with pytest.raises(UsageError, match="no checkpoint from which"):
+        run_team(job(tmp_path, specification=of_engine("torchrun[max_restarts=2]")))
+
+
+def test_what_ranks_told_before_they_were_started_again_is_no_cause(tmp_path):
+    def tell(rank, restarts, message):
+        with messages_of(tmp_path, rank, restarts).open("ab") as file:
+            file.write(msgspec.json.encode(message) + b"\n")
+
+    inbox = Inbox(tmp_path, 2)
+    tell(0, 0, Message(path="first.jsonl"))
+    assert [each.path for each in inbox.take()] == ["first.jsonl"]
+    tell(1, 0, said(1, "it broke"))
+    tell(0, 1, Message(path="second.jsonl"))
+    assert [each.path for each in inbox.take()] == ["second.jsonl"]
+    assert inbox.restarts == 1
+    assert paths_told(tmp_path) == [Path("first.jsonl"), Path("second.jsonl")]

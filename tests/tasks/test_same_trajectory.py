@@ -1,5 +1,6 @@
 """The same recipe follows the same path on every framework: the proof that they train the same network."""
 
+from functools import cache
 from itertools import chain, islice
 
 import numpy as np
@@ -9,13 +10,18 @@ from levelbench import plugins
 from levelbench.training import datasets
 from levelbench.training.input.loader import make_loader
 
-STEPS = 50
+STEPS = 20
+
+
+@cache
+def loaded(task_name):
+    return plugins.load("task", task_name).data.load()
 
 
 def losses(framework, task_name, recipe_name, steps=STEPS, **given):
     """The training loss of each step, seed 0."""
     task, backend = plugins.load("task", task_name), plugins.load("framework", framework).open()
-    dataset = task.data.load()
+    dataset = loaded(task_name)
     recipe = task.assemble(recipe_name, task.settings(recipe_name, given))
     executor = backend.executor(recipe.trained_network(), recipe.network.initialise(0))
     loader = make_loader(backend, dataset, dataset.train, recipe.sampler, seed=0)
@@ -46,6 +52,6 @@ def test_fashion_mnist_follows_the_same_losses_on_numpy_and_torch(monkeypatch):
 
 
 def test_another_learning_rate_parts_from_the_path():
-    """The check can fail: one per cent more of a step is seen within fifty."""
+    """The check can fail: one per cent more of a step is seen within twenty."""
     difference = np.abs(losses("numpy", "digits", "mlp") - losses("numpy", "digits", "mlp", lr=0.0505))
-    assert difference.max() > 1e-4
+    assert difference.max() > 1e-4, difference.max()

@@ -180,12 +180,12 @@ def test_a_plain_recipe_learns_one_batch_by_heart(torch_backend, task, recipe):
 @pytest.mark.parametrize("recipe", ["plain", "progressive"])
 def test_an_imagenet_recipe_learns_one_small_batch_by_heart(torch_backend, recipe):
     made = assembled("imagenet", recipe)
-    images, labels = gratings((3, 64, 64), 4, 0)
+    images, labels = gratings((3, 32, 32), 8, 0)
     executor = torch_backend.executor(made.trained_network(), made.network.initialise(0))
     batch = torch_backend.array(((images - 128.0) / 64).astype(np.float32)), torch_backend.array(labels)
     stepper = made.optimizer.start(torch_backend, executor.parameters)
     losses = []
-    for step in range(1, 11):
+    for step in range(1, 8):
         loss, gradients = executor.infer_and_backprop(*batch)
         stepper.step(gradients, step, 0.01 / made.optimizer.lr)
         losses.append(float(loss))

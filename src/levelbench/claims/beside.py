@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct
 
@@ -44,9 +45,14 @@ class Line(Struct, frozen=True):
 
 
 class Beside(Struct, frozen=True):
-    """What is said of one claim. ``title`` names it; ``not_stated`` counts the facts that are missing."""
+    """What is said of one claim. ``title`` names it, ``sides`` are the labels of its figures.
+
+    ``not_stated`` counts the facts that are missing.
+    """
 
     title: str
+    task: str | None
+    sides: list[str]
     lines: list[Line]
     not_stated: int
 
@@ -67,7 +73,7 @@ def beside_runs(records: Iterable[Record], rows: Sequence[Row] = ()) -> list[Bes
 
 
 def _beside(claim: Claim) -> Beside:
-    names = {rule.code: rule.name for rule in all_rules()}
+    names = _names()
     found = findings_of(claim)
     lines = [
         Line(
@@ -83,7 +89,12 @@ def _beside(claim: Claim) -> Beside:
         for each in found
         if each.severity != "not-stated"
     ]
-    return Beside(claim.title, lines, len(found) - len(lines))
+    return Beside(claim.title, claim.task, [side.name for side in claim.sides], lines, len(found) - len(lines))
+
+
+@cache
+def _names() -> dict[str, str]:
+    return {rule.code: rule.name for rule in all_rules()}
 
 
 def _side_of(claim: Claim, field: str) -> str:

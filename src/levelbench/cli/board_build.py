@@ -12,6 +12,7 @@ from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
     from levelbench.report.site.build import Built
+    from levelbench.report.site.payload import NotShown
 
 __all__ = ["command"]
 
@@ -41,24 +42,30 @@ def command(
 ) -> int:
     """Build the site of the leaderboard in DIR; open index.html in it.
 
+    \b
+      levelbench board build leaderboard -o site
+      levelbench board build leaderboard -o site --ruleset dawnbench-1.0
+
     Only what has changed is read and made again. An entry that is wrong is listed as not shown and stops no other;
-    the exit code is then 1.
+    the exit code is then 1. Entries whose curves are nearly those of others are listed, and shown.
     """
+    from levelbench.claims.beside import beside_entry
+    from levelbench.cli.board_check import one_line
     from levelbench.report.site.build import build
 
     jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
-    built = build(folder, output, ruleset=ruleset, base_url=base_url, force=force, processes=jobs)
+    built = build(folder, output, ruleset=ruleset, base_url=base_url, force=force, processes=jobs, lint=beside_entry)
     if as_json:
         shared.emit_json(built)
     else:
         for line in _lines(built):
-            click.echo(shared.visible(line))
+            click.echo(one_line(line))
     wrong = built.errors or built.not_shown or (strict and built.warnings)
     return 1 if wrong else 0
 
 
 def _lines(built: Built) -> list[str]:
-    """What was built, then what is not shown and why."""
+    """What was built, then what is nearly a copy, and what is not shown and why."""
     boards = len(built.boards)
     lines = [
         f"site: {Path(built.site) / 'index.html'}",
@@ -67,8 +74,13 @@ def _lines(built: Built) -> list[str]:
     ]
     if built.warnings:
         lines.append(f"{built.warnings} warning{'s' * (built.warnings != 1)}: levelbench board check lists them")
-    for each in built.not_shown[:_MOST_LINES]:
-        lines += [f"not shown: {each.file}", *(f"  {reason}" for reason in each.reasons[:_MOST_LINES])]
-    if len(built.not_shown) > _MOST_LINES:
-        lines.append(f"and {len(built.not_shown) - _MOST_LINES} more files that are not shown; --json has them all")
+    return lines + _listed("nearly the same", built.near) + _listed("not shown", built.not_shown)
+
+
+def _listed(what: str, files: list[NotShown]) -> list[str]:
+    lines = []
+    for each in files[:_MOST_LINES]:
+        lines += [f"{what}: {each.file}", *(f"  {reason}" for reason in each.reasons[:_MOST_LINES])]
+    if len(files) > _MOST_LINES:
+        lines.append(f"{what}: {len(files) - _MOST_LINES} more files; --json has them all")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "finding_lines", "summary_line"]
 
+_MANY = 10
+"""From so many findings on they are counted by code as well."""
 _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
 
 
@@ -32,11 +35,23 @@ _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
     show_default=True,
     help="github: annotations of a workflow.",
 )
+@click.option("--lint", "with_lint", is_flag=True, help="Hold every entry to the linter's rules too.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
+@click.option("--quiet", is_flag=True, help="Leave the notes out: errors and warnings only.")
 @click.option("--codes", is_flag=True, help="List what every code means, and check nothing.")
 @shared.json_option
 @shared.debug_option
 def command(
-    place: Path | None, strict: bool, records_folder: Path | None, layout: str, codes: bool, as_json: bool, debug: bool
+    place: Path | None,
+    strict: bool,
+    records_folder: Path | None,
+    layout: str,
+    with_lint: bool,
+    jobs: int | None,
+    quiet: bool,
+    codes: bool,
+    as_json: bool,
+    debug: bool,
 ) -> int:
     """Check a leaderboard, or one entry of it.
 
@@ -45,11 +60,12 @@ def command(
       levelbench board check leaderboard/digits/training/me_mlp.json --records levelbench-results
 
     Errors keep an entry off the board, warnings are for its reviewer, notes are only told. Exits with 1 if there is an
-    error, and with --strict if there is a warning.
+    error, and with --strict if there is a warning. With --lint what `levelbench lint` calls an error is a warning here,
+    and its warning a note.
     """
     from levelbench.errors import MissingError, UsageError
-    from levelbench.records.submissions.rules import CODES, check_file
-    from levelbench.records.submissions.rules.checking import checked_folder, record_digests
+    from levelbench.records.submissions.rules import CODES
+    from levelbench.records.submissions.rules.checking import record_digests
 
     if codes:
         click.echo("\n".join(f"{code}  {meaning}" for code, meaning in CODES.items()))
@@ -61,24 +77,49 @@ def command(
     if records_folder is not None and not records_folder.is_dir():
         raise MissingError(f"--records {records_folder}", "there is no such folder", "give the folder of the records")
     records = None if records_folder is None else record_digests(records_folder)
-    whole = place.is_dir()
-    checked, found = checked_folder(place, records=records) if whole else (1, check_file(place, records=records))
+    checked, found = _checked(place, records, jobs)
+    if with_lint:
+        from levelbench.cli.board_lint import lint_findings
+        from levelbench.records.submissions.rules import ordered
+
+        found = ordered([*found, *lint_findings(place)])
     failed = {"error", "warning"} if strict else {"error"}
     code = int(any(each.severity in failed for each in found))
+    told = [each for each in found if each.severity != "note"] if quiet else found
     if as_json:
-        shared.emit_json({"findings": found, "entries": checked, **_counts(found), "exit_code": code})
+        shared.emit_json({"findings": told, "entries": checked, **_counts(found), "exit_code": code})
         return code
-    lines = _github(found, place) if layout == "github" else finding_lines(found)
+    lines = _github(told, place) if layout == "github" else [*finding_lines(told), *_by_code(told)]
     with shared.as_far_as_read():
         for line in lines:
-            click.echo(shared.visible(line))
+            click.echo(one_line(line))
         click.echo(summary_line(checked, found))
     return code
+
+
+def _checked(place: Path, records: dict[str, str] | None, jobs: int | None) -> tuple[int, list[Finding]]:
+    from levelbench.records.submissions.rules.checking import check_file, checked_folder
+
+    if place.is_dir():
+        return checked_folder(place, records=records, processes=jobs or min(len(os.sched_getaffinity(0)), 8))
+    return 1, check_file(place, records=records)
 
 
 def _counts(found: list[Finding]) -> dict[str, int]:
     counts = Counter(each.severity for each in found)
     return {"errors": counts["error"], "warnings": counts["warning"], "notes": counts["note"]}
+
+
+def _by_code(found: list[Finding]) -> list[str]:
+    """How often each code was found, where there is more than a screen of findings."""
+    from levelbench.records.submissions.rules import CODES
+
+    if len(found) < _MANY:
+        return []
+    counts = Counter(each.code for each in found)
+    width = len(str(max(counts.values())))
+    lines = (f"  {code} {count:>{width}} x {CODES.get(code, '')}" for code, count in sorted(counts.items()))
+    return ["by code:", *lines]
 
 
 def summary_line(checked: int, found: list[Finding]) -> str:
@@ -94,6 +135,12 @@ def _plural(count: int, one: str, several: str) -> str:
     return f"{count} {one if count == 1 else several}"
 
 
+def one_line(text: str) -> str:
+    """``text`` as one line that steers nothing: neither a terminal nor a workflow, which takes ``::`` for a command."""
+    plain = shared.visible(text).replace("\n", "\\n").replace("\t", "\\t")
+    return plain.replace("##[", "# #[")
+
+
 def finding_lines(found: list[Finding]) -> list[str]:
     """Findings grouped by file, each on two lines: what was found where, and what to do."""
     lines: list[str] = []
@@ -101,7 +148,7 @@ def finding_lines(found: list[Finding]) -> list[str]:
     for each in found:
         if each.file != file:
             file = each.file
-            lines += [file or "(the entry)"]
+            lines += [f"./{file}" if file.lstrip().startswith("::") else file or "(the entry)"]
         where = f"{each.field}: " if each.field else ""
         lines += [f"  {each.severity} {each.code} {where}{each.found}", f"      do: {each.do}"]
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,26 +36,36 @@ def command(kind: str, source: Path, output: Path, as_json: bool, debug: bool) -
       levelbench board export mllog board/cifar10/training/me.json -o logs
 
     What a format cannot say is listed for each entry; of several, mllog writes each into a folder of its own id.
-    Exit code 1 if an entry could not be read or written.
+    Entries that a format has no place for (another mode or task) are skipped and counted. Exit code 1 if an entry could
+    not be read or written.
     """
     entries, problems = _entries(source)
     if not entries and not problems:
         do = "give a leaderboard's folder (TASK/training and TASK/inference lie in it) or one submission"
         raise UsageError(f"export {source}", "no submissions lie there", do)
     losses: dict[str, list[str]] = {}
+    skipped: dict[str, str] = {}
     if kind in ("csv", "parquet"):
         paths = _tables(kind, entries, output)
     else:
-        paths, losses = _each(kind, entries, output, problems)
+        skipped = {name: reason for name, entry in entries if (reason := _no_place(kind, entry))}
+        kept = [each for each in entries if each[0] not in skipped]
+        if not kept and not problems:
+            found = f"no entry has a place in it: {next(iter(skipped.values()))}"
+            raise UsageError(f"export {kind} {source}", found, "export csv, which takes every entry")
+        paths, losses = _each(kind, kept, output, problems)
     if as_json:
-        shared.emit_json({"written": [str(each) for each in paths], "losses": losses, "problems": problems})
+        written = [str(each) for each in paths]
+        shared.emit_json({"written": written, "losses": losses, "skipped": skipped, "problems": problems})
         return 1 if problems else 0
     for name, lost in losses.items():
-        for each in lost:
+        for each in _lines(lost):
             click.echo(shared.visible(f"{name}: not in this format: {each}"))
     for each in problems:
         click.echo(shared.visible(f"not written: {each}"), err=True)
-    click.echo(f"wrote {len(paths)} files to {output}")
+    for reason, count in Counter(skipped.values()).items():
+        click.echo(shared.visible(f"skipped {count} {'entry' if count == 1 else 'entries'}: {reason}"))
+    click.echo(f"wrote {len(paths)} {'file' if len(paths) == 1 else 'files'} to {output}")
     return 1 if problems else 0
 
 
@@ -101,11 +112,30 @@ def _each(
     return paths, losses
 
 
+def _lines(lost: list[str]) -> list[str]:
+    """What needs words on a line of its own, then all plain fields on one."""
+    fields = [each for each in lost if ": " not in each]
+    return [each for each in lost if ": " in each] + ([", ".join(fields)] if fields else [])
+
+
+def _no_place(kind: str, entry: Submission) -> str:
+    """Why the format has no place for such an entry at all; empty where it has."""
+    if kind == "mllog":
+        return "" if entry.mode == "training" else "a training log cannot hold an entry of inference"
+    from levelbench.records.exchange.dawnbench.tasks import task_called
+    from levelbench.records.exchange.dawnbench.writing import ANSWERED_ALONE
+
+    if task_called(entry.task) is None:
+        return f"DAWNBench has no task {entry.task!r}"
+    alone = entry.mode == "training" or any(each.scenario in ANSWERED_ALONE for each in entry.inference)
+    return "" if alone else "DAWNBench has no scenario but that of single answers"
+
+
 def _written(kind: str, entry: Submission, folder: Path, used: set[str]) -> tuple[list[Path], list[str]]:
     if kind == "mllog":
-        from levelbench.records.exchange.mlperf import write_submission
+        from levelbench.records.exchange.mlperf import losses_of, write_submission
 
-        return list(write_submission(entry, folder)), []
+        return list(write_submission(entry, folder)), losses_of(entry)
     from levelbench.records.exchange.dawnbench import write_entry
     from levelbench.records.exchange.dawnbench.writing import stem_of
     from levelbench.records.submissions.digests import submission_digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,6 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.records.submissions.schema import Submission
-    from levelbench.report.tables import Table
 
 __all__ = ["command"]
 
@@ -27,6 +26,9 @@ FORMATS = ("dawnbench", "mlperf", "loadgen", "algoperf")
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder of the leaderboard.")
 @click.option("--task", help="loadgen: the task of logs that lie outside of a results tree.")
 @click.option("--author", help="loadgen: who submits them.")
+@click.option("--model", help="loadgen: the model that answered.")
+@click.option("--hardware", help="loadgen: the system in words.")
+@click.option("--framework", help="loadgen: what the model ran in.")
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Lines of each ranking.")
 @click.option("--force", is_flag=True, help="Replace entries of the leaderboard that differ.")
 @click.option("--no-doubts", is_flag=True, help="Count the doubts by kind, without a line for each.")
@@ -36,13 +38,12 @@ def command(
     kind: str,
     path: Path,
     output: Path | None,
-    task: str | None,
-    author: str | None,
     top: int,
     force: bool,
     no_doubts: bool,
     as_json: bool,
     debug: bool,
+    **stated: str | None,
 ) -> int:
     """Read another system's results, rank them as it did, and say what is doubtful in each.
 
@@ -50,15 +51,19 @@ def command(
       levelbench board import dawnbench dawn-bench-entries
       levelbench board import dawnbench dawn-bench-entries/CIFAR10/train -o board
       levelbench board import mlperf results_v5.0 -o board
-      levelbench board import loadgen logs --task cifar10 --author me -o board
+      levelbench board import loadgen logs --task cifar10 --author me --model resnet9 \\
+          --hardware "1 V100" --framework torch -o board
 
     Without -o nothing is written. Exit code 1 if a file could not be read; the others are imported all the same.
     """
-    if kind != "loadgen" and (task or author):
-        raise UsageError(f"import {kind}", "--task or --author is given", "leave it out: its files say both")
-    submissions, problems = _read(kind, path, task, author)
+    given = [f"--{name}" for name, value in stated.items() if value is not None]
+    if kind != "loadgen" and given:
+        raise UsageError(f"import {kind}", f"{' and '.join(given)} is given", "leave it out: its files say so")
+    submissions, problems = _read(kind, path, stated)
     placed = None
     if output is not None:
+        if kind == "loadgen":
+            _refuse_nameless(submissions, output)
         from levelbench.records.exchange.placing import place
 
         placed = place(submissions, output, force=force)
@@ -69,11 +74,36 @@ def command(
     else:
         _print(kind, path, submissions, problems, top, no_doubts)
         if placed is not None:
-            click.echo(f"wrote {len(placed.written)} entries to {output}, {placed.unchanged} were there already")
+            were = f"{placed.unchanged} {'was' if placed.unchanged == 1 else 'were'} there already"
+            click.echo(f"wrote {_entries(len(placed.written))} to {output}, {were}")
     return 1 if problems else 0
 
 
-def _read(kind: str, path: Path, task: str | None, author: str | None) -> tuple[list[Submission], list[str]]:
+def _entries(count: int) -> str:
+    return f"{count} {'entry' if count == 1 else 'entries'}"
+
+
+def _refuse_nameless(submissions: Sequence[Submission], output: Path) -> None:
+    """LoadGen's logs name neither task nor author; what a leaderboard would refuse is not written to one."""
+    from levelbench.records.rulesets.registry import ruleset, task_rules
+
+    asked = f"importing into {output}"
+    for each in submissions:
+        rules = ruleset(each.ruleset)
+        if task_rules(rules, each.task) is None:
+            known = ", ".join(task.task for task in rules.tasks)
+            raise UsageError(asked, f"{each.ruleset} has no task {each.task!r}", f"give --task, one of {known}")
+        names = {
+            "--author": each.author.name,
+            "--hardware": each.hardware.description,
+            "--framework": each.framework,
+        }
+        missing = [option for option, value in names.items() if value == "not stated"]
+        if missing:
+            raise UsageError(asked, f"the logs do not say what {' and '.join(missing)} would", "give what is missing")
+
+
+def _read(kind: str, path: Path, stated: dict[str, str | None]) -> tuple[list[Submission], list[str]]:
     """Only the reader that is wanted is imported."""
     if kind == "dawnbench":
         from levelbench.records.exchange.dawnbench import read_folder
@@ -89,59 +119,16 @@ def _read(kind: str, path: Path, task: str | None, author: str | None) -> tuple[
         return read_logs(path)
     from levelbench.records.exchange.loadgen import read_results as read_summaries
 
-    return read_summaries(path, task=task, author=author)
-
-
-def _rankings(kind: str, submissions: Sequence[Submission], top: int) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """The first ``top`` of each task and column that have a figure; DAWNBench's own figures for its entries."""
-    from levelbench.records.exchange.dawnbench.board import COLUMNS, leaderboard
-
-    found = {}
-    for task in sorted({each.task for each in submissions}):
-        own = [each for each in submissions if each.task == task]
-        for column, title in COLUMNS.items() if kind != "mlperf" else ():
-            rows = leaderboard(own, column, top)
-            if rows:
-                found[task, title] = [
-                    {
-                        "rank": row.rank,
-                        "value": row.value,
-                        "text": row.text,
-                        "model": row.entry.model,
-                        "author": row.entry.author.name,
-                        "hardware": row.entry.hardware.description,
-                        "framework": row.entry.framework,
-                        "submitted": row.entry.submitted,
-                        "file": row.entry.origin.file if row.entry.origin else "",
-                    }
-                    for row in rows
-                ]
-    return found
-
-
-def _profile_scores(kind: str, submissions: Sequence[Submission]) -> list[dict[str, Any]]:
-    """The scores of AlgoPerf's algorithms over the workloads that all of them took part in, the best first."""
-    if kind != "algoperf":
-        return []
-    from levelbench.records.exchange.algoperf import common_times
-    from levelbench.records.rulesets.profiles import scores
-
-    times = common_times(submissions)
-    if not times:
-        return []
-    exact, grid = scores(times), scores(times, how="grid")
-    return [
-        {"submission": each, "score": score, "published": grid[each], "workloads": len(times[each])}
-        for each, score in exact.items()
-    ]
+    return read_summaries(path, **stated)
 
 
 def _print_json(
     kind: str, submissions: Sequence[Submission], problems: list[str], top: int, written: list[str] | None
 ) -> None:
+    from levelbench.cli.board_import_tables import profile_scores, ranked
+
     rankings = [
-        {"task": task, "column": column, "rows": rows}
-        for (task, column), rows in _rankings(kind, submissions, top).items()
+        {name: value for name, value in each.items() if name != "head"} for each in ranked(kind, submissions, top)
     ]
     entries = [
         {
@@ -156,84 +143,28 @@ def _print_json(
         }
         for each in submissions
     ]
-    found = {"entries": entries, "rankings": rankings, "scores": _profile_scores(kind, submissions)}
+    found = {"entries": entries, "rankings": rankings, "scores": profile_scores(kind, submissions)}
     shared.emit_json({**found, "problems": problems, "written": written})
 
 
 def _print(
     kind: str, path: Path, submissions: Sequence[Submission], problems: list[str], top: int, no_doubts: bool
 ) -> None:
+    from levelbench.cli.board_import_tables import import_tables
+
     modes = Counter(each.mode for each in submissions)
+    unread = f"{len(problems)} {'file' if len(problems) == 1 else 'files'} could not be read"
     click.echo(
-        f"{len(submissions)} entries of {kind} in {path}: {modes['training']} of training, "
-        f"{modes['inference']} of inference; {len(problems)} files could not be read"
+        f"{_entries(len(submissions))} of {kind} in {path}: {modes['training']} of training, "
+        f"{modes['inference']} of inference; {unread}"
     )
-    tables = [_table(task, column, rows) for (task, column), rows in _rankings(kind, submissions, top).items()]
-    tables += _score_table(_profile_scores(kind, submissions))
-    tables += [] if kind == "dawnbench" else [_listing(kind, submissions)]
+    tables = import_tables(kind, submissions, top)
     if tables:
         click.echo()
         shared.print_tables(*tables)
     _print_doubts(submissions, no_doubts)
     for each in problems:
         click.echo(shared.visible(f"not read: {each}"), err=True)
-
-
-def _table(task: str, column: str, rows: list[dict[str, Any]]) -> Table:
-    from levelbench.report.tables import Cell, Column, Kind, Number, Table, Text
-
-    columns = (
-        Column("rank", "rank", Kind.NUMBER),
-        Column("figure", column.rpartition(" ")[2]),
-        *(Column(name, name) for name in ("model", "hardware", "framework", "submitted")),
-    )
-    cells: tuple[tuple[Cell, ...], ...] = tuple(
-        (Number(row["rank"]), Text(row["text"]), *(Text(row[each.key]) for each in columns[2:])) for row in rows
-    )
-    notes = ("of 10,000 answers",) if column == "inference cost" else ()
-    return Table(f"{task}-{column.replace(' ', '-')}", f"{task}: {column}", columns, cells, notes)
-
-
-def _listing(kind: str, submissions: Sequence[Submission]) -> Table:
-    from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
-
-    def score(entry: Submission) -> Cell:
-        value = _olympic(entry)
-        return Absent("not enough runs reached the target") if value is None else Number(value)
-
-    columns = [Column(name, name) for name in ("task", "model", "framework", "hardware")]
-    columns += [Column("runs", "runs", Kind.NUMBER), Column("measurements", "measurements of inference", Kind.NUMBER)]
-    rows: list[tuple[Cell, ...]] = []
-    for each in submissions:
-        said = (each.task, each.model, each.framework, each.hardware.description)
-        counts = (len(each.runs), len(each.inference))
-        rows.append((*map(Text, said), *map(Number, counts), *([score(each)] if kind == "mlperf" else [])))
-    if kind == "mlperf":
-        columns.append(Column("olympic_s", "Olympic mean", Kind.TIME_S, digits=4))
-    return Table("entries", "entries", tuple(columns), tuple(rows))
-
-
-def _olympic(entry: Submission) -> float | None:
-    """MLPerf's score in seconds: the fastest and the slowest run left out, four each of unet3d."""
-    from levelbench.records.rulesets.olympic import olympic_score
-
-    times = [run.time_to_target_s if run.reached else None for run in entry.runs]
-    return olympic_score(times, drop=4 if entry.task == "unet3d" else 1).score_s
-
-
-def _score_table(rows: list[dict[str, Any]]) -> list[Table]:
-    from levelbench.report.tables import Column, Kind, Number, Table, Text
-
-    if not rows:
-        return []
-    columns = (
-        Column("submission", "submission"),
-        Column("score", "score", Kind.NUMBER, digits=4),
-        Column("published", "on 100 points", Kind.NUMBER, digits=4),
-    )
-    cells = tuple((Text(row["submission"]), Number(row["score"]), Number(row["published"])) for row in rows)
-    title = f"performance profile over {rows[0]['workloads']} workloads that all took part in"
-    return [Table("profile", title, columns, cells)]
 
 
 def _print_doubts(submissions: Sequence[Submission], no_doubts: bool) -> None:
@@ -243,7 +174,7 @@ def _print_doubts(submissions: Sequence[Submission], no_doubts: bool) -> None:
     if not doubted:
         return
     counts = ", ".join(f"{kind} in {'all' if n == len(submissions) else n}" for kind, n in kinds.most_common())
-    click.echo(shared.visible(f"\ndoubtful, of {len(submissions)} entries: {counts}"))
+    click.echo(shared.visible(f"\ndoubtful, of {_entries(len(submissions))}: {counts}"))
     for file, doubts in doubted if not no_doubts else ():
         own = [each for each in doubts if len(submissions) == 1 or kinds[_kind(each)] < len(submissions)]
         for each in [f"  {file}", *(f"    {each}" for each in own)] if own else ():

@@ -59,16 +59,38 @@ def sign(submission: Path, key: Path, as_json: bool, debug: bool) -> int:
 
     Sign last: whatever changes the file afterwards makes the signature wrong.
     """
-    from levelbench.records.submissions.reading import read_submission
+    from levelbench.records.submissions.reading import parse_submission, read_bytes
     from levelbench.records.submissions.signatures import sign as sign_file
 
-    read_submission(submission)
-    written = sign_file(submission, key)
+    raw = read_bytes(submission)
+    read = parse_submission(raw, f"reading the submission {submission}")
+    written = sign_file(submission, key, raw)
+    doubt = _doubt(submission, read.author.name, key)
     if as_json:
-        shared.emit_json({"signature": str(written)})
-    else:
-        click.echo(shared.visible(f"signature: {written}"))
+        shared.emit_json({"signature": str(written), "warning": doubt})
+        return 0
+    click.echo(shared.visible(f"signature: {written}"))
+    if doubt:
+        click.echo(shared.visible(f"warning: {doubt}"), err=True)
     return 0
+
+
+def _doubt(submission: Path, author: str, key: Path) -> str | None:
+    """What ``authors.toml`` of the leaderboard, if there is one, has against this key for that author."""
+    from levelbench.records.submissions.signatures import AUTHORS, public_text, read_authors, read_key
+
+    folder = submission.absolute().parent
+    found = next((each / AUTHORS for each in (folder, *folder.parents[:2]) if (each / AUTHORS).is_file()), None)
+    if found is None:
+        return None
+    authors, public = read_authors(found), public_text(read_key(key).public_key())
+    if public in authors.get(author, ()):
+        return None
+    owner = next((name for name, keys in authors.items() if public in keys), None)
+    if owner is not None:
+        return f"this is the key of {owner!r} in {found}, and the entry is from {author!r}: a check calls that an error"
+    said = "lists other keys" if author in authors else "has no key"
+    return f"{found} {said} for {author!r}: add this one (levelbench board keys show), or sign with one of those"
 
 
 def _say(name: str, public: str, path: Path, as_json: bool) -> None:
@@ -79,6 +101,8 @@ def _say(name: str, public: str, path: Path, as_json: bool) -> None:
     if as_json:
         shared.emit_json({"key": str(path), "public": public, "fingerprint": fingerprint(public), "line": line})
         return
-    click.echo(shared.visible(f"key: {path} (keep it to yourself)"))
-    click.echo(f"fingerprint: {fingerprint(public)}")
-    click.echo(f"line for {AUTHORS}:\n{line}")
+    # Only the line is for a file: `keys show ada.pem >> authors.toml` adds it.
+    click.echo(shared.visible(f"key: {path} (keep it to yourself)"), err=True)
+    click.echo(f"fingerprint: {fingerprint(public)}", err=True)
+    click.echo(f"line for {AUTHORS}:", err=True)
+    click.echo(line)

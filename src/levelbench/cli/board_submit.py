@@ -11,8 +11,8 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from levelbench.records.submissions.rules import Finding
     from levelbench.records.submissions.schema import Submission
-    from levelbench.records.submissions.terms import Terms
 
 __all__ = ["command"]
 
@@ -48,11 +48,19 @@ _FILE = click.Path(path_type=Path)
 @click.option("--sign", "key", type=_FILE, help="Sign with the key in this PEM file.")
 @click.option("-o", "--output", type=_FILE, required=True, help="Folder of the leaderboard.")
 @click.option("--replace", is_flag=True, help="Write over an entry of the same runs that says something else.")
+@click.option("--force", is_flag=True, help="Write entries that a check calls wrong, too.")
 @shared.store_option
 @shared.json_option
 @shared.debug_option
 def command(
-    runs: tuple[str, ...], store_path: Path, output: Path, replace: bool, as_json: bool, debug: bool, **given: Any
+    runs: tuple[str, ...],
+    store_path: Path,
+    output: Path,
+    replace: bool,
+    force: bool,
+    as_json: bool,
+    debug: bool,
+    **given: Any,
 ) -> int:
     """Write one entry for each group of runs that RUNS select: all runs of it, also those that never arrived.
 
@@ -61,8 +69,8 @@ def command(
           --price-per-hour 0.096 --price-source https://example.org/prices \\
           --code-url https://example.org/ada/digits/tree/0a1b2c3 -o leaderboard
 
-    RUNS may be files of inference records. Prints what levelbench board check says of each entry, and exits with 1 if
-    that is an error.
+    RUNS may be files of inference records. Prints what levelbench board check says of each entry. One with an error is
+    not written unless --force, and the exit code is 1.
     """
     from levelbench.cli.board_words import terms_of
     from levelbench.records.submissions.entries import entries_of
@@ -70,11 +78,25 @@ def command(
     if given["only_these"] != (given["because"] is not None):
         asked = "--only-these" if given["only_these"] else "--because"
         raise UsageError(asked, "it stands alone", 'give both: --only-these --because "TEXT"')
-    terms, stated = terms_of(given), given["tuning_trials"] is not None
+    if given["because"] is not None and not given["because"].strip():
+        raise UsageError("--because", "it is blank", "say why runs of the group are left out")
+    terms, stated = terms_of(given, output), given["tuning_trials"] is not None
     store = shared.open_store(store_path)
     made = entries_of(runs, store, terms, count_trials=not stated)
-    written = [(path, each, *_write(path, each, output, replace, given["key"])) for path, each in made]
-    return _report(written, output, terms, as_json)
+    refused = {} if force else _refused(made, output)
+    kept = [(path, each) for path, each in made if path not in refused]
+    written = [(path, each, *_write(path, each, output, replace, given["key"])) for path, each in kept]
+    return _report(written, [(path, each, refused[path]) for path, each in made if path in refused], output, as_json)
+
+
+def _refused(made: list[tuple[str, Submission]], folder: Path) -> dict[str, list[Finding]]:
+    """What a check says of each entry that it would keep off the board, before anything is written."""
+    from levelbench.records.submissions.board import own_rulesets
+    from levelbench.records.submissions.rules import check, worst
+
+    known, _ = own_rulesets(folder)
+    found = {path: check(each, path, known=known) for path, each in made}
+    return {path: findings for path, findings in found.items() if worst(findings) == "error"}
 
 
 def _write(file: str, submission: Submission, folder: Path, replace: bool, key: Path | None) -> tuple[Path, bool]:
@@ -84,36 +106,57 @@ def _write(file: str, submission: Submission, folder: Path, replace: bool, key: 
     from levelbench.records.submissions.signatures import ENDING, sign
 
     path, raw = folder / file, encode(submission)
-    new = True
-    if replace:
+    # With --replace too, what is there already and says the same stays, and with it its signature.
+    new = not (replace and path.is_file() and path.read_bytes() == raw)
+    if new and replace:
         write_whole(path, raw)
-    else:
+    elif new:
         new = write_new(path, raw)
     if key is not None:
-        sign(path, key)
+        sign(path, key, raw)
     elif new:
         # What was signed before is not what is there now.
         path.with_name(path.name + ENDING).unlink(missing_ok=True)
     return path, new
 
 
-def _report(written: list[Any], folder: Path, terms: Terms, as_json: bool) -> int:
-    """Say what was written, and what a check says of it; the exit code."""
+def _report(written: list[Any], refused: list[Any], folder: Path, as_json: bool) -> int:
+    """Say what was written and what was not, and what a check says of it; the exit code."""
     from levelbench.cli.board_check import finding_lines, summary_line
     from levelbench.records.submissions.rules import check_file, worst
 
     found = [finding for _, _, path, _ in written for finding in check_file(path, root=folder)]
+    found += [finding for _, _, findings in refused for finding in findings]
     code = int(worst(found) == "error")
     if as_json:
-        entries = [{"path": path, "runs": len(each.runs), "new": new} for _, each, path, new in written]
-        shared.emit_json({"entries": [{**each, "path": str(each["path"])} for each in entries], "findings": found})
+        entries = [{"path": str(path), "runs": len(each.runs), "new": new} for _, each, path, new in written]
+        entries += [{"path": None, "runs": len(each.runs), "new": False} for _, each, _ in refused]
+        shared.emit_json({"entries": entries, "findings": found})
         return code
     with shared.as_far_as_read():
         for _, each, path, new in written:
             click.echo(shared.visible(f"{'wrote' if new else 'there already:'} {path}: {_words(each)}"))
-        for line in (*finding_lines(found), summary_line(len(written), found)):
+            for line in _unranked(each, folder):
+                click.echo(shared.visible(line))
+        for path, each, _ in refused:
+            click.echo(shared.visible(f"not written: {path}: {_words(each)}"))
+        for line in (*finding_lines(found), summary_line(len(written) + len(refused), found)):
             click.echo(shared.visible(line))
+        if refused:
+            click.echo("correct the errors, or give --force to write what has them")
     return code
+
+
+def _unranked(each: Submission, folder: Path) -> list[str]:
+    """That no ranking by latency will have the entry, and why: of several scenarios a column compares one."""
+    from levelbench.records.submissions.board import own_rulesets
+    from levelbench.records.submissions.scoring import score
+
+    rules = own_rulesets(folder)[0].get(each.ruleset)
+    if rules is None or each.mode != "inference":
+        return []
+    latency = score(each, rules).latency
+    return [] if latency.value is not None else [f"  not ranked by latency: {latency.how}"]
 
 
 def _words(each: Submission) -> str:
@@ -122,5 +165,6 @@ def _words(each: Submission) -> str:
     what = f"{each.task}, {each.model} on {each.framework}, {each.hardware.description}, {each.ruleset}"
     if each.mode == "inference":
         return f"{what}, {each.inference[0].scenario}"
-    hint = f"; tuning: {each.tuning.trials} trials" if each.tuning.trials is not None else ""
+    trials = each.tuning.trials
+    hint = "" if trials is None else f"; tuning: {trials} {'trial' if trials == 1 else 'trials'}"
     return f"{what}, reached {reached}/{n}{hint}"

@@ -41,11 +41,11 @@ class _Words(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            raise UnknownNameError("word of board", args[0], known, "see levelbench board --help")
+            raise UnknownNameError("command of board", args[0], known, "see levelbench board --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: Any) -> None:
-        with formatter.section("Words"):
+        with formatter.section("Commands"):
             formatter.write_dl([(word, WORDS[word]) for word in self.list_commands(ctx)])
 
 

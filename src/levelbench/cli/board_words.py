@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["ruleset_of", "terms_of"]
 
 
-def terms_of(given: dict[str, Any]) -> Terms:
-    """What the options say that no record knows; ``UsageError`` for what cannot be meant."""
+def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
+    """What the options say that no record knows; ``UsageError`` for what cannot be meant.
+
+    The ruleset may be one of the leaderboard in ``folder``.
+    """
     from levelbench.measure.clocks import utc_now
     from levelbench.records.submissions.rules.ceilings import FLOPS
     from levelbench.records.submissions.schema import Author, Tuning
@@ -31,7 +34,7 @@ def terms_of(given: dict[str, Any]) -> Terms:
     return Terms(
         author=Author(given["author"].strip()[:200], given["email"], given["organisation"], key),
         submitted=today,
-        ruleset=ruleset_of(given["ruleset_word"]),
+        ruleset=ruleset_of(given["ruleset_word"], folder),
         price=_price(given, today),
         division=given["division"],
         code_url=given["code_url"],
@@ -44,11 +47,20 @@ def terms_of(given: dict[str, Any]) -> Terms:
     )
 
 
-def ruleset_of(word: str) -> Ruleset:
-    """The ruleset of an id, or in a ``.toml`` file."""
-    from levelbench.records.rulesets.registry import read_ruleset, ruleset
+def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
+    """The ruleset of an id, one that ships or one of the leaderboard in ``folder``, or in a ``.toml`` file."""
+    from levelbench.errors import UnknownNameError
+    from levelbench.records.rulesets.registry import read_ruleset, ruleset, ruleset_ids
+    from levelbench.records.submissions.board import own_rulesets
 
-    return read_ruleset(Path(word)) if word.endswith(".toml") else ruleset(word)
+    if word.endswith(".toml"):
+        return read_ruleset(Path(word))
+    if folder is None or word in ruleset_ids():
+        return ruleset(word)
+    known, _ = own_rulesets(folder)
+    if word not in known:
+        raise UnknownNameError("ruleset", word, known)
+    return known[word]
 
 
 def _price(given: dict[str, Any], today: str) -> Price | None:

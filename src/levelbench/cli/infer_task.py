@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from levelbench.errors import UsageError
 if TYPE_CHECKING:
     from levelbench.records.inference import Data, Model
     from levelbench.runner.inference_making import Wanted
-    from levelbench.runner.inference_models import KeptModel
+    from levelbench.runner.inference_models import Basis, KeptModel
+    from levelbench.training.task import Task
 
 __all__ = ["TaskModel", "task_model"]
 
@@ -45,6 +46,7 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
     wanted = _wanted(word, store, given)
     task = load_task(wanted.reference)
     refuse_quality(task.name, task.quality)
+    wanted = replace(wanted, basis=_basis(task, wanted, checksums := _checksums(task, given["data"])))
     kept = kept_model(store, wanted) or _trained(store, wanted, as_json, given["data"], task.description)
     facts, specification = kept.facts, kept.facts.specification
     model = Model(
@@ -60,8 +62,29 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
         run_digest=facts.run_digest,
         quality=facts.quality.get("test"),
     )
-    data = Data("task", f"the test split of {specification.task}")
+    data = Data("task", f"the test split of {specification.task}", checksums=checksums)
     return TaskModel(model, data, given["data"], specification.framework)
+
+
+def _checksums(task: Task, folder: Path | None) -> dict[str, str]:
+    """Those of the data that would be read now; ``UsageError`` for a folder that nobody would look into."""
+    from levelbench.training.datasets.places import FileSource
+
+    bundled = not isinstance(task.data, FileSource) and type(task.data).__module__.startswith("levelbench.")
+    if folder is not None and bundled:
+        found = "its data come with levelbench, and no folder is looked into"
+        raise UsageError(f"--data {folder} with {task.name}", found, "leave it out")
+    return dict(task.data.load(folder).checksums)
+
+
+def _basis(task: Task, wanted: Wanted, checksums: dict[str, str]) -> Basis:
+    """What the network would be trained from now."""
+    from levelbench.measure.environment import capture
+    from levelbench.runner.inference_models import basis_of
+
+    specification = wanted.specification
+    network = task.assemble(specification.recipe, specification.settings).network
+    return basis_of(specification, capture().get("libraries", {}), network, checksums)
 
 
 def _wanted(word: str, store: Path, given: dict[str, Any]) -> Wanted:
@@ -94,15 +117,17 @@ def _trained(store: Path, wanted: Wanted, as_json: bool, data: Path | None, desc
     """Train, having said so with the time that it took before, where that is known."""
     from levelbench.cli.progress_line import ProgressLine
     from levelbench.report.numbers import duration
-    from levelbench.runner.inference_making import expected_s, train_model
+    from levelbench.runner.inference_making import expected_s, train_model, why_not_kept
 
     specification = wanted.specification
     name = f"{specification.task}[{specification.recipe}]"
     expected = expected_s(shared.open_store(store), wanted)
     took = f"such a run took {duration(expected)} here" if expected is not None else f"{description or 'once'}"
+    why = why_not_kept(store, wanted)
+    does = f"is in {store}" if not why else f"in {store} counts ({why})"
     with shared.as_far_as_read(err=as_json):
         click.echo(
-            f"no trained network of {name}, seed {wanted.seed}, on {specification.framework} is in {store}: "
+            f"no trained network of {name}, seed {wanted.seed}, on {specification.framework} {does}: "
             f"training it now ({took}); it is kept",
             err=as_json,
         )

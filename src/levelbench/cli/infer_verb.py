@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _PROCESSES = 3
+_LARGEST = 2**32 - 1
+"""The largest seed that every framework takes."""
 
 
 @click.command("infer")
@@ -34,8 +36,12 @@ _PROCESSES = 3
     "--batch", type=click.IntRange(min=1), help="Samples that the network gets at once.  [default: offline 32]"
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Threads that answer, scenario server.  [default: 1]")
-@click.option("--duration", default="5s", show_default=True, help="Least time of the queries; MLPerf asks for 600s.")
-@click.option("--queries", type=click.IntRange(min=1), help="Least number of queries.  [default: for early stopping]")
+@click.option("--duration", default="10s", show_default=True, help="Least time of the queries; MLPerf asks for 600s.")
+@click.option(
+    "--queries",
+    type=click.IntRange(min=1),
+    help="Least queries (offline: samples).  [default: early stopping's; the set]",
+)
 @click.option("--samples", type=click.IntRange(min=1), help="Draw queries from so many examples.  [default: all]")
 @click.option(
     "--preprocessing",
@@ -46,7 +52,7 @@ _PROCESSES = 3
 )
 @click.option("--recipe", help="Recipe that trains the network.  [default: the task's first]")
 @click.option("--run", "run_word", help="The run whose trained network is used, from the store.")
-@click.option("--train-seed", type=click.IntRange(min=0), help="Seed of the run that trains it.  [default: 0]")
+@click.option("--train-seed", type=click.IntRange(0, _LARGEST), help="Seed of the run that trains it.  [default: 0]")
 @click.option("--framework", "frameworks", help="Framework, or several: torch:compiled,onnxruntime.")
 @click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda, cuda:1, ...")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of the numeric libraries.  [default: theirs]")
@@ -60,7 +66,7 @@ _PROCESSES = 3
 @click.option("--audit", is_flag=True, help="Are the timed answers the right ones, and is nothing cached?")
 @click.option("--price-per-hour", type=float, help="US dollars an hour of this machine: cost of a million answers.")
 @click.option("--price-source", help="Where that price is from.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the queries.")
+@click.option("--seed", type=click.IntRange(0, _LARGEST), default=0, show_default=True, help="Seed of the queries.")
 @click.option("-n", "--processes", type=int, default=_PROCESSES, show_default=True, help="Fresh processes an arm.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the latencies to a file in .svg or .png.")
 @click.option("--markdown", "markdown_path", type=click.Path(path_type=Path), help="Write the table as Markdown.")
@@ -79,7 +85,8 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
       levelbench infer model.onnx --data examples.npz --price-per-hour 3.06
 
     Where no trained network is in the store the recipe is trained once and kept. Exits with 1 where a scenario's rule,
-    the quality or an audit is not kept. The same command resumes: processes that are done are not made again.
+    the quality or an audit is not kept, with 4 where an audit cannot tell. The same command resumes: processes that are
+    done are not made again.
     """
     from levelbench.cli.infer_progress import Progress
     from levelbench.measure.environment import capture
@@ -185,8 +192,8 @@ def _demand(given: dict[str, Any]) -> Any:
 def _say(plan: InferencePlan, store: Path, as_json: bool) -> None:
     for line in plan.lines():
         click.echo(line, err=as_json)
+    click.echo(f"records: {store / 'inference'}", err=as_json)
     if plan.steps:
-        click.echo(f"records: {store / 'inference'}", err=as_json)
         busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
         if busy > 1.0:
             click.echo(f"the machine is busy (load {busy:.1f}): latencies will be longer than they are", err=as_json)
@@ -224,9 +231,10 @@ def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json:
 
 
 def _code(summary: InferenceSummary) -> int:
-    """1 where a rule, the quality or an audit is not kept."""
+    """1 where a rule, the quality or an audit is not kept; else 4 where an audit cannot tell."""
     bad = [
         not each.valid or each.quality.kept is False or any(audit.passed is False for audit in each.audits)
         for each in summary.entries
     ]
-    return int(any(bad))
+    unclear = any(audit.passed is None for each in summary.entries for audit in each.audits)
+    return 1 if any(bad) else 4 if unclear else 0

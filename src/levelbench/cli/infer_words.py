@@ -70,24 +70,26 @@ def scenario_settings(given: dict[str, Any], fixed_batch: int | None = None) -> 
         raise UsageError(f"--quantile {quantile:g}", found, "give a share, as in --quantile 0.99")
     duration_s = 0.0 if name == "dawnbench" else seconds("--duration", given["duration"])
     per_query = (given["samples_per_query"] or 8) if name == "multi-stream" else 1
-    least = {"offline": 1, "dawnbench": 1}.get(name) or least_queries(quantile)
+    least = {"offline": 0, "dawnbench": 1}.get(name, -1)
     return ScenarioSettings(
         name=name,
         quantile=quantile,
         duration_s=duration_s,
-        queries=given["queries"] or least,
+        queries=given["queries"] or (least_queries(quantile) if least < 0 else least),
         batch=_batch(name, per_query, given["batch"], fixed_batch),
         most_s=None if given["queries"] or name == "dawnbench" else max(_LONGEST * duration_s, _LEAST_S),
         samples_per_query=per_query,
         samples=given["samples"],
         workers=given["workers"] or 1,
-        **_server(name, given),
+        **_server(name, given, duration_s),
     )
 
 
-def _server(name: str, given: dict[str, Any]) -> dict[str, Any]:
+def _server(name: str, given: dict[str, Any], duration_s: float) -> dict[str, Any]:
     if name != "server":
         return {}
+    from levelbench.measure.scenarios.streams import refuse_flood
+
     qps, find_peak = given["qps"], given["find_peak"]
     if given["bound"] is None:
         raise UsageError("--scenario server", "nobody says which latency is still good", "give one: --bound 15ms")
@@ -97,6 +99,8 @@ def _server(name: str, given: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("--find-peak with --qps", "the rate is given and looked for", "give one of both")
     if qps is not None and not (math.isfinite(qps) and qps > 0):
         raise UsageError(f"--qps {qps:g}", "it is no rate above zero", "give the queries a second, as in --qps 200")
+    if qps is not None:
+        refuse_flood(qps, duration_s)
     return {"qps": qps, "bound_s": seconds("--bound", given["bound"]), "find_peak": find_peak}
 
 
@@ -114,6 +118,9 @@ def _refuse_strangers(name: str, given: dict[str, Any]) -> None:
 
 def _batch(name: str, per_query: int, asked: int | None, fixed: int | None) -> int:
     if fixed is not None:
+        if name == "dawnbench" and fixed > 1:
+            found = f"the model's batch is fixed at {fixed}, and this scenario answers one at a time"
+            raise UsageError("--scenario dawnbench", found, "export it with an open batch, or use single-stream")
         if asked is not None and asked != fixed:
             raise UsageError(f"--batch {asked}", f"the model's batch is fixed at {fixed}", "leave --batch out")
         return fixed
@@ -142,7 +149,7 @@ def foreign(word: str, data: Path | None, labels: Path | None, sizes: Sequence[s
     from levelbench import plugins
     from levelbench.cli.network_words import make_cases, name_network
     from levelbench.records.inference import Data, Model
-    from levelbench.runner.inference_data import digest_of_data
+    from levelbench.runner.inference_data import check_examples, digest_of_data, file_examples
 
     try:
         named = name_network(word, ())
@@ -171,6 +178,8 @@ def foreign(word: str, data: Path | None, labels: Path | None, sizes: Sequence[s
         str(labels) if labels is not None else "",
         digest_of_data(labels) if labels is not None else "",
     )
+    # Read once here, too: what cannot be meant is no measurement that failed.
+    check_examples(network, file_examples(network, found_data))
     return Foreign(model, found_data, fixed)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from levelbench.analysis.comparison import Comparison
     from levelbench.records import Record, RunGroup
+    from levelbench.records.rows import Row
 
 __all__ = [
     "attribution_lines",
@@ -127,8 +128,15 @@ def write(
     *,
     markdown: Path | None = None,
     csv_folder: Path | None = None,
+    rows: Sequence[Row] = (),
 ) -> list[Path]:
-    """Write the HTML report and, if asked for, its tables as Markdown and CSV; the files, ``page`` first."""
+    """Write the HTML report and, if asked for, its tables as Markdown and CSV; the files, ``page`` first.
+
+    ``rows`` are all runs of the store: those that the report leaves out are the linter's business.
+    """
+    from levelbench.claims.beside import beside_runs
+    from levelbench.cli.scalings import scalings_of
+    from levelbench.report.beside import lint_lines
     from levelbench.report.files import write_csv, write_markdown
     from levelbench.report.html import write_report
 
@@ -138,9 +146,11 @@ def write(
     pairs = [(group, by_key[group.key]) for group in groups]
     verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
     lines = [*final_lines(groups), *attribution_lines(comparisons)]
-    written = [write_report(pairs, verdicts, page, attributions=lines)]
+    linted = beside_runs(records, rows)
+    scalings = scalings_of(groups, records)
+    written = [write_report(pairs, verdicts, page, attributions=lines, scalings=scalings, linted=linted)]
     if markdown is not None:
-        written.append(write_markdown(pairs, verdicts, markdown, attributions=lines))
+        written.append(write_markdown(pairs, verdicts, markdown, attributions=[*lines, *lint_lines(linted)]))
     if csv_folder is not None:
         written += write_csv(pairs, csv_folder)
     return written

@@ -6,7 +6,7 @@ this rank's share of the batch, and two readings of what the timeline holds alre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from levelbench.errors import UnsupportedError
@@ -29,10 +29,8 @@ def whole_sizes(trainer: Trainer, epoch: int) -> list[int]:
     return grouped_sizes(sizes.tolist(), trainer.recipe.accumulate)
 
 
-def worker_steps(
-    team: Ranks, trainer: Trainer, epoch: int, start: int, end: int, planned: int, factor: Callable[[int], float]
-) -> None:
-    """Steps ``start`` to ``end`` (exclusive) of an epoch; ``factor`` is that of the learning rate at a step, from 1."""
+def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int, planned: int, lr: float) -> None:
+    """Steps ``start`` to ``end`` (exclusive) of an epoch; ``lr`` is by what the schedule's factor is multiplied."""
     timeline, switch = trainer.timeline, trainer.timeline.switch
     data, forwards, backwards, communicate = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COMMUNICATE))
     switch(data)
@@ -41,26 +39,30 @@ def worker_steps(
     stepper: Any = trainer.stepper
     progress, losses, times = trainer.progress, trainer.losses, trainer.step_times_ns
     on_step = overridden(trainer.observers, "on_step")
-    turn = _Turn(team, trainer)
-    forward, backward, workers = turn.forward, turn.backward, team.workers
+    turn, executor, factor = _Turn(team, trainer), trainer.executor, trainer.recipe.schedule.factor
+    whole_forward, whole_backward, step, stepped = executor.forward, executor.backward, stepper.step, team.stepped
+    plain, workers = trainer.recipe.accumulate == 1, team.workers
     began, talked = timeline.switched_ns, timeline.spent_ns(communicate)
     for position, batch in enumerate(_batches(trainer, epoch, start, end, planned), start):
-        share = own[position] / whole[position]
-        stepper.share = share
+        examples = own[position]
+        stepper.share = share = examples / whole[position]
         switch(forwards)
-        loss = forward(batch, own[position])
+        # What most steps are is called without a detour: each call counts beside a small network.
+        direct = plain and examples > 0
+        loss = whole_forward(*batch) if direct else turn.forward(batch, examples)
         losses.append(loss if share * workers == 1 else loss * (share * workers))
         switch(backwards)
-        gradients = backward()
-        progress.step += 1
-        stepper.step(gradients, progress.step, factor(progress.step))
+        gradients = whole_backward() if direct else turn.backward()
+        done = progress.step
+        progress.step = done + 1
+        step(gradients, done + 1, factor(done / planned) * lr)
         progress.samples += whole[position]
         for hook in on_step:
             hook(progress)
         switch(data)
         now, spent = timeline.switched_ns, timeline.spent_ns(communicate)
         times.append(now - began)
-        team.stepped(now - began, spent - talked)
+        stepped(now - began, spent - talked)
         began, talked = now, spent
 
 

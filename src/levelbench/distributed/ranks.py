@@ -38,6 +38,7 @@ __all__ = ["Ranks"]
 
 T = TypeVar("T")
 
+_OF_A_STEP = (("step_time", "ns"), ("communicate_time", "ns"), ("sent", "B"), ("messages", "1"))
 _SEEDS_APART = 1_000_003
 """Between the seeds of two ranks' own draws: a prime, larger than anybody's number of runs."""
 
@@ -125,12 +126,13 @@ class Ranks(Team):
         # What was said since the last steps, about an evaluation for one, is no part of the first of these.
         self._count("_between")
 
+        if self.trains:
+            worker_steps(self, trainer, epoch, start, end, planned, lr)
+            return
+
         def factor(step: int) -> float:
             return schedule.factor((step - 1) / planned) * lr
 
-        if self.trains:
-            worker_steps(self, trainer, epoch, start, end, planned, factor)
-            return
         sizes, progress = self.whole(trainer, epoch)[start:end], trainer.progress
         trainer.timeline.switch(Phase.COMMUNICATE)
         self._stepper.serve(progress.step + 1, progress.step + len(sizes), factor)
@@ -140,9 +142,9 @@ class Ranks(Team):
 
     def stepped(self, step_ns: int, communicate_ns: int) -> None:
         """Note that a step is over."""
-        self.ledger.note("step_time", step_ns, "ns")
-        self.ledger.note("communicate_time", communicate_ns, "ns")
-        self._count("")
+        communicator, before = self.communicator, self._counted
+        self._counted = sent, messages = communicator.sent_bytes, communicator.sent_messages
+        self.ledger.note_row(_OF_A_STEP, (step_ns, communicate_ns, sent - before[0], messages - before[1]))
 
     def meet(self, trainer: Trainer) -> None:
         """End what is under way, then average the running statistics."""
@@ -172,6 +174,19 @@ class Ranks(Team):
         """The mean of all workers', whose losses carry the weights of their parts."""
         own = backend.mean(losses) / self.workers if self.trains else 0.0
         return float(self.communicator.all_reduce(np.array([own]))[0])
+
+    def require_kept(self) -> None:
+        """``UnsupportedError`` where a run of this scheme cannot go on from a checkpoint. After the start."""
+        if found := self._stepper.unkept:
+            raise UnsupportedError(
+                f"checkpoints of a run with the scheme {self.scheme.name!r}", found, "leave --checkpoint out"
+            )
+
+    def go_on(self, observed: Mapping[str, tuple[str, list[float]]]) -> None:
+        """Hold what this rank had observed up to a checkpoint, in the place of what it saw since it was started."""
+        self._counted = self.communicator.sent_bytes, self.communicator.sent_messages
+        self.communicator.take()
+        self.ledger.begin_with(observed)
 
     def close(self) -> None:
         """Leave, together with the others."""

@@ -36,19 +36,39 @@ class Traffic:
         return Traffic(self.sent_bytes * times, self.messages * times)
 
 
+Columns = tuple[tuple[str, str], ...]
+"""Names and units of quantities that are noted together."""
+
+
 class Ledger:
     """What a rank observes while it trains, by name: ``staleness`` in updates, ``divergence`` as a ratio, ..."""
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[str, list[float]]] = {}
+        self._rows: dict[Columns, list[tuple[float, ...]]] = {}
 
     def note(self, name: str, value: float, unit: str = "1") -> None:
         """One more value of a quantity, in order."""
         self._values.setdefault(name, (unit, []))[1].append(value)
 
+    def note_row(self, columns: Columns, values: tuple[float, ...]) -> None:
+        """One more value of each of several quantities, which are noted in no other way."""
+        rows = self._rows.get(columns)
+        if rows is None:
+            rows = self._rows[columns] = []
+        rows.append(values)
+
+    def begin_with(self, values: Mapping[str, tuple[str, list[float]]]) -> None:
+        """Hold these values by name, with their units, and nothing else."""
+        self._values, self._rows = {name: (unit, list(each)) for name, (unit, each) in values.items()}, {}
+
     def take(self) -> dict[str, tuple[str, list[float]]]:
         """Unit and values by name since the last call."""
         values, self._values = self._values, {}
+        rows, self._rows = self._rows, {}
+        for columns, each in rows.items():
+            for (name, unit), column in zip(columns, zip(*each, strict=True), strict=True):
+                values.setdefault(name, (unit, []))[1].extend(column)
         return values
 
 
@@ -85,6 +105,8 @@ class SchemeStepper(Stepper):
 
     executor: Executor
     """What the trainer calls ``forward`` and ``backward`` of: the worker's own, unless the scheme wraps it."""
+    kept: ClassVar[bool] = False
+    """Whether :meth:`state` holds all that must be kept: to be said by each class with a :meth:`step` of its own."""
     share: float = 1.0
     """This rank's share of the step's global batch: its gradient counts with it, and all shares add up to 1."""
 
@@ -113,13 +135,38 @@ class SchemeStepper(Stepper):
     def close(self) -> None:
         """Let go of whatever is under way; collective, after the last :meth:`meet`."""
 
+    @property
+    def unkept(self) -> str | None:
+        """Why a run of this cannot go on from a checkpoint; ``None`` where it can.
+
+        A stepper with a :meth:`step` of its own may hold more than its base class knows of: its class must say
+        ``kept`` itself.
+        """
+        if self.kept and _place(type(self), "kept") <= _place(type(self), "step"):
+            return None
+        return f"{type(self).__name__} does not say that its state holds all that it keeps from step to step"
+
     def state(self) -> dict[str, NDArray[Any]]:
-        """Distributed runs keep no checkpoints yet."""
-        raise NotImplementedError
+        """All that this rank needs to go on from here, beside its parameters: arrays on the host by a flat name.
+
+        Collective: all ranks, servers included, between the same two steps, and none goes on before all have it. What
+        is under way is brought to its end, or :meth:`restore` sets it going again.
+        """
+        raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Distributed runs keep no checkpoints yet."""
-        raise NotImplementedError
+        """Go on from what :meth:`state` gave; the parameters are restored already. Collective."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no state")
+
+
+def _place(kind: type, name: str) -> int:
+    """How far up among the classes of ``kind`` the one is that defines ``name``; the base class does not count."""
+    for at, each in enumerate(kind.__mro__):
+        if each is SchemeStepper:
+            break
+        if name in vars(each):
+            return at
+    return len(kind.__mro__)
 
 
 class Scheme(ABC):
@@ -167,5 +214,12 @@ class Scheme(ABC):
         """What ``rank`` sends in a step, on average over steps: the closed form for these parameters' shapes.
 
         In the terms of :mod:`levelbench.distributed.traffic`: what the counting communicator counts equals it exactly,
-        unless the docstring of the scheme says why it is an expectation.
+        unless :meth:`traffic_within` says that it is an expectation.
         """
+
+    def traffic_within(self) -> float:
+        """By what factor the mean over steps of what is sent may differ from :meth:`traffic`: 1 where that is exact.
+
+        Above 1 it is an expectation, as sizes depend on the gradients.
+        """
+        return 1.0

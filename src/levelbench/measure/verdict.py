@@ -219,13 +219,15 @@ def _format_ratio(v: Verdict, name: str) -> str:
 def _decimals(v: Verdict) -> int:
     """Decimals that show half the width to two digits if they are below 25, else to one; three for a point.
 
-    More where rounding a bound to 1.00 would contradict the verdict, at most 6.
+    More where rounding a bound to 1.00 would contradict the verdict, or to 0 would be no ratio; at most 6.
     """
     low, high, ratio = v.low or 0.0, v.high or 0.0, v.ratio or 0.0
     half, digits = (high - low) / 2.0, 3
     if half > 1e-9 * ratio:
         exponent = math.floor(math.log10(half))
         digits = max(0, (1 if half / 10.0**exponent < 2.5 else 0) - exponent)
-    while digits < 6 and any((round(bound, digits) == 1.0) != (bound == 1.0) for bound in (low, high)):
+    while digits < 6 and any(
+        (round(bound, digits) == at) != (bound == at) for bound in (low, high) for at in (0.0, 1.0)
+    ):
         digits += 1
     return min(digits, 6)

@@ -15,11 +15,13 @@ from levelbench.errors import StoreError
 from levelbench.report.exports import markdown_text, to_csv, to_markdown
 from levelbench.report.figures import Group
 from levelbench.report.numbers import number
+from levelbench.report.ranks import rank_tables, typical
 from levelbench.report.summaries import groups_table, phases_by_group, runs_table
 from levelbench.report.tables import Table
 
 if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict
+    from levelbench.records.reader import Record
     from levelbench.records.summary import RunSummary
 
 __all__ = ["all_runs", "by_task", "report_tables", "write_csv", "write_markdown", "write_whole"]
@@ -66,7 +68,10 @@ def all_runs(groups: Sequence[Group]) -> list[RunSummary]:
 
 
 def report_tables(groups: Sequence[Group]) -> list[tuple[str, Table]]:
-    """Every table of a report with a name for its file: groups, phases and evaluations by task, then all runs."""
+    """Every table of a report with a name for its file: groups, phases, evaluations and ranks by task, then all runs.
+
+    Those of ranks are of each group's run of the median time.
+    """
     from levelbench.report.bands import evaluations_table
 
     found = []
@@ -74,6 +79,8 @@ def report_tables(groups: Sequence[Group]) -> list[tuple[str, Table]]:
         only = [group for group, _ in members]
         for table in (groups_table(only), phases_by_group(only), evaluations_table(members)):
             found.append((f"{_safe(task)}-{table.name}", table))
+        for _, records in members:
+            found += [(f"{_safe(task)}-{table.name}", table) for table in rank_tables(typical(records))]
     return [*found, ("runs", runs_table(all_runs(groups)))]
 
 
@@ -92,6 +99,14 @@ def write_csv(groups: Sequence[Group], folder: Path) -> list[Path]:
         suffix = f"-{used[name]}" if used[name] > 1 else ""
         paths.append(write_whole(folder / f"{name}{suffix}.csv", to_csv(table)))
     return paths
+
+
+def _ranks(label: str, record: Record | None) -> list[str]:
+    tables = rank_tables(record)
+    if record is None or not tables:
+        return []
+    which = f"Run {record.header.id[:8]}, seed {record.header.seed}, the one of the median time."
+    return [f"### Ranks of {markdown_text(label)}\n\n{which}\n", *(to_markdown(table, 4) for table in tables)]
 
 
 def write_markdown(
@@ -114,5 +129,7 @@ def write_markdown(
         parts.append(f"## {markdown_text(task)}\n")
         only = [group for group, _ in members]
         parts += [to_markdown(table, 3) for table in (groups_table(only), phases_by_group(only))]
+        for group, records in members:
+            parts += _ranks(group.label, typical(records))
     parts.append(to_markdown(runs_table(all_runs(groups))))
     return write_whole(path, "\n".join(parts))

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from levelbench.report.beside import Linted, lint_section
 from levelbench.report.figures import Figure, Group, figures_of
 from levelbench.report.files import all_runs, by_task, write_whole
 from levelbench.report.markup import Html, breakable, csv_link, join, table_markup, tag
 from levelbench.report.sections import environment_section, guide_section, versions_section
 from levelbench.report.style import DASHES, PHASES, SERIES, style_sheet
 from levelbench.report.summaries import groups_table, runs_table
+from levelbench.report.teams import Scaled, ranks_section, scaling_figure
 
 if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict
@@ -34,17 +36,26 @@ def write_report(
     path: Path,
     *,
     attributions: Iterable[str] = (),
+    scalings: Sequence[Scaled] = (),
+    linted: Sequence[Linted] = (),
 ) -> Path:
     """Write the report of ``groups`` (each with its records) and ``verdicts`` (name a, name b, verdict) to ``path``.
 
-    ``attributions`` are lines on where the difference comes from. The file appears whole or not at all; ``StoreError``
+    ``attributions`` are lines on where the difference comes from, ``scalings`` how tasks scale with ranks, ``linted``
+    what the linter says of the groups, shown beside each of them. The file appears whole or not at all; ``StoreError``
     where it cannot be written.
     """
-    return write_whole(path, report_page(groups, verdicts, attributions=attributions))
+    text = report_page(groups, verdicts, attributions=attributions, scalings=scalings, linted=linted)
+    return write_whole(path, text)
 
 
 def report_page(
-    groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Verdict]], *, attributions: Iterable[str] = ()
+    groups: Sequence[Group],
+    verdicts: Sequence[tuple[str, str, Verdict]],
+    *,
+    attributions: Iterable[str] = (),
+    scalings: Sequence[Scaled] = (),
+    linted: Sequence[Linted] = (),
 ) -> str:
     """The report as the text of an HTML document."""
     title = f"Time to accuracy: {', '.join(task for task, _ in by_task(groups)) or 'no runs'}"
@@ -55,9 +66,11 @@ def report_page(
     main = tag(
         "main",
         _verdict_section(verdicts, list(attributions)),
-        *(_task_section(task, members, at, len(groups)) for at, (task, members) in enumerate(by_task(groups))),
+        *(_task_section(task, members, at, len(groups), linted) for at, (task, members) in enumerate(by_task(groups))),
+        ranks_section(groups, scalings, [_scaling(each, at) for at, each in enumerate(scalings)]),
         tag("section", tag("h2", "Runs"), table_markup(runs_table(runs))),
         _doubts_section(groups),
+        lint_section(linted) if linted else Html(""),
         environment_section(groups),
         guide_section(groups, verdicts),
         versions_section(groups),
@@ -93,7 +106,7 @@ def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], attributions:
     return tag("section", tag("h2", "Verdict" if len(verdicts) == 1 else "Verdicts"), *lines)
 
 
-def _task_section(task: str, members: Sequence[Group], at: int, whole: int) -> Html:
+def _task_section(task: str, members: Sequence[Group], at: int, whole: int, linted: Sequence[Linted]) -> Html:
     """One task: its main table and its figures, with one legend for all."""
     figures = figures_of(members, f"t{at}-" if at else "")
     budget = _DATA_BYTES // (4 * max(1, min(whole, 8)))
@@ -101,10 +114,14 @@ def _task_section(task: str, members: Sequence[Group], at: int, whole: int) -> H
     return tag(
         "section",
         tag("h2", task),
-        table_markup(groups_table([group for group, _ in members])),
+        table_markup(groups_table([group for group, _ in members], linted)),
         legend,
         tag("div", *(_figure(figure, budget) for figure in figures), class_="figures"),
     )
+
+
+def _scaling(scaled: Scaled, at: int) -> Html:
+    return tag("div", _figure(scaling_figure(scaled, f"scaling-{at}"), _DATA_BYTES // 8), class_="figures")
 
 
 def _entry(label: str, row: int) -> Html:

@@ -102,6 +102,8 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
     processes = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     over = f"over {processes} processes an arm, one value each" if counts[-1] > 1 else "of the one process alone"
     drawn = "" if facts.samples == facts.examples else f" (queries draw from the first {facts.samples:,})"
+    if scenario.samples is not None and scenario.samples > facts.examples:
+        drawn = f" (queries draw from all of them: {scenario.samples:,} were asked for)"
     data = "MADE-UP INPUTS" if facts.synthetic else specification.data.name
     notes = [
         f"{scenario.name}: {scenario_words(specification)}. Data: {data}, {facts.examples:,} examples{drawn}.",
@@ -112,9 +114,14 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
     ]
     if scenario.name in ("single-stream", "multi-stream"):
         percentile = f"{scenario.quantile * 100:g}th percentile"
-        notes.append(f"early stopping: LoadGen's estimate; with 99 % the {percentile} is not above it.")
+        largest = "" if counts[-1] == 1 else ", the largest of the processes'"
+        where = "the" if counts[-1] == 1 else "in each process the"
+        own = "it" if counts[-1] == 1 else "its own"
+        notes.append(f"early stopping: LoadGen's estimate{largest}; with 99 % {where} {percentile} is not above {own}.")
     if scenario.name == "server":
         notes.append("a latency counts from the scheduled arrival, so waiting is in it.")
+        if counts[-1] == 1:
+            notes.append("queries wait for each other: intervals take latencies for independent, and are too narrow.")
     if summary.price is not None:
         source = f" ({summary.price.source})" if summary.price.source else " (no source given)"
         price = f"{number(summary.price.usd_per_hour)} $ an hour{source}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,10 +12,25 @@ from levelbench.records.schema import Samples
 from levelbench.records.teamwork import teamwork
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
-__all__ = ["divergence_table", "operations_table", "ranks_table", "staleness_table"]
+__all__ = ["divergence_table", "operations_table", "rank_tables", "ranks_table", "staleness_table", "typical"]
 
 _MOST_BINS = 12
 _NOTHING = "it noted none"
+
+
+def typical(records: Sequence[Record]) -> Record | None:
+    """The run of the median time among those that are done and have ranks; the earlier one of two."""
+    done = [(each.end.t_ns, at, each) for at, each in enumerate(records) if each.ranks and each.end is not None]
+    found = [each for *_, each in sorted(done, key=lambda each: each[:2]) if each.status == "done"]
+    return found[(len(found) - 1) // 2] if found else None
+
+
+def rank_tables(record: Record | None) -> list[Table]:
+    """What the ranks of a run did; none for a run of one process."""
+    if record is None:
+        return []
+    makers = (ranks_table, operations_table, staleness_table, divergence_table)
+    return [table for make in makers if (table := make(record)) is not None]
 
 
 def ranks_table(record: Record) -> Table | None:

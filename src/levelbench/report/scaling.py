@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from levelbench.records import RunGroup
     from levelbench.records.teamwork import Teamwork
 
-__all__ = ["PredictedPoint", "ScaledPoint", "predictions_table", "scaling_table", "teamwork_table", "write_scaling"]
+__all__ = [
+    "PredictedPoint",
+    "ScaledPoint",
+    "draw_efficiencies",
+    "predictions_table",
+    "scaling_table",
+    "teamwork_table",
+    "write_scaling",
+]
 
 
 class _Efficiency(Protocol):
@@ -236,12 +244,20 @@ def predictions_table(points: Sequence[PredictedPoint], notes: Sequence[str] = (
 def write_scaling(title: str, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], path: Path) -> Path:
     """Draw both efficiencies over the number of ranks to a .png or .svg file; predictions are hollow and dashed."""
     check_ending(path)
-    return draw(path, title, (7.0, 4.2), lambda figure: _draw(figure, title, points, predicted))
+
+    def onto(figure: Any) -> None:
+        axes = figure.add_subplot(title=title)
+        draw_efficiencies(axes, points, predicted, [colour for colour, *_ in SERIES], INK)
+        plain_axes(axes)
+
+    return draw(path, title, (7.0, 4.2), onto)
 
 
-def _draw(figure: Any, title: str, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint]) -> None:
-    axes = figure.add_subplot()
-    axes.axhline(1, color=INK, linewidth=0.8, linestyle=":")
+def draw_efficiencies(
+    axes: Any, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], colours: Sequence[str], ink: str
+) -> None:
+    """Both efficiencies over ranks, a colour of ``colours`` a scheme; lines that are no curve in ``ink``."""
+    axes.axhline(1, color=ink, linewidth=0.8, linestyle=":")
     schemes = list(dict.fromkeys(scheme for point in points if (scheme := _scheme(point))))
     highest = 1.0
     for at, scheme in enumerate(list(schemes)):
@@ -251,22 +267,21 @@ def _draw(figure: Any, title: str, points: Sequence[ScaledPoint], predicted: Seq
             shown = [(point.ranks, found) for point in own if (found := getattr(point, name)).value is not None]
             highest = max([highest, *(found.value for _, found in shown)])
             style = "o-" if filled else "s--"
-            _curve(axes, shown, SERIES[at % len(SERIES)][0], f"{scheme}, {label}", style, filled=filled)
+            _curve(axes, shown, colours[at % len(colours)], f"{scheme}, {label}", style, filled=filled)
     schemes += [each for each in dict.fromkeys(each.label for each in predicted) if each not in schemes]
     for at, scheme in enumerate(schemes):
         found = [(each.ranks, each.efficiency) for each in predicted if each.label == scheme]
-        _curve(axes, found, SERIES[at % len(SERIES)][0], f"{scheme}, per epoch, predicted", "D:", filled=False)
+        _curve(axes, found, colours[at % len(colours)], f"{scheme}, per epoch, predicted", "D:", filled=False)
     ranks = sorted({each.ranks for each in points} | {each.ranks for each in predicted})
     axes.set_xscale("log", base=2)
     axes.set_xticks(ranks, [str(each) for each in ranks])
     axes.minorticks_off()
     axes.set_ylim(0, 1.3 * highest)
-    axes.set(xlabel="ranks", ylabel="parallel efficiency", title=title)
+    axes.set(xlabel="ranks", ylabel="parallel efficiency")
     crowded = sorted({point.ranks for point in points if point.crowded})
     if crowded:
         said = f"none claimed on {', '.join(map(str, crowded))} ranks: more threads than cores"
         axes.text(0.99, 0.03, said, transform=axes.transAxes, ha="right", fontsize="small")
-    plain_axes(axes)
     axes.legend(frameon=False, fontsize="small", ncols=2)
 
 

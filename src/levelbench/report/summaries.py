@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from levelbench.report.beside import Linted, lint_words
 from levelbench.report.spread import (
     Spread,
     mean_and_range,
@@ -34,12 +35,12 @@ def target_text(target: Target) -> str:
     return f"{target.split} {target.metric} {bound} {target.threshold:.6g}"
 
 
-def groups_table(groups: Sequence[RunGroup]) -> Table:
+def groups_table(groups: Sequence[RunGroup], linted: Sequence[Linted] = ()) -> Table:
     """The main table: one row a group, every figure with its interval over the group's runs.
 
     Columns: reached k/n, time to accuracy on the groups' clock, the expected time with restarts where some runs missed,
     seconds that the clock leaves out, epochs and samples to the target, time per step, final test quality, peak memory
-    and energy (or why there is none).
+    and energy (or why there is none); with ``linted`` what the linter says of the row.
     """
     clock = _common({group.specification.clock for group in groups})
     metric = _common({group.specification.target.metric for group in groups}) or "quality"
@@ -61,12 +62,13 @@ def groups_table(groups: Sequence[RunGroup]) -> Table:
     methods: dict[str, dict[str, None]] = {}
     for group in groups:
         spreads = [make(group) for _, make in columns]
-        rows.append((*_names(group, clock), *(spread.cell for spread in spreads)))
+        lint = [Text(lint_words(linted, group.label, group.specification.task))] if linted else []
+        rows.append((*_names(group, clock), *(spread.cell for spread in spreads), *lint))
         for (column, _), spread in zip(columns, spreads, strict=True):
             if spread.method:
                 methods.setdefault(spread.method, {})[column.title] = None
     notes = [*_conditions(groups), *(f"{', '.join(titles)}: {method}." for method, titles in methods.items())]
-    names = (*head, *(column for column, _ in columns))
+    names = (*head, *(column for column, _ in columns), *([Column("lint", "lint")] if linted else []))
     return Table("groups", "Time to accuracy", names, tuple(rows), tuple(notes)).without_empty()
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from levelbench.errors import UnsupportedError
 from levelbench.records import Event, Record, Store, new_id, read_record
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
@@ -54,10 +53,6 @@ def carry_out(
     """
     records = dict(plan.done)
     extras = extras or Extras()
-    if extras.checkpoint and any(arm.specification.distribution for arm in plan.arms):
-        raise UnsupportedError(
-            "checkpoints of a run of several ranks", "they are not written yet", "leave --checkpoint out"
-        )
     for step in plan.steps:
         arm = plan.arms[step.arm]
         job = Job(

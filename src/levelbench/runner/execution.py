@@ -20,16 +20,16 @@ from levelbench.errors import DataError, DefinitionError, LevelbenchError
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.meters import Meter, meters
-from levelbench.measure.timeline import Timeline
+from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
-from levelbench.records.schema import DatasetFacts
+from levelbench.records.schema import DatasetFacts, Source
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
 from levelbench.runner.members import AloneMember, Member, Written
 from levelbench.runner.request import load_task, source_of
 from levelbench.training.cadence import Evaluate
-from levelbench.training.checkpoints import Saving, Snapshot, checkpoint_of, load, record_of, remove_all
+from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.observers import make as make_observers
 from levelbench.training.observers.base import Observer
@@ -58,19 +58,10 @@ def execute(job: Job, tell: Tell, member: Member | None = None) -> None:
             "its backend cannot train",
             "set trains = False in its Framework",
         )
-    resume = _checkpoint(job)
+    job, resume = member.resumed(job)
+    _require_same(job, resume)
     environment = _environment(backend, task)
-    header = Header(
-        schema=SCHEMA,
-        id=job.id,
-        key=job.key,
-        seed=job.seed,
-        started=utc_now().isoformat(timespec="milliseconds"),
-        specification=job.specification,
-        environment=environment,
-        source=source,
-        version=__version__,
-    )
+    header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
     with member.begin(Path(job.store), header) as writer:
         tell(Message(path=str(writer.path), phase="prepare"))
@@ -81,10 +72,12 @@ def execute(job: Job, tell: Tell, member: Member | None = None) -> None:
         gc.collect()
         gc.freeze()
         member.ready()
-        timeline = Timeline(backend.clock(), before_ns=resume.facts.totals_ns if resume else None)
+        before_ns = member.before_ns(resume)
+        timeline = Timeline(backend.clock(), before_ns=before_ns)
         observers = (Recorder(writer, tell, gauges), *watchers, *member.observers())
         try:
-            _Run(job, task, backend, timeline, writer, environment, gauges, observers, resume, member).train()
+            run = _Run(job, task, backend, timeline, writer, environment, gauges, observers, resume, member)
+            run.train(sum(before_ns.values()))
         except Exception as error:
             text = str(error) if isinstance(error, LevelbenchError) else traceback.format_exc()
             totals = timeline.totals_ns()
@@ -92,7 +85,22 @@ def execute(job: Job, tell: Tell, member: Member | None = None) -> None:
                 writer.append(End("failed", sum(totals.values()), totals, error=text))
             raise
         member.leave()
-    remove_all(writer.path, job.key, job.seed)
+    if member.first:
+        remove_all(writer.path, job.key, job.seed)
+
+
+def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
+    return Header(
+        schema=SCHEMA,
+        id=job.id,
+        key=job.key,
+        seed=job.seed,
+        started=utc_now().isoformat(timespec="milliseconds"),
+        specification=job.specification,
+        environment=environment,
+        source=source,
+        version=__version__,
+    )
 
 
 def _environment(backend: Backend, task: Task) -> dict[str, Any]:
@@ -108,14 +116,9 @@ def _environment(backend: Backend, task: Task) -> dict[str, Any]:
     return environment
 
 
-def _checkpoint(job: Job) -> Snapshot | None:
-    """The state to go on from; it is read before the clock starts."""
-    if job.resume is None:
-        return None
-    kept = load(Path(job.resume))
-    if (kept.facts.key, kept.facts.seed) != (job.key, job.seed):
+def _require_same(job: Job, kept: Snapshot | None) -> None:
+    if kept is not None and (kept.facts.key, kept.facts.seed) != (job.key, job.seed):
         raise DataError(f"the checkpoint {job.resume}", "it is another run's", "remove it: the run then starts anew")
-    return kept
 
 
 @dataclass(frozen=True)
@@ -133,13 +136,14 @@ class _Run:
     resume: Snapshot | None
     member: Member
 
-    def train(self) -> None:
-        """What is on the clock, then what the meters read, then the end."""
-        before_ns = sum(self.resume.facts.totals_ns.values()) if self.resume else 0
+    def train(self, before_ns: int) -> None:
+        """What is on the clock, which began at ``before_ns``; then what the meters read, then the end."""
         began_ns = HOST.now_ns() - before_ns
         self._repeat_what_was()
         dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
-        outcome = self._trainer(dataset).run()
+        trainer = self._trainer(dataset)
+        self.member.started(self.resume, bool(self.job.checkpoint))
+        outcome = trainer.run()
         totals = self.timeline.totals_ns()
         wall_ns = HOST.now_ns() - began_ns
         together = self.member.end([gauge.stop() for gauge in self.gauges])
@@ -153,17 +157,28 @@ class _Run:
             after["team"] = together.facts
         end = _end(outcome, dataset, totals, wall_ns, self.environment, after)
         end.suspect.extend(together.doubts)
-        if self.resume is not None:
-            step = self.resume.facts.step
-            end.suspect.append(
-                f"it went on from a checkpoint at step {step}: what an earlier process did beyond it is off the clock, "
-                "and energy and peak memory are those of the last process alone"
-            )
+        end.suspect.extend(self._went_on())
         self.writer.append(end)
+
+    def _went_on(self) -> list[str]:
+        """What is to be said of a run that several processes made one after the other."""
+        last = "energy and peak memory are those of the last process alone"
+        if self.member.restarts:
+            from_step = "its beginning" if self.resume is None else f"the checkpoint at step {self.resume.facts.step}"
+            return [
+                f"its ranks were started again (times: {self.member.restarts}), last from {from_step}: the time that "
+                f"was lost is on the clock, as {Phase.OTHER.label}, and {last}"
+            ]
+        if self.resume is None:
+            return []
+        return [
+            f"it went on from a checkpoint at step {self.resume.facts.step}: what an earlier process did beyond it is "
+            f"off the clock, and {last}"
+        ]
 
     def _repeat_what_was(self) -> None:
         """The events up to the checkpoint, so that this record is whole."""
-        if self.resume is None or self.job.resume is None:
+        if self.resume is None or self.job.resume is None or not self.member.first:
             return
         facts = self.resume.facts
         before = read_record(record_of(Path(self.job.resume))).samples.get("step_time")
@@ -186,7 +201,7 @@ class _Run:
             timeline=self.timeline,
             observers=self.observers,
             also=task.also,
-            saving=Saving(path, Evaluate.parse(job.checkpoint), key) if job.checkpoint else None,
+            saving=self.member.saving(path, Evaluate.parse(job.checkpoint), key) if job.checkpoint else None,
             resume=self.resume,
             team=self.member.team,
         )

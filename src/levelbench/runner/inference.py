@@ -1,14 +1,12 @@
 """Plans and makes the processes of an inference benchmark: one an arm and number, interleaved.
 
-The one idea: the same command resumes. A process counts as done if its record came to its end, on this machine with
-these libraries. Arms take turns, A B, B A, so that what drifts meets all of them alike.
+The one idea: the same command resumes. A process counts as done if it was measured to its end, on this machine with
+these libraries, and one that failed does not. Arms take turns, A B, B A, so that what drifts meets all of them alike.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +28,13 @@ from levelbench.records.inference import (
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.children import CrashError, listen, need_folder, raise_told
 from levelbench.runner.inference_child import InferenceJob, InferenceNote
+from levelbench.runner.inference_threads import check_cores, with_threads, with_variables
 
 __all__ = ["InferencePlan", "InferenceReplicate", "InferenceWatcher", "arms_of", "carry_out_inference"]
 __all__ += ["plan_inference"]
 
 Place = tuple[int, int]
 """The place of an arm, and the number of a process."""
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,9 @@ class InferencePlan:
         for step in self.steps:
             if step.why:
                 reasons[step.why] = reasons.get(step.why, 0) + 1
-        counts = f"{wanted} processes wanted · {len(self.done)} done · {len(self.steps)} to go"
+        counts = (
+            f"{wanted} process{'es' if wanted != 1 else ''} wanted · {len(self.done)} done · {len(self.steps)} to go"
+        )
         return [counts, *(f"  again: {number}: {why}" for why, number in reasons.items())]
 
 
@@ -103,6 +103,7 @@ def plan_inference(
         if lacking := load_framework(each.arm.framework).lacks(each.arm.device):
             asked = f"framework {each.arm.framework!r} on device {each.arm.device!r}"
             raise MissingError(asked, lacking, "levelbench list shows what runs")
+        check_cores(each.arm)
     if len({inference_key(each) for each in arms}) < len(arms):
         raise UsageError("a comparison of frameworks", "one of them is named twice", "name each once")
     done: dict[Place, InferenceRecord] = {}
@@ -132,17 +133,11 @@ def _why_not(record: InferenceRecord, now: Mapping[str, Any]) -> str:
     """Why a record does not count as done, or an empty string."""
     if record.status != "done":
         return "the process before was interrupted"
+    if record.outcome is None or record.outcome.status == "failed":
+        return f"it failed before: {record.outcome.reason if record.outcome is not None else 'nobody said why'}"
     arm = record.header.specification.arm
-    if arm.threads is not None:
-        now = with_threads(now, arm.threads)
+    now = with_threads(now, arm)
     return disagreement(record.header.version, record.header.environment, now, ("numpy", "onnx", arm.framework))
-
-
-def with_threads(environment: Mapping[str, Any], threads: int) -> dict[str, Any]:
-    """The environment as a process sees it that is given so many threads."""
-    known = environment.get("threads", {})
-    settings = {**(known.get("settings") or {}), **dict.fromkeys(_THREADS, str(threads))}
-    return {**environment, "threads": {**known, "settings": settings}}
 
 
 def arms_of(plan: InferencePlan, records: Mapping[Place, InferenceRecord]) -> list[list[InferenceRecord]]:
@@ -184,7 +179,7 @@ def _survived(
     while True:
         watcher.started(step, at, total)
         asked = structs.replace(job, id=new_id(), crashed=crashed)
-        with _threads(job.specification.arm.threads):
+        with with_variables(job.specification.arm.threads):
             notes, code, output = listen("levelbench.runner.inference_child", asked, InferenceNote, on_note)
         stage = next((note.stage for note in reversed(notes) if note.stage), "")
         what = f"inference of {job.specification.title} on {job.specification.arm.title}"
@@ -196,19 +191,3 @@ def _survived(
             crashed = crash.found
         else:
             return notes
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """What a process that is started inside inherits: so many threads for whatever reads these variables."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    if count is not None:
-        os.environ.update(dict.fromkeys(_THREADS, str(count)))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

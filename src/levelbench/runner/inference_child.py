@@ -5,16 +5,18 @@ The one idea: nothing heavy is imported here, so that the first that is, the fra
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from levelbench.records.inference.schema import InferenceOutcome, InferenceSpecification
+from levelbench.records.inference.schema import InferenceArm, InferenceOutcome, InferenceSpecification
 from levelbench.runner.children import Telling, serve
+from levelbench.runner.inference_threads import told_by_environment
 
-__all__ = ["InferenceJob", "InferenceNote", "main"]
+__all__ = ["InferenceJob", "InferenceNote", "limit_cores", "main"]
 
 
 class InferenceJob(msgspec.Struct, frozen=True):
@@ -38,12 +40,20 @@ class InferenceNote(Telling, frozen=True, kw_only=True):
     outcome: InferenceOutcome | None = None
 
 
+def limit_cores(arm: InferenceArm) -> None:
+    """Leave a framework that takes a thread a core only so many cores, before it is imported and counts them."""
+    if arm.threads is not None and not told_by_environment(arm.framework) and hasattr(os, "sched_setaffinity"):
+        usable = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, usable[: arm.threads])
+
+
 def main(arguments: list[str]) -> int:
     """Read a job from standard input, tell the parent on the file descriptor named first, and carry it out."""
     return serve(arguments, InferenceJob, _carry_out)
 
 
 def _carry_out(job: InferenceJob, tell: Callable[[Telling], None]) -> None:
+    limit_cores(job.specification.arm)
     from levelbench.runner.inference_measuring import make_inference_record
 
     make_inference_record(

@@ -26,7 +26,7 @@ from levelbench.networks.network import Network
 from levelbench.networks.values import Value
 from levelbench.records.inference.schema import Data
 
-__all__ = ["LABELS", "Examples", "digest_of_data", "file_examples", "synthetic_examples"]
+__all__ = ["LABELS", "Examples", "check_examples", "digest_of_data", "file_examples", "synthetic_examples"]
 
 LABELS = "labels"
 """The array of an ``.npz`` file that holds the class of each example."""
@@ -107,6 +107,27 @@ def file_examples(network: Network, data: Data) -> Examples:
     if not found.count:
         raise DataError(f"the data {path}", "they hold no example", "give at least one")
     return found
+
+
+def check_examples(network: Network, examples: Examples) -> None:
+    """``UsageError`` for values that no network can answer about, or labels that it has no class for.
+
+    Rows that are read or decoded one by one are not looked at.
+    """
+    for value, column in zip((each for each in network.inputs if each.name in read_inputs(network)), examples.sources):  # noqa: B905
+        if isinstance(column, np.ndarray) and column.dtype.kind in "fc":
+            wrong = int(np.count_nonzero(~np.isfinite(column)))
+            if wrong:
+                asked, do = f"the data for {value.name!r}", "leave such rows out, or put numbers in"
+                raise UsageError(asked, f"{wrong:,} of {column.size:,} values are no finite numbers", do)
+    if examples.labels is None:
+        return
+    shape = network.outputs[0].shape if network.outputs else None
+    classes = shape[1] if shape is not None and len(shape) == 2 and isinstance(shape[1], int) else None
+    low, high = int(examples.labels.min()), int(examples.labels.max())
+    if low < 0 or (classes is not None and high >= classes):
+        found = f"they go from {low} to {high}, and the network has {classes or 'no negative'} classes"
+        raise UsageError("the labels of the data", found, "number the classes from 0, as the network does")
 
 
 def _npz(path: Path, wanted: Sequence[Value]) -> Examples:

@@ -16,18 +16,18 @@ from levelbench.records import Record, Store, new_id
 from levelbench.records.schema import Specification
 from levelbench.records.selection import Selector
 from levelbench.runner.children import listen, need_folder, raise_told
-from levelbench.runner.inference_models import KeptModel, find_model
+from levelbench.runner.inference_models import Basis, KeptModel, find_model, kept_facts, stale
 from levelbench.runner.inference_training import TrainingNote
 from levelbench.runner.jobs import Job
 
-__all__ = ["Wanted", "expected_s", "kept_model", "train_model"]
+__all__ = ["Wanted", "expected_s", "kept_model", "train_model", "why_not_kept"]
 
 
 @dataclass(frozen=True)
 class Wanted:
     """The run whose trained network is asked for. ``reference`` is how its task is found, ``source`` the task's text.
 
-    An empty ``source`` takes any.
+    An empty ``source`` takes any, and so does a ``basis`` of ``None``.
     """
 
     reference: str
@@ -35,11 +35,18 @@ class Wanted:
     key: str
     seed: int
     source: str = ""
+    basis: Basis | None = None
 
 
 def kept_model(store: Path, wanted: Wanted) -> KeptModel | None:
     """The trained network, if the store keeps it."""
-    return find_model(store, wanted.key, wanted.seed, wanted.source)
+    return find_model(store, wanted.key, wanted.seed, wanted.source, wanted.basis)
+
+
+def why_not_kept(store: Path, wanted: Wanted) -> str:
+    """Why a network that lies there does not count; empty where there is none."""
+    facts = kept_facts(store, wanted.key, wanted.seed)
+    return "" if facts is None else stale(facts, wanted.source, wanted.basis) or "it is damaged"
 
 
 def expected_s(store: Store, wanted: Wanted) -> float | None:

@@ -10,7 +10,6 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +37,7 @@ from levelbench.records.schema import Measurement
 from levelbench.runner.inference_audits import audit_answers, audit_cache
 from levelbench.runner.inference_driving import drive, scenario_of
 from levelbench.runner.inference_subject import Subject, make_subject
+from levelbench.runner.inference_threads import check_threads
 
 __all__ = ["STAGES", "make_inference_record"]
 
@@ -128,6 +128,7 @@ class _Process:
             opened = open_framework(arm.framework, arm.device)
         if not isinstance(opened, Backend):
             raise UnsupportedError(f"a network on {arm.framework}", "it runs single operators only", "use another")
+        check_threads(arm, opened.describe())
         mode = opened.chosen_mode(arm.mode or None)
         with self._phase("build"):
             subject = make_subject(specification, self._store, self._folder)
@@ -151,7 +152,8 @@ class _Process:
         if specification.audit:
             self._begin("audit")
             scenario = scenario_of(specification.scenario)
-            for found in audit_answers(scenario, answerer, count, seed, first, self._clock):
+            peak = specification.scenario.find_peak
+            for found in audit_answers(scenario, answerer, count, seed, first, self._clock, peak):
                 writer.add(found)
 
     def _queries(
@@ -159,20 +161,17 @@ class _Process:
     ) -> ScenarioResult:
         """The scenario, and the quality of the answers."""
         scenario = self._spec.scenario
-        kept: dict[int, tuple[NDArray[Any], ...]] | None = None
-        if scenario.name == "dawnbench" and subject.quality is not None:
-            kept = {}
         results: list[ScenarioResult] = []
-        answerer.keep_answers(kept)
+        if scenario.name == "dawnbench" and subject.quality is not None:
+            answerer.keep_answers()
         self._begin("queries")
 
         def queries() -> None:
             results.append(drive(scenario, answerer, samples, seed, self._writer, self._clock, self._begin))
 
         self._writer.add(footprint.of(queries))
-        answerer.keep_answers(None)
         self._begin("accuracy")
-        self._writer.add(subject.judge(answerer, kept))
+        self._writer.add(subject.judge(answerer, answerer.kept_answers()))
         return results[0]
 
     def _per_query(self) -> int:
@@ -197,7 +196,7 @@ class _Process:
             mode=mode,
             parameters=subject.network.parameter_count(),
             includes=includes,
-            clock=_clock_words(self._spec.preprocessing, subject),
+            clock=_clock_words(self._spec, subject),
             samples=samples,
             examples=subject.examples.count,
             synthetic=subject.examples.synthetic,
@@ -244,13 +243,18 @@ def _warm(answerer: Answerer, loaded: NDArray[np.int64], per_query: int) -> str:
     return f"{calls} queries on each executor, off the clock"
 
 
-def _clock_words(preprocessing: str, subject: Subject) -> str:
+def _clock_words(specification: InferenceSpecification, subject: Subject) -> str:
     """What a latency goes from and to."""
-    work = subject.examples.prepared
+    work, scenario = subject.examples.prepared, specification.scenario
+    preprocessing = specification.preprocessing
     if not work:
         beforehand = "the examples are kept as the network takes them, so there is nothing to preprocess"
     elif preprocessing == "in":
         beforehand = f"preprocessing on the clock ({work})"
     else:
         beforehand = f"preprocessing off the clock ({work})"
-    return f"from the query to the outputs on the host; {beforehand}"
+    filled = ""
+    if scenario.name != "offline" and scenario.samples_per_query % scenario.batch:
+        query = f"{scenario.samples_per_query} sample{'s' * (scenario.samples_per_query > 1)}"
+        filled = f"; the network takes {scenario.batch} samples at once, so a query of {query} is filled up to them"
+    return f"from the query to the outputs on the host; {beforehand}{filled}"

@@ -1,26 +1,44 @@
 """Trained networks that the store keeps: ``<store>/models/<key>-s<seed>.onnx``, and beside it where each came from.
 
 The one idea: a trained network is made once, by a run like any other whose record stays in the store, and is found
-again by that run's key and seed. What is beside it holds the file's own digest, so one that was changed does not count.
+again by that run's key and seed. What is beside it holds the file's own digest and all that the run was made from, so
+one that was changed, or would come out otherwise today, does not count.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from levelbench import __version__
 from levelbench.errors import StoreError
 from levelbench.networks.benchmark.cases import digest_of
+from levelbench.networks.network import Network
+from levelbench.records.inference.trained import MODELS
 from levelbench.records.schema import Specification
 
-__all__ = ["FOLDER", "KeptModel", "TrainedModel", "find_model", "keep_facts", "model_path"]
+__all__ = ["Basis", "KeptModel", "TrainedModel", "basis_of", "find_model", "keep_facts", "kept_facts", "model_path"]
+__all__ += ["stale"]
 
-FOLDER = "models"
+
+class Basis(msgspec.Struct, frozen=True):
+    """What a trained network is made from beside its specification, seed and the task's own text.
+
+    ``levelbench`` and ``libraries`` are versions, ``network`` is the SHA-256 of the network before it was trained
+    (whichever module builds it), ``data`` those of the data by file.
+    """
+
+    levelbench: str = ""
+    libraries: dict[str, str] = {}
+    network: str = ""
+    data: dict[str, str] = {}
 
 
 class TrainedModel(msgspec.Struct, frozen=True):
@@ -37,6 +55,9 @@ class TrainedModel(msgspec.Struct, frozen=True):
     source: str
     specification: Specification
     quality: dict[str, float]
+    basis: Basis = Basis()
+    earlier: list[str] = []
+    """The runs that trained it before, where it was trained anew."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +70,59 @@ class KeptModel:
 
 def model_path(store: Path, key: str, seed: int) -> Path:
     """Where the trained network of a run is kept."""
-    return store / FOLDER / f"{key[:16]}-s{seed}.onnx"
+    return store / MODELS / f"{key[:16]}-s{seed}.onnx"
 
 
-def find_model(store: Path, key: str, seed: int, source: str = "") -> KeptModel | None:
-    """The network that the run of this key and seed trained; ``None`` where there is none that still counts.
+def basis_of(
+    specification: Specification, libraries: Mapping[str, object], network: Network, data: Mapping[str, str]
+) -> Basis:
+    """What a run of ``specification`` is made from now: ``libraries`` as an environment has them.
 
-    With ``source``, it must have been trained from that text of the task.
+    ``network`` is the recipe's before training, ``data`` the checksums of the task's data.
     """
-    path = model_path(store, key, seed)
+    names = dict.fromkeys(("numpy", specification.framework))
+    versions = {name: str(libraries[name]) for name in names if name in libraries}
+    model = network.for_inference.to_proto().SerializeToString(deterministic=True)
+    return Basis(__version__, versions, hashlib.sha256(model).hexdigest(), dict(data))
+
+
+def kept_facts(store: Path, key: str, seed: int) -> TrainedModel | None:
+    """What lies beside the network of that key and seed, whether or not it still counts."""
     try:
-        facts = msgspec.json.decode(path.with_suffix(".json").read_bytes(), type=TrainedModel)
-        agrees = facts.key == key and facts.seed == seed and facts.digest == digest_of(path)
+        raw = model_path(store, key, seed).with_suffix(".json").read_bytes()
+        return msgspec.json.decode(raw, type=TrainedModel)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return KeptModel(path, facts) if agrees and source in ("", facts.source) else None
+
+
+def find_model(store: Path, key: str, seed: int, source: str = "", basis: Basis | None = None) -> KeptModel | None:
+    """The network that the run of this key and seed trained; ``None`` where there is none that still counts.
+
+    With ``source``, it must have been trained from that text of the task; with ``basis``, from that.
+    """
+    path, facts = model_path(store, key, seed), kept_facts(store, key, seed)
+    try:
+        whole = facts is not None and (facts.key, facts.seed, facts.digest) == (key, seed, digest_of(path))
+    except OSError:
+        return None
+    return KeptModel(path, facts) if facts is not None and whole and not stale(facts, source, basis) else None
+
+
+def stale(facts: TrainedModel, source: str = "", basis: Basis | None = None) -> str:
+    """Why a network that was kept would come out otherwise today; empty where it would not."""
+    if source not in ("", facts.source):
+        return "the task's text has changed since"
+    then = facts.basis
+    if basis is None or basis == then:
+        return ""
+    if then.levelbench != basis.levelbench:
+        return f"it was trained by levelbench {then.levelbench or 'of before'}, and this is {basis.levelbench}"
+    for name, version in basis.libraries.items():
+        if then.libraries.get(name) != version:
+            return f"it was trained with {name} {then.libraries.get(name)}, and this is {version}"
+    if then.network != basis.network:
+        return "the network that its recipe builds has changed since"
+    return "it was trained on other data"
 
 
 def keep_facts(path: Path, facts: TrainedModel) -> None:

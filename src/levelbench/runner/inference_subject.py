@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import DefinitionError, UnsupportedError
+from levelbench.errors import DataError, DefinitionError, UnsupportedError
 from levelbench.networks.benchmark.cases import digest_of, read_inputs
 from levelbench.networks.executor import Backend
 from levelbench.networks.files import load
@@ -110,6 +110,9 @@ def _of_task(specification: InferenceSpecification, network: Network, folder: Pa
     task = load_task(specification.model.reference)
     refuse_quality(task.name, task.quality)
     dataset = task.data.load(folder)
+    if dataset.checksums != specification.data.checksums:
+        found = "they are not those that the measurement was planned with"
+        raise DataError(f"the data of {task.name}", found, "run the command again")
     split = dataset.test
     sources = split.columns[: len(split.columns) - split.targets]
     taken = read_inputs(network)

@@ -21,9 +21,10 @@ from levelbench.networks.files import save
 from levelbench.records import Header, read_record
 from levelbench.runner.children import Telling, serve
 from levelbench.runner.execution import execute
-from levelbench.runner.inference_models import TrainedModel, keep_facts, model_path
+from levelbench.runner.inference_models import TrainedModel, basis_of, keep_facts, kept_facts, model_path
 from levelbench.runner.jobs import Job, Message
 from levelbench.runner.members import AloneMember, Member, Together, Written
+from levelbench.runner.request import load_task
 from levelbench.training.observers.base import Context, Observer, Progress
 
 __all__ = ["KeepingMember", "TrainingNote", "keep_network", "main"]
@@ -110,6 +111,10 @@ def keep_network(job: Job, member: KeepingMember) -> Path:
     if context is None or record.end is None:
         raise LevelbenchError("a trained network", "its run came to no end", "run the same command again")
     path = model_path(Path(job.store), job.key, job.seed)
+    before = kept_facts(Path(job.store), job.key, job.seed)
+    data = record.end.dataset.checksums if record.end.dataset is not None else {}
+    recipe = load_task(job.reference).assemble(job.specification.recipe, job.specification.settings)
+    basis = basis_of(job.specification, record.header.environment.get("libraries", {}), recipe.network, data)
     save(context.recipe.network.for_inference, path, member.weights.values)
     facts = TrainedModel(
         digest=hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -120,6 +125,8 @@ def keep_network(job: Job, member: KeepingMember) -> Path:
         source=record.header.source.digest,
         specification=job.specification,
         quality=record.end.quality,
+        basis=basis,
+        earlier=[] if before is None else sorted({*before.earlier, before.run}),
     )
     keep_facts(path, facts)
     return path

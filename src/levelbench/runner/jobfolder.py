@@ -11,17 +11,19 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from levelbench.distributed.launching.marked import start_of
+from levelbench.errors import UsageError
 from levelbench.records.faults import store_fault
+from levelbench.records.locks import hold
 from levelbench.records.writer import path_part
 from levelbench.runner.jobs import Job, Message
 
-__all__ = ["JOB", "JOBS", "Inbox", "job_folder", "messages_of"]
+__all__ = ["JOB", "JOBS", "Inbox", "job_folder", "messages_of", "only_one", "paths_told"]
 
 JOB = "job.json"
 """The job's file in its folder."""
@@ -29,9 +31,20 @@ JOBS = ".jobs"
 """Where the folders are in a store; what begins with a dot holds no records."""
 
 
-def messages_of(folder: Path, rank: int) -> Path:
-    """The file in which a rank leaves its messages, a line each."""
-    return folder / f"messages-{rank}.jsonl"
+def messages_of(folder: Path, rank: int, restarts: int = 0) -> Path:
+    """The file in which a rank that was started again so many times leaves its messages, a line each."""
+    return folder / f"messages-{rank}{f'.{restarts}' if restarts else ''}.jsonl"
+
+
+def paths_told(folder: Path) -> list[Path]:
+    """The records that the first rank has told of, each time that it was started, the oldest first."""
+    found, restarts = [], 0
+    while (path := messages_of(folder, 0, restarts)).exists():
+        lines = path.read_bytes().split(b"\n")[:-1]
+        told = (msgspec.json.decode(line, type=Message).path for line in lines)
+        found += [Path(each) for each in told if each]
+        restarts += 1
+    return found
 
 
 @contextmanager
@@ -56,6 +69,49 @@ def job_folder(job: Job) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def only_one(job: Job) -> Iterator[None]:
+    """Be the one process that makes this run in its store; ``UsageError`` where another one does.
+
+    A record says that its run goes on only once the first rank has begun it, and ranks take a while to be there.
+    """
+    place = Path(job.store).resolve() / JOBS
+    path = place / f"{path_part(job.key)[:8]}-s{job.seed}.lock"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(path, job)
+    except OSError as error:
+        raise store_fault(f"a run on several ranks in the store {job.store}", path, error) from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked(path: Path, job: Job) -> int:
+    """The open file at ``path``, with its lock, and who this is in it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            hold(descriptor)
+        except BlockingIOError:
+            who = os.read(descriptor, 200).decode(errors="replace") or "another process"
+            os.close(descriptor)
+            raise UsageError(
+                f"seed {job.seed} of {job.specification.task}",
+                f"{who} is at this run right now",
+                "wait for it, or choose other seeds with --seed",
+            ) from None
+        # Whoever had it may have removed it in between: then this is a file that nobody else will find.
+        with suppress(FileNotFoundError):
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+                return descriptor
+        os.close(descriptor)
+
+
 def _here() -> str:
     """The host and, as containers on it may share its name, the namespace in which ids of processes mean something."""
     try:
@@ -75,14 +131,23 @@ def _remove_stale(place: Path) -> None:
 
 
 class Inbox:
-    """The messages of all ranks, read as they come."""
+    """The messages of all ranks, read as they come: of the last time that they were started."""
 
     def __init__(self, folder: Path, ranks: int) -> None:
-        self._paths = [messages_of(folder, rank) for rank in range(ranks)]
-        self._read = [0] * ranks
+        self._folder, self._ranks = folder, ranks
+        self.restarts = 0
+        """How often the first rank was started again."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._paths = [messages_of(self._folder, rank, self.restarts) for rank in range(self._ranks)]
+        self._read = [0] * self._ranks
 
     def take(self) -> list[Message]:
         """The whole lines that have come since the last time, by rank."""
+        while messages_of(self._folder, 0, self.restarts + 1).exists():
+            self.restarts += 1
+            self._begin()
         return [message for rank in range(len(self._paths)) for message in self._of(rank)]
 
     def _of(self, rank: int) -> list[Message]:

@@ -17,6 +17,9 @@ from typing import Any, final
 from levelbench.errors import LevelbenchError
 from levelbench.measure.meters import Reading
 from levelbench.records import Event, Header, RecordWriter
+from levelbench.runner.jobs import Job
+from levelbench.training.cadence import Evaluate
+from levelbench.training.checkpoints import Saving, Snapshot, load
 from levelbench.training.observers.base import Observer
 from levelbench.training.team import Alone, Team
 
@@ -64,6 +67,9 @@ class Member(ABC):
     ends_failures: bool = True
     """Whether it writes the end of a run that failed: alone it knows the cause, and of a team whoever started it."""
 
+    restarts: int = 0
+    """How often the members were started again after one of them was lost."""
+
     def device(self, asked: str) -> str:
         """The device that this member opens where the run's is ``asked``."""
         return asked
@@ -71,6 +77,24 @@ class Member(ABC):
     def lost(self, error: LevelbenchError) -> bool:
         """Whether the error is that another member was lost."""
         return False
+
+    def resumed(self, job: Job) -> tuple[Job, Snapshot | None]:
+        """The job, and the state from which this member goes on; before the clock starts.
+
+        ``DataError`` where a checkpoint cannot be read.
+        """
+        return job, load(Path(job.resume)) if job.resume else None
+
+    def before_ns(self, resume: Snapshot | None) -> dict[str, int]:
+        """The nanoseconds by phase with which the clock starts; right before it does."""
+        return dict(resume.facts.totals_ns) if resume else {}
+
+    def saving(self, path: Path, every: Evaluate, key: str) -> Saving:
+        """How this member keeps its state."""
+        return Saving(path, every, key)
+
+    def started(self, resume: Snapshot | None, saves: bool) -> None:  # noqa: B027  # alone there is nothing to do
+        """The trainer stands, with the state of ``resume``; ``UnsupportedError`` for one that cannot be kept."""
 
     @abstractmethod
     def begin(self, store: Path, header: Header) -> Written:

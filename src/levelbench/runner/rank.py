@@ -28,13 +28,18 @@ from levelbench.errors import CommunicationError, DefinitionError, LevelbenchErr
 from levelbench.measure.lifetime import die_with_parent
 from levelbench.measure.meters import Reading
 from levelbench.measure.meters.utilisation import own_cpu_s
-from levelbench.records import Evaluation, Header, RecordWriter
+from levelbench.measure.timeline import Phase
+from levelbench.records import Evaluation, Header, RecordWriter, new_id
 from levelbench.records.ranks import RankWriter, merge_ranks, remove_old_rank_files, remove_rank_files
 from levelbench.runner.child import boundary, message_of
 from levelbench.runner.jobfolder import JOB, messages_of
 from levelbench.runner.jobs import Job, Message, Tell
+from levelbench.runner.keeping import Keeper
 from levelbench.runner.members import Member, Together, Written
+from levelbench.runner.restarts import began, last_checkpoint, lost_ns, restarts_of
 from levelbench.runner.together import gather_shares, own_share, threads_of, together
+from levelbench.training.cadence import Evaluate
+from levelbench.training.checkpoints import Saving, Snapshot
 from levelbench.training.observers.base import Observer, Progress
 
 __all__ = ["RankMember", "main"]
@@ -46,8 +51,14 @@ class RankMember(Member):
 
     ends_failures = False
 
-    def __init__(self, ranks: Ranks, local_rank: int, library: str) -> None:
-        """``library`` is the module of the communicator, where errors come from that mean a lost rank."""
+    def __init__(
+        self, ranks: Ranks, local_rank: int, library: str, folder: Path | None = None, restarts: int = 0
+    ) -> None:
+        """``library`` is the module of the communicator, where errors come from that mean a lost rank.
+
+        ``folder`` is the job's; the ranks were started again ``restarts`` times.
+        """
+        self._folder, self.restarts = folder, restarts
         self.team = self._ranks = ranks
         self._local_rank, self._library = local_rank, library
         self.first = ranks.communicator.rank == 0
@@ -58,6 +69,8 @@ class RankMember(Member):
         self._threads: Any = None
         self._missing: dict[int, str] = {}
         self._key, self._seed = "", 0
+        self._keeper = Keeper(ranks)
+        self._keeps = False
 
     def device(self, asked: str) -> str:
         """An accelerator for each rank of a machine; ``UsageError`` where all are asked onto one."""
@@ -77,7 +90,46 @@ class RankMember(Member):
         if not isinstance(error, CommunicationError) or error.__traceback__ is None:
             return False
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        return bool(frame.f_globals.get("__name__") == self._library)
+        # A framework's own data parallelism talks past the communicator.
+        return frame.f_globals.get("__name__") in (self._library, "levelbench.frameworks.torch.distributed.losing")
+
+    def resumed(self, job: Job) -> tuple[Job, Snapshot | None]:
+        """As the first rank finds; each reads its part."""
+        path = Path(job.resume) if job.resume else None
+        if self.restarts and self._folder is not None:
+            # Another record, as the one before is that of the ranks that were lost.
+            job = msgspec.structs.replace(job, id=new_id())
+            path = last_checkpoint(self._folder, path)
+        found, snapshot = self._keeper.read(path)
+        return msgspec.structs.replace(job, resume=str(found) if found else None), snapshot
+
+    def before_ns(self, resume: Snapshot | None) -> dict[str, int]:
+        """With what was lost since the ranks were first started: the first rank's clock is the run's."""
+        before = super().before_ns(resume)
+        if self.first and self._folder is not None:
+            spent_ns = sum(before.values())
+            began(self._folder, spent_ns)
+            if self.restarts:
+                other = Phase.OTHER.label
+                before[other] = before.get(other, 0) + lost_ns(self._folder, spent_ns)
+        return before
+
+    def saving(self, path: Path, every: Evaluate, key: str) -> Saving:
+        """All ranks together."""
+        self._keeps = True
+        return Saving(path, every, key, self._write)
+
+    def _write(self, path: Path, snapshot: Snapshot) -> None:
+        self._ranks.note_operations()
+        self.observed()
+        self._keeper.write(path, snapshot)
+
+    def started(self, resume: Snapshot | None, saves: bool) -> None:
+        """What it had observed is taken up; ``UnsupportedError`` for a scheme that cannot be kept."""
+        if resume is not None:
+            self._keeper.went_on(resume)
+        if saves:
+            self._ranks.require_kept()
 
     def begin(self, store: Path, header: Header) -> Written:
         """The record on the first rank, a file beside it on all."""
@@ -102,7 +154,10 @@ class RankMember(Member):
     def observed(self) -> None:
         """Write down what was observed since the last time."""
         if self._own is not None:
-            self._own.append(self._ranks.ledger.take())
+            taken = self._ranks.ledger.take()
+            self._own.append(taken)
+            if self._keeps:
+                self._keeper.observed(taken)
 
     def end(self, readings: Sequence[Reading]) -> Together:
         """All close their files and say what they have, then the first rank takes it in."""
@@ -116,7 +171,8 @@ class RankMember(Member):
         ranks.barrier()
         if self._writer is not None:
             self._missing = merge_ranks(self._writer, ranks.size)
-        return replace(found, doubts=(*found.doubts, *self._missing.values()))
+        facts = {**found.facts, "restarts": self.restarts} if self.restarts else found.facts
+        return replace(found, facts=facts, doubts=(*found.doubts, *self._missing.values()))
 
     def leave(self) -> None:
         """The ranks' files have gone into the record, but those that could not be read."""
@@ -147,7 +203,11 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(arguments[0])
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     place = place_of(os.environ)
-    messages = messages_of(folder, place.rank)
+    restarts = restarts_of(os.environ)
+    messages = messages_of(folder, place.rank, restarts)
+    if place.rank == 0:
+        # Its being there says that all ranks were started again.
+        messages.touch()
     lost = False
 
     def tell(message: Message) -> None:
@@ -158,11 +218,11 @@ def main(arguments: Sequence[str]) -> int:
             with messages.open("ab", buffering=0) as file:
                 file.write(line)
 
-    code = _take_part(job, place, tell)
+    code = _take_part(job, place, tell, folder, restarts)
     return PEER_LOST if lost else code
 
 
-def _take_part(job: Job, place: Place, tell: Tell) -> int:
+def _take_part(job: Job, place: Place, tell: Tell, folder: Path, restarts: int) -> int:
     distribution = job.specification.distribution
     if distribution is None:
         raise DefinitionError("a rank of a run", "its job is for one process", "start it with levelbench run --ranks")
@@ -174,7 +234,8 @@ def _take_part(job: Job, place: Place, tell: Tell) -> int:
         return error.exit_code
     patience_s = job.timeout_s / 3
     ranks = Ranks(communicator, scheme, distribution.scaling, distribution.lr_scale, patience_s)
-    code = boundary(job, tell, RankMember(ranks, place.local_rank, type(communicator).__module__))
+    member = RankMember(ranks, place.local_rank, type(communicator).__module__, folder, restarts)
+    code = boundary(job, tell, member)
     if code:
         communicator.abort()
     return code

@@ -7,19 +7,21 @@ that of the rank which failed first.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Failure, Running
-from levelbench.errors import CommunicationError, LevelbenchError, StoreError
+from levelbench.distributed.launching.torchrun import nodes_of
+from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left
-from levelbench.runner.jobfolder import Inbox, job_folder
+from levelbench.runner.jobfolder import Inbox, job_folder, only_one
 from levelbench.runner.jobs import Job, Message
 
 __all__ = ["run_team"]
@@ -38,7 +40,15 @@ def run_team(job: Job, on_progress: OnProgress | None = None) -> tuple[Path | No
     distribution = job.specification.distribution
     assert distribution is not None
     name, options = parse_item(distribution.engine)
-    with job_folder(job) as folder:
+    if options.get("max_restarts") and not job.checkpoint:
+        raise UsageError(
+            f"ranks that are started again ({distribution.engine})",
+            "there is no checkpoint from which they could go on",
+            'say how often to keep one: --checkpoint "1 epoch"',
+        )
+    # Of a run on several machines each has a command of its own.
+    alone = nullcontext() if name == "torchrun" and nodes_of(options, os.environ) > 1 else only_one(job)
+    with alone, job_folder(job) as folder:
         command = [sys.executable, "-m", "levelbench.runner.rank", str(folder)]
         look = _Look(Inbox(folder, distribution.ranks), on_progress)
         try:
@@ -71,7 +81,12 @@ class _Look:
         phase, alive = "start", True
         while alive:
             alive = not running.wait(_LOOK_S)
-            for message in self.inbox.take():
+            restarts = self.inbox.restarts
+            messages = self.inbox.take()
+            if self.inbox.restarts > restarts:
+                # Of what went wrong before nothing is left to tell.
+                self.told.clear()
+            for message in messages:
                 self.told.append(message)
                 phase = message.phase or phase
                 if message.path is not None:

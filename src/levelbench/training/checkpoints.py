@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from levelbench.errors import DataError, StoreError
 from levelbench.records.schema import Evaluation
 from levelbench.training.cadence import Evaluate
 
-__all__ = ["Facts", "Saving", "Snapshot", "checkpoint_of", "load", "record_of", "remove_all", "save"]
+__all__ = ["Facts", "Saving", "Snapshot", "checkpoint_of", "load", "part_of", "record_of", "remove_all", "save"]
 
 _FACTS = "facts.json"
 _SUFFIX = ".checkpoint.npz"
@@ -54,18 +54,14 @@ class Snapshot:
         return {name.removeprefix(prefix): value for name, value in self.arrays.items() if name.startswith(prefix)}
 
 
-@dataclass(frozen=True)
-class Saving:
-    """Where and how often checkpoints are kept, of which run; the newest replaces the one before."""
-
-    path: Path
-    every: Evaluate
-    key: str
-
-
 def checkpoint_of(record: Path) -> Path:
     """The checkpoint that belongs to a record's file."""
     return record.with_suffix(_SUFFIX)
+
+
+def part_of(checkpoint: Path, step: int, rank: int) -> Path:
+    """What another rank than the first kept at the same step as ``checkpoint``, which is the first's own."""
+    return checkpoint.with_name(f"{checkpoint.name.removesuffix(_SUFFIX)}.step-{step}-of-{rank}{_SUFFIX}")
 
 
 def record_of(checkpoint: Path) -> Path:
@@ -96,6 +92,19 @@ def save(path: Path, snapshot: Snapshot) -> None:
         ) from error
 
 
+@dataclass(frozen=True)
+class Saving:
+    """Where and how often checkpoints are kept, of which run; the newest replaces the one before.
+
+    ``write`` puts one there.
+    """
+
+    path: Path
+    every: Evaluate
+    key: str
+    write: Callable[[Path, Snapshot], None] = save
+
+
 def load(path: Path) -> Snapshot:
     """Read a checkpoint; executes nothing.
 
@@ -108,9 +117,16 @@ def load(path: Path) -> Snapshot:
         facts = msgspec.json.decode(arrays.pop(_FACTS).tobytes(), type=Facts)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, msgspec.MsgspecError) as error:
         raise DataError(
-            f"the checkpoint {path}", f"it cannot be read ({error})", "remove it: the run then starts anew"
+            f"the checkpoint {path}", f"it cannot be read ({_why(error)})", "remove it: the run then starts anew"
         ) from error
     return Snapshot(facts, arrays)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    # NumPy's own words for whatever is no archive are the advice to unpickle it.
+    return "it is no archive of arrays" if isinstance(error, ValueError) else str(error)
 
 
 def _plain(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -16,7 +16,6 @@ from levelbench.errors import DataError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.records.schema import Evaluation
-from levelbench.training import checkpoints
 from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
 from levelbench.training.checkpoints import Facts, Saving, Snapshot
 from levelbench.training.datasets.base import Dataset
@@ -239,9 +238,11 @@ class Trainer:
         assert self._saving is not None
         self.timeline.switch(Phase.CHECKPOINT)
         host, executor, progress = self.backend.host, self.executor, self.progress
+        # First: what a scheme had under way may go into the parameters.
+        state = self.stepper.state()
         arrays = {f"parameter/{name}": host(value) for name, value in executor.parameters.items()}
         arrays |= {f"buffer/{name}": host(value) for name, value in executor.buffers.items()}
-        arrays |= {f"optimizer/{name}": value for name, value in self.stepper.state().items()}
+        arrays |= {f"optimizer/{name}": value for name, value in state.items()}
         arrays["draws/"] = self.backend.draws()
         facts = Facts(
             key=self._saving.key,
@@ -253,7 +254,7 @@ class Trainer:
             losses=[float(host(loss)) for loss in self.losses],
             step_times_ns=self.step_times_ns,
         )
-        checkpoints.save(self._saving.path, Snapshot(facts, arrays))
+        self._saving.write(self._saving.path, Snapshot(facts, arrays))
         self.timeline.switch(Phase.OTHER)
 
     def _restore(self, snapshot: Snapshot) -> None:

@@ -1,12 +1,14 @@
 """Records of inference as claims: processes are runs, frameworks are sides."""
 
 import pytest
+from tests.claims.run_store import write_runs
 from tests.records.inference.builder import OFFLINE, specification, write
 
 from levelbench.claims.lint import findings_of
+from levelbench.claims.reading import read
 from levelbench.claims.reading.folders import read_folder
 from levelbench.claims.reading.inference_records import read_inference_files
-from levelbench.errors import RecordError
+from levelbench.errors import RecordError, UsageError
 
 
 def measured(folder, framework="numpy", n=3, **parts):
@@ -53,6 +55,22 @@ def test_one_process_has_no_interval_and_is_told_so(tmp_path):
 
 def test_a_process_that_did_not_end_is_in_no_claim(tmp_path):
     assert read_inference_files([write(tmp_path, specification(), n=200, end=False).path]) == []
+
+
+def test_a_store_has_its_runs_and_what_was_measured_of_inference(tmp_path):
+    write_runs(tmp_path)
+    measured(tmp_path)
+    assert [each.title for each in read(tmp_path)] == [
+        "digits",
+        "digits[mlp]: the 90th percentile of latency of single-stream",
+    ]
+
+
+def test_one_file_of_them_is_a_claim_unless_it_did_not_end(tmp_path):
+    (claim,) = read(measured(tmp_path, n=1)[0])
+    assert claim.sides[0].runs_made == 1
+    with pytest.raises(UsageError, match="did not come to its end"):
+        read(write(tmp_path, specification(), 9, n=200, end=False).path)
 
 
 def test_a_folder_of_them_is_read_and_a_damaged_one_is_said(tmp_path):

@@ -1,5 +1,6 @@
 """Runs of a store as claims: what records state, what lies beside them, and that a clean store has no finding."""
 
+import gc
 import tempfile
 from pathlib import Path
 
@@ -227,3 +228,15 @@ def test_the_mean_of_equal_qualities_is_not_rounded_below_them(tmp_path):
         write_run(tmp_path, seed, spec=spec, qualities=flat, minute=len(list(tmp_path.rglob("*.jsonl"))))
     quality = claim(tmp_path).sides[0].quality
     assert quality.low <= quality.value == 0.95 <= quality.high
+
+
+def test_reading_leaves_the_collector_as_it_was(tmp_path):
+    write_runs(tmp_path)
+    gc.disable()
+    try:
+        read_runs("digits", Store(tmp_path))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    read_runs("digits", Store(tmp_path))
+    assert gc.isenabled()

@@ -123,11 +123,40 @@ def test_a_stated_figure_goes_before_the_table():
     assert "float32 peak 2 times" in finding.found
 
 
-def test_a_base_that_lacks_a_precision_is_held_by_the_best_that_it_has():
-    old = HardwareView(accelerator="old card", accelerators=4, peak_flops={"float32": A100.peak_flops["float32"]})
-    planted = {BASE: old}
+OLD = HardwareView(accelerator="old card", accelerators=4, peak_flops={"float32": A100.peak_flops["float32"]})
+SAID = {"sides[1].operations.precisions": {"fp32": 1.0}}
+UNSAID = {f"sides[{at}].{name}": {} for at in (0, 1) for name in ("operations.precisions", "performance.options")}
+
+
+def test_peaks_are_compared_at_the_precisions_that_are_used():
+    (finding,) = rule.check(changes(clean_claim(), {BASE: OLD, **SAID}))
+    assert "peak as used (bfloat16 against float32) 16 times" in finding.found
+
+
+def test_a_precision_of_the_settings_is_the_one_that_is_used():
+    planted = {BASE: HALF, **UNSAID, **{f"sides[{at}].performance.options": {"precision": "tf32"} for at in (0, 1)}}
     (finding,) = rule.check(changes(clean_claim(), planted))
-    assert "best peak (bfloat16 against float32) 16 times" in finding.found
+    assert "tf32 peak 2 times" in finding.found
+    assert "float32 peak" not in finding.found
+
+
+def test_where_it_is_not_said_peaks_are_compared_in_the_widest_precision_that_both_have():
+    assert list(rule.check(changes(clean_claim(), {BASE: OLD, **UNSAID}))) == []
+    (finding,) = rule.check(changes(clean_claim(), {BASE: HALF, f"{C}.ratio": 3.0, **UNSAID}))
+    assert "base: float32 peak 2 times" in finding.found
+    assert "the hardware can give up to 2, more where a narrower precision was used" in finding.found
+
+
+def test_machines_without_a_precision_in_common_are_held_by_what_else_is_known():
+    other = HardwareView(accelerator="a chip", accelerators=4, peak_flops={"int8": 1e12}, bandwidth=1e12)
+    (finding,) = rule.check(changes(clean_claim(), {BASE: other}))
+    assert "peak" not in finding.found
+    assert "memory bandwidth 6.22 times" in finding.found
+
+
+def test_a_rented_machine_is_as_old_as_its_processor_and_not_as_its_name():
+    planted = {BASE: HardwareView(description="60 GB / 16 CPU (Google Cloud [n1-standard-16])")}
+    assert all(not each.field.endswith("release_year") for each in rule.check(changes(clean_claim(), planted)))
 
 
 def test_the_fault_alone_is_found_by_no_other_rule():

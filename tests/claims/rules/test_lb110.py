@@ -152,6 +152,25 @@ def test_a_figure_of_which_the_axis_is_unknown_is_asked_for_it():
     assert found(rule, changes(clean_claim(), {"figures[0].x": None})) == [("not-stated", "figures[0].x")]
 
 
+def test_a_figure_of_which_nobody_says_what_it_shows_is_asked_for_it():
+    planted = {"figures[0].x": None, "figures[0].y": None}
+    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", "figures[0].y")]
+
+
+RULED = {"sides[0].clock.crossing": "first", "sides[0].reported": "olympic"}
+
+
+def test_where_a_rule_ends_several_runs_and_drops_the_fastest_nobody_chose_the_moment():
+    claim = changes(clean_claim(), {**cut_curves(9), **RULED})
+    assert found(rule, claim) == [("not-stated", "sides[0].runs[0].curve")]
+
+
+def test_a_single_run_that_such_a_rule_ends_is_still_a_touch():
+    claim = changes(clean_claim(), {**cut_curves(9), **RULED})
+    claim = changes(claim, {"sides[0].runs": claim.sides[0].runs[:1]})
+    assert found(rule, claim) == [("warning", "sides[0].runs[0].curve")]
+
+
 def test_the_finding_counts_the_curves():
     (finding,) = rule.check(changes(clean_claim(), {**cut_curves(9), "sides[0].clock.crossing": "first"}))
     assert finding.found == "5 of 5 curves of 'new' end with the first evaluation at the target"

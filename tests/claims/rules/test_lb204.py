@@ -17,7 +17,17 @@ GUILTY = {
         "summaries[1].interval",
     ),
 }
+SOME = {"sides[0].interval": None, "sides[0].runs_made": 50, "sides[0].runs_reached": 33}
+GUILTY["not all runs arrive"] = ({**SOME, "sides[0].timing.deterministic": True}, "sides[0].runs_reached")
+RESTARTS = {"what": "time to expect with restarts", "of": "times", "value": 45.0, "deterministic": True}
 INNOCENT = {
+    "not all runs arrive, and an interval counts them": {**SOME, "sides[0].interval": (29.0, 60.0)},
+    "not all runs arrive, and the time with restarts is given": {
+        **SOME,
+        **ALONE,
+        "summaries": [RESTARTS],
+        "sides[0].timing.deterministic": True,
+    },
     "a deterministic time": {**ALONE, "sides[0].timing.deterministic": True},
     "a deterministic summary": {"summaries[0].interval": None, "summaries[0].deterministic": True},
     "a summary of one value": {"summaries[0].interval": None, "summaries[0].n": 1},
@@ -55,6 +65,17 @@ def test_whether_it_varies_is_asked_for(planted, field):
 def test_the_finding_gives_the_spread():
     (finding,) = rule.check(changes(clean_claim(), SIDE))
     assert "5 runs of 'new' take from 29." in finding.found
+
+
+def test_the_share_that_arrives_has_its_interval():
+    (finding,) = rule.check(changes(clean_claim(), SOME))
+    assert "33 of 50 runs of 'new' reach the target (66 %, 95 % interval 52.2 % to 77.6 %)" in finding.found
+
+
+def test_a_summary_of_runs_that_were_judged_already_is_not_judged_again():
+    assert found(rule, changes(clean_claim(), {**SIDE, "summaries[0].interval": None})) == [
+        ("warning", "sides[0].interval")
+    ]
 
 
 def test_no_other_rule_fires_on_its_fault():

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from tests.distributed.validation import faults
+from tests.distributed.validation import faults, forgetful
 from tests.distributed.validation.plain import Plain, PlainStepper, scheme_of
 
 from levelbench.distributed.scheme import Scheme
+from levelbench.distributed.schemes.compressed import Threshold, TopK
 from levelbench.distributed.validation import learning
 from levelbench.distributed.validation.schemes import check_scheme
 from levelbench.errors import DefinitionError
@@ -138,6 +139,79 @@ def test_what_a_rank_raises_is_told_with_its_place():
 def test_a_misdeclared_traffic_is_found():
     (found,) = check(Misdeclared(), "traffic").of("traffic")
     assert _accuses(found, r"rank 0: it sends .* B in 25 messages a step, and .* B in 24 messages are declared")
+
+
+@dataclass(frozen=True)
+class Streams(TopK):
+    """Of somebody's own, whose docstring says nothing of what it sends."""
+
+    exchange_by: str = "doubling"
+    ratio: float = 0.1
+    times: float = 1.0
+
+    def traffic(self, parameters, itemsize, size, rank):
+        return super().traffic(parameters, itemsize, size, rank) * self.times
+
+
+@pytest.mark.parametrize(
+    ("scheme", "status"),
+    [
+        (Streams(), "noted"),
+        (Streams(times=1.15), "failed"),
+        (Streams(times=0.85), "failed"),
+        (Streams(exchange_by="gather"), "passed"),
+        (Streams(exchange_by="gather", times=1.02), "failed"),
+        (Streams(exchange_by="gather", warmup_steps=9), "passed"),
+        (Threshold(), "noted"),
+        (Threshold(expected=0.2), "failed"),
+    ],
+)
+def test_an_expectation_is_one_to_within_what_the_scheme_says_and_what_is_exact_is_exact(scheme, status):
+    (found,) = check(scheme, "traffic", ranks=(4,)).of("traffic")
+    assert found.status == status
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (
+            forgetful.ForgetsItsFeedback,
+            r"3 ranks, rank 0, step 6, 'hidden.weight': other bits, in fresh ranks .*step 5",
+        ),
+        (forgetful.RestoresNothing, r"step 6, .* other bits"),
+        (forgetful.ForgetsTheOptimizer, r"step 6, .* other bits"),
+        (forgetful.OnlyTheFirstKeepsIt, r"step 6, .* other bits"),
+        (forgetful.ForgetsHowFarTheRoundIs, r"step [68], .* other bits"),
+        (forgetful.IsChangedByKeeping, r"a run that keeps its state ends with other bits"),
+        (forgetful.TakesInWhatIsUnderWay, r"a run that keeps its state ends with other bits"),
+        (forgetful.KeepsText, r"'name' of its state has dtype <U6"),
+        (forgetful.HasNoState, r"HasNoState keeps no state"),
+    ],
+)
+def test_a_state_that_is_not_whole_is_found(fault, words):
+    (found,) = check(scheme_of(fault, consistent=False, replicated=False), "checkpoints").of("checkpoints")
+    assert _accuses(found, words), found
+
+
+@pytest.mark.parametrize("kind", [forgetful.Feeds, forgetful.KnowsHowFarTheRoundIs])
+def test_a_state_that_is_whole_passes(kind):
+    (found,) = check(scheme_of(kind, consistent=False, replicated=False), "checkpoints").of("checkpoints")
+    assert (found.status, found.found) == (
+        "passed", "kept after steps 5 and 6, fresh ranks go on to the same bits",
+    )  # fmt: skip
+
+
+def test_a_scheme_that_does_not_say_that_it_can_be_kept_is_noted():
+    (found,) = check(Plain(), "checkpoints").of("checkpoints")
+    assert found.status == "noted"
+    assert "PlainStepper does not say" in found.found
+    assert "kept = True" in found.do
+
+
+def test_ranks_that_do_not_go_in_lockstep_are_compared_where_one_trains_alone():
+    fault = scheme_of(forgetful.ForgetsItsFeedback, consistent=False, replicated=False, lockstep=False)
+    (found,) = check(fault, "checkpoints").of("checkpoints")
+    assert _accuses(found, r"1 ranks, rank 0, step 6")
 
 
 Misdeclared = dataclass(frozen=True)(faults.Misdeclared)

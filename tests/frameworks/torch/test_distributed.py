@@ -12,7 +12,14 @@ import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.scheme import Worker
-from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.errors import (
+    CommunicationError,
+    DefinitionError,
+    MissingError,
+    UnknownNameError,
+    UnsupportedError,
+    UsageError,
+)
 from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel, Horovod
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import open_framework
@@ -75,6 +82,51 @@ def test_the_hook_for_bfloat16_is_refused_over_gloo(ranks):
     kind, text = ranks[0]["ddp-bf16, momentum"]["error"]
     assert kind == "UnsupportedError"
     assert "fp16" in text
+
+
+@started
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_they_go_on_from_their_state_bit_by_bit(ranks, name):
+    assert all(found[f"{name}, went on"] for found in ranks)
+
+
+def test_ddp_with_power_sgd_says_why_it_cannot_be_kept():
+    from levelbench.frameworks.torch.distributed.ddp import DdpStepper
+
+    stepper = object.__new__(DdpStepper)
+    stepper._hook = "none"
+    assert stepper.unkept is None
+    stepper._hook = "power-sgd"
+    assert "keeps what it left out to itself" in stepper.unkept
+
+
+@started
+def test_a_peer_that_does_not_come_is_told_as_a_lost_rank(ranks):
+    for kind, text in ranks[0]["lost"]:
+        assert kind == "CommunicationError"
+        assert "pass through PyTorch's data parallelism" in text
+        assert "a rank was lost" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:9", CommunicationError),
+        ("mat1 and mat2 shapes cannot be multiplied (4x3 and 2x1)", RuntimeError),
+    ],
+)
+def test_only_what_the_library_says_of_its_peers_is_a_lost_rank(said, kind):
+    # It imports PyTorch's compiler, which takes seconds: not while the suite is collected, which every worker does.
+    from levelbench.frameworks.torch.distributed.wrapped import WrappedExecutor
+
+    def passing(*inputs):
+        raise RuntimeError(said)
+
+    backend = open_framework("torch")
+    executor = WrappedExecutor(backend.executor(NETWORK, NETWORK.initialise(0)), passing, {}, lambda: 1.0)
+    with pytest.raises(kind) as raised:
+        executor.forward()
+    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize("scheme", [DistributedDataParallel(), FullyShardedDataParallel()])

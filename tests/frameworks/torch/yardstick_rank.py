@@ -6,6 +6,7 @@ import is imported once, before they part.
 
 import json
 import multiprocessing
+import os
 import sys
 from pathlib import Path
 
@@ -70,7 +71,8 @@ def alone(backend, optimizer, make=network):
     return flat(backend, executor)
 
 
-def together(backend, communicator, scheme, optimizer, make=network):
+def together(backend, communicator, scheme, optimizer, make=network, cut=0):
+    """After step ``cut`` it goes on from its state, in a stepper and an executor of their own."""
     """What this rank holds after training with the others: all start elsewhere, and have parts of other size."""
     rank, size = communicator.rank, communicator.size
     executor = make(backend, rank)
@@ -82,6 +84,14 @@ def together(backend, communicator, scheme, optimizer, make=network):
     for step, columns in enumerate(batches(), 1):
         losses.append(float(stepper.executor.forward(*(backend.array(each[own]) for each in columns))))
         stepper.step(stepper.executor.backward(), step, 1.0)
+        if step == cut:
+            state, kept = stepper.state(), {name: np.array(each) for name, each in hosted(backend, executor)}
+            stepper.close()
+            executor = make(backend, size + rank)
+            stepper = scheme.start(Worker(communicator, backend, executor, optimizer))
+            executor.parameters.update({name: backend.array(each) for name, each in kept.items()})
+            stepper.restore(state)
+            stepper.share = (own.stop - own.start) / BATCH
     stepper.meet()
     found = flat(backend, executor)
     inferred = stepper.executor.infer(backend.array(np.ones((2, 6), np.float32)))[0]
@@ -89,8 +99,12 @@ def together(backend, communicator, scheme, optimizer, make=network):
     return found, losses, backend.host(inferred)
 
 
+def hosted(backend, executor):
+    return [(name, backend.host(each)) for name, each in executor.parameters.items()]
+
+
 def flat(backend, executor):
-    return np.concatenate([backend.host(each).ravel() for each in executor.parameters.values()])
+    return np.concatenate([each.ravel() for _, each in hosted(backend, executor)])
 
 
 def outcome(backend, communicator, scheme, optimizer, expected, make=network):
@@ -116,12 +130,36 @@ def rank_of(folder, place):
         for name, scheme in SCHEMES.items():
             if kind == "momentum" or name in ("ddp", "fsdp2"):
                 results[f"{name}, {kind}"] = outcome(backend, communicator, scheme, optimizer, expected)
+    for name in ("ddp", "fsdp2"):
+        whole, cut = (together(backend, communicator, SCHEMES[name], Adam(0.01), cut=at)[0] for at in (0, 5))
+        results[f"{name}, went on"] = whole.tobytes() == cut.tobytes()
     expected = alone(backend, Momentum(0.1), module)
     for name in ("all-reduce-buckets", "ddp"):
         found = outcome(backend, communicator, SCHEMES[name], Momentum(0.1), expected, module)
         results[f"{name}-native, momentum"] = found
+    started = [SCHEMES[name].start(worker(backend, communicator)) for name in ("ddp", "fsdp2")]
+    communicator.barrier()
+    if communicator.rank == 0:
+        results["lost"] = [lost(backend, each) for each in started]
     (Path(folder) / f"result-{communicator.rank}.json").write_text(json.dumps(results))
-    communicator.close()
+    # Not closed: the one has lost the other.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def worker(backend, communicator):
+    return Worker(communicator, backend, network(backend, 0), Momentum(0.1))
+
+
+def lost(backend, stepper):
+    """What a pass raises whose other rank does not come: the kind of error, and its text."""
+    columns = next(batches())
+    try:
+        stepper.executor.forward(*map(backend.array, columns))
+        stepper.executor.backward()
+    except Exception as error:  # noqa: BLE001  # which kind it is, is the question
+        return [type(error).__name__, str(error)]
+    return []
 
 
 def main(folder, size=2):

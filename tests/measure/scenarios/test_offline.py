@@ -1,5 +1,7 @@
 """The offline scenario: all samples in one query, samples a second over the last answer."""
 
+from itertools import chain, repeat
+
 import numpy as np
 import pytest
 
@@ -53,8 +55,41 @@ def test_a_large_set_need_not_be_asked_for_whole():
 
 def test_a_system_is_called_with_a_batch_at_a_time_and_each_samples_latency_is_kept():
     result, sut = run(Offline(min_duration_s=0, expected_per_s=1, batch=32, warmup_queries=1))
-    assert sut.sizes == [32, 32, 32, 32, 4]
-    assert result.latencies_ns.tolist() == [32 * MS] * 32 + [64 * MS] * 32 + [96 * MS] * 32 + [100 * MS] * 4
+    assert sut.sizes == [32, 32, 32, 32, 32]
+    assert result.latencies_ns.tolist() == [each * 32 * MS for each in (1, 2, 3, 4) for _ in range(32)]
+
+
+class Padded:
+    """A call costs the same for any number of samples up to the batch."""
+
+    def __init__(self, clock, costs_ns):
+        self.clock, self.costs = clock, costs_ns
+
+    def answer(self, indices):
+        self.clock.advance(next(self.costs))
+
+
+@pytest.mark.parametrize(("batch", "call_ms"), [(32, 50), (32, 500), (256, 120), (256, 500), (256, 2000), (5, 300)])
+def test_a_call_that_costs_the_same_for_any_size_has_its_true_throughput(batch, call_ms):
+    clock = FakeClock()
+    scenario = Offline(batch=batch, min_samples=1, min_duration_s=5)
+    result = run_scenario(scenario, Padded(clock, repeat(call_ms * MS)), samples=10_000, clock=clock)
+    assert result.valid, result.reasons
+    assert result.samples % batch == 0
+    assert result.throughput_per_s == pytest.approx(batch / call_ms * 1000, rel=1e-9)
+    # Not many times as long as it has to be.
+    assert result.duration_s <= max(1.2 * 5, 3.1 * call_ms / 1000)
+
+
+def test_a_run_that_the_found_rate_made_too_short_is_made_again_at_the_rate_that_it_had():
+    clock = FakeClock()
+    # Slow while the rate is found, and fast from then on.
+    costs = chain(repeat(400 * MS, 2), repeat(100 * MS))
+    result = run_scenario(Offline(batch=32, min_duration_s=5), Padded(clock, costs), samples=64, clock=clock)
+    assert result.valid, result.reasons
+    assert result.duration_s == pytest.approx(5.5, rel=0.05)
+    assert result.ended_by.endswith("after 1 that were too short")
+    assert result.throughput_per_s == pytest.approx(320)
 
 
 def test_a_query_that_was_too_small_for_the_duration_is_not_valid():

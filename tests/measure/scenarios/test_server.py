@@ -1,5 +1,6 @@
 """The server scenario: arrivals keep their schedule, latencies count from it, and queueing theory is met."""
 
+import dataclasses
 import threading
 import time
 
@@ -20,6 +21,7 @@ from levelbench.measure.scenarios import (
     run_scenario,
 )
 from levelbench.measure.scenarios.waiting import wait_until
+from levelbench.measure.statistics.early_stopping import queries_needed
 
 MS = 10**6
 
@@ -114,6 +116,50 @@ def test_the_peak_of_a_lone_queue_is_near_that_of_theory():
     assert peak.result.valid
     assert peak.result.target_per_s == peak.qps
     assert {trial.valid for trial in peak.trials} == {True, False}
+
+
+def test_an_overloaded_server_is_stopped_once_its_bound_cannot_be_kept():
+    clock = VirtualClock()
+    server = Server(qps=20_000, bound_s=0.015, min_duration_s=10, min_queries=662, warmup_queries=0)
+    result = run_scenario(server, VirtualServers(clock, MS), samples=50, clock=clock)
+    # 200,000 queries of a millisecond would take 200 s; 1,900 may be late.
+    assert clock.now_ns() < 5e9
+    assert not result.valid
+    assert result.queries < 5000
+    assert "could not keep any more" in result.ended_by
+    assert len(result.latencies_ns) == result.queries
+
+
+@pytest.mark.parametrize("qps", [905, 925, 940])
+def test_no_run_that_would_pass_is_stopped(qps):
+    server = Server(qps=qps, bound_s=0.02, min_duration_s=3, warmup_queries=0)
+    stopped = simulate(server, MS)
+    whole = simulate(dataclasses.replace(server, bound_s=10.0), MS)
+    late = np.count_nonzero(whole.latencies_ns > 20 * MS)
+    passes = queries_needed(late, 0.99) <= whole.queries
+    assert stopped.valid == passes
+    assert stopped.valid == (stopped.queries == whole.queries and stopped.early.passed)
+
+
+def test_more_arrivals_than_can_be_made_are_refused():
+    with pytest.raises(UsageError, match="2,000,000 at most"):
+        simulate(Server(qps=10**6, bound_s=1), MS)
+
+
+def test_the_peak_of_a_slow_server_is_found_however_long_its_runs_take():
+    clock = VirtualClock()
+    server = Server(qps=5, bound_s=1.0, min_duration_s=5, min_queries=662, warmup_queries=0)
+    peak = find_peak(server, VirtualServers(clock, 100 * MS), samples=10, clock=clock)
+    assert 6 < peak.qps < 10
+
+
+def test_a_search_that_a_limit_cuts_short_ends_at_once_and_says_so():
+    clock = VirtualClock()
+    server = Server(qps=5, bound_s=1.0, min_duration_s=5, max_duration_s=50, warmup_queries=0)
+    with pytest.raises(CheckFailedError, match=r"the longest duration, 50 s, ended it with .* 459 are needed") as found:
+        find_peak(server, VirtualServers(clock, 100 * MS), samples=10, clock=clock)
+    assert "last longer" in found.value.do
+    assert clock.now_ns() < 120e9
 
 
 def test_a_start_above_the_peak_is_halved():

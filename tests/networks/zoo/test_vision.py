@@ -4,6 +4,7 @@ import inspect
 import itertools
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +36,24 @@ from levelbench.operators.frameworks import load_framework, open_framework
 MODULES = (alexnet, densenet, inception, lenet, mobilenet, resnet, resnet_cifar, squeezenet, ssd, unet, vgg, vit)
 NAMES = [name for module in MODULES for name in module.NAMES]
 
+
+@cache
+def built(name):
+    """The network as the zoo has it; made once, for it is only looked at."""
+    return zoo.build(name)
+
+
+@cache
+def cost_of(name):
+    return network_cost(built(name))
+
+
 # Sizes
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_count_of_parameters_is_the_published_one_or_the_entry_says_which_and_why(name):
-    published, count = zoo.entry(name).published, zoo.build(name).parameter_count()
+    published, count = zoo.entry(name).published, built(name).parameter_count()
     assert published.source
     if count != published.parameters:
         assert f"{count:,}" in published.note or published.note.startswith("ours, for tests")
@@ -54,7 +67,7 @@ def as_printed(count, published):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if zoo.entry(name).published.multiply_adds])
 def test_multiply_adds_are_the_published_ones_as_printed_or_the_entry_says_which_and_why(name):
-    published, count = zoo.entry(name).published, network_cost(zoo.build(name)).multiply_adds
+    published, count = zoo.entry(name).published, cost_of(name).multiply_adds
     if as_printed(count, published.multiply_adds) != published.multiply_adds:
         assert f"{count / 1e9:.3f} G" in published.note
 
@@ -75,7 +88,7 @@ MULTIPLY_ADDS = {
 
 @pytest.mark.parametrize("name", MULTIPLY_ADDS)
 def test_multiply_adds_are_those_of_the_papers_sizes(name):
-    assert network_cost(zoo.build(name)).multiply_adds == MULTIPLY_ADDS[name]
+    assert cost_of(name).multiply_adds == MULTIPLY_ADDS[name]
 
 
 def test_the_unet_has_the_parameters_of_the_papers_figure():
@@ -85,19 +98,19 @@ def test_the_unet_has_the_parameters_of_the_papers_figure():
     widths = (64, 128, 256, 512, 1024)
     down = sum(twice(a, b) for a, b in zip((1, *widths[:-1]), widths, strict=True))
     up = sum(4 * b * a + a + twice(2 * a, a) for a, b in itertools.pairwise(widths))
-    assert zoo.build("unet").parameter_count() == down + up + 64 * 2 + 2
-    assert zoo.build("unet").outputs[0].shape == ("batch", 2, 388, 388)
+    assert built("unet").parameter_count() == down + up + 64 * 2 + 2
+    assert built("unet").outputs[0].shape == ("batch", 2, 388, 388)
 
 
 def test_the_detector_has_the_papers_default_boxes():
-    shapes = {each.name: each.shape for each in zoo.build("ssd300").outputs}
+    shapes = {each.name: each.shape for each in built("ssd300").outputs}
     boxes = 38**2 * 4 + 19**2 * 6 + 10**2 * 6 + 5**2 * 6 + 3**2 * 4 + 1 * 4
     assert shapes == {"boxes": ("batch", boxes, 4), "scores": ("batch", boxes, 91)}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_network_bears_its_name_and_holds_no_weights(name):
-    network = zoo.build(name)
+    network = built(name)
     assert network.name == name
     assert network.model.ByteSize() < 2**20
     assert network.inputs[0].name == "input"
@@ -145,7 +158,7 @@ def light(name):
 
 
 def ours(name):
-    network = zoo.build(name)
+    network = built(name)
     return layers_of(network.model, {each.name: each.shape for each in network.parameters})
 
 
@@ -176,7 +189,7 @@ def test_the_versions_of_resnet_are_told_apart():
 
 
 def order_of(name, block):
-    network = zoo.build(name)
+    network = built(name)
     return [each.op_type for each in network.nodes if any(output.startswith(block) for output in each.outputs)]
 
 
@@ -188,7 +201,7 @@ def test_only_a_preactivation_network_normalises_before_it_convolves():
 
 
 def test_inception_averages_over_seven_by_seven_pixels():
-    network = zoo.build("inceptionv1")
+    network = built("inceptionv1")
     (at,) = (each.inputs[0] for each in network.nodes if each.op_type == "GlobalAveragePool")
     assert infer_shapes(network)[at].shape == ("batch", 1024, 7, 7)
 
@@ -216,7 +229,7 @@ def test_inception_averages_over_seven_by_seven_pixels():
     ],
 )
 def test_weights_are_drawn_as_the_paper_or_its_code_says(name, parameter, std):
-    (found,) = (each for each in zoo.build(name).parameters if each.name == parameter)
+    (found,) = (each for each in built(name).parameters if each.name == parameter)
     weights = found.initialise(0)
     assert weights.std() == pytest.approx(std, rel=0.05)
     assert abs(weights.mean()) < 4 * std / weights.size**0.5

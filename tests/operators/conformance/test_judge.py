@@ -151,9 +151,12 @@ def test_every_case_of_onnx_names_the_operator_under_test():
     assert cases["test_layer_normalization_default_axis_expanded"] == "LayerNormalization"
 
 
-@pytest.mark.parametrize("each", collect_cases(["Add", "MaxPool", "TopK"]), ids=lambda each: each.name)
-def test_expected_outputs_pass_and_disturbed_ones_do_not(each):
-    for inputs, expected in each.data:
-        assert judge(each, inputs, expected, expected) is None
-        disturbed = [np.asarray(expected[0]) + np.asarray(expected[0]).dtype.type(3), *expected[1:]]
-        assert judge(each, inputs, disturbed, expected) is not None
+# By operator: ONNX makes its tests when they are asked for, which takes seconds, not while the suite is collected.
+@pytest.mark.parametrize("operator", ["Add", "MaxPool", "TopK"])
+def test_expected_outputs_pass_and_disturbed_ones_do_not(operator):
+    for each in collect_cases([operator]):
+        assert each.data
+        for inputs, expected in each.data:
+            assert judge(each, inputs, expected, expected) is None, each.name
+            disturbed = [np.asarray(expected[0]) + np.asarray(expected[0]).dtype.type(3), *expected[1:]]
+            assert judge(each, inputs, disturbed, expected) is not None, each.name

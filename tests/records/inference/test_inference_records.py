@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.records.inference.builder import OFFLINE, SERVER, SINGLE, latencies_ns, specification, write
+from tests.records.inference.builder import DATA, OFFLINE, SERVER, SINGLE, latencies_ns, specification, write
 
 from levelbench.errors import RecordError
 from levelbench.records import Store
@@ -24,7 +24,10 @@ from levelbench.records.inference import (
     submitted,
     summarise_inference,
 )
+from levelbench.records.inference.figures import loadgen_estimate
 from levelbench.records.inference.summary import Demand
+
+OTHER = replace(DATA, checksums={"images": "d" * 64})
 
 
 def summary(tmp_path, arms=(("numpy", 1.0), ("torch", 1.5)), n=5, scenario=SINGLE, parts=None, **given):
@@ -83,7 +86,9 @@ def test_records_are_found_by_what_they_measured_alone(tmp_path):
     assert [each.header.seed for each in found] == [0, 1]
 
 
-@pytest.mark.parametrize("change", [{"preprocessing": "in"}, {"seed": 1}, {"audit": True}, {"scenario": OFFLINE}])
+@pytest.mark.parametrize(
+    "change", [{"preprocessing": "in"}, {"seed": 1}, {"audit": True}, {"scenario": OFFLINE}, {"data": OTHER}]
+)
 def test_whatever_changes_the_figures_changes_the_key(change):
     assert inference_key(replace(specification(), **change)) != inference_key(specification())
 
@@ -124,6 +129,19 @@ def test_the_early_stopping_estimate_discards_what_loadgen_does(tmp_path):
     entry = summary(tmp_path, (("numpy", 1.0),), n=1, parts={"n": 2287}).entries[0]
     # 194 of 2,287 queries are discarded at the 90th percentile: LoadGen's own output.
     assert entry.estimate.estimate.value == pytest.approx(np.sort(latencies_ns(0, n=2287))[2287 - 195] * 1e-9)
+
+
+def test_of_several_processes_the_estimate_is_the_largest_and_bounds_the_quantile_of_them_all():
+    rng = np.random.default_rng(0)
+    below = 0
+    for _ in range(200):
+        levels = np.exp(rng.normal(0, 0.3, 3))
+        taken = {seed: rng.lognormal(0, 0.2, 1000) * level for seed, level in enumerate(levels)}
+        told = loadgen_estimate(taken, SINGLE).estimate
+        below += told.value < np.quantile(np.concatenate(list(taken.values())), 0.9)
+        assert told.interval is None
+    # By the middle of the three, 185 of 200.
+    assert below <= 2
 
 
 def test_below_64_queries_there_is_no_estimate(tmp_path):

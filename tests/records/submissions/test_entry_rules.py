@@ -50,11 +50,9 @@ def test_numbers_that_json_cannot_say_are_found_in_what_was_made_in_memory(clean
 
 def test_records_at_hand_must_be_those_of_the_entry(clean):
     submission = clean.make()
-    records = {run.record_digest: "a.jsonl" for run in submission.runs}
-    assert clean.codes(submission, records=records) == set()
-    records.pop(submission.runs[2].record_digest)
-    (found,) = clean.find(submission, records=records)
-    assert (found.code, found.field) == ("B179", "runs[2].record_digest")
+    found = clean.find(submission, records={})
+    assert {each.code for each in found} == {"B179"}
+    assert [each.field for each in found] == [f"runs[{at}].record_digest" for at in range(5)]
 
 
 def test_what_another_system_cannot_say_is_not_asked_of_its_entries(clean):
@@ -62,15 +60,39 @@ def test_what_another_system_cannot_say_is_not_asked_of_its_entries(clean):
     plain = clean.make("dawnbench", with_removals(clean, gone), digests=False)
     assert clean.codes(plain) == {"B124", "B136", "B175", "B178", "B180", "B181"}
     imported = with_removals(clean, {**gone, "origin": {"format": "dawnbench", "file": "a.json"}})
-    assert clean.codes(clean.make("dawnbench", imported, digests=False)) == set()
+    (told,) = clean.find(clean.make("dawnbench", imported, digests=False))
+    assert (told.code, told.severity) == ("B127", "note")
+
+
+def test_an_origin_of_the_authors_own_excuses_nothing(clean):
+    gone = {"provenance": {}, "tuning": {}, "runs[0].record_digest": GONE}
+    changes = with_removals(clean, {**gone, "origin": {"format": "dawnbench", "file": "a.json"}})
+    found = clean.find(clean.make("training", changes))
+    assert {each.code for each in found} == {"B127", "B175", "B178", "B180", "B181"}
+    assert found[0].severity == "error"
+    other = {"origin": {"format": "levelbench", "file": "a.json"}}
+    assert clean.codes(clean.make("training", other)) == {"B127"}
+    loadgen = {"origin": {"format": "loadgen", "file": "a.txt"}}
+    assert [each.severity for each in clean.find(clean.make("inference", loadgen))] == ["warning"]
 
 
 def test_a_schedule_of_fixed_length_is_judged_at_its_end(clean):
     at_the_end = {f"runs[{at}].time_to_target_s": GONE for at in range(5)}
     submission = clean.make("training", with_removals(clean, {"crossing": "final", **at_the_end}))
-    assert clean.codes(submission) == set()
+    assert [(each.code, each.severity) for each in clean.find(submission)] == [("B145", "warning")]
     late = {"crossing": "final", **at_the_end, "runs[0].curve.quality": times(*[None] * 5, 0.9)}
-    assert clean.codes(clean.make("training", with_removals(clean, late))) == {"B141"}
+    assert clean.codes(clean.make("training", with_removals(clean, late))) == {"B141", "B145"}
+
+
+def test_runs_that_are_judged_at_their_end_end_at_one_place(clean):
+    column = ("time_s", "quality", "epoch", "samples")
+    shorter = {f"runs[1].curve.{name}": lambda values: values[:5] for name in column}
+    parts = {"crossing": "final", "runs[1].phases_s": lambda phases: {"forward": 5.065 - 0.0}}
+    gone = {f"runs[{at}].time_to_target_s": GONE for at in range(5)}
+    entry = clean.make("training", with_removals(clean, {**parts, **shorter, **gone}))
+    found = {each.code: each for each in clean.find(entry)}
+    assert found["B146"].found == "2 ends, from epoch 5 to 6"
+    assert found["B146"].severity == "error"
 
 
 def test_neither_ruleset_nor_crossing_need_be_known(clean):

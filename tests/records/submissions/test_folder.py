@@ -12,8 +12,9 @@ import pytest
 import levelbench.records.submissions as package
 from levelbench.errors import RecordError
 from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.rules import CODES, check_file, check_folder, worst
+from levelbench.records.submissions.rules import CODES, check_file, check_folder, checking, worst
 from levelbench.records.submissions.rules.checking import RULES, SITE_MARKER, checked_folder, record_digests
+from levelbench.records.submissions.rules.listing import submission_paths
 
 
 def faster(by):
@@ -25,7 +26,7 @@ def faster(by):
         changes[f"runs[{at}].curve.quality"] = lambda q, by=by: [*(v - 0.001 * by for v in q[:3]), *q[3:]]
         changes[f"runs[{at}].curve.time_s"] = lambda t, by=by: [v + 0.01 * by * i * i for i, v in enumerate(t)]
         changes[f"runs[{at}].time_to_target_s"] = lambda t, by=by: t + 0.01 * by * 16
-        changes[f"runs[{at}].phases_s"] = {}
+        changes[f"runs[{at}].phases_s"] = lambda p, by=by: {"forward": sum(p.values()) + 0.25 * by}
     return changes
 
 
@@ -41,6 +42,10 @@ def board(clean, tmp_path):
         return path
 
     put.root = tmp_path
+    put.severities = lambda: {
+        (each.code, each.severity, each.file if each.file.endswith("/a.json") else Path(each.file).name)
+        for each in check_folder(tmp_path, today=clean.today)
+    }
     put.codes = lambda: sorted((each.code, each.file) for each in check_folder(tmp_path, today=clean.today))
     return put
 
@@ -67,10 +72,14 @@ def test_a_broken_file_hides_no_other(board):
     ]
 
 
-def test_the_same_entry_twice_is_an_error(board):
+def test_the_same_entry_twice_is_an_error(board, clean):
     board("a.json")
     board("b.json")
-    assert board.codes() == [("B240", "digits/training/b.json")]
+    found = check_folder(board.root, today=clean.today)
+    assert [(each.code, each.severity, each.file) for each in found] == [
+        ("B240", "warning", "digits/training/a.json"),
+        ("B240", "error", "digits/training/b.json"),
+    ]
 
 
 def test_a_run_belongs_to_one_entry(board):
@@ -79,7 +88,16 @@ def test_a_run_belongs_to_one_entry(board):
     assert board.codes() == [("B178", "digits/training/b.json")]
     digest = sha256(b"record 3").hexdigest()
     board(taken.name, changes={**faster(2), "runs[3].record_digest": digest})
-    assert board.codes() == [("B241", "digits/training/b.json")]
+    # Nothing says whose it is: both are told, and neither is off the board for the name of its file.
+    assert board.severities() == {("B241", "warning", "digits/training/a.json"), ("B241", "warning", taken.name)}
+
+
+@pytest.mark.parametrize("copy", ["0.json", "z.json"])
+def test_a_copy_of_a_later_day_never_throws_the_original_off(board, copy):
+    board("a.json")
+    board(copy, changes={"author.name": "Eve", "submitted": "2026-12-01"})
+    found = {each for each in board.severities() if each[0] == "B241"}
+    assert found == {("B241", "warning", "digits/training/a.json"), ("B241", "error", copy)}
 
 
 def test_the_same_runs_may_be_submitted_under_two_rulesets(board):
@@ -98,8 +116,8 @@ def test_a_copied_or_scaled_curve_is_told(board, clean, scale):
         "runs[2].time_to_target_s": lambda t: scale * t,
     }
     board("b.json", changes=copied)
-    (found,) = check_folder(board.root, today=clean.today)
-    assert (found.code, found.severity, found.field) == ("B242", "warning", "runs[2].curve")
+    found = next(each for each in check_folder(board.root, today=clean.today) if each.code == "B242")
+    assert (found.severity, found.field) == ("warning", "runs[2].curve")
     assert "6 of 6 points as in runs[2] of digits/training/a.json" in found.found
     assert ("with times 0.8 of its" in found.found) == (scale != 1)
 
@@ -109,12 +127,23 @@ def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_told(board, clean):
     entry = json.loads(path.read_bytes())
     curve = entry["runs"][0]["curve"]
     entry["runs"][4]["curve"] = {**curve, "time_s": [1.01 * t for t in curve["time_s"]]}
-    for name in ("curve_digest", "phases_s", "time_to_target_s"):
+    for name in ("curve_digest", "time_to_target_s"):
         del entry["runs"][4][name]
+    entry["runs"][4]["phases_s"] = {"forward": entry["runs"][4]["curve"]["time_s"][-1]}
     path.write_text(json.dumps(entry))
     found = {each.code: each for each in check_folder(board.root, today=clean.today)}
     assert set(found) == {"B136", "B242"}
     assert "as in runs[0], with times 1.01 of its" in found["B242"].found
+
+
+def test_another_process_judges_as_this_one_does(board, clean):
+    board("a.json", changes={"submitted": "x"})
+    board("b.json", changes=faster(2))
+    (board.root / "digits/training/broken.json").write_bytes(b"{")
+    paths = list(submission_paths(board.root, []))
+    judge = checking._Judge(board.root, None, clean.today)
+    checking._begin(board.root, None, clean.today)
+    assert checking._DECODER.decode(checking._judge_chunk(paths)) == [judge.judge(path) for path in paths]
 
 
 def test_names_that_differ_in_capitals_only_are_an_error(board):
@@ -128,7 +157,7 @@ def test_links_are_told_and_not_followed(board, tmp_path_factory):
     (outside / "a.json").write_bytes(b"{")
     (board.root / "digits").symlink_to(outside)
     (board.root / "a.json").symlink_to(outside / "a.json")
-    assert board.codes() == [("B250", "a.json"), ("B250", "digits")]
+    assert board.codes() == [("B250", "a.json"), ("B250", "digits"), ("B254", ".")]
 
 
 def test_what_is_no_part_of_a_leaderboard_is_a_warning(board):
@@ -143,7 +172,53 @@ def test_a_built_site_in_the_folder_is_no_entry(board):
     (board.root / "site" / "leaderboard.json").write_text("{}")
     assert board.codes()
     (board.root / "site" / SITE_MARKER).write_text("")
-    assert board.codes() == []
+    assert board.codes() == [("B253", "site")]
+
+
+def test_a_mark_hides_no_entry(board):
+    board("a.json", changes={"submitted": "x"})
+    (board.root / "digits" / SITE_MARKER).write_text("")
+    assert board.codes() == [("B117", "digits/training/a.json"), ("B253", "digits")]
+
+
+def test_a_leaderboard_without_an_entry_is_a_warning(board, clean):
+    (found,) = check_folder(board.root, today=clean.today)
+    assert (found.code, found.severity) == ("B254", "warning")
+
+
+def test_a_copy_under_the_tasks_other_name_is_told(board):
+    board("a.json", "dawnbench")
+    board("b.json", "dawnbench", {"task": "CIFAR10", "author.name": "Eve"}, folder="CIFAR10/training")
+    assert {code for code, *_ in board.severities()} == {"B241"}
+
+
+def test_a_copy_with_digits_changed_that_nobody_measures_is_told(board):
+    board("a.json")
+    changes = {}
+    for at in range(5):
+        changes[f"runs[{at}].curve.quality"] = lambda q: [v + 1e-12 for v in q]
+        changes[f"runs[{at}].curve.time_s"] = lambda t: [v + 1e-9 for v in t]
+        changes[f"runs[{at}].record_digest"] = f"{at}e" * 32
+    board("b.json", changes={**changes, "author.name": "Eve"})
+    assert [each[0] for each in board.severities()] == ["B242"]
+    assert len(board.codes()) == 5
+
+
+def test_copies_of_what_is_too_short_for_a_sketch_are_told(board):
+    short = {f"runs[0].curve.{name}": lambda c: c[3:5] for name in ("time_s", "quality", "epoch", "samples")}
+    board("a.json", "dawnbench", short)
+    board("b.json", "dawnbench", {**short, "runs[0].record_digest": "b" * 64, "author.name": "Eve"})
+    board("c.json", "inference")
+    board("d.json", "inference", {"inference[0].record_digest": "c" * 64, "author.name": "Eve"})
+    board("e.json", "inference", {"inference[0].record_digest": "d" * 64, "inference[0].duration_s": 20.5})
+    assert [code for code, _ in board.codes()] == ["B242", "B243"]
+
+
+def test_a_name_that_looks_like_another_entrys_author_is_told(board):
+    board("a.json")
+    board("b.json", changes={**faster(2), "author.name": "ada  LOVELACE"})
+    board("c.json", "dawnbench", {"author.name": "Ada Lovelace II"})
+    assert board.codes() == [("B237", "digits/training/b.json")]
 
 
 def test_a_leaderboard_may_have_rules_of_its_own(board):
@@ -158,6 +233,12 @@ def test_a_leaderboard_may_have_rules_of_its_own(board):
         text = text.replace(old, new)
     rules.write_text(text)
     assert board.codes() == []
+    (board.root / "rulesets" / "again.toml").write_text(text)
+    assert [code for code, _ in board.codes()] == ["B252"]
+    (board.root / "rulesets" / "again.toml").unlink()
+    rules.rename(board.root / "club.txt")
+    rules.symlink_to(board.root / "club.txt")
+    assert {code for code, _ in board.codes()} >= {"B110", "B252"}
 
 
 def test_a_file_by_itself_is_judged_as_in_its_leaderboard(board, clean):

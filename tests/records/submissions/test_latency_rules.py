@@ -14,11 +14,40 @@ SERVER = {
     "cost_usd": GONE,
     "throughput_per_s": 97.0,
 }
-OFFLINE = {"scenario": "offline", "queries": 1, "cost_usd": GONE, "mean_latency_s": GONE, "quantiles_s": {}}
+OFFLINE = {
+    "scenario": "offline",
+    "queries": 1,
+    "cost_usd": GONE,
+    "mean_latency_s": GONE,
+    "quantiles_s": {},
+    "estimate_s": GONE,
+}
+FEW = {"duration_s": 12.0, "throughput_per_s": 55.0}
+SPARSE = {"quantiles_s": {}, "mean_latency_s": GONE, "estimate_s": GONE, "cost_usd": GONE, "throughput_per_s": 3.1}
 CASES = {
     "scenario": ("B200", {"task": "charlm"}, {"scenario": "multi-stream", "cost_usd": GONE}),
-    "queries": ("B201", {"queries": 661}, {"queries": 662}),
+    "queries": (
+        "B201",
+        {**SPARSE, "queries": 63, "samples": 63},
+        {**SPARSE, "queries": 64, "samples": 64},
+    ),
+    "queries at p99": (
+        "B201",
+        {**SPARSE, "scenario": "multi-stream", "queries": 661, "samples": 5288, "throughput_per_s": 259.0},
+        {**SPARSE, "scenario": "multi-stream", "queries": 662, "samples": 5296, "throughput_per_s": 259.0},
+    ),
+    "audit": ("B214", {"audits": {"caching": False, "same": True}}, {"audits": {"caching": True}}),
+    "no audit": ("B215", {"audits": {}}, {"audits": {"caching": True}}),
+    "audit that cannot tell": ("B215", {"audits": {"caching": None}}, {"audits": {"caching": True}}),
     "samples": ("B201", {**OFFLINE, "samples": 661, "throughput_per_s": 32.0}, {**OFFLINE, "samples": 2000}),
+    "estimate below its quantile": ("B213", {"estimate_s": 0.0109}, {"estimate_s": 0.011}),
+    "estimate without its quantile": ("B213", {"quantiles_s": {"0.99": 0.013}}, {"quantiles_s": {"0.90": 0.011}}),
+    "mean too small for the time": (
+        "B207",
+        {"mean_latency_s": 0.0001, "cost_usd": GONE, "quantiles_s": {"0.9": 0.0002}},
+        {"mean_latency_s": 0.0052, "cost_usd": GONE, "quantiles_s": {"0.9": 0.006}},
+    ),
+    "throughput too small": ("B208", {"throughput_per_s": 48.0}, {"throughput_per_s": 50.0}),
     "duration": (
         "B201",
         {"queries": 900, "samples": 900, "duration_s": 9.9},
@@ -28,15 +57,19 @@ CASES = {
     "quantile twice": (
         "B202",
         {"quantiles_s": {"0.5": 0.01, "0.50": 0.01}},
-        {"quantiles_s": {"0.5": 0.01, "0.51": 0.01}},
+        {"quantiles_s": {"0.5": 0.01, "0.51": 0.01}, "estimate_s": GONE},
     ),
-    "no quantile": ("B202", {"quantiles_s": {"p99": 0.011}}, {"quantiles_s": {"0.99": 0.011}}),
-    "percent quantile": ("B202", {"quantiles_s": {"99": 0.011}}, {"quantiles_s": {"1": 0.011}}),
-    "mean below": ("B203", {"mean_latency_s": 0.004, "cost_usd": GONE}, {"mean_latency_s": 0.006, "cost_usd": GONE}),
+    "no quantile": ("B202", {"quantiles_s": {"p99": 0.011}}, {"quantiles_s": {"0.99": 0.011}, "estimate_s": GONE}),
+    "percent quantile": ("B202", {"quantiles_s": {"99": 0.011}}, {"quantiles_s": {"1": 0.011}, "estimate_s": GONE}),
+    "mean below": (
+        "B203",
+        {"mean_latency_s": 0.004, "cost_usd": GONE, "duration_s": 15.0},
+        {"mean_latency_s": 0.006, "cost_usd": GONE},
+    ),
     "mean above": (
         "B203",
-        {"quantiles_s": {"1": 0.009}},
-        {"quantiles_s": {"1": 0.0101}},
+        {"quantiles_s": {"1": 0.009}, "estimate_s": GONE},
+        {"quantiles_s": {"1": 0.0101}, "estimate_s": GONE},
     ),
     "no quality": ("B204", {"quality": GONE}, {"quality_samples": GONE}),
     "quality": ("B204", {"quality": 0.9503}, {"quality": 0.9504}),
@@ -52,8 +85,8 @@ CASES = {
     "invalid": ("B210", {"valid": False}, {"valid": GONE}),
     "nothing measured": (
         "B212",
-        {"mean_latency_s": GONE, "quantiles_s": {}, "throughput_per_s": GONE, "cost_usd": GONE},
-        {"mean_latency_s": GONE, "quantiles_s": {}, "cost_usd": GONE},
+        {"mean_latency_s": GONE, "quantiles_s": {}, "throughput_per_s": GONE, "cost_usd": GONE, "estimate_s": GONE},
+        {"mean_latency_s": GONE, "quantiles_s": {}, "cost_usd": GONE, "estimate_s": GONE},
     ),
     "ceiling": ("B190", {"flops": 1e9}, {"flops": 4e8}),
     "no measurement": ("B113", {"inference": []}, {}),
@@ -74,6 +107,21 @@ def entry(clean, changes) -> Submission:
 def test_a_fault_is_found_by_its_rule_alone(clean, name):
     code, guilty, _ = CASES[name]
     assert clean.codes(entry(clean, guilty)) == {code}
+
+
+def test_an_audit_that_failed_keeps_an_entry_off_and_one_that_was_not_made_does_not(clean):
+    severities = {
+        passed: {each.severity for each in clean.find(entry(clean, {"audits": {"caching": passed}}))}
+        for passed in (False, None, True)
+    }
+    assert severities == {False: {"error"}, None: {"note"}, True: set()}
+
+
+def test_too_little_says_with_which_option_it_is_enough(clean):
+    found = clean.find(entry(clean, {"duration_s": 9.9, "queries": 980, "samples": 980, "throughput_per_s": 99.0}))
+    assert [each.do for each in found] == ["measure for longer: levelbench infer ... --duration 10s"]
+    found = clean.find(entry(clean, {**SPARSE, "queries": 63, "samples": 63}))
+    assert [each.do for each in found] == ["measure more: levelbench infer ... --queries 64"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -106,6 +154,7 @@ def test_the_cost_of_one_image_is_the_price_for_its_time(clean):
         "price.usd_per_hour": 0.90,
         "inference[0].mean_latency_s": 0.028688,
         "inference[0].quantiles_s": {},
+        "inference[0].estimate_s": clean.remove,
         "inference[0].throughput_per_s": clean.remove,
         "inference[0].duration_s": 286.88,
         "inference[0].cost_usd": 7.172e-6,

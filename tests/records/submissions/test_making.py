@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import shutil
 from datetime import date
@@ -12,6 +13,7 @@ import pytest
 
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.records import Store, Target, read_record
+from levelbench.records.inference.trained import runs_for_inference
 from levelbench.records.rulesets.registry import ruleset
 from levelbench.records.schema import End
 from levelbench.records.submissions.digests import curve_digest, encode
@@ -180,6 +182,41 @@ def test_trials_are_counted_in_the_store_where_they_are_not_stated(put, terms, t
     assert entries_of(["digits[lr=0.1]"], store, stated, count_trials=False)[0][1].tuning == Tuning(7)
 
 
+def name_beside_a_model(store, *ids):
+    (store / "models").mkdir(exist_ok=True)
+    text = json.dumps({"run": ids[0], "earlier": ids[1:], "quality": {"test": 0.9}})
+    (store / "models" / "0-s0.json").write_text(text)
+
+
+def test_a_run_that_was_made_to_infer_with_is_no_entry_of_its_own_and_no_trial(put, terms, tmp_path):
+    path = tmp_path / "store"
+    put(0)
+    ids = [read_record(put(seed, settings={"lr": 0.3})).header.id for seed in (0, 1)]
+    name_beside_a_model(path, *ids)
+    ((_, entry),) = entries_of(["digits"], Store(path), terms)
+    assert entry.settings["lr"] != 0.3
+    assert entry.tuning.trials == 0
+    ((_, asked),) = entries_of(["digits[lr=0.3]"], Store(path), terms)
+    assert len(asked.runs) == 2
+
+
+def test_a_run_that_was_made_to_infer_with_counts_where_it_took_a_seeds_place(put, terms, tmp_path):
+    path = tmp_path / "store"
+    name_beside_a_model(path, read_record(put(0)).header.id)
+    put(1)
+    ((_, entry),) = entries_of(["digits"], Store(path), terms)
+    assert [run.seed for run in entry.runs] == [0, 1]
+    put(0)
+    ((_, entry),) = entries_of(["digits"], Store(path), terms)
+    assert [run.seed for run in entry.runs] == [0, 1]
+
+
+def test_what_lies_beside_a_model_and_is_damaged_names_no_run(tmp_path):
+    name_beside_a_model(tmp_path, "one", "two")
+    (tmp_path / "models" / "broken.json").write_text('{"run": ')
+    assert runs_for_inference(tmp_path) == {"one", "two"}
+
+
 def test_a_selection_of_some_seeds_is_refused_without_a_reason(put, terms, tmp_path):
     for seed in range(3):
         put(seed)
@@ -217,3 +254,40 @@ def test_a_copy_of_a_folder_is_the_same_runs(put, terms, tmp_path):
     shutil.copytree(tmp_path / "store", tmp_path / "copy")
     ((_, entry),) = entries_of([str(tmp_path / "copy")], Store(tmp_path / "store"), terms)
     assert len(entry.runs) == 2
+
+
+def judged(entry, paths):
+    digests = {hashlib.sha256(path.read_bytes()).hexdigest(): str(path) for path in paths}
+    found = check(entry, today=date(2026, 12, 1), records=digests)
+    return [(each.code, each.field) for each in found if each.code.startswith(("B17", "B18"))]
+
+
+def test_an_entry_is_held_against_its_records(put, terms):
+    paths = [put(seed) for seed in range(5)]
+    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=Tuning(0)))
+    assert judged(entry, paths) == []
+    first = entry.runs[0]
+    curve = msgspec.structs.replace(first.curve, time_s=[each / 20 for each in first.curve.time_s])
+    forged = msgspec.structs.replace(
+        first, curve=curve, phases_s={}, seed=9, curve_digest=curve_digest(curve), time_to_target_s=None
+    )
+    changed = msgspec.structs.replace(entry, runs=[forged, *entry.runs[1:]])
+    assert judged(changed, paths) == [("B183", f"runs[0].{name}") for name in ("curve", "phases_s", "seed")]
+
+
+def test_labels_are_held_against_the_records(put, terms):
+    paths = [put(seed) for seed in range(5)]
+    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=Tuning(0)))
+    more = msgspec.structs.replace(entry, settings={**entry.settings, "flops_per_sample": 1.0})
+    assert judged(more, paths) == []
+    other = msgspec.structs.replace(entry, framework="another", settings={**entry.settings, "lr": 0.7})
+    assert judged(other, paths) == [("B183", "framework"), ("B183", "settings.lr")]
+
+
+def test_records_of_the_group_that_an_entry_leaves_out_are_told(put, terms):
+    paths = [put(seed) for seed in range(6)]
+    elsewhere = {**ENVIRONMENT, "machine": {"id": "m2"}}
+    others = [put(7, recipe="cnn"), put(8, environment=elsewhere)]
+    entry = make(records(*paths[:5]), msgspec.structs.replace(terms, tuning=Tuning(0)))
+    assert judged(entry, [*paths, *others]) == [("B184", "runs")]
+    assert judged(entry, [*paths[:5], *others]) == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from levelbench.records.submissions.near import LEAST_POINTS, Near
+from levelbench.records.submissions.near import LEAST_POINTS, MOST_RIVALS, match, rivals, sketch
 from levelbench.records.submissions.schema import Curve
 
 
@@ -25,35 +25,33 @@ def curve(seed, points=30, grid=0.0):
 
 
 def like(first, second):
-    near = Near()
-    assert near.add(first)[1] is None
-    return near.add(second)[1]
+    found = rivals([sketch(first), sketch(second)])
+    return match(first, second) if 1 in found else None
 
 
 def test_a_copy_is_found():
-    match = like(curve(1), curve(1))
-    assert match == (0, 30, 30, 1.0)
+    assert like(curve(1), curve(1)) == (30, 30, 1.0)
 
 
 def test_a_copy_with_a_few_points_changed_is_found():
     other = curve(1)
     for at in (3, 17, 29):
         other.quality[at] += 0.01
-    assert like(curve(1), other) == (0, 27, 30, 1.0)
+    assert like(curve(1), other) == (27, 30, 1.0)
 
 
 @pytest.mark.parametrize("points", [LEAST_POINTS, 20])
 def test_a_copy_that_was_cut_short_is_found(points):
     whole = curve(1)
-    assert like(whole, Curve(whole.time_s[:points], whole.quality[:points])) == (0, points, points, 1.0)
+    assert like(whole, Curve(whole.time_s[:points], whole.quality[:points])) == (points, points, 1.0)
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.97, 3.0])
 def test_a_copy_with_scaled_times_is_found(scale):
     whole = curve(1)
-    match = like(whole, Curve([scale * t for t in whole.time_s], list(whole.quality)))
-    assert match is not None
-    assert match.scale == pytest.approx(scale)
+    found = like(whole, Curve([scale * t for t in whole.time_s], list(whole.quality)))
+    assert found is not None
+    assert found.scale == pytest.approx(scale)
 
 
 def test_a_scaled_copy_with_points_changed_is_found():
@@ -83,13 +81,27 @@ def test_curves_that_say_too_little_are_not_compared(short):
 @hypothesis_settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1 / 359]))
 def test_honest_runs_are_never_called_copies(seed, grid):
-    near = Near()
-    assert all(near.add(curve(seed + at, grid=grid))[1] is None for at in range(8))
+    curves = [curve(seed + at, grid=grid) for at in range(8)]
+    found = rivals([sketch(each) for each in curves])
+    assert not any(match(curves[other], curves[at]) for at, others in found.items() for other in others)
 
 
-def test_many_copies_of_one_curve_cost_no_more_than_as_many_curves():
-    near, compared = Near(), []
-    for _ in range(300):
-        compared.append(near.add(curve(1, points=12))[1])
-    assert all(match is not None for match in compared[1:])
-    assert max(len(each) for each in near._buckets.values() if isinstance(each, list)) <= 8
+@pytest.mark.parametrize("huge", [1e308, -1e308])
+def test_figures_that_are_none_are_not_compared(huge):
+    times = [float(at + 1) for at in range(6)]
+    assert sketch(Curve(times, [huge, 0.1, 0.2, 0.3, 0.4, 0.5])) == b""
+    assert sketch(Curve([1e-9, 1.0, 2.0, 3.0, 1e300, 1e308], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])) == b""
+    assert sketch(Curve(times, [1e9, 0.1, 0.2, 0.3, 0.4, 0.5])) != b""
+
+
+def test_many_copies_of_one_curve_are_compared_with_the_first_few_only():
+    found = rivals([sketch(curve(1, points=12))] * 300)
+    assert sorted(found) == list(range(1, 300))
+    assert set().union(*found.values()) == set(range(MOST_RIVALS))
+
+
+def test_a_sketch_says_the_same_wherever_it_is_made():
+    whole = curve(1, points=6)
+    assert sketch(whole) == sketch(Curve([float(each) for each in whole.time_s], [*whole.quality]))
+    assert len(sketch(whole)) % 8 == 0
+    assert rivals([]) == rivals([b"", b""]) == {}

@@ -26,9 +26,14 @@ def test_intervals_that_overlap_share_a_rank():
     assert ranks([Figure(10, 9, 11), Figure(10.5, 9.5, 11.5), Figure(20, 18, 22)]) == ["1=", "1=", "3"]
 
 
-def test_a_rank_counts_only_those_that_are_clearly_better():
-    # The third overlaps the second and is clearly behind the first alone.
-    assert ranks([Figure(1.5, 1, 2), Figure(2.25, 1.5, 3), Figure(3.25, 2.5, 4)]) == ["1=", "1=", "2"]
+def test_a_new_rank_begins_behind_whoever_is_clearly_better():
+    # The third overlaps the second and is clearly behind the first.
+    assert ranks([Figure(1.5, 1, 2), Figure(2.25, 1.5, 3), Figure(3.25, 2.5, 4)]) == ["1=", "1=", "3"]
+
+
+def test_a_wide_interval_gains_no_rank_before_a_better_value():
+    tight, close, wide = Figure(10.0, 9.9, 10.1), Figure(11.0, 10.98, 11.02), Figure(100.0, 5.0, math.inf)
+    assert ranks([wide, close, tight]) == ["2=", "2=", "1"]
 
 
 def test_a_single_run_is_compared_as_a_point_and_marked():
@@ -81,10 +86,12 @@ boards = st.lists(figure(), max_size=12)
 
 @given(boards)
 @settings(max_examples=40, deadline=None)
-def test_a_rank_is_one_more_than_the_number_of_those_clearly_better(figures):
-    for each, place in zip(figures, rank(figures), strict=True):
-        better = sum(is_clearly_better(other, each) for other in figures)
-        assert place.rank == (None if each.value is None else 1 + better)
+def test_no_worse_value_has_a_smaller_rank_and_each_is_one_more_than_those_before(figures):
+    placed = [(each.value, place.rank) for each, place in zip(figures, rank(figures), strict=True)]
+    known = [(value, place) for value, place in placed if value is not None]
+    assert all(a <= b for value, a in known for other, b in known if value < other)
+    assert all(place == 1 + sum(other < place for _, other in known) for _, place in known)
+    assert all(place is None for value, place in placed if value is None)
 
 
 @given(boards)

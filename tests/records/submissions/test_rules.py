@@ -23,6 +23,30 @@ def scaled(by):
     return lambda column: [by * value for value in column]
 
 
+def faster(by):
+    """A change of a whole run: all its times scaled."""
+
+    def change(run):
+        curve = {**run["curve"], "time_s": [by * time for time in run["curve"]["time_s"]]}
+        phases = {name: by * seconds for name, seconds in run["phases_s"].items()}
+        return {**run, "curve": curve, "phases_s": phases, "time_to_target_s": by * run["time_to_target_s"]}
+
+    return change
+
+
+def stopped(points):
+    """A change of a whole run: it does not arrive, and ends after so many evaluations."""
+
+    def change(run):
+        curve = {name: column[:points] for name, column in run["curve"].items()}
+        curve["quality"] = [0.9 * quality for quality in curve["quality"]]
+        phases = {"forward": curve["time_s"][-1]}
+        return {**run, "curve": curve, "phases_s": phases, "reached": False, "time_to_target_s": None}
+
+    return change
+
+
+EMPTY = {"curve": {"time_s": [], "quality": []}, "seed": 4, "record_digest": DIGEST, "started": "2026-11-29T03:00Z"}
 HERE = "digits/training/ada_mlp.json"
 # code, kind, what is planted, what is close to it but innocent
 CASES = {
@@ -37,14 +61,21 @@ CASES = {
     "crossing": ("B125", "training", {"crossing": "first"}, {"crossing": GONE}),
     "date": ("B117", "training", {"submitted": "2026-11-31"}, {"submitted": "2026-11-30"}),
     "unpadded date": ("B117", "training", {"submitted": "2026-11-3"}, {"submitted": "2026-11-30"}),
-    "start": ("B117", "training", {"runs[0].started": "yesterday"}, {"runs[0].started": GONE}),
+    "start": ("B117", "training", {"runs[0].started": "yesterday"}, {"runs[0].started": "2026-11-29T04:00+01:00"}),
+    "day of a start": ("B117", "training", {"runs[0].started": "2026-11-29"}, {"runs[0].started": "2026-11-29T03:00Z"}),
+    "no start": ("B128", "training", {"runs[0].started": GONE}, {"runs[0].started": "2026-11-29T03:00Z"}),
     "future": ("B118", "training", {"submitted": "2026-12-03"}, {"submitted": "2026-12-02"}),
-    "older than a run": ("B119", "training", {"runs[2].started": "2026-12-02"}, {"runs[2].started": "2026-12-01"}),
+    "older than a run": (
+        "B119",
+        "training",
+        {"runs[2].started": "2026-12-02T00:00:00Z"},
+        {"runs[2].started": "2026-12-01T00:00:00Z"},
+    ),
     "older than rules": (
         "B120",
         "training",
-        {"submitted": "2026-11-20", **{f"runs[{at}].started": GONE for at in range(5)}},
-        {"submitted": "2026-11-21", **{f"runs[{at}].started": GONE for at in range(5)}},
+        {"submitted": "2026-11-20", **{f"runs[{at}].started": "2026-11-20T03:00Z" for at in range(5)}},
+        {"submitted": "2026-11-21", **{f"runs[{at}].started": "2026-11-20T03:00Z" for at in range(5)}},
     ),
     "blank": ("B121", "training", {"author.name": "  "}, {"author.name": "A"}),
     "blank model": ("B121", "training", {"model": "\u00a0"}, {"model": "m"}),
@@ -82,8 +113,8 @@ CASES = {
     "empty": (
         "B134",
         "training",
-        {"runs[4]": {"curve": {"time_s": [], "quality": []}, "seed": 4, "record_digest": DIGEST}},
-        {"runs[4]": {"curve": {"time_s": [], "quality": []}, "seed": 4, "record_digest": DIGEST, "status": "failed"}},
+        {"runs[4]": EMPTY},
+        {"runs[4]": {**EMPTY, "status": "failed"}},
     ),
     "digest": ("B135", "training", {"runs[0].curve_digest": DIGEST}, {"runs[0].curve.others": {"top5": [1.0] * 6}}),
     "fell back": (
@@ -192,12 +223,41 @@ CASES = {
         {"runs[0].phases_s": {"forward": 6.0, "data": 2.0}, "runs[0].excluded_s": {"data": 2.0}},
         {"runs[0].phases_s": {"forward": 6.0}, "runs[0].excluded_s": {"data": 0.0}},
     ),
+    "gave up": (
+        "B144",
+        "training",
+        {"runs[1]": stopped(3)},
+        {"runs[1]": stopped(6)},
+    ),
+    "no time": (
+        "B147",
+        "training",
+        {"runs[0]": faster(1e-8), "settings": {}},
+        {"runs[0]": faster(1e-6), "settings": {}},
+    ),
+    "memory": ("B148", "training", {"runs[0].peak_memory_bytes": 0.0}, {"runs[0].peak_memory_bytes": 1e9}),
+    "quality beside": (
+        "B133",
+        "training",
+        {"runs[0].test_quality": {"test": 96.0}},
+        {"runs[0].test_quality": {"test": 0.96, "test.loss": 96.0}},
+    ),
+    "no phases": ("B159", "training", {"runs[0].phases_s": {}}, {"runs[0].excluded_s": {}}),
+    "left out alone": (
+        "B156",
+        "dawnbench",
+        {"runs[0].excluded_s": {"evaluate": -1e300}},
+        {"runs[0].excluded_s": {"evaluate": 1.0}},
+    ),
+    "power station": ("B158", "training", {"runs[0].energy_j": 1e300}, {"runs[0].energy_j": 1e6}),
     "energy": ("B158", "training", {"runs[0].energy_j": -1.0}, {"runs[0].energy_j": GONE}),
     "energy method": ("B158", "training", {"runs[0].energy_method": GONE}, {"runs[0].energy_method": "nvml"}),
     "no price": ("B160", "training", {"price": GONE}, {"price.usd_per_hour": 0.001}),
     "no source": ("B161", "training", {"price.source": GONE}, {"price.source": "http://example.org"}),
     "source": ("B161", "training", {"price.source": "a friend"}, {"price.source": "https://example.org/?a=b"}),
-    "no price day": ("B162", "training", {"price.read_on": GONE}, {"price.read_on": "2020-01-01"}),
+    "no price day": ("B162", "training", {"price.read_on": GONE}, {"price.read_on": "2026-01-01"}),
+    "price long ago": ("B165", "training", {"price.read_on": "2025-11-01"}, {"price.read_on": "2025-12-01"}),
+    "price below any": ("B166", "training", {"price.usd_per_hour": 0.0009}, {"price.usd_per_hour": 0.001}),
     "price day": ("B162", "training", {"price.read_on": "1 May"}, {"price.read_on": "2026-12-01"}),
     "price of the future": ("B162", "training", {"price.read_on": "2027-01-01"}, {"price.read_on": "2026-12-02"}),
     "spot": ("B163", "training", {"price.on_demand": False}, {"price.on_demand": True}),
@@ -236,6 +296,15 @@ CASES = {
     "line in a name": ("B220", "training", {"model": "a\nb"}, {"notes": "a\nb"}),
     "text of a run": ("B220", "training", {"runs[1].error": "a\x00b"}, {"runs[1].error": "a\nb"}),
     "name of a setting": ("B220", "training", {"settings": {"l\u200br": 1}}, {"settings": {"l-r": 1}}),
+    "name of nothing": ("B220", "training", {"author.name": "Ada\u2800"}, {"author.name": "Ad\u00e0"}),
+    "joiner": ("B220", "training", {"author.name": "A\u034fda"}, {"notes": "a \u2764\ufe0f"}),
+    "forged": ("B222", "training", {"author.name": "\u0410da Lovelace"}, {"author.name": "\u0410\u0434\u0430 L"}),
+    "origin": (
+        "B127",
+        "training",
+        {"origin": {"format": "dawnbench", "file": "a.json"}},
+        {"notes": "dawnbench"},
+    ),
     "markup": ("B221", "training", {"notes": "<script>alert(1)</script>"}, {"notes": "loss < 1 and > 0"}),
     "handler": ("B221", "training", {"model": 'x" onerror="alert(1)'}, {"model": 'one = "two"'}),
 }

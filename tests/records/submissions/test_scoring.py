@@ -3,6 +3,7 @@
 import math
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,12 +107,20 @@ def test_an_olympic_mean_wants_its_number_of_runs():
     assert "4 runs, where the rules want 5" in score(submission(map(a_run, [1.0, 2.0, 3.0, 4.0])), MLPERF).time.how
 
 
-def test_a_median_of_few_runs_has_an_interval_on_the_logarithms():
-    found = score(submission(map(a_run, [10.0, 20.0, 40.0])), MEDIAN)
-    reach = 4.302653 * math.log(2) / math.sqrt(3)
-    assert found.time.value == 20.0
-    assert found.time.low == pytest.approx(20 * math.exp(-reach), rel=1e-6)
-    assert found.time.high == pytest.approx(20 * math.exp(reach), rel=1e-6)
+@pytest.mark.parametrize(
+    ("times", "level"), [((10.0, 20.0, 40.0), "75 %"), ((69.0, 90.0, 200.0, 210.0, 290.0), "93.75 %")]
+)
+def test_a_median_of_few_runs_has_their_range_at_the_level_that_it_has(times, level):
+    found = score(submission(map(a_run, times)), MEDIAN).time
+    assert (found.low, found.value, found.high) == (times[0], sorted(times)[len(times) // 2], times[-1])
+    assert f"{level} interval" in found.how
+
+
+def test_the_range_of_five_runs_holds_the_median_as_often_as_it_says():
+    rng = np.random.default_rng(5)
+    runs = np.exp(rng.normal(size=(20_000, 5)))
+    held = np.mean((runs.min(axis=1) <= 1.0) & (runs.max(axis=1) >= 1.0))
+    assert held == pytest.approx(0.9375, abs=0.005)
 
 
 def test_a_median_of_six_runs_has_the_interval_of_their_range():
@@ -125,7 +134,17 @@ def test_a_single_run_is_a_point_and_says_so():
     assert "single-run" in found.flags
 
 
-def test_a_run_that_misses_is_censored_and_never_left_out():
+def test_ending_runs_that_look_bad_early_gains_nothing():
+    early = [a_run(None, given_up_s=1.5) for _ in range(9)]
+    assert score(submission([a_run(5.0), *early]), MEDIAN).time.how == "no median: 1 of 10 runs reached the target"
+    some = [a_run(each) for each in (10.0, 20.0, 30.0, 40.0)]
+    stopped = score(submission([*some, a_run(None, given_up_s=1.5), a_run(None, given_up_s=1.5)]), MEDIAN)
+    patient = score(submission([*some, a_run(None), a_run(None)]), MEDIAN)
+    assert stopped.time == patient.time
+    assert (stopped.time.low, stopped.time.value, stopped.time.high) == (10.0, 35.0, math.inf)
+
+
+def test_a_run_that_misses_is_never_and_never_left_out():
     found = score(submission(map(a_run, [10.0, 20.0, 30.0, None, None])), MEDIAN)
     assert found.time.value == 30.0
     assert (found.reached, found.best_s) == (3, 10.0)
@@ -154,7 +173,9 @@ def test_wilsons_interval_is_the_published_one_of_33_in_50():
 def test_a_schedule_of_fixed_length_is_judged_at_its_end():
     fixed = submission([SubmittedRun(Curve([1.0, 2.0], [0.9, 0.95]))], crossing="final")
     assert score(fixed, OURS).time.value == 2.0
+    assert "judged-at-end" in score(fixed, OURS).flags
     assert score(submission(fixed.runs), OURS).time.value is None
+    assert "judged-at-end" not in score(submission(fixed.runs), OURS).flags
 
 
 def test_another_threshold_moves_the_crossing():
@@ -223,6 +244,7 @@ def test_a_measurement_that_does_not_count_says_why(parts, reason):
 def test_a_column_compares_one_scenario():
     entry = submission(mode="inference", inference=[measured(mean_latency_s=1.0)])
     assert "compares single-stream; this entry measured dawnbench" in score(entry, OURS).latency.how
+    assert "other-scenario" in score(entry, OURS).flags
 
 
 def single_stream_rules():

@@ -112,7 +112,7 @@ def test_a_signature_alone_is_told(board, clean):
     folder, path, ada, _, _ = board
     signatures.sign(path, ada)
     path.unlink()
-    assert codes(folder, clean) == {"B236"}
+    assert codes(folder, clean) == {"B236", "B254"}
 
 
 @pytest.mark.parametrize("text", ["Ada = 3", 'Ada = ["x"]', 'Ada = ["ed25519:AAAA"]', "Ada =", "\ud800"])
@@ -138,3 +138,52 @@ def test_without_the_extra_a_signature_cannot_be_checked_and_says_so(board, clea
     assert codes(folder, clean) == {"B231"}
     with pytest.raises(MissingError, match=r"levelbench\[sign\]"):
         signatures.verify(path, {ADA: [keys["ada"]]})
+
+
+def test_one_key_of_two_authors_is_refused(board):
+    folder, *_, keys = board
+    list_authors(folder, Ada_Lovelace=keys["ada"], Bob=keys["ada"])
+    with pytest.raises(DefinitionError, match="have one key"):
+        signatures.read_authors(folder / signatures.AUTHORS)
+
+
+@pytest.mark.parametrize("name", ["ada lovelace", "Ada  Lovelace ", "\uff21da Lovelace", "Ada\u00a0Lovelace"])
+def test_a_name_that_looks_like_a_signed_authors_is_an_error(board, clean, name):
+    folder, path, _, _, keys = board
+    list_authors(folder, Ada_Lovelace=keys["ada"])
+    path.write_bytes(encode(clean.make("training", {"author.name": name})))
+    assert codes(folder, clean) == {"B237"}
+    path.write_bytes(encode(clean.make("training", {"author.name": "Ada Lovelass"})))
+    assert codes(folder, clean) == set()
+
+
+def test_a_name_in_letters_that_look_alike_is_an_error(board, clean):
+    folder, path, _, _, keys = board
+    list_authors(folder, Ada_Lovelace=keys["ada"])
+    path.write_bytes(encode(clean.make("training", {"author.name": "\u0410d\u0430 Lovel\u0430ce"})))
+    assert codes(folder, clean) == {"B222", "B237"}
+
+
+def test_a_key_that_is_named_and_did_not_sign_is_told(board, clean):
+    folder, path, _, _, keys = board
+    path.write_bytes(encode(clean.make("training", {"author.key": signatures.fingerprint(keys["ada"])})))
+    assert codes(folder, clean) == {"B238"}
+
+
+def test_a_signed_entry_goes_before_an_unsigned_copy_of_an_earlier_day(board, clean):
+    folder, path, ada, _, keys = board
+    list_authors(folder, Ada_Lovelace=keys["ada"])
+    signatures.sign(path, ada)
+    copy = clean.make("training", {"author.name": "Eve", "submitted": "2026-11-29"})
+    path.with_name("0.json").write_bytes(encode(copy))
+    found = {(each.severity, each.file) for each in check_folder(folder, today=clean.today) if each.code == "B241"}
+    assert found == {("warning", "digits/training/a.json"), ("error", "digits/training/0.json")}
+
+
+def test_the_bytes_that_were_looked_at_are_those_that_are_signed(board):
+    _, path, ada, _, keys = board
+    seen = path.read_bytes()
+    path.write_bytes(seen + b"\n")
+    signature = signatures.sign(path, ada, seen).read_bytes()
+    assert signatures.signature_of(seen, signature, [keys["ada"]]) == keys["ada"]
+    assert signatures.signature_of(path.read_bytes(), signature, [keys["ada"]]) is None

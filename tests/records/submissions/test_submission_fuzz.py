@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from levelbench.records.submissions.digests import encode
 from levelbench.records.submissions.reading import UnreadableError, parse_submission
 from levelbench.records.submissions.rules import CODES, check
-from levelbench.records.submissions.rules.rivals import Rivals
+from levelbench.records.submissions.rules.rivals import Rivals, trace_of
 
 ODD = st.sampled_from(
     [
@@ -36,12 +36,17 @@ def judged(raw: bytes) -> None:
         refused = problem.code in CODES and bool(problem.do)
     if not refused:
         assert parse_submission(encode(submission)) == submission
-        found = [*check(submission, "digits/training/a.json", today=TODAY), *Rivals().add(submission, "a")]
+        rivals = Rivals()
+        found = [*check(submission, "digits/training/a.json", today=TODAY), *rivals.add(trace_of(submission), "a")]
+        found += rivals.near(lambda file: [run.curve for run in submission.runs])
         assert all(each.code in CODES and each.found and each.do for each in found)
 
 
 @hypothesis_settings(max_examples=30, **FEW)
 @given(st.binary(max_size=200))
+@example(b'"' + b'\\"' * 20_000)
+@example(b'{"a": "' + b'\\"' * 20_000 + b"\\")
+@example(b"[{" * 20_000)
 def test_any_bytes_are_read_or_refused(raw):
     judged(raw)
 

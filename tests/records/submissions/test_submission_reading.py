@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from time import process_time
 
+import msgspec
 import pytest
 
 from levelbench.errors import RecordError
@@ -51,8 +54,8 @@ def test_what_was_written_is_read_as_it_was(clean, raw, tmp_path):
         (lambda raw: raw.replace(b'"schema": 1', b'"schema": 2'), "B103", "schema", "schema 2"),
         (lambda raw: raw.replace(b'"schema": 1', b'"schema": "1"'), "B103", "schema", "'1'"),
         (lambda raw: raw.replace(b'"schema": 1', b'"schema": 0'), "B103", "schema", "0"),
-        (lambda raw: raw.replace(b'"schema": 1,', b""), "B105", "schema", "missing required"),
-        (lambda raw: raw.replace(b'"model"', b'"modell"'), "B105", "modell", "unknown field"),
+        (lambda raw: raw.replace(b'"schema": 1,', b""), "B105", "schema", "a field is missing"),
+        (lambda raw: raw.replace(b'"model"', b'"modell"'), "B105", "modell", "no field has that name"),
         (lambda raw: raw.replace(b'"numpy"', b"7", 1), "B105", "framework", "Expected `str`"),
         (lambda raw: raw.replace(b'"seed":3', b'"seed":-3'), "B105", "runs[3].seed", ">= 0"),
         (lambda raw: raw.replace(b'"usd_per_hour":0.096', b'"usd_per_hour":0'), "B105", "price.usd_per_hour", "> 0"),
@@ -125,3 +128,60 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path):
     for name in ("pipe.json", ".", "absent.json", "a\0b"):
         with pytest.raises(UnreadableError):
             read_submission(tmp_path / name)
+
+
+HALF = b'{"schema": 1, "notes": "'
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        HALF + b'\\"' * 500_000,
+        HALF + b'\\"' * 500_000 + b"\\",
+        HALF[:-1] + b'"x' * 500_001,
+        b"[" * 1_000_000,
+        b'{"' + b" at " * 250_000 + b'": 1}',
+    ],
+)
+def test_a_file_that_never_ends_is_refused_at_once(raw):
+    before = process_time()
+    refused(raw)
+    # What looks at it again from every quote would take minutes.
+    assert process_time() - before < 2.0
+
+
+def test_names_from_a_file_are_printed_in_one_line(clean):
+    raw = encode(clean.make())
+    twice = refused(raw.replace(b'"lr":0.05', b'"a\\n::add-mask::b":1,"a\\n::add-mask::b":2'))
+    assert (twice.code, twice.field) == ("B104", "a\\n::add-mask::b")
+    unknown = refused(raw.replace(b'"model"', b'"mo\\n' + b"x" * 9000 + b'"'))
+    assert "\n" not in unknown.found + unknown.field
+    assert len(unknown.field) <= 210
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("settings", "a", "x" * 4001),
+        ("settings", "x" * 1001, 1),
+        ("target", "metric", "x" * 201),
+        ("target", "split", "x" * 201),
+    ],
+)
+def test_texts_have_a_limit_wherever_they_are(clean, part, name, value):
+    entry = msgspec.to_builtins(clean.make())
+    entry[part][name] = value
+    problem = refused(json.dumps(entry).encode())
+    assert problem.code in ("B102", "B105")
+    assert problem.field.startswith(part)
+    assert len(problem.found) < 500
+    if part == "settings":
+        del entry[part][name]
+        entry[part][name[:1000]] = value[:4000] if isinstance(value, str) else value
+        assert parse_submission(json.dumps(entry).encode()).settings[name[:1000]]
+
+
+def test_markup_is_looked_for_in_time_that_grows_with_the_text(clean):
+    before = process_time()
+    assert clean.codes(clean.make("training", {"notes": "<" + " \t" * 9_990})) == set()
+    assert process_time() - before < 1.0

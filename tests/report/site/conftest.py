@@ -65,7 +65,10 @@ def entry(name, **changes):
         "origin": None,
         "steps": [[(0.5, 1.0), (0.9, 10.0)]],
     }
-    return EntryPayload(**{**fields, **changes})
+    fields |= changes
+    runs = fields["steps"] = [[number for pair in run for number in pair] for run in fields["steps"]]
+    fields.setdefault("best_quality", max((run[-2] for run in runs if run), default=None))
+    return EntryPayload(**fields)
 
 
 def board(entries, **changes):
@@ -166,6 +169,13 @@ def hostile(text, name="hostile"):
         findings=FindingCounts(1, 1),
         origin=OriginFacts(text, text, [text]),
     )
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """Where the key lies that tells this user's sites from others: not in this user's own cache."""
+    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import pytest
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.records.rulesets.registry import ruleset, task_rules
 from levelbench.records.submissions.digests import encode
+from levelbench.records.submissions.rules import rivals
 from levelbench.records.submissions.schema import (
     Author,
     Curve,
@@ -23,10 +24,12 @@ from levelbench.report.site import build as building
 from levelbench.report.site import pages
 from levelbench.report.site.build import build
 from levelbench.report.site.outputs import Outputs
+from levelbench.report.site.place import LOCK
 from levelbench.report.site.state import MARKER, STATE
 
 DAY = date(2026, 11, 21)
 TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
+DIGEST = r"-(?:[0-9a-f]{10}|[a-z2-7]{26})\."
 
 
 def write(folder, name, seconds=10.0, **parts):
@@ -60,7 +63,7 @@ def site(tmp_path):
 def files(site):
     """Every file but what a build remembers, with its content."""
     found = {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
-    return {name: content for name, content in found.items() if name not in (STATE, MARKER)}
+    return {name: content for name, content in found.items() if name not in (STATE, MARKER, LOCK)}
 
 
 def assert_whole(site):
@@ -74,10 +77,10 @@ def test_a_site_has_an_index_a_board_its_data_and_a_page_an_entry(folder, site):
     built = build(folder, site, today=DAY)
     assert (built.entries, built.read, built.errors, built.not_shown) == (3, 3, 0, [])
     names = sorted(files(site))
-    assert {"index.html", "cifar10-dawnbench-1.0.html", "data/cifar10-dawnbench-1.0.js", "leaderboard.csv"} <= set(
-        names
-    )
-    assert sum(name.startswith("entries/cifar10-training-") for name in names) == 3
+    assert {"index.html", "cifar10_dawnbench-1.0.html", "leaderboard.csv"} <= set(names)
+    assert sum(re.fullmatch(r"data/cifar10_dawnbench-1\.0-[0-9a-f]{10}\.js", name) is not None for name in names) == 1
+    entries = [name for name in names if name.startswith("entries/cifar10-training-")]
+    assert [name.rpartition(".")[2] for name in entries] == ["html", "json"] * 3
     assert_whole(site)
     assert "first" in (site / "index.html").read_text()
 
@@ -103,10 +106,10 @@ def test_one_changed_entry_makes_its_page_and_the_board_again_and_nothing_else(f
     write(folder, "second", 5.0)
     built = build(folder, site, today=DAY)
     assert built.read == 1
-    kinds = sorted(re.sub(r"second-\w+", "second", name) for name in built.written)
+    kinds = sorted(re.sub(DIGEST, ".", name) for name in built.written)
     assert kinds == [
-        "cifar10-dawnbench-1.0.html", "data/cifar10-dawnbench-1.0.js", "entries/cifar10-training-second.html",
-        "index.html", "leaderboard.csv", "leaderboard.json",
+        "cifar10_dawnbench-1.0.html", "data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-second.html",
+        "entries/cifar10-training-second.json", "index.html", "leaderboard.csv", "leaderboard.json",
     ]  # fmt: skip
 
 
@@ -118,7 +121,7 @@ def test_a_file_that_was_only_touched_is_not_read_again(folder, site):
 
 def test_a_page_that_somebody_changed_is_made_again(folder, site):
     build(folder, site, today=DAY)
-    page = next((site / "entries").iterdir())
+    page = next((site / "entries").glob("*.html"))
     before = page.read_bytes()
     page.write_text("something else")
     built = build(folder, site, today=DAY)
@@ -126,11 +129,24 @@ def test_a_page_that_somebody_changed_is_made_again(folder, site):
     assert page.read_bytes() == before
 
 
+def test_the_file_of_an_entry_lies_beside_its_page_byte_for_byte(folder, site):
+    build(folder, site, today=DAY)
+    pages = {path.stem: path for path in (site / "entries").glob("*.html")}
+    copies = {path.stem: path for path in (site / "entries").glob("*.json")}
+    assert set(pages) == set(copies)
+    given = {path.read_bytes() for path in folder.rglob("*.json")}
+    assert {path.read_bytes() for path in copies.values()} == given
+    assert all(f'href="../entries/{name}.json"' in page.read_text() for name, page in pages.items())
+
+
 def test_the_page_of_an_entry_that_is_gone_goes_too(folder, site):
     build(folder, site, today=DAY)
     (folder / "cifar10/training/third.json").unlink()
     built = build(folder, site, today=DAY)
-    assert [name.split("-third")[0] for name in built.removed] == ["entries/cifar10-training"]
+    gone = sorted(re.sub(DIGEST, ".", name) for name in built.removed)
+    assert gone == [
+        "data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-third.html", "entries/cifar10-training-third.json"
+    ]  # fmt: skip
     assert_whole(site)
 
 
@@ -176,10 +192,26 @@ def test_the_same_entry_twice_is_shown_once_until_the_first_is_gone(folder, site
     assert_whole(site)
 
 
+def test_curves_that_are_nearly_copies_are_told_and_compared_once(folder, site, monkeypatch):
+    times, qualities = [1.0, 2.1, 3.3, 4.2, 5.9, 7.0], [0.5, 0.7, 0.81, 0.9, 0.945, 0.95]
+    write(folder, "whole", runs=[SubmittedRun(Curve(times, qualities))])
+    write(folder, "young", runs=[SubmittedRun(Curve([0.5 * each for each in times], qualities))])
+    built = build(folder, site, today=DAY)
+    assert (built.entries, built.not_shown) == (5, [])
+    (near,) = built.near
+    assert near.file == "cifar10/training/young.json"
+    assert near.reasons[0].startswith("B242 runs[0].curve: 6 of 6 points as in runs[0] of cifar10/training/")
+    assert near.file in (site / "index.html").read_text()
+    monkeypatch.setattr(rivals, "match", lambda *given: pytest.fail("it was compared before"))
+    assert build(folder, site, today=DAY).near == built.near
+    (folder / "cifar10/training/whole.json").unlink()
+    assert build(folder, site, today=DAY).near == []
+
+
 def test_all_entries_can_be_scored_under_one_ruleset(folder, site):
     write(folder, "ours", ruleset="levelbench-1.0", crossing="confirmed")
     built = build(folder, site, ruleset="dawnbench-1.0", today=DAY)
-    assert built.boards == ["cifar10-dawnbench-1.0.html"]
+    assert built.boards == ["cifar10_dawnbench-1.0.html"]
 
 
 def test_a_ruleset_that_is_not_there_is_refused_with_the_nearest(folder, site):
@@ -231,14 +263,14 @@ def test_no_name_in_an_entry_leads_out_of_the_site(folder, site):
         write(folder, f"entry{at}", 50.0 + at, model=name)
     build(folder, site, today=DAY)
     assert {path.parent.name for path in site.rglob("*.html")} <= {"site", "entries"}
-    assert all(re.fullmatch(r"[a-z0-9-]+\.html", path.name) for path in (site / "entries").iterdir())
+    assert all(re.fullmatch(r"[a-z0-9-]+\.(html|json)", path.name) for path in (site / "entries").iterdir())
 
 
 class Killed(BaseException):
     """As a signal that cannot be caught: nothing of ours runs after it but what a test needs."""
 
 
-@pytest.mark.parametrize("after", range(0, 15, 4))
+@pytest.mark.parametrize("after", range(0, 18, 5))
 def test_a_build_that_is_killed_leaves_a_whole_site_and_the_next_one_completes_it(
     folder, site, tmp_path, monkeypatch, after
 ):

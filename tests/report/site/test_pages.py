@@ -1,19 +1,26 @@
+import hashlib
 import re
 from html import escape
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from levelbench.records.rulesets.schema import InferenceRules
 from levelbench.records.schema import Target
+from levelbench.records.submissions.figures import FLAGS
 from levelbench.records.submissions.rules import Finding
 from levelbench.report.markup import Html
 from levelbench.report.site import pages
 from levelbench.report.site.axes import log_scale, time_ticks
+from levelbench.report.site.boards import task_title
 from levelbench.report.site.drawings import curve_drawing, interval_bar, phases_drawing, progress_drawing
+from levelbench.report.site.inference_rules import compared
 from levelbench.report.site.parts import fill, inside, outside, quality_text, target_text
-from levelbench.report.site.payload import Leader, NotShown, SiteFacts, TaskCard
+from levelbench.report.site.payload import Leader, NotShown, OriginFacts, SiteFacts, TaskCard
+from levelbench.report.site.shared import asset
 
 MARKUP = "<img src=x onerror=alert(1)>"
 
@@ -49,7 +56,7 @@ def all_pages(by_hand):
             "task", "task.html", "task", text, Target(text, 0.9), whole.ruleset, ["training"], 1, text,
             [Leader("time", text, text, text, text)],
         )  # fmt: skip
-        site = SiteFacts(text, text, "", text, 1, [NotShown(text, [text])], text)
+        site = SiteFacts(text, text, "", text, 1, [NotShown(text, [text])], [NotShown(text, [text])], text)
         return {
             "index": pages.index_page(site, [card]),
             "task": pages.task_page(whole),
@@ -165,10 +172,30 @@ def test_without_a_script_the_table_has_the_first_columns_ranking_in_its_order(b
     assert "no run arrived" in body
 
 
-def test_the_static_table_ends_at_500_rows_and_says_so(by_hand):
-    page = pages.task_page(by_hand.board([by_hand.entry(f"e{at}") for at in range(501)]))
-    assert page.count('<tr role="row"><td') == 500
-    assert "The first 500 of 501 entries" in page
+def test_two_divisions_follow_one_another_and_each_has_its_own_first(by_hand):
+    entries = [
+        by_hand.entry("quick", figures={"time": by_hand.figure(5.0, "5 s")}),
+        by_hand.entry("late", division="closed", figures={"time": by_hand.figure(30.0, "30 s", 2)}),
+        by_hand.entry("plain", division="closed", figures={"time": by_hand.figure(20.0, "20 s")}),
+        by_hand.entry("none", division="closed", figures={"time": by_hand.figure(None, "–", None)}),
+    ]
+    records = {"time": [("2024-05-01", 5.0, 0), ("2024-05-01", 20.0, 2)]}
+    text = pages.task_page(by_hand.board(entries, progress=records))
+    assert re.findall(r'class="entry"><a href="entries/(\w+)', text) == ["plain", "late", "quick", "none"]
+    assert re.findall(r'class="division" data-label="Division">(\w+)', text) == ["closed", "closed", "open", "closed"]
+    assert "plain, plain author, closed division; 5 s: quick, quick author, open division" in text
+    assert "Each division has ranks of its own." in text
+    assert len(re.findall(r"Time to accuracy, (?:closed|open) division: each point", text)) == 2
+
+
+def test_where_all_are_in_one_division_no_column_says_so(by_hand):
+    assert "ivision" not in pages.task_page(by_hand.board([by_hand.entry("one")]))
+
+
+def test_the_static_table_ends_at_100_rows_and_says_so(by_hand):
+    page = pages.task_page(by_hand.board([by_hand.entry(f"e{at}") for at in range(101)]))
+    assert page.count('<tr role="row"><td') == 100
+    assert "The first 100 of 101 entries" in page
 
 
 def test_a_shared_rank_is_marked(by_hand):
@@ -177,7 +204,7 @@ def test_a_shared_rank_is_marked(by_hand):
 
 
 def test_an_entrys_page_has_every_run_and_what_became_of_it(by_hand):
-    entry = by_hand.entry("a", steps=[[(0.5, 1.0), (0.95, 3.0)], []], n=2, reached=1, reached_text="1/2 [9 %, 91 %]")
+    entry = by_hand.entry("a", times_s=[3.0, None], n=2, reached=1, reached_text="1/2 [9 %, 91 %]")
     text = Reader(pages.entry_page(by_hand.board([]), entry, by_hand.submission("out of memory"), [])).text
     assert "yes3 s95 %" in text
     assert "failed: out of memory" in text
@@ -225,7 +252,7 @@ def test_a_curve_without_a_finite_point_is_not_drawn():
 
 def test_a_curve_ends_where_the_run_ended():
     drawing = curve_drawing([("run", [0.0, 5.0, 10.0], [0.1, 0.5, 0.9])], Target("top1", 0.9))
-    assert re.search(r'd="M70\.0 [\d.]+L347\.0 [\d.]+L624\.0 [\d.]+"', drawing)
+    assert re.search(r'd="M104\.0 [\d.]+L364\.0 [\d.]+L624\.0 [\d.]+"', drawing)
 
 
 def test_the_record_over_time_is_a_link_a_step():
@@ -235,6 +262,37 @@ def test_the_record_over_time_is_a_link_a_step():
         ("a.html", "2020-01-01: 100 s, a"),
         ("b.html", "2021-01-01: 10 s, b"),
     ]
+
+
+def marks(drawing):
+    return re.findall(r'text-anchor="(?:end|middle)">([^<]*)</text>', drawing)
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "said"),
+    [
+        (0.19, "time", ["100 ms", "200 ms", "500 ms"]),
+        (1.2e-4, "latency", ["50 µs", "100 µs", "200 µs"]),
+        (4.8e-6, "cost", ["$0.000002", "$0.000005", "$0.00001"]),
+        (2100.0, "cost", ["$1,000", "$2,000", "$5,000"]),
+    ],
+)
+def test_the_axis_of_one_record_has_round_values_and_its_own_day(value, column, said):
+    drawing = progress_drawing([("2026-11-21", value, "text", "who", "a.html")], "2026-11-21", column)
+    assert marks(drawing) == [*said, "2026-11-21"]
+
+
+@pytest.mark.parametrize(
+    ("until", "days"),
+    [
+        ("2026-11-21", ["2026-11-03", "2026-11-21"]),
+        ("2026-11-06", ["2026-11-03"]),
+        ("2027-01-04", ["2026-12", "2027-01"]),
+    ],
+)
+def test_no_day_is_marked_after_the_data_end(until, days):
+    drawing = progress_drawing([("2026-11-03", 1.0, "text", "who", "a.html")], until, "time")
+    assert [mark for mark in marks(drawing) if mark[:2] == "20" and "-" in mark] == days
 
 
 def test_a_bar_without_an_interval_is_a_hollow_point():
@@ -275,3 +333,64 @@ def test_any_records_are_drawn_or_left_out(values, column):
 @pytest.mark.parametrize(("low", "high", "ticks"), [(0.5, 4000, [1, 60, 3600]), (8, 700, [10, 60, 600])])
 def test_an_axis_of_time_is_marked_in_times_people_count_in(low, high, ticks):
     assert time_ticks(low, high) == ticks
+
+
+def test_a_doubt_is_said_once_by_whoever_says_more(by_hand):
+    flags = [FLAGS["single-run"], FLAGS["price-missing"], FLAGS["falls-back"]]
+    doubts = ["single-run: one run, so nothing is known", "price: none is stated", "format: a byte order mark"]
+    entry = by_hand.entry("a", flags=flags, origin=OriginFacts("dawnbench", "a.json", doubts))
+    text = Reader(pages.entry_page(by_hand.board([]), entry, by_hand.submission(), [])).text
+    assert all(text.count(doubt) == 1 for doubt in doubts)
+    assert [flag in text for flag in flags] == [False, False, True]
+
+
+def test_an_author_who_states_a_cost_is_not_blamed_twice_for_the_price(by_hand):
+    entry = by_hand.entry("a", flags=[FLAGS["price-missing"], FLAGS["cost-stated"]])
+    text = Reader(pages.entry_page(by_hand.board([]), entry, by_hand.submission(), [])).text
+    assert [FLAGS[flag] in text for flag in ("price-missing", "cost-stated")] == [False, True]
+
+
+def test_a_doubt_that_runs_share_is_said_once_below_them(by_hand):
+    submission = by_hand.submission()
+    runs = [msgspec.structs.replace(run, suspect=["a busy machine"]) for run in submission.runs]
+    page = pages.entry_page(by_hand.board([]), by_hand.entry("a"), by_hand.submission(runs=runs), [])
+    assert page.count("a busy machine") == 1
+    assert page.count('<td class="t">1</td>') == len(runs)
+
+
+RULES = InferenceRules(
+    ["single-stream", "server"], threshold=0.8, least_queries=662, least_duration_s=10.0, queries={"single-stream": 64}
+)
+
+
+def test_a_board_says_which_latency_it_compares_and_what_an_entry_of_inference_must_keep(by_hand):
+    entry = by_hand.entry("a", mode="inference", n=1, figures={"latency": by_hand.figure(0.001, "1 ms")})
+    board = by_hand.board([entry], inference=RULES, compared=compared(RULES))
+    text = Reader(pages.task_page(board)).text
+    assert "Latency (single-stream, 90th percentile)" in text
+    assert "Latency is the 90th percentile of single-stream, as LoadGen's early stopping estimates it" in text
+    assert "single-stream: 64; 662 of every other scenario" in text
+    assert "top-1 accuracy at least 80 %" in text
+    assert "Least time of inference10 s" in text
+
+
+def test_rules_without_inference_say_nothing_of_it(by_hand):
+    assert compared(None) == ""
+    assert "of inference" not in Reader(pages.task_page(by_hand.board([by_hand.entry("a")]))).text
+
+
+def test_why_an_entry_has_no_figure_stands_under_its_name(by_hand):
+    entry = by_hand.entry("a", figures={"time": by_hand.figure(None, "–", None, note="no run arrived")})
+    page = pages.task_page(by_hand.board([entry]))
+    assert re.search(r'<th scope="row"[^>]*>(?:(?!</th>).)*<small class="why">no run arrived</small></th>', page)
+
+
+def test_an_asset_is_named_after_its_content():
+    for name, content in pages.assets().items():
+        assert hashlib.sha256(content).hexdigest()[:10] in name
+    assert asset("board.js").removeprefix("assets/") in pages.assets()
+
+
+@pytest.mark.parametrize(("task", "title"), [("cifar10", "CIFAR-10"), ("squad", "SQuAD"), ("my-task", "my-task")])
+def test_a_task_is_called_what_people_call_it(task, title):
+    assert task_title(task) == title

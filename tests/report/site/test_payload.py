@@ -1,6 +1,7 @@
 """What the page's script gets: figures as text, names that are safe, and data that cannot end a script."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -20,10 +21,12 @@ from levelbench.records.submissions.schema import (
     SubmittedRun,
 )
 from levelbench.records.submissions.scoring import score
+from levelbench.records.submissions.steps import climbs_of
 from levelbench.report.site.boards import board_slug, card, empty_board, filled, leaderboard_csv, leaderboard_json
-from levelbench.report.site.entries import MOST_STEPS, entry_payload, figure_text, safe_url, slug_of
+from levelbench.report.site.entries import MOST_STEPS, entry_payload, figure_text, safe_url, slug_of, steps_json
 from levelbench.report.site.feed import feed
-from levelbench.report.site.payload import FindingCounts, script
+from levelbench.report.site.payload import FindingCounts
+from levelbench.report.site.scripts import joined_steps, script, steps_script
 
 RULES = ruleset("dawnbench-1.0")
 TASK = task_rules(RULES, "cifar10")
@@ -37,10 +40,11 @@ def an_entry(name="net", seconds=10.0, *, day="2018-01-01", price=None, **parts)
         runs=[SubmittedRun(Curve(times, qualities))], price=Price(price) if price else None,
     )  # fmt: skip
     submission = msgspec.structs.replace(base, **parts)
-    found = score(submission, RULES)
-    return entry_payload(
-        f"cifar10/training/{name}", submission, found, RULES, signed="unsigned", findings=FindingCounts()
+    found, climbs = score(submission, RULES), climbs_of(submission, TASK.target, RULES.crossing)
+    payload = entry_payload(
+        f"cifar10/training/{name}", submission, found, RULES, signed="unsigned", findings=FindingCounts(), climbs=climbs
     )
+    return msgspec.structs.replace(payload, steps=json.loads(steps_json(climbs, TASK.target)))
 
 
 def an_inference(name="net", latency_s=0.028688, price=0.9):
@@ -52,8 +56,8 @@ def a_board(*entries):
     return filled(empty_board("A title", RULES, TASK), entries)
 
 
-def data_of(board, steps=None):
-    text = script(board, steps or {}).decode()
+def data_of(board):
+    text = script(board).decode()
     prefix, suffix = "window.levelbench.board(", ");\n"
     assert text.startswith(prefix)
     assert text.endswith(suffix)
@@ -66,6 +70,19 @@ def test_a_board_ranks_each_column_and_orders_by_the_first():
     ranks = [{column: figure.rank for column, figure in entry.figures.items()} for entry in board.entries]
     assert ranks == [{"time": 1, "cost": 2}, {"time": 2, "cost": 1}, {"latency": 1, "inference_cost": 1}]
     assert board.modes == ["training", "inference"]
+
+
+def test_each_division_is_ranked_by_itself_and_has_records_of_its_own():
+    board = a_board(
+        an_entry("quick", 5.0, division="open"),
+        an_entry("late", 30.0, division="closed", day="2019-01-01"),
+        an_entry("plain", 20.0, division="closed"),
+    )
+    ranks = [(entry.model, entry.figures["time"].rank, entry.figures["time"].shared) for entry in board.entries]
+    assert ranks == [("plain", 1, False), ("late", 2, False), ("quick", 1, False)]
+    assert [board.entries[at].model for _, _, at in board.progress["time"]] == ["quick", "plain"]
+    leaders = [(leader.model, leader.division) for leader in card(board).leaders]
+    assert leaders == [("plain", "closed"), ("quick", "open")]
 
 
 def test_progress_points_at_the_entries_of_the_board():
@@ -123,7 +140,7 @@ def test_a_plain_link_stays():
 def test_a_slug_is_safe_and_that_of_one_id(text):
     slug = slug_of(text)
     assert set(slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-    assert 10 <= len(slug) <= 91
+    assert 26 <= len(slug) <= 107
     assert slug != slug_of(text + "x")
 
 
@@ -131,10 +148,20 @@ def test_ids_that_read_alike_have_different_slugs():
     assert slug_of("cifar10/training/a b") != slug_of("cifar10/training/a-b") != slug_of("CIFAR10/training/a-b")
 
 
-@pytest.mark.parametrize(("task", "slug"), [("cifar10", "cifar10-dawnbench-1.0"), ("../x", None), ("A b", None)])
+@pytest.mark.parametrize(("task", "slug"), [("cifar10", "cifar10_dawnbench-1.0"), ("../x", None), ("A b", None)])
 def test_a_board_has_a_readable_name_where_that_is_safe(task, slug):
     found = board_slug(task, "dawnbench-1.0")
-    assert found == slug if slug else "/" not in found and found.endswith(slug_of(f"{task}-dawnbench-1.0")[-10:])
+    assert found == slug if slug else re.fullmatch(r"[a-z0-9-]+-[a-z2-7]{26}", found)
+
+
+def test_two_boards_whose_names_run_into_each_other_have_pages_of_their_own():
+    pairs = [("digits", "x-club-1.0"), ("digits-x", "club-1.0"), ("Digits", "X club"), ("Digits X", "club")]
+    assert len({board_slug(*pair) for pair in pairs}) == 4
+
+
+def test_a_slug_has_128_bits_of_a_digest():
+    assert re.fullmatch(r"a-b-[a-z2-7]{26}", slug_of("a/b"))
+    assert len(set("".join(slug_of(str(number))[-26:] for number in range(40)))) == 32
 
 
 @given(st.text(max_size=40))
@@ -145,29 +172,46 @@ def test_no_text_of_an_entry_can_end_the_script_and_all_of_it_arrives(text):
     raw = script(board)
     assert not set("<>&\u2028\u2029") & set(raw.decode())
     assert raw.count(b"\n") == 1
-    assert data_of(board)["entries"][0]["model"] == hostile
+    assert data_of(board)["columns"]["model"] == [[hostile], [0]]
 
 
 def test_the_names_of_the_payload_are_those_that_the_script_reads():
     data = data_of(a_board(an_entry(price=3.0)))
     assert set(data) == {
-        "schema", "title", "generated", "slug", "page", "data", "ruleset", "task", "task_title", "target", "modes",
-        "entries", "progress",
+        "schema", "title", "generated", "slug", "page", "steps", "ruleset", "task", "task_title", "target", "modes",
+        "progress", "reach", "columns", "runs", "inference", "compared",
     }  # fmt: skip
-    assert set(data["entries"][0]) >= {
-        "id", "slug", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode",
-        "code_url", "price", "signed", "figures", "n", "reached", "reached_text", "single_run", "best_s", "flags",
-        "expected_with_restarts_s", "findings", "origin", "steps",
+    assert set(data["columns"]) == {
+        "slug", "id", "code_url", "n", "reached", "single_run", "model", "author", "organisation", "framework",
+        "hardware", "date", "division", "mode", "signed", "reached_text", "origin", "usd_per_hour", "errors",
+        "warnings", "curve", "figures", "lint",
     }  # fmt: skip
-    assert set(data["entries"][0]["figures"]["time"]) == {"value", "low", "high", "rank", "shared", "text", "note"}
+    assert set(data["columns"]["figures"]["time"]) == {"value", "low", "high", "rank", "shared", "text", "note"}
 
 
-def test_steps_come_as_they_were_remembered():
+def test_a_column_says_which_entries_have_a_figure_in_it():
+    data = data_of(a_board(an_entry("first"), an_inference("answers")))
+    assert data["columns"]["figures"]["time"]["at"] == [0]
+    assert data["columns"]["figures"]["latency"]["at"] == [1]
+    assert data["columns"]["curve"] == [True, False]
+
+
+def test_steps_are_in_the_board_or_in_a_script_of_their_own():
     entry = an_entry()
-    remembered = {entry.id: msgspec.json.encode(entry.steps)}
-    bare = msgspec.structs.replace(entry, steps=[])
-    assert script(a_board(bare), remembered) == script(a_board(entry))
-    assert data_of(a_board(entry))["entries"][0]["steps"] == [[[0.9, 5.0], [0.94, 10.0], [0.95, 20.0]]]
+    board = a_board(entry)
+    assert data_of(board)["runs"] == [[[0.9, 5.0, 0.94, 10.0, 0.95, 20.0]]]
+    assert data_of(board)["reach"] == 0.95
+    bare = a_board(msgspec.structs.replace(entry, steps=[]))
+    steps = joined_steps(bare, {entry.id: msgspec.json.encode(entry.steps)})
+    assert steps == joined_steps(board)
+    assert "runs" not in data_of(msgspec.structs.replace(board, steps="data/board-steps.js"))
+    assert steps_script(steps) == b"window.levelbench.steps([[[0.9,5.0,0.94,10.0,0.95,20.0]]]);\n"
+
+
+def test_steps_are_rounded_but_never_to_the_other_side_of_the_target():
+    qualities = [0.9123456789, 0.9399999999, 0.9400000001, 0.95]
+    entry = an_entry(runs=[SubmittedRun(Curve([1.23456789, 2.0, 3.0, 4.0], qualities))])
+    assert entry.steps == [[0.912346, 1.234568, 0.9399999999, 2.0, 0.9400000001, 3.0, 0.95, 4.0]]
 
 
 def test_long_curves_are_thinned_and_keep_the_time_at_the_target():
@@ -175,14 +219,15 @@ def test_long_curves_are_thinned_and_keep_the_time_at_the_target():
     qualities = [0.9 + at * 0.0002501 for at in range(200)]
     entry = an_entry(runs=[SubmittedRun(Curve(times, qualities))])
     (steps,) = entry.steps
-    assert len(steps) <= MOST_STEPS
-    assert next(time for quality, time in steps if quality >= 0.94) == entry.figures["time"].value
+    assert len(steps) <= 2 * MOST_STEPS
+    pairs = zip(steps[::2], steps[1::2], strict=True)
+    assert next(time for quality, time in pairs if quality >= 0.94) == entry.figures["time"].value
 
 
 def test_figures_that_are_not_finite_are_null_for_the_script():
     entry = an_entry()
     entry.figures["time"].high = float("inf")
-    assert data_of(a_board(entry))["entries"][0]["figures"]["time"]["high"] is None
+    assert data_of(a_board(entry))["columns"]["figures"]["time"]["high"] == [None]
 
 
 def test_programs_get_the_same_figures_as_json_and_csv():

@@ -45,10 +45,8 @@ class Match:
 
     @property
     def release_year(self) -> int | None:
-        """When the device came out, or else the instance."""
-        if self.device is not None:
-            return self.device.release_year
-        return None if self.instance is None else int(self.instance.released[:4])
+        """When the device came out. A rented machine may be younger than its name, so that of an instance is none."""
+        return None if self.device is None else self.device.release_year
 
     @property
     def peak_flops(self) -> dict[str, float]:

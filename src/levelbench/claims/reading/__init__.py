@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["Kind", "kind_of", "read"]
 
 Kind = str
-"""``"claim"``, ``"record"``, ``"submission"``, ``"mlperf"``, ``"records"`` (a folder of them) or ``"folder"``."""
+"""``"claim"``, ``"record"``, ``"submission"``, ``"mlperf"``, ``"inference"``, ``"records"`` (a store), ``"folder"``."""
 
 _LOOKED_AT = 1 << 20
 _TRIED = 20
 _MLPERF = re.compile(rb":::MLL(?:OG)? |:::MLPv0\.5\.0 ")
 _RECORD = re.compile(rb'\s*\{[^\n]*"specification"\s*:')
-_FILES = {".toml", ".json", ".jsonl", ".log", ".txt", ".out", ".result"}
+_FILES = {".toml", ".json", ".jsonl", ".jsonlines", ".log", ".txt", ".out", ".result", ".tar", ".gz", ".tgz", ".tsv"}
+_ARCHIVES = (".tar", ".tar.gz", ".tgz")
+_INFERENCE = ".jsonlines"
 
 
 def read(what: str | Path, store: Store | None = None, problems: list[LevelbenchError] | None = None) -> list[Claim]:
@@ -44,7 +46,13 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
     if kind in ("record", "records"):
         from levelbench.claims.reading.records import read_runs
 
-        return list(read_runs(str(path.resolve()), _store_of(path.resolve(), store), problems))
+        found = read_runs(str(path.resolve()), _store_of(path.resolve(), store), problems)
+        return found + (_measured(sorted(path.rglob(f"*{_INFERENCE}")), problems) if path.is_dir() else [])
+    if kind == "inference":
+        claims = _measured([path], problems)
+        if not claims and not problems:
+            raise UsageError(f"levelbench lint {path}", "the measurement did not come to its end", "measure it again")
+        return claims
     if kind == "claim":
         from levelbench.claims.reading.claim_file import read_claim
 
@@ -56,10 +64,19 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
     if kind == "mlperf":
         from levelbench.claims.reading.mlperf import read_mlperf
 
-        return list(read_mlperf(path))
+        return list(read_mlperf(path, problems))
     from levelbench.claims.reading.folders import read_folder
 
     return list(read_folder(path, problems))
+
+
+def _measured(paths: list[Path], problems: list[LevelbenchError] | None) -> list[Claim]:
+    """The claims of files of inference, which a store may have beside its runs."""
+    if not paths:
+        return []
+    from levelbench.claims.reading.inference_records import read_inference_files
+
+    return read_inference_files(paths, problems)
 
 
 def kind_of(path: Path) -> Kind:
@@ -70,8 +87,16 @@ def kind_of(path: Path) -> Kind:
         return "claim"
     if not path.is_file():
         raise UsageError(f"levelbench lint {path}", "it is neither a file nor a folder", "give a regular file")
+    if path.suffix == _INFERENCE:
+        return "inference"
+    if path.suffix == ".tsv":
+        entry = path.with_suffix(".json")
+        do = f"give {entry}" if entry.is_file() else "give the entry's .json, with the curve beside it"
+        raise UsageError(f"levelbench lint {path}", "it is the curve of an entry of DAWNBench's, without the entry", do)
     with path.open("rb") as file:
         head = file.read(_LOOKED_AT)
+    if path.name.endswith(_ARCHIVES):
+        return "mlperf"
     if _RECORD.match(head):
         return "record"
     if _MLPERF.search(head):

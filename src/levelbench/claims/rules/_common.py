@@ -42,6 +42,8 @@ def pairs(claim: Claim) -> Iterator[Pair]:
     Where no comparison is stated and exactly one of several sides is called the baseline, each other is compared
     with it: that is what a reader does. Of such a comparison nothing but its sides is known.
     """
+    if not claim.comparisons and len(claim.sides) < 2:
+        return
     paths = {side.name: path for path, side in sides(claim)}
     for at, comparison in enumerate(claim.comparisons):
         new, base = claim.side(comparison.new), claim.side(comparison.base)

@@ -35,11 +35,25 @@ class Seen(NamedTuple):
         return self.first is not None and self.first == self.evaluations - 1
 
 
+_MOST = 12
+_known: dict[int, tuple[Side, list[Seen]]] = {}
+"""The last sides that a rule asked about, for the next rule that does; each is held, so no other has its identity."""
+
+
 def curves_of(side: Side) -> list[Seen]:
     """Every curve of a run that did not fail and whose columns are of one length.
 
     There is none where the target, or whether more is better, is unknown.
     """
+    held = _known.get(id(side))
+    if held is None or held[0] is not side:
+        while len(_known) >= _MOST:
+            _known.pop(next(iter(_known)), None)
+        held = _known[id(side)] = side, _seen(side)
+    return held[1]
+
+
+def _seen(side: Side) -> list[Seen]:
     sign, target = direction_of(side.quality), side.quality.target
     if sign is None or target is None or math.isnan(target):
         return []

@@ -10,10 +10,20 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from levelbench.claims.hardware import Match, lookup
-from levelbench.claims.view import HardwareView
+from levelbench.claims.view import HardwareView, Side
 
-__all__ = ["Machine", "machine_of"]
+__all__ = ["Machine", "machine_of", "precision_of"]
 
+_ALIASES = {
+    "fp64": "float64",
+    "double": "float64",
+    "fp32": "float32",
+    "single": "float32",
+    "fp16": "float16",
+    "half": "float16",
+    "bf16": "bfloat16",
+    "fp8": "float8",
+}
 _T = TypeVar("_T", int, float)
 _ACCELERATOR = re.compile(r"\b([gt]pus?|accelerators?|fpgas?|asics?)\b")
 _PROCESSOR = re.compile(r"\b(cpus?|processors?|cores?|xeon|epyc|ryzen|opteron)\b")
@@ -68,6 +78,16 @@ def machine_of(hardware: HardwareView) -> Machine:
         matched="" if match is None else match.name,
         counted=counted or bool(hardware.peak_flops),
     )
+
+
+def precision_of(side: Side) -> str | None:
+    """The precision of most of a side's operations, or that of its settings; ``None`` where neither is said."""
+    shares = side.operations.precisions
+    stated = max(shares, key=lambda name: shares[name]) if shares else side.performance.options.get("precision")
+    if not isinstance(stated, str) or not stated.strip():
+        return None
+    name = stated.strip().lower()
+    return _ALIASES.get(name, name)
 
 
 def _first(stated: _T | None, looked_up: _T | None) -> _T | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
 from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural, times
-from levelbench.claims.rules._machines import Machine, machine_of
+from levelbench.claims.rules._machines import Machine, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
 
 __all__ = ["rule"]
@@ -15,7 +15,8 @@ _CODE = "LB104"
 _SKIPPED = {"quality", "operations", "cost"}
 """A quality or a count of operations is not the hardware's, and a cost has the hardware's price in it."""
 _OWN_SCALING = {"serial", "one-process"}
-_TRAINING = ("float32", "tf32", "bfloat16", "float16", "float8")
+_WIDEST = ("float32", "tf32", "bfloat16", "float16", "float8", "float64")
+"""Precisions that are compared unasked: the usual one of training first, then ever narrower ones."""
 _MUCH = 1.5
 _YEARS = 3
 _DO = "measure both sides on the same machine, or claim the difference of the systems and not of the method"
@@ -73,18 +74,25 @@ def _older(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.base_field}.hardware.release_year", found, do, pair.where, "warning")
 
 
-def _best(machine: Machine) -> str | None:
-    """The precision in which the machine trains fastest: what the base lacks is an inequality too."""
-    known = [name for name in _TRAINING if machine.peaks.get(name)]
-    return max(known, key=lambda name: machine.peaks[name], default=None)
+def _peaks(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
+    """The ratio of the peaks in the precisions that are used; where that is not said, in the widest that both have.
+
+    What one machine could do in a precision that nobody says was used explains nothing.
+    """
+    ours, theirs = precision_of(pair.new), precision_of(pair.base)
+    if not new.peaks.get(ours or "") or not base.peaks.get(theirs or ""):
+        wanted = [each for each in (ours, theirs) if each is not None]
+        common = [each for each in (*wanted, *_WIDEST) if new.peaks.get(each) and base.peaks.get(each)]
+        ours = theirs = common[0] if common else None
+    if ours is None or theirs is None:
+        return {}
+    name = f"{ours} peak" if ours == theirs else f"peak as used ({ours} against {theirs})"
+    return {name: new.peaks[ours] / base.peaks[theirs]}
 
 
-def _ratios(new: Machine, base: Machine) -> dict[str, float]:
+def _ratios(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
     """How many times more the new side's machine has, of whatever is known of both."""
-    ratios = {f"{name} peak": new.peaks[name] / base.peaks[name] for name in new.peaks if base.peaks.get(name)}
-    best, other = _best(new), _best(base)
-    if best and other and best != other:
-        ratios[f"best peak ({best} against {other})"] = new.peaks[best] / base.peaks[other]
+    ratios = _peaks(pair, new, base)
     for name in ("bandwidth", "power_w", "price_per_hour"):
         ours, theirs = getattr(new, name), getattr(base, name)
         if ours is not None and theirs:
@@ -100,7 +108,7 @@ def _weaker(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
     same_part = bool(new.part) and new.part == base.part
     if same_part and pair.comparison.base_kind in _OWN_SCALING:
         return
-    ratios = _ratios(new, base)
+    ratios = _ratios(pair, new, base)
     deciding = {name: ratio for name, ratio in ratios.items() if name not in {"power", "price"}} or ratios
     if not deciding or max(deciding.values()) < _MUCH:
         return
@@ -117,7 +125,9 @@ def _credit(pair: Pair, most: float) -> str:
         return ""
     if ratio <= most:
         return f"; the hardware alone can give the {number(ratio)} that is claimed"
-    return f"; of the ratio of {number(ratio)} that is claimed the hardware can give up to {number(most)}"
+    unsaid = precision_of(pair.new) is None or precision_of(pair.base) is None
+    more = ", more where a narrower precision was used" if unsaid else ""
+    return f"; of the ratio of {number(ratio)} that is claimed the hardware can give up to {number(most)}{more}"
 
 
 rule = Rule(
@@ -138,12 +148,15 @@ rule = Rule(
     source="Hoefler, Twelve ways (2018), 4; the table of hardware gives its own sources (docs/hardware.md)",
     reads=(
         "sides[].hardware",
+        "sides[].operations.precisions",
+        "sides[].performance.options",
         "comparisons[].of",
         "comparisons[].base_kind",
         "comparisons[].ratio",
     ),
     blind=(
-        "Peaks are dense figures of datasheets, at nominal clocks. It cannot see which library the base was compiled "
+        "Where the precision that was used is not said, peaks are compared in the widest that both machines have. They "
+        "are dense figures of datasheets, at nominal clocks. It cannot see which library the base was compiled "
         "with, nor hardware that the table does not know and nobody states. Less than 1.5 times, and less than three "
         "years, it lets pass; comparisons of cost it leaves alone, since the price holds the difference."
     ),

@@ -5,26 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
-from levelbench.claims.rules._samples import side_times
+from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
+from levelbench.claims.rules._samples import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
+from levelbench.measure.statistics import wilson
 
 __all__ = ["rule"]
 
 _CODE = "LB204"
 _DO = "give a confidence interval with its method, from runs repeated whole; or show that the figure cannot vary"
+_ALL = "give the time to expect with restarts, or an interval that counts those that do not arrive, beside the share"
 _SAME = 1e-6
 """Runs whose times agree to six digits are no evidence of variation."""
 
 
 def _check(claim: Claim) -> Iterator[Finding]:
+    said: list[list[float]] = []
     for field, side in sides(claim):
-        if side.time_s is not None and side.interval is None and side.timing.deterministic is not True:
-            yield from _timed(claim, side, field)
+        if side.time_s is None or side.interval is not None:
+            continue
+        some = list(_some_arrive(claim, side, field))
+        found = some or (list(_timed(claim, side, field)) if side.timing.deterministic is not True else [])
+        if any(each.severity != "not-stated" for each in found):
+            said += [side_times(side), side_rates(side)]
+        yield from found
     for at, summary in enumerate(claim.summaries):
-        if summary.interval is None and summary.deterministic is not True and summary.n != 1:
+        unsure = summary.interval is None and summary.deterministic is not True and summary.n != 1
+        # Of the same runs it has been said already.
+        if unsure and sample_of(claim, summary) not in said:
             yield from _summarised(claim, summary, f"summaries[{at}]")
     yield from _compared(claim)
+
+
+def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
+    """A time to the target of which not all runs arrive is the time of the lucky ones, whatever else it is."""
+    made, reached = side.runs_made, side.runs_reached
+    if side.time_of != "target" or not made or not reached or reached >= made:
+        return
+    if any("restart" in summary.what.lower() for summary in claim.summaries):
+        return
+    share = wilson(reached, made)
+    found = (
+        f"{reached:,} of {plural(made, 'run')} of '{side.name}' reach the target ({percent(reached / made)}, 95 % "
+        f"interval {percent(share.low)} to {percent(share.high)}), and {seconds(side.time_s or 0.0)} is given as if "
+        "every run did"
+    )
+    yield guilty(_CODE, f"{field}.runs_reached", found, _ALL, side.where, "warning")
 
 
 def _timed(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
@@ -85,7 +111,8 @@ rule = Rule(
     practice=(
         "Say whether the figure is deterministic. If not, repeat the whole run, give a confidence interval with its "
         "level, its method and n, and keep the raw values. Below six runs a t interval of the logarithms does for "
-        "times; from six on the order statistics' interval of the median assumes nothing."
+        "times; from six on the order statistics' interval of the median assumes nothing. Where some runs do not reach "
+        "the target, give their share, and the time to expect when one begins again until a run does."
     ),
     bad="Time to 94 %: 75.28 s.",
     good="Time to 94 %: 75.3 s [74.6, 76.2], median of 20 runs, 95 % by order statistics.",
@@ -93,6 +120,8 @@ rule = Rule(
     reads=(
         "sides[].interval",
         "sides[].timing.deterministic",
+        "sides[].runs_made",
+        "sides[].runs_reached",
         "sides[].runs[].time_s",
         "summaries[].interval",
         "summaries[].deterministic",

@@ -115,11 +115,11 @@ def _whole(sent: Traffic) -> tuple[int, int]:
 class _Counted(Handle):
     """A handle that adds the time of waiting for it."""
 
-    def __init__(self, inner: Handle, around: Callable[[Callable[[], Array]], Array]) -> None:
-        self._inner, self._around = inner, around
+    def __init__(self, inner: Handle, operation: str, counting: CountingCommunicator) -> None:
+        self._inner, self._operation, self._counting = inner, operation, counting
 
     def wait(self) -> Array:
-        return self._around(self._inner.wait)
+        return self._counting.waited(self._operation, self._inner.wait)
 
     def done(self) -> bool:
         return self._inner.done()
@@ -157,29 +157,28 @@ class CountingCommunicator(WrappingCommunicator):
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
     ) -> T:
         """Count the call, what it sends and how long it takes."""
-        phase = self.phase()
+        phase, now_ns = self.phase(), self._now_ns
         only_receives = operation in _RECEIVING or (operation == "scatter" and self.rank != peer)
         payload = 0 if only_receives or not arrays else _nbytes(arrays)
         declared = self._form(operation, arrays, peer, count) if self._own is None else _NOTHING
-        start = self._now_ns()
+        start = now_ns()
         result = call()
-        self._note(operation, phase, 1, declared, payload, self._now_ns() - start)
-        if isinstance(result, Handle):
-            return cast("T", _Counted(result, lambda wait: self._waited(operation, wait)))
-        return result
+        self._note(operation, phase, 1, declared, payload, now_ns() - start)
+        return cast("T", _Counted(result, operation, self)) if isinstance(result, Handle) else result
 
-    def _waited(self, operation: str, wait: Callable[[], Array]) -> Array:
-        phase = self.phase()
-        start = self._now_ns()
+    def waited(self, operation: str, wait: Callable[[], Array]) -> Array:
+        """Count the time of waiting for an operation that is under way."""
+        phase, now_ns = self.phase(), self._now_ns
+        start = now_ns()
         result = wait()
-        self._note(operation, phase, 0, _NOTHING, 0, self._now_ns() - start)
+        self._note(operation, phase, 0, _NOTHING, 0, now_ns() - start)
         return result
 
     def _note(
         self, operation: str, phase: Phase, calls: int, declared: tuple[int, int], payload: int, time_ns: int
     ) -> None:
         with self._lock:
-            values = self._of(operation, phase)
+            values = self._counts.get((operation, phase)) or self._of(operation, phase)
             values[_CALLS] += calls
             values[_BYTES] += declared[0]
             values[_MESSAGES] += declared[1]

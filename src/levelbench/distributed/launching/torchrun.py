@@ -20,7 +20,10 @@ from levelbench.distributed.launching.kept import (
 from levelbench.distributed.launching.marked import JOB
 from levelbench.errors import MissingError, UsageError
 
-__all__ = ["Torchrun"]
+__all__ = ["RESTARTS", "Torchrun", "nodes_of"]
+
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+"""How often torchrun has started a rank again; in the rank's environment."""
 
 
 @final
@@ -30,13 +33,13 @@ class Torchrun(Engine):
     Options: ``nodes`` (1) with ``rendezvous`` (``host:port`` of one of them) and ``job`` (a name that no other job
     there has): the same command is started on each node, and ``ranks`` counts those on all. ``address`` is the node's
     own as the others reach it, where its name does not lead there. torchrun's own variables (``PET_NNODES``,
-    ``PET_RDZV_ENDPOINT``, ...), as clusters set them, stand in for options that are not given. torchrun starts no rank
-    again after one failed: that run would be another one, and the same command makes it.
+    ``PET_RDZV_ENDPOINT``, ...), as clusters set them, stand in for options that are not given. After a rank failed
+    torchrun starts all again up to ``max_restarts`` times (0): what is run must know how to go on.
     """
 
     name: ClassVar[str] = "torchrun"
     communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
-    options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address")
+    options: ClassVar[tuple[str, ...]] = ("nodes", "rendezvous", "job", "address", "max_restarts")
 
     def lacks(self) -> str | None:
         """PyTorch, where it is not installed."""
@@ -52,7 +55,8 @@ class Torchrun(Engine):
         nodes = self.number({"nodes": seen.get("PET_NNODES", "1").split(":")[-1], **options}, "nodes", 1)
         here = _ranks_here(ranks, nodes)
         words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(here), "--no-python"]
-        return nodes, [*words, "--max-restarts", "0", *_meeting(nodes, options, seen)]
+        restarts = str(self.number(options, "max_restarts", 0, least=0))
+        return nodes, [*words, "--max-restarts", restarts, *_meeting(nodes, options, seen)]
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
@@ -70,6 +74,12 @@ class Torchrun(Engine):
         inner = keeper_words(folder, command, child=False)
         running.add(start_keeper(keeper_words(folder, [*words, *inner], launcher=True), base))
         return running
+
+
+def nodes_of(options: Mapping[str, Any], environment: Mapping[str, str]) -> int:
+    """On how many nodes the same command is started: as the option says, else torchrun's own variable."""
+    given = options.get("nodes", environment.get("PET_NNODES", "1").split(":")[-1])
+    return int(given) if str(given).isdecimal() else 1
 
 
 def _ranks_here(ranks: int, nodes: int) -> int:

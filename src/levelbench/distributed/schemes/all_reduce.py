@@ -76,6 +76,8 @@ class AllReduce(Scheme):
 
 
 class _AllReduceStepper(BaseStepper):
+    kept = True
+
     def __init__(self, scheme: AllReduce, worker: Worker) -> None:
         super().__init__(worker)
         communicator = worker.communicator

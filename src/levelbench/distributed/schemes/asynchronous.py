@@ -10,13 +10,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base_stepper import begin_as_rank_zero
+from levelbench.distributed.schemes.keeping import number, numbers, those_under, under
 from levelbench.distributed.schemes.packing import Packed
 from levelbench.distributed.schemes.parameter_server import (
     Shard,
@@ -113,6 +114,8 @@ class _Stepper(SchemeStepper):
 class _WorkerStepper(_Stepper):
     """Sends gradients, receives parameters."""
 
+    kept = True
+
     def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> None:
         super().__init__(worker, parts, workers)
         self._room = {server: [each.empty() for each in packed.packers] for server, packed in self.packed.items()}
@@ -161,6 +164,14 @@ class _WorkerStepper(_Stepper):
         note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")
         self._evaluated = averages or current
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The steps since the last meeting. Nothing is under way: the last push has its answer."""
+        return numbers(steps=self.steps)
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Those steps."""
+        self.steps = number("steps", state)
+
     def averaged(self) -> Mapping[str, Array] | None:
         """The servers' parameters, or the averages of the optimizer there, as of the last meeting."""
         return self._evaluated
@@ -169,6 +180,8 @@ class _WorkerStepper(_Stepper):
 @final
 class _ServerStepper(_Stepper):
     """Receives gradients from anybody, updates its shard, answers."""
+
+    kept = True
 
     def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int, scheme: ServedScheme) -> None:
         super().__init__(worker, parts, workers)
@@ -240,6 +253,21 @@ class _ServerStepper(_Stepper):
                 self.told(server, {**shard, **(self._inner.averaged() or {})} if own else shard)
         self.steps = 0
         self._kept = [[] for _ in self._kept]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The optimizer's, and what is known of each worker; nobody waits where all have made the same steps."""
+        assert not self._waiting
+        made = numbers(steps=self.steps, version=self._version, made=self._made, reads=self._reads, lags=self._lags)
+        pushes = np.array(self._kept, np.int64)
+        return made | {"pushes": pushes} | under("optimizer", self._inner.state() if self._shard else {})
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """All of that."""
+        self.steps, self._version = number("steps", state), number("version", state)
+        self._made, self._reads, self._lags = (state[name].tolist() for name in ("made", "reads", "lags"))
+        self._kept = [[(staleness, lag) for staleness, lag in each] for each in state["pushes"].tolist()]
+        if self._shard:
+            self._inner.restore(those_under("optimizer", state))
 
     def _table(self) -> NDArray[np.int64]:
         """What :meth:`pushes` answers with."""

@@ -10,14 +10,16 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
 from levelbench.distributed.pieces import Layout
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base_stepper import BaseStepper
+from levelbench.distributed.schemes.keeping import number, numbers
 from levelbench.distributed.schemes.packing import by_dtype
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
@@ -72,6 +74,8 @@ class PeriodicStepper(OwnModelStepper):
     ‖x − x̄‖ / ‖x̄‖ of this worker's parameters and their mean, at the round's end.
     """
 
+    kept = True
+
     def __init__(self, worker: Worker, state_too: bool = False) -> None:
         super().__init__(worker)
         self._left = self._period = 0
@@ -113,6 +117,18 @@ class PeriodicStepper(OwnModelStepper):
         for apart, whole in drifts:
             self.worker.ledger.note("drift", (float(apart) / float(whole)) ** 0.5 if float(whole) else 0.0)
         super().meet()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The optimizer's, and how far the round is."""
+        drifts = [float(each) for pair in self._drifts for each in pair]
+        return super().state() | numbers(left=self._left, period=self._period, drifts=drifts)
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """All of that."""
+        super().restore(state)
+        self._left, self._period = number("left", state), number("period", state)
+        drifts = state["drifts"].tolist()
+        self._drifts = list(zip(drifts[::2], drifts[1::2], strict=True))
 
     def _drift(self, mean: Mapping[str, Array]) -> tuple[Array, Array]:
         """‖x − x̄‖² and ‖x̄‖² as native scalars: reading them now would make a device wait."""

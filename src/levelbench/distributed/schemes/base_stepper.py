@@ -7,9 +7,13 @@ concrete one is only its :meth:`step`.
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.scheme import SchemeStepper, Worker
+from levelbench.distributed.schemes.keeping import those_under, under
 from levelbench.distributed.schemes.packing import Packed
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend
@@ -17,6 +21,8 @@ from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Stepper
 
 __all__ = ["BaseStepper", "begin_as_rank_zero", "share_from"]
+
+_OPTIMIZER = "optimizer"
 
 
 def share_from(communicator: Communicator, backend: Backend, arrays: MutableMapping[str, Array], root: int = 0) -> None:
@@ -52,6 +58,14 @@ class BaseStepper(SchemeStepper):
         """The optimizer's own step, in phase ``update``."""
         self.worker.switch(Phase.UPDATE)
         self.inner.step(gradients, step, factor)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The optimizer's."""
+        return under(_OPTIMIZER, self.inner.state())
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The optimizer's."""
+        self.inner.restore(those_under(_OPTIMIZER, state))
 
     def averaged(self) -> Mapping[str, Array] | None:
         """Those of the optimizer: the same on all ranks where all hold the same parameters."""

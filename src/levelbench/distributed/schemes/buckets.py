@@ -80,6 +80,8 @@ class Reducer:
         self._communicator, self._parameters, self._clock = communicator, parameters, clock
         self._buckets = [dict.fromkeys(names) for names in buckets]
         self._packers = [packer(backend, {name: parameters[name] for name in names}) for names in buckets]
+        # A list: to go through live parameters takes as long as a small message.
+        self._names = list(parameters)
         self._bucket_of = {name: at for at, names in enumerate(buckets) for name in names}
         self._started_ns = self._inside_ns = 0
         self._clear()
@@ -128,12 +130,17 @@ class Reducer:
         The arrays belong to the reducer, and change at the next step. Raises ``UsageError`` where ``gradients`` are not
         those that :meth:`ready` was given.
         """
+        # In the order of the parameters, so that an optimizer which sums over them does as in one process.
+        result: dict[str, Array] = dict.fromkeys(self._names)
+        if len(self._buckets) == 1 and not self._taken:
+            # Nothing is behind anything else.
+            (one,), self.overlap = self._packers, 0.0
+            result.update(one.unpack(self._communicator.all_reduce(self._filled(0, gradients, share))))
+            return result
         if self._taken:
             self._require_same(gradients, share)
         for at in range(len(self._handles), len(self._buckets)):
             self._start(self._filled(at, gradients, share))
-        # In the order of the parameters, so that an optimizer which sums over them does as in one process.
-        result: dict[str, Array] = dict.fromkeys(self._parameters)
         handles = self._handles
         for each, handle in zip(self._packers, handles, strict=True):
             began = self._clock.now_ns()

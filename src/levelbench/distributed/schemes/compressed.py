@@ -45,6 +45,10 @@ class Compressed(Scheme):
         """A :class:`CompressedStepper`."""
         return CompressedStepper(worker, self.exchange, self.error_feedback)
 
+    def traffic_within(self) -> float:
+        """As the exchange says."""
+        return self.exchange().traffic_within
+
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
         """That of the exchange of all gradients, after any warm-up; those of 16 bits are widened to 32 before."""
         elements = sum(prod(shape) for shape in parameters.values())

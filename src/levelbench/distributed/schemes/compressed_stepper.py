@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
 
 from levelbench.distributed.compression.arrays import typed
 from levelbench.distributed.compression.draws import Key
@@ -10,6 +13,7 @@ from levelbench.distributed.compression.exchange import Exchange
 from levelbench.distributed.compression.feedback import ErrorFeedback
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.base_stepper import BaseStepper
+from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays, number, numbers
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import copy, namespace, norm, zeros_like
@@ -47,6 +51,8 @@ class CompressedStepper(BaseStepper):
     All but the update is phase ``communicate``: what of it the communicator did not take is the time of compression.
     """
 
+    kept = True
+
     def __init__(
         self, worker: Worker, exchange: Callable[[int], Exchange], error_feedback: bool, momentum: float = 0.0
     ) -> None:
@@ -83,6 +89,27 @@ class CompressedStepper(BaseStepper):
         residuals = [each.residual for each in self._feedback if each.residual is not None]
         note_compression(self.worker, self._ratio(), residuals, self._norms)
         self._norms = []
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The optimizer's, what was left out of each gradient, and the momentum before compression."""
+        backend, residuals = self.worker.backend, [each.residual for each in self._feedback]
+        return (
+            super().state()
+            | kept_arrays("residual", backend, residuals)
+            | kept_arrays("velocity", backend, self._velocities)
+            | kept_arrays("norm", backend, self._norms)
+            | numbers(steps=self._steps)
+        )
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """All of that."""
+        super().restore(state)
+        backend, self._steps = self.worker.backend, number("steps", state)
+        residuals = arrays_of("residual", backend, state)
+        for at, each in enumerate(self._feedback):
+            each.residual = residuals.get(str(at))
+        self._velocities = list(arrays_of("velocity", backend, state).values())
+        self._norms = list(arrays_of("norm", backend, state).values())
 
     def _ratio(self) -> float | None:
         """Bytes of the gradients over bytes of the last step's payloads."""

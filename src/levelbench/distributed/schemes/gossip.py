@@ -10,15 +10,17 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import frexp, ldexp
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Handle
 from levelbench.distributed.pieces import Layout
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.averaging import OwnModelStepper, elements
 from levelbench.distributed.schemes.graphs import OnePeer
+from levelbench.distributed.schemes.keeping import number, numbers
 from levelbench.distributed.schemes.packing import by_dtype
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
@@ -61,6 +63,8 @@ class _Coming:
 class _GossipStepper(OwnModelStepper):
     """The live parameters z are the model itself; with the weight w it stands for w z of push-sum."""
 
+    kept = True
+
     def __init__(self, worker: Worker, scheme: Gossip) -> None:
         super().__init__(worker)
         self._ahead, self._weight, self._step = scheme.ahead, 1.0, 0
@@ -91,10 +95,23 @@ class _GossipStepper(OwnModelStepper):
     def meet(self) -> None:
         """Take in all that is under way: after equally many steps the schedule says what was sent to whom."""
         self.worker.switch(Phase.COMMUNICATE)
+        self._settle()
+        super().meet()
+
+    def _settle(self) -> None:
         self._take(self._step)
         while self._sent:
             self._sent.popleft().wait()
-        super().meet()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The optimizer's and the weight, once all that was under way is taken in, as in :meth:`meet`."""
+        self._settle()
+        return super().state() | numbers(weight=self._weight, step=self._step)
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """All of that."""
+        super().restore(state)
+        self._step, self._weight = number("step", state), float(state["weight"])
 
     def averaged(self) -> Mapping[str, Array]:
         """The mean of all models by their weights: Σ w z / Σ w."""

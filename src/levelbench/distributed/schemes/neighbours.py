@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
+
+from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Handle
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.averaging import OwnModelStepper, elements
 from levelbench.distributed.schemes.graphs import GRAPHS, make_graph
+from levelbench.distributed.schemes.keeping import number, numbers
 from levelbench.errors import UnknownNameError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
@@ -23,6 +26,8 @@ __all__ = ["Neighbours"]
 class _NeighboursStepper(OwnModelStepper):
     """Between two steps the messages of the next one may be under way: all workers are in the same place then."""
 
+    kept = True
+
     def __init__(self, worker: Worker, scheme: Neighbours) -> None:
         super().__init__(worker)
         self._after = scheme.mix == "after"
@@ -34,10 +39,12 @@ class _NeighboursStepper(OwnModelStepper):
         self._coming: list[tuple[int, float, Handle]] = []
         self._buffers: dict[tuple[int, int], Array] = {}
         self._began_ns = self._inside_ns = 0
+        self._step = 0
         if self._ahead:
             self._begin(1)
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        self._step = step
         if self._after:
             self.own_step(gradients, step, factor)
             self._begin(step)
@@ -51,6 +58,18 @@ class _NeighboursStepper(OwnModelStepper):
         if self._ahead:
             self._begin(step + 1)
             self.worker.switch(Phase.UPDATE)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The optimizer's. What is under way is the parameters as they are."""
+        return super().state() | numbers(step=self._step)
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The optimizer's; the messages of the next step are sent again."""
+        super().restore(state)
+        self._step = number("step", state)
+        if self._ahead:
+            self._wait()
+            self._begin(self._step + 1)
 
     def close(self) -> None:
         """Receive what was sent for a step that is not made."""

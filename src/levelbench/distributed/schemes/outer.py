@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
+
+from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.averaging import PeriodicStepper, elements
+from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays, number, numbers, those_under, under
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy
@@ -29,6 +32,18 @@ class _OuterStepper(PeriodicStepper):
 
     def period(self, step: int, factor: float) -> int:
         return self._scheme.period
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """With where the round began, and the outer optimizer's."""
+        anchor = kept_arrays("anchor", self.worker.backend, self._anchor)
+        return super().state() | anchor | under("outer", self._outer.state()) | numbers(round=self._round)
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """All of that."""
+        super().restore(state)
+        self._round = number("round", state)
+        self._anchor.update(arrays_of("anchor", self.worker.backend, state))
+        self._outer.restore(those_under("outer", state))
 
     def go_on(self, mean: dict[str, Array]) -> Mapping[str, Array]:
         """All compute the same outer step from the same bits, so the models are the same bits afterwards."""

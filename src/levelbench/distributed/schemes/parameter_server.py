@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
+
+from numpy.typing import NDArray
 
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base_stepper import begin_as_rank_zero
@@ -150,6 +152,8 @@ class ParameterServer(Scheme):
 class _WorkerStepper(SchemeStepper):
     """Sends gradients, receives parameters."""
 
+    kept = True
+
     def __init__(self, worker: Worker, dealt: Sequence[Shard]) -> None:
         self.executor = worker.executor
         self._worker, self._communicator = worker, worker.communicator
@@ -188,6 +192,13 @@ class _WorkerStepper(SchemeStepper):
             flats = [self._communicator.receive(like, rank, _AVERAGES) for like in room]
             self._averaged.update(packed.unpack(flats))
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Nothing beside the parameters."""
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Nothing."""
+
     def averaged(self) -> Mapping[str, Array] | None:
         """The servers' averages of the last :meth:`meet`."""
         return self._averaged
@@ -196,6 +207,8 @@ class _WorkerStepper(SchemeStepper):
 @final
 class _ServerStepper(SchemeStepper):
     """Receives gradients, updates its shard, sends it."""
+
+    kept = True
 
     def __init__(self, worker: Worker, shard: Shard, workers: int) -> None:
         self.executor = worker.executor
@@ -221,6 +234,15 @@ class _ServerStepper(SchemeStepper):
             self._inner.step(gradients, step, factor(step))
             self._worker.switch(Phase.COMMUNICATE)
             self._send(self._shard, _PARAMETERS)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The optimizer's."""
+        return {} if self._inner is None else self._inner.state()
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The optimizer's."""
+        if self._inner is not None:
+            self._inner.restore(state)
 
     def _sum(self) -> list[Array]:
         """All workers' gradients, added in the order of ranks."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
 from levelbench.distributed.compression.draws import Key
@@ -18,6 +20,7 @@ from levelbench.distributed.pieces import Layout
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base_stepper import BaseStepper
 from levelbench.distributed.schemes.compressed_stepper import all_of, note_compression
+from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays
 from levelbench.distributed.schemes.packing import by_dtype
 from levelbench.errors import DefinitionError
 from levelbench.measure.timeline import Phase
@@ -84,6 +87,8 @@ class PowerSGD(Scheme):
 class _PowerStepper(BaseStepper):
     """PowerSGD at work."""
 
+    kept = True
+
     def __init__(self, worker: Worker, scheme: PowerSGD) -> None:
         super().__init__(worker)
         self._scheme = scheme
@@ -121,6 +126,23 @@ class _PowerStepper(BaseStepper):
         residuals = list(self.residuals.values())
         note_compression(self.worker, self._scheme.ratio(self._shapes), residuals, self._norms)
         self._norms = []
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The optimizer's, and of each matrix the last Q and what was left of it."""
+        backend = self.worker.backend
+        return (
+            super().state()
+            | kept_arrays("right", backend, self.right)
+            | kept_arrays("residual", backend, self.residuals)
+            | kept_arrays("norm", backend, self._norms)
+        )
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """All of that."""
+        super().restore(state)
+        backend = self.worker.backend
+        self.right, self.residuals = arrays_of("right", backend, state), arrays_of("residual", backend, state)
+        self._norms = list(arrays_of("norm", backend, state).values())
 
     def _summed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """The sums over all ranks, by one all-reduce."""

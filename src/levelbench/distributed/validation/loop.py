@@ -6,6 +6,7 @@ The one idea: it asks a scheme for exactly what the trainer asks for, in the sam
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -22,7 +23,7 @@ from levelbench.training.optimizers.base import Optimizer
 if TYPE_CHECKING:
     from levelbench.distributed.validation.runs import Bench, Case, Trace
 
-__all__ = ["RankLoop", "batch", "part_of", "single_process"]
+__all__ = ["Kept", "RankLoop", "batch", "part_of", "single_process"]
 
 Floats = NDArray[Any]
 
@@ -42,12 +43,25 @@ def part_of(examples: int, rank: int, workers: int) -> slice:
     return slice(examples * rank // workers, examples * (rank + 1) // workers)
 
 
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What a rank keeps at a checkpoint; copies on the host."""
+
+    state: dict[str, Floats]
+    """Of the scheme."""
+    parameters: dict[str, Floats]
+    buffers: dict[str, Floats]
+
+
 @final
 class RankLoop:
     """One rank of a case."""
 
-    def __init__(self, bench: Bench, case: Case, trace: Trace, optimizer: Optimizer) -> None:
+    def __init__(
+        self, bench: Bench, case: Case, trace: Trace, optimizer: Optimizer, before: Kept | None = None
+    ) -> None:
         self._bench, self._case, self._trace, self._optimizer = bench, case, trace, optimizer
+        self._before = before
         self._model = bench.model(case, trace.rank)
         self._phase, self._stepping = Phase.OTHER, False
         self._workers = bench.scheme.workers(case.ranks)
@@ -77,14 +91,23 @@ class RankLoop:
             trace.ledger,
         )
         self._stepper = stepper = self._bench.scheme.start(worker)
+        trace.unkept = stepper.unkept
         trace.wraps = stepper.executor is not executor
         trace.start, trace.start_buffers = model.held(), model.held_buffers()
+        done = 0
+        if self._before is not None:
+            self._restore(self._before)
+            done = case.saves
         communicator.take()
-        ends = sorted({*case.pauses, case.steps})
-        for first, last in zip([1, *(each + 1 for each in ends)], ends, strict=False):
-            self._stretch(communicator, first, last)
-            self._meet(twice=last in case.pauses)
+        meetings = {*case.pauses, case.steps}
+        for last in sorted(each for each in {*meetings, case.saves} if each > done):
+            self._stretch(communicator, done + 1, last)
+            if last in meetings:
+                self._meet(twice=last in case.pauses)
+            if last == case.saves:
+                trace.kept = self._kept(communicator)
             communicator.take()
+            done = last
         trace.final, trace.live = model.held(), dict(model.parameters)
         trace.asked_early = model.asked_early
         stepper.close()
@@ -145,6 +168,21 @@ class RankLoop:
                 weighted = gradients[name] * (count / own)
                 total[name] = total[name] + weighted if name in total else weighted
         return total
+
+    def _kept(self, communicator: CountingCommunicator) -> Kept:
+        self._switch(Phase.CHECKPOINT)
+        # Before the parameters, as the trainer does: what was under way may go into them.
+        state = {name: np.array(each) for name, each in self._stepper.state().items()}
+        kept = Kept(state, self._model.held(), self._model.held_buffers())
+        # Nobody goes on before all have written theirs.
+        communicator.barrier()
+        return kept
+
+    def _restore(self, kept: Kept) -> None:
+        model = self._model
+        model.parameters.update({name: model.native(each) for name, each in kept.parameters.items()})
+        model.buffers.update({name: model.native(each) for name, each in kept.buffers.items()})
+        self._stepper.restore({name: each.copy() for name, each in kept.state.items()})
 
     def _meet(self, *, twice: bool) -> None:
         stepper, trace = self._stepper, self._trace

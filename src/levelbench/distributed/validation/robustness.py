@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from levelbench.distributed.validation.models import SHAPES
 from levelbench.distributed.validation.rules import SHORT
 from levelbench.distributed.validation.runs import Case, Outcome
-from levelbench.distributed.validation.subject import Subject, evaluated, place, stopped, unlike
+from levelbench.distributed.validation.subject import Subject, alike, place, stopped
 from levelbench.errors import CommunicationError
 from levelbench.measure.timeline import Phase
 from levelbench.training.validation.probes import Finding, failed, not_tried, noted, passed
@@ -25,7 +24,7 @@ def determinism(subject: Subject) -> Iterator[Finding]:
         return
     case = Case(subject.most)
     first, second = subject.run(case), subject.bench.again(case)
-    yield _alike("determinism", first, second, "a second run") or passed("determinism", "two runs, the same bits")
+    yield alike("determinism", first, second, "a second run") or passed("determinism", "two runs, the same bits")
 
 
 def random_delays(subject: Subject) -> Iterator[Finding]:
@@ -41,7 +40,7 @@ def random_delays(subject: Subject) -> Iterator[Finding]:
                 how = f"with random delays (seed {case.late}) " if case.slow is None else f"with rank {case.slow} slow "
                 yield stopped("random delays", outcome, how, "do not rely on an order of arrival")
                 return
-            if lockstep and (finding := _alike("random delays", plain, outcome, "a run with delays")):
+            if lockstep and (finding := alike("random delays", plain, outcome, "a run with delays")):
                 yield finding
                 return
     result = "the same bits each time" if lockstep else "none hangs"
@@ -67,7 +66,7 @@ def pauses(subject: Subject) -> Iterator[Finding]:
         do = "let meet() do nothing where nothing is under way, and serve() end with its last step"
         yield stopped("pauses", outcome, "with meet() in between, twice in a row, ", do)
         return
-    if subject.scheme.lockstep and (finding := _alike("pauses", subject.run(plain), outcome, "a run with evaluations")):
+    if subject.scheme.lockstep and (finding := alike("pauses", subject.run(plain), outcome, "a run with evaluations")):
         yield finding
         return
     yield passed("pauses", "meet() twice after the first and the sixth step, and on")
@@ -134,20 +133,6 @@ def phases(subject: Subject) -> Iterator[Finding]:
                 yield failed("phases", found, "call switch(Phase.COMMUNICATE) before you wait for others")
                 return
     yield passed("phases", "communication and update are booked as such")
-
-
-def _alike(probe: str, first: Outcome, second: Outcome, what: str) -> Finding | None:
-    """The finding that two runs end with other bits; ``None`` where they do not."""
-    for outcome in (first, second):
-        if outcome.error is not None:
-            return stopped(probe, outcome)
-    for one, other in zip(first.workers, second.workers, strict=True):
-        name = unlike(one.final, other.final) or unlike(evaluated(one), evaluated(other))
-        if name in SHAPES:
-            where = place(first.case.ranks, one.rank, None, name)
-            found = f"{where}: {what} ends with other bits"
-            return failed(probe, found, "let nothing but seed, step and rank decide what is computed")
-    return None
 
 
 ROBUSTNESS = (determinism, random_delays, unbuffered_sends, pauses, lost_rank, phases)

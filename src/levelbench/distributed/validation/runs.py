@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -20,7 +20,7 @@ from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.delayed import Delays
 from levelbench.distributed.communicators.threads import rank_outcomes
 from levelbench.distributed.scheme import Ledger, Scheme
-from levelbench.distributed.validation.loop import RankLoop, single_process
+from levelbench.distributed.validation.loop import Kept, RankLoop, single_process
 from levelbench.distributed.validation.models import Model, Regression, Scripted
 from levelbench.distributed.validation.rules import RATE, SHORT, Told
 from levelbench.distributed.validation.watching import Abandoned, Pulse, Watched, receipts_as_sends
@@ -70,6 +70,10 @@ class Case:
     """Whether the parameters after each step are kept, and not only the last."""
     pauses: tuple[int, ...] = ()
     """Steps after which all meet twice and look at the averaged weights, as before an evaluation."""
+    saves: int = 0
+    """The step after which all ranks keep their state, if any."""
+    resumes: bool = False
+    """Fresh ranks go on from what those of this very case kept who did not."""
     synchronous: bool = False
     """Sends last until they were received."""
     messages: bool = False
@@ -114,6 +118,9 @@ class Trace:
     final: dict[str, Floats] = field(default_factory=dict)
     """... at the very end, after all have met."""
     averaged: dict[str, Floats] | None = None
+    kept: Kept | None = None
+    unkept: str | None = None
+    """Why it cannot be kept, as the stepper says."""
     sent: list[tuple[int, int]] = field(default_factory=list)
     """Bytes and messages by step; of a server by stretch of steps."""
     told: list[tuple[int, float, tuple[str, ...]]] = field(default_factory=list)
@@ -209,13 +216,15 @@ class Bench:
         seconds = self.seconds * patience
         pulse = Pulse(seconds)
         traces = [Trace(rank) for rank in range(case.ranks)]
+        before = self.run(replace(case, resumes=False)).traces if case.resumes else []
         errors: list[BaseException] = []
 
         def work(communicator: Communicator) -> None:
             trace = traces[communicator.rank]
             try:
                 with np.errstate(all="ignore"):
-                    self._rank(communicator, case, trace, pulse)
+                    kept = before[trace.rank].kept if before else None
+                    self._rank(communicator, case, trace, pulse, kept)
             except BaseException as error:  # noqa: BLE001  # the boundary to a user's scheme, and whatever ends it
                 trace.stubborn = isinstance(error, Abandoned)
                 trace.error = _told(error, communicator.rank)
@@ -248,9 +257,9 @@ class Bench:
             return Regression(self.backend, self.seed, case.dtype, case.early, apart)
         return Scripted(self.backend, self.seed, rank, case.dtype, case.early, apart)
 
-    def _rank(self, communicator: Communicator, case: Case, trace: Trace, pulse: Pulse) -> None:
+    def _rank(self, communicator: Communicator, case: Case, trace: Trace, pulse: Pulse, before: Kept | None) -> None:
         optimizer = case.optimizer or Told(RATE, notes=trace.told)
-        loop = RankLoop(self, case, trace, optimizer)
+        loop = RankLoop(self, case, trace, optimizer, before)
         watched = Watched(communicator, pulse, synchronous=case.synchronous, tell=loop.talk)
         trace.doing = lambda: watched.last
         inner = Algorithmic(watched) if case.messages else watched

@@ -14,6 +14,7 @@ from levelbench.distributed.validation.agreement import AGREEMENT
 from levelbench.distributed.validation.counting import first_misfit
 from levelbench.distributed.validation.equality import CONSISTENT
 from levelbench.distributed.validation.form import well_formed
+from levelbench.distributed.validation.keeping import checkpoints
 from levelbench.distributed.validation.learning import INCONSISTENT
 from levelbench.distributed.validation.partition import check_partition
 from levelbench.distributed.validation.robustness import ROBUSTNESS
@@ -77,7 +78,7 @@ class _Check:
             yield "well formed", lambda: well_formed(self.bench.scheme)
         yield "goes through", self._goes_through
         claims = CONSISTENT if self.bench.scheme.consistent else INCONSISTENT
-        for test in (*AGREEMENT, *claims, traffic, *ROBUSTNESS):
+        for test in (*AGREEMENT, *claims, traffic, *ROBUSTNESS, checkpoints):
             title = test.__name__.replace("_", " ")
             if self._wanted(title):
                 yield title, lambda title=title, test=test: self._tested(title, test)  # type: ignore[misc]

@@ -12,7 +12,7 @@ from levelbench.distributed.scheme import Scheme
 from levelbench.distributed.validation.runs import Bench, Case, Outcome, Trace
 from levelbench.training.validation.probes import Finding, failed
 
-__all__ = ["Floats", "Subject", "apart", "evaluated", "place", "stopped", "unlike"]
+__all__ = ["Floats", "Subject", "alike", "apart", "evaluated", "place", "stopped", "unlike"]
 
 Floats = NDArray[Any]
 
@@ -82,3 +82,17 @@ def apart(one: dict[str, Floats], other: dict[str, Floats]) -> tuple[float, str]
 def evaluated(trace: Trace) -> dict[str, Floats]:
     """What is evaluated on a rank."""
     return trace.final if trace.averaged is None else trace.averaged
+
+
+def alike(probe: str, first: Outcome, second: Outcome, what: str, do: str = "") -> Finding | None:
+    """The finding that two runs end with other bits; ``None`` where they do not."""
+    for outcome in (first, second):
+        if outcome.error is not None:
+            return stopped(probe, outcome)
+    for one, other in zip(first.workers, second.workers, strict=True):
+        name = unlike(one.final, other.final) or unlike(evaluated(one), evaluated(other))
+        if name:
+            where = place(first.case.ranks, one.rank, None, name)
+            found = f"{where}: {what} ends with other bits"
+            return failed(probe, found, do or "let nothing but seed, step and rank decide what is computed")
+    return None

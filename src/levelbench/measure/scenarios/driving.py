@@ -23,9 +23,10 @@ from levelbench.measure.scenarios.draws import SampleOrder, Seeds, arrivals_ns
 from levelbench.measure.scenarios.ledger import Direct, Ledger, Workers
 from levelbench.measure.scenarios.result import EVERY_SAMPLE, Raw, ScenarioResult, judge
 from levelbench.measure.scenarios.settings import DawnBench, Offline, Scenario, Server
-from levelbench.measure.scenarios.streams import Limits, SampleStream, cut_off
+from levelbench.measure.scenarios.streams import Hope, Limits, SampleStream, cut_off, refuse_flood
 from levelbench.measure.scenarios.turns import ProgressCallback, Reporter, Turns
 from levelbench.measure.scenarios.waiting import wait_until
+from levelbench.measure.statistics.early_stopping import allowed_late
 
 __all__ = ["ProgressCallback", "run_scenario"]
 
@@ -33,6 +34,7 @@ RULES_SAMPLES: Final = 24_576
 SLACK: Final = 1.1
 _CALIBRATION_NS: Final = 100_000_000
 _MOST_CALIBRATION: Final = 2**20
+_MOST_TRIES: Final = 4
 
 
 def run_scenario(
@@ -66,6 +68,8 @@ def run_scenario(
             if isinstance(scenario, Offline):
                 session = replace(session, scenario=session.sized(scenario))
             raw = session.run(sut)
+            if isinstance(scenario, Offline) and scenario.expected_per_s is None:
+                session, raw = _long_enough(session, sut, raw)
     finally:
         _call(sut, "unload", order.loaded)
     raw = replace(raw, warmup_queries=warmed, warmup_s=warmup_s)
@@ -77,6 +81,22 @@ def _call(sut: object, name: str, indices: NDArray[np.int64]) -> None:
     method = getattr(sut, name, None)
     if method is not None:
         method(indices.tolist())
+
+
+def _long_enough(session: _Session, sut: Answering | SystemUnderTest, raw: Raw) -> tuple[_Session, Raw]:
+    """An offline run again at the rate that it had, where the rate that was found made it too short."""
+    scenario = session.scenario
+    assert isinstance(scenario, Offline)
+    for tried in range(1, _MOST_TRIES):
+        lasted = int(raw.done_ns.max()) * 1e-9
+        if lasted >= scenario.min_duration_s:
+            break
+        rate = raw.indices.size / max(lasted, 1e-9)
+        scenario = replace(scenario, expected_per_s=max(rate, SLACK * (scenario.expected_per_s or 0.0)))
+        session = replace(session, scenario=scenario)
+        raw = session.run(sut)
+        raw = replace(raw, ended_by=f"{raw.ended_by}, after {tried} that were too short")
+    return session, raw
 
 
 def _driven(
@@ -147,8 +167,12 @@ class _Session:
         return replace(scenario, expected_per_s=rate, min_samples=least)
 
     def _rate(self) -> float:
-        """Samples a second of ever more samples at once, until they take a tenth of a second."""
-        count = min(len(self.order.loaded), 16)
+        """Samples a second of ever more samples at once, until they take a tenth of a second.
+
+        In whole batches: a system that fills up a batch takes as long for one sample as for all of it.
+        """
+        batch = self.scenario.batch if isinstance(self.scenario, Offline) else None
+        count = -(-16 // batch) * batch if batch else min(len(self.order.loaded), 16)
         while True:
             begin = self.clock.now_ns()
             ledger = self._ledger()
@@ -173,25 +197,37 @@ class _Session:
     def _on_schedule(self, scenario: Server) -> Raw:
         """Issue at the scheduled arrivals, whatever is still open, then wait for the rest."""
         least_ns = round(scenario.min_duration_s * 1e9)
+        refuse_flood(scenario.qps, scenario.min_duration_s)
         arrivals = arrivals_ns(scenario.qps, least_ns, scenario.min_queries, self.seeds.schedule)
         arrivals, ended_by = cut_off(arrivals, scenario)
+        most_late = allowed_late(len(arrivals), scenario.quantile)
         drawn = self.order.draw(len(arrivals))
         ledger = self._ledger()
-        queries = [ledger.opened(number, indices) for number, indices in enumerate(drawn.tolist())]
+        queries = [ledger.made(number, indices) for number, indices in enumerate(drawn.tolist())]
         with _uncollected():
-            start, issued = self._issue_on_time(ledger, queries, arrivals.tolist())
+            # What too few queries could never prove is asked to its end: it is the latencies that are wanted then.
+            hope = None if most_late is None else Hope(ledger, arrivals.tolist(), scenario.bound_s, most_late)
+            start, issued = self._issue_on_time(ledger, queries, arrivals.tolist(), hope)
             ledger.settle()
+        count = len(issued)
+        if count < len(queries):
+            ended_by = f"the bound, which it could not keep any more after {count} of {len(queries)} queries"
         times = np.asarray(issued, dtype=np.int64) - start
-        return Raw(arrivals, times, ledger.done_ns(len(issued)) - start, drawn, ended_by)
+        return Raw(arrivals[:count], times, ledger.done_ns(count) - start, drawn[:count], ended_by)
 
-    def _issue_on_time(self, ledger: Ledger, queries: list[Query], arrivals: list[int]) -> tuple[int, list[int]]:
-        """Issue each query at its arrival; when the run began, and when each was issued."""
+    def _issue_on_time(
+        self, ledger: Ledger, queries: list[Query], arrivals: list[int], hope: Hope | None
+    ) -> tuple[int, list[int]]:
+        """Issue each query at its arrival; when the run began, and when each was issued; ends where hope is lost."""
         issued: list[int] = []
         start = self.clock.now_ns()
         report = Reporter(self.progress, start) if self.progress is not None else None
         for query, arrival in zip(queries, arrivals, strict=True):
             wait_until(self.clock, start + arrival, lambda: ledger.failure is not None)
+            ledger.open(query)
             issued.append(ledger.issue(self.driven, query))
+            if hope is not None and hope.is_lost(issued[-1] - start):
+                break
             if report is not None:
                 report(len(issued), issued[-1])
         return start, issued
@@ -200,6 +236,9 @@ class _Session:
         """One query of all samples."""
         promised = SLACK * scenario.min_duration_s * (scenario.expected_per_s or 0.0)
         count = max(scenario.min_samples or 1, int(promised))
+        if scenario.batch:
+            # A last batch that is not full may take as long as one that is.
+            count = -(-count // scenario.batch) * scenario.batch
         indices = self.order.whole(count)
         ledger = Ledger(self.clock, scenario.timeout_s, scenario.name, by_sample=True)
         query = ledger.opened(0, indices.tolist())

@@ -50,6 +50,20 @@ class Ledger:
             self._open += 1
         return Query(number, indices, self)
 
+    def made(self, number: int, indices: Sequence[int]) -> Query:
+        """A query that is not issued yet, and may never be."""
+        return Query(number, indices, self)
+
+    def open(self, query: Query) -> None:
+        """``query`` of :meth:`made` is about to be issued."""
+        with self._news:
+            self._open += 1
+
+    @property
+    def answered(self) -> int:
+        """How many queries are answered so far."""
+        return len(self._done_ns)
+
     def issue(self, sut: SystemUnderTest, query: Query) -> int:
         """Issue ``query``; when that was. What the system raises is raised with the query that it was raised for."""
         begin = self._now_ns()

@@ -18,7 +18,7 @@ from levelbench.measure.scenarios.draws import Seeds
 from levelbench.measure.scenarios.driving import run_scenario
 from levelbench.measure.scenarios.result import ScenarioResult
 from levelbench.measure.scenarios.settings import Server
-from levelbench.measure.statistics.early_stopping import least_queries
+from levelbench.measure.statistics.early_stopping import BoundTest, least_queries
 
 __all__ = ["Peak", "Trial", "find_peak"]
 
@@ -60,7 +60,8 @@ def find_peak(
     The rate is doubled while runs are valid and halved while they are not, then bisected on the logarithm. Each run has
     the queries at least that early stopping needs, so that none fails for want of them. No rate is tried twice, so on a
     noisy machine the bracket is as good as the runs at its two ends.
-    Raises ``CheckFailedError`` if no rate passes or none fails within ten halvings or doublings (a factor of 1024).
+    Raises ``CheckFailedError`` if no rate passes or none fails within ten halvings or doublings (a factor of 1024), or
+    a limit of the scenario ends a run before it has as many queries as that takes: fewer a second take longer.
     """
     if not tolerance > 0:
         raise UsageError(f"find the peak within {tolerance}", "a bracket has a width", "give a tolerance such as 0.05")
@@ -90,9 +91,24 @@ def _rate_of(result: ScenarioResult) -> float:
     return result.target_per_s or 0.0
 
 
+def _refuse_limited(result: ScenarioResult) -> None:
+    """A run within its bound that a limit cut short gets no longer at a lower rate."""
+    early = result.early
+    if result.valid or not isinstance(early, BoundTest) or not result.ended_by.startswith(("the most", "the longest")):
+        return
+    if early.late <= (1.0 - early.quantile) * early.queries:
+        raise CheckFailedError(
+            "find the peak rate of a server",
+            f"at {_rate_of(result):g} a second {result.ended_by}, ended it with {early.queries} queries in bound, "
+            f"and {early.queries + early.more} are needed",
+            "let a run last longer, or have more queries: max_duration_s, max_queries",
+        )
+
+
 def _bracket(qps: float, runs: Callable[[float], ScenarioResult], trials: list[Trial]) -> tuple[ScenarioResult, float]:
     """A run that is valid, and a rate above it that is not."""
     first = runs(qps)
+    _refuse_limited(first)
     last, factor = first, 2.0 if first.valid else 0.5
     for _ in range(_MOST_STEPS):
         qps *= factor
@@ -100,6 +116,7 @@ def _bracket(qps: float, runs: Callable[[float], ScenarioResult], trials: list[T
         if result.valid != first.valid:
             return (last, qps) if first.valid else (result, qps / factor)
         last = result
+        _refuse_limited(result)
     raise CheckFailedError(
         "find the peak rate of a server",
         f"every rate from {trials[0].qps:g} to {trials[-1].qps:g} a second {'passed' if first.valid else 'failed'}"

@@ -130,8 +130,9 @@ class Offline(Scenario):
     """All samples in one query. Result: samples a second, over the latency of the last.
 
     The query has ``min_samples`` at least (default: 24,576 or the set, whichever is less), and 10 % more than
-    ``expected_per_s`` promises for ``min_duration_s``. Without it the rate is found first, off the clock. A system that
-    answers at once is called with ``batch`` samples at a time (default: all).
+    ``expected_per_s`` promises for ``min_duration_s``. Without it the rate is found first, off the clock, and once more
+    from the run itself where that was too short. A system that answers at once is called with ``batch`` samples at a
+    time (default: all), and the query is a multiple of them.
     """
 
     expected_per_s: float | None = None

@@ -7,16 +7,17 @@ where no latency sees it, and kept for the record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import CheckFailedError
+from levelbench.errors import CheckFailedError, UsageError
 from levelbench.measure.scenarios.settings import DawnBench, Scenario, Server
 
-__all__ = ["Limits", "SampleStream", "cut_off"]
+__all__ = ["MOST_ARRIVALS", "Hope", "Limits", "SampleStream", "cut_off", "refuse_flood"]
 
+MOST_ARRIVALS: Final = 2_000_000
 _BLOCK: Final = 4096
 _STANDSTILL: Final = 20_000
 
@@ -38,6 +39,14 @@ class SampleStream:
     def first(self, count: int) -> NDArray[np.int64]:
         """Those of the first ``count`` queries, shape (count, samples a query)."""
         return np.concatenate(self._blocks)[:count]
+
+
+class Counts(Protocol):
+    """Who knows how many queries are answered."""
+
+    @property
+    def answered(self) -> int:
+        """How many so far."""
 
 
 class Limits:
@@ -65,6 +74,37 @@ class Limits:
         if self._most_ns is not None and spent_ns > self._most_ns:
             return f"the longest duration, {self._most_ns * 1e-9:g} s"
         return ""
+
+
+class Hope:
+    """Whether a server can still keep its bound: it is lost once more queries are late than all of them allow.
+
+    Late for certain are those that are due and not answered; of answered ones nothing is assumed, so a system that is
+    overloaded is stopped when its queue is as long as that, and one that only just fails is asked to its end.
+    """
+
+    def __init__(self, counts: Counts, arrivals_ns: list[int], bound_s: float, most_late: int) -> None:
+        self._counts = counts
+        self._due_ns = [arrival + round(bound_s * 1e9) for arrival in arrivals_ns]
+        self._most = most_late
+        self._due = 0
+
+    def is_lost(self, now_ns: int) -> bool:
+        """Whether the bound cannot be kept any more, ``now_ns`` after the start."""
+        due = self._due_ns
+        while self._due < len(due) and due[self._due] < now_ns:
+            self._due += 1
+        return self._due - self._counts.answered > self._most
+
+
+def refuse_flood(qps: float, duration_s: float) -> None:
+    """``UsageError`` for more arrivals than fit into memory: they are all made before the run."""
+    if qps * duration_s > MOST_ARRIVALS:
+        raise UsageError(
+            f"{qps:g} queries a second for {duration_s:g} s",
+            f"that is {qps * duration_s:,.0f} queries, and {MOST_ARRIVALS:,} at most are made",
+            "give a lower rate or a shorter duration",
+        )
 
 
 def cut_off(arrivals: NDArray[np.int64], scenario: Server) -> tuple[NDArray[np.int64], str]:

@@ -45,7 +45,7 @@ class Answerer:
         self._executors = [make_executor() for _ in range(workers)]
         for each in self._executors:
             self._free.put(each)
-        self._keep: dict[int, Outputs] | None = None
+        self._kept: list[tuple[NDArray[np.int64], Outputs]] | None = None
 
     def load(self, indices: Sequence[int] | NDArray[np.int64]) -> None:
         """Make ready for queries about these samples, off the clock."""
@@ -57,22 +57,30 @@ class Answerer:
             # Taken from the front and put back at the end: each has its turn.
             self.answer(indices)
 
-    def keep_answers(self, kept: dict[int, Outputs] | None) -> None:
-        """Put the outputs of each sample into ``kept`` from now on, the last ones of each; ``None`` ends it."""
-        self._keep = kept
+    def keep_answers(self) -> None:
+        """Keep all outputs from now on. On the clock that is one entry of a list a call: they are cut up later."""
+        self._kept = []
+
+    def kept_answers(self) -> dict[int, Outputs]:
+        """The outputs of each sample since :meth:`keep_answers`, the last ones of each; no more are kept."""
+        kept, self._kept = self._kept or [], None
+        return {
+            index: tuple(each[at] for each in outputs)
+            for chunk, outputs in kept
+            for at, index in enumerate(chunk.tolist())
+        }
 
     def answer(self, indices: Sequence[int]) -> None:
         """Answer about these samples; returns once all outputs are on the host."""
         wanted = np.asarray(indices, np.int64)
-        kept = self._keep
+        kept = self._kept
         executor = self._free.get()
         try:
             for start in range(0, len(wanted), self.batch):
                 chunk = wanted[start : start + self.batch]
                 outputs = self._outputs(executor, chunk)
                 if kept is not None:
-                    for at, index in enumerate(chunk.tolist()):
-                        kept[index] = tuple(each[at] for each in outputs)
+                    kept.append((chunk, outputs))
         finally:
             self._free.put(executor)
 

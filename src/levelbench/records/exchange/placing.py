@@ -14,12 +14,15 @@ from typing import NamedTuple
 from levelbench.errors import UsageError
 from levelbench.records.exchange.files import read_bytes, write_whole
 from levelbench.records.submissions.digests import encode, submission_digest
+from levelbench.records.submissions.files import cut_at_word
 from levelbench.records.submissions.reading import FILE_LIMIT
 from levelbench.records.submissions.schema import Submission
 
 __all__ = ["Placed", "entry_paths", "place", "places"]
 
 _MODES = ("training", "inference")
+_LONGEST = 80
+"""The most characters of a file's name."""
 
 
 class Placed(NamedTuple):
@@ -50,7 +53,7 @@ def _stem(entry: Submission) -> str:
 
 def _slug(text: str) -> str:
     """``text`` as a file's name: never a path, never hidden, never empty."""
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip(".-")[:80] or "unnamed"
+    return cut_at_word(re.sub(r"[^A-Za-z0-9._+-]+", "-", text), _LONGEST) or "unnamed"
 
 
 def place(submissions: Sequence[Submission], folder: Path, *, force: bool = False) -> Placed:
@@ -65,7 +68,8 @@ def place(submissions: Sequence[Submission], folder: Path, *, force: bool = Fals
     there = {path: read_bytes(path, FILE_LIMIT, folder) for path, _ in wanted if path.exists()}
     other = [path for path, data in wanted if path in there and there[path] != data]
     if other and not force:
-        found = f"{len(other)} entries lie there that differ, {other[0].relative_to(folder)} the first"
+        many = "1 entry lies there and differs" if len(other) == 1 else f"{len(other)} entries lie there and differ"
+        found = f"{many}, {other[0].relative_to(folder)} the first"
         raise UsageError(f"importing into {folder}", found, "choose another folder, or give --force to replace them")
     new = [(path, data) for path, data in wanted if there.get(path) != data]
     return Placed([write_whole(path, data) for path, data in new], len(wanted) - len(new))

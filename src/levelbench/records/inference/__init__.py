@@ -13,6 +13,7 @@ from levelbench.records.inference.files import (
     InferenceWriter,
     find_inference_records,
     inference_key,
+    other_seeds,
     read_inference,
 )
 from levelbench.records.inference.schema import (
@@ -64,6 +65,7 @@ __all__ = [
     "ScenarioSettings",
     "find_inference_records",
     "inference_key",
+    "other_seeds",
     "read_inference",
     "submitted",
     "summarise_inference",

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["InferenceRecord", "InferenceWriter", "find_inference_records", "inference_key", "read_inference"]
+__all__ = ["InferenceRecord", "InferenceWriter", "find_inference_records", "inference_key"]
+__all__ += ["other_seeds", "read_inference"]
 
 _ENDING = ".jsonlines"
 _BLOCK = 100_000
@@ -160,6 +161,20 @@ def _joined(blocks: Sequence[Samples], asked: str) -> dict[str, NDArray[np.int64
             raise RecordError(asked, wrong, "restore the record from a copy, or remove the file")
         found.setdefault(block.name, []).append(values.astype(np.int64))
     return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def other_seeds(store: Path, specification: InferenceSpecification) -> dict[int, int]:
+    """How many processes were measured of the same but for the seed of the queries, by that seed."""
+    own = inference_key(specification)
+    found: dict[int, int] = {}
+    for path in (store / FOLDER / path_part(specification.title)).glob(f"*/*{_ENDING}"):
+        with suppress(RecordError), open_record(path, str(path)) as file:
+            header = decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", str(path))
+            theirs = header.specification
+            alike = msgspec.structs.replace(theirs, seed=specification.seed)
+            if theirs.seed != specification.seed and inference_key(alike) == own:
+                found[theirs.seed] = found.get(theirs.seed, 0) + 1
+    return found
 
 
 def find_inference_records(store: Path, key: str) -> list[InferenceRecord]:

@@ -78,6 +78,8 @@ class Data(Struct, frozen=True, forbid_unknown_fields=True):
     labels: str = ""
     labels_digest: str = ""
     sizes: dict[str, int] = {}
+    checksums: dict[str, str] = {}
+    """Of a task's data: SHA-256 by file, so that figures of one copy are never given out for another."""
 
 
 class ScenarioSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,7 +87,8 @@ class ScenarioSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``quantile`` is the one that it is judged by. ``batch`` is how many samples the network gets at once at most,
     ``samples`` how many of the data the queries are drawn from (``None``: all). A run goes on until ``duration_s`` and
-    ``queries`` are both reached, but not longer than ``most_s``.
+    ``queries`` are both reached, but not longer than ``most_s``. Offline ``queries`` counts samples, and 0 stands for
+    the whole set, or 24,576 where it has more.
     """
 
     name: ScenarioName

@@ -28,7 +28,8 @@ def submitted(records: Sequence[InferenceRecord]) -> Inference:
     scored = []
     for each in records:
         found = score(each, each.header.specification.scenario)
-        if each.status == "done" and found is not None:
+        measured = each.outcome is not None and each.outcome.status == "measured"
+        if each.status == "done" and measured and found is not None:
             scored.append((found, each.header.seed, each))
     if not scored:
         found_words = f"none of {len(records)} records of inference came to its end with latencies"
@@ -60,6 +61,7 @@ def _of(record: InferenceRecord) -> Inference:
         quality_samples=accuracy.examples if accuracy is not None and accuracy.value is not None else None,
         batch=scenario.batch,
         includes=list(record.facts.includes),
+        audits={each.name: each.passed for each in record.audits},
         record_id=record.header.id,
         record_digest=hashlib.sha256(record.path.read_bytes()).hexdigest(),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from datetime import date
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any
 
 import msgspec
 
-from levelbench.errors import DefinitionError, StoreError, UnknownNameError
+from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.policies import POLICIES
 from levelbench.records.rulesets.schema import Ruleset, TaskRules
+from levelbench.records.submissions.reading import UnreadableError, read_bytes
 
 __all__ = ["folder_rulesets", "read_ruleset", "ruleset", "ruleset_ids", "rulesets", "task_rules"]
 
@@ -75,16 +77,50 @@ def read_ruleset(path: str | Path) -> Ruleset:
         raw = path.read_bytes()
     except OSError as error:
         raise StoreError(asked, error.strerror or str(error), "give the path of a .toml file") from error
-    rules = _parsed(raw, asked)
+    return _owned(_parsed(raw, asked), asked)
+
+
+def folder_rulesets(folder: str | Path, refused: dict[str, LevelbenchError] | None = None) -> dict[str, Ruleset]:
+    """The rulesets that entries of a leaderboard may name, by id: those that ship, and its own ``rulesets/*.toml``.
+
+    Others may have sent them: no link is followed, and what is no regular file is an error (``StoreError``), as two
+    files of one id are (``DefinitionError``). With ``refused`` such a file is passed over, and its error put there
+    under its path in the leaderboard: whoever needs none of its rules is not stopped by it.
+    """
+    found = {each.id: each for each in rulesets()}
+    place = Path(folder, "rulesets")
+    own: dict[str, str] = {}
+    for path in [] if place.is_symlink() else sorted(place.glob(f"*{_ENDING}")):
+        try:
+            rules = _sent(path)
+            if rules.id in own:
+                asked = f"reading the ruleset {path}"
+                raise DefinitionError(asked, f"{own[rules.id]} has its id {rules.id!r} too", "remove one, or rename it")
+        except LevelbenchError as error:
+            if refused is None:
+                raise
+            refused[f"rulesets/{path.name}"] = error
+            continue
+        own[rules.id] = path.name
+        found[rules.id] = rules
+    return found
+
+
+def _sent(path: Path) -> Ruleset:
+    """The ruleset in a file that somebody else may have put there."""
+    asked = f"reading the ruleset {path}"
+    try:
+        raw = read_bytes(path, limit=_LARGEST_BYTES)
+    except UnreadableError as error:
+        raise StoreError(asked, error.found, "put a ruleset's own file in its place") from error
+    return _owned(_parsed(raw, asked), asked)
+
+
+def _owned(rules: Ruleset, asked: str) -> Ruleset:
+    """``rules``, unless they call themselves by an id that ships."""
     if rules.id in ruleset_ids() and rules != _shipped(rules.id):
         raise DefinitionError(asked, f"id is {rules.id!r}, which ships and says something else", "call it otherwise")
     return rules
-
-
-def folder_rulesets(folder: str | Path) -> dict[str, Ruleset]:
-    """The rulesets that entries of a leaderboard may name, by id: those that ship, and its own ``rulesets/*.toml``."""
-    own = (read_ruleset(path) for path in sorted(Path(folder, "rulesets").glob(f"*{_ENDING}")))
-    return {each.id: each for each in (*rulesets(), *own)}
 
 
 def _parsed(raw: bytes, asked: str) -> Ruleset:
@@ -116,6 +152,10 @@ def _faults(rules: Ruleset) -> list[str]:
         found.append(f"id is {rules.id!r}, not name-version ({rules.name}-{rules.version})")
     if rules.clock not in POLICIES:
         found.append(f"clock is {rules.clock!r}; there are {', '.join(POLICIES)}")
+    if not _is_day(rules.date):
+        found.append(f"date is {rules.date!r}, not a day as in 2026-01-31")
+    named = [each.name for each in rules.divisions]
+    found += [f"divisions has {name!r} twice" for name in dict.fromkeys(named) if named.count(name) > 1]
     if rules.aggregation.runs < 1:
         found.append(f"aggregation.runs is {rules.aggregation.runs}: an entry needs a run")
     if not 0 <= 2 * rules.aggregation.drop < rules.aggregation.runs:
@@ -126,7 +166,31 @@ def _faults(rules: Ruleset) -> list[str]:
             if name in names:
                 found.append(f"tasks[{at}] is called {name!r}, as another is")
             names.add(name)
-        found += [f"tasks[{at}].{fault}" for fault in _target_faults(each)]
+        found += [f"tasks[{at}].{fault}" for fault in (*_target_faults(each), *_inference_faults(each))]
+    return found
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _inference_faults(rules: TaskRules) -> list[str]:
+    found: list[str] = []
+    inference = rules.inference
+    if rules.samples is not None and rules.samples < 1:
+        found.append(f"samples is {rules.samples}: an evaluation has one at least")
+    if inference is None:
+        return found
+    if not inference.scenarios:
+        found.append("inference.scenarios is empty: name one, or leave inference out")
+    least = {"least_queries": inference.least_queries, "least_duration_s": inference.least_duration_s}
+    least |= {f"queries.{name}": count for name, count in inference.queries.items()}
+    found += [f"inference.{name} is {value:g}, below 0" for name, value in least.items() if not value >= 0]
+    if inference.latency_bound_s is not None and not inference.latency_bound_s > 0:
+        found.append(f"inference.latency_bound_s is {inference.latency_bound_s:g}, not above 0")
     return found
 
 

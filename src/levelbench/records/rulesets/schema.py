@@ -49,11 +49,19 @@ class Division(Struct, frozen=True, forbid_unknown_fields=True):
 class InferenceRules(Struct, frozen=True, forbid_unknown_fields=True):
     """Scenarios allowed, the quality an entry must keep, and least queries or seconds (0: no such rule)."""
 
-    scenarios: list[str]
+    scenarios: list[Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"]]
     threshold: float | None = None
     least_queries: int = 0
     least_duration_s: float = 0.0
     latency_bound_s: float | None = None
+    queries: dict[Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"], int] = field(
+        default_factory=dict
+    )
+    """Least queries of a scenario (offline: samples), in place of ``least_queries``."""
+
+    def least(self, scenario: str) -> int:
+        """Least queries (offline: samples) of a measurement under ``scenario``."""
+        return {str(name): count for name, count in self.queries.items()}.get(scenario, self.least_queries)
 
 
 class TaskRules(Struct, frozen=True, forbid_unknown_fields=True):

@@ -74,7 +74,7 @@ def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tup
             _refuse_some(key, machine, records, store)
     made = []
     for (key, _), records in groups.items():
-        submission = make_inference(records, terms)
+        submission = make_inference(records, terms, store.path)
         made.append((file_of(submission, [submission.inference[0].scenario, key]), submission))
     return made
 
@@ -89,6 +89,8 @@ def _refuse_some(key: str, machine: str, records: Sequence[InferenceRecord], sto
     missing = [str(each.path) for each in same if each.header.id not in chosen]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        found = f"{len(missing)} processes of the same measurement are left out: {missing[0]}{more}"
+        n = len(missing)
+        are = "1 process of the same measurement is" if n == 1 else f"{n} processes of the same measurement are"
+        found = f"{are} left out: {missing[0]}{more}"
         do = "give their files too, or say --only-these --because TEXT"
         raise UsageError(f"an entry of {len(records)} records of inference", found, do)

@@ -22,7 +22,11 @@ COLUMNS: tuple[Column, ...] = ("time", "cost", "latency", "inference_cost")
 FLAGS = MappingProxyType(
     {
         "single-run": "single run: nothing is known of its spread",
+        "few-processes": "fewer than three processes: little is known of its spread",
+        "preprocessing-on-clock": "making the network's inputs of raw examples is on the clock",
         "not-reached": "no run reached the target",
+        "judged-at-end": "judged at its last evaluation alone, as a schedule of fixed length",
+        "other-scenario": "measured in another scenario than the one that is ranked",
         "censored": "some runs did not reach the target; they count as never, not as slow",
         "failed-runs": "some runs failed",
         "too-few-runs": "fewer runs than the rules want",
@@ -51,7 +55,8 @@ FLAGS = MappingProxyType(
 class Figure(Struct, frozen=True, gc=False):
     """One figure: seconds, US dollars, or (``inference_cost``) US dollars per million answers.
 
-    ``low`` and ``high`` are a 95 % interval, both ``None`` where the sample allows none; a bound may be infinite.
+    ``low`` and ``high`` are a 95 % interval (of fewer than six runs one of the level that ``how`` says), both ``None``
+    where the sample allows none; a bound may be infinite.
     ``how`` says how the value was made, or why there is none.
     """
 

@@ -10,17 +10,20 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from levelbench.errors import StoreError
+from levelbench.errors import UsageError
 from levelbench.records.faults import store_fault
 from levelbench.records.writer import path_part, publish
 
-__all__ = ["stem_of", "write_new", "write_whole"]
+__all__ = ["cut_at_word", "stem_of", "write_new", "write_whole"]
+
+
+_LONGEST_PART = 40
 
 
 def write_whole(path: Path, raw: bytes, *, replace: bool = True) -> Path:
     """Write ``raw`` to ``path`` in one step, making its folder; ``StoreError`` where that fails.
 
-    Without ``replace`` a file that is there already is left as it is, and ``StoreError`` says so.
+    Without ``replace`` a file that is there already is left as it is, and ``UsageError`` says so.
     """
     asked = f"writing {path}"
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -35,9 +38,8 @@ def write_whole(path: Path, raw: bytes, *, replace: bool = True) -> Path:
         else:
             publish(beside, path)
     except FileExistsError as error:
-        raise StoreError(
-            asked, "it is there already and says something else", "remove it, or give another name"
-        ) from error
+        do = "give --replace to write over it"
+        raise UsageError(asked, "it is there already and says something else", do) from error
     except OSError as error:
         raise store_fault(asked, path, error) from error
     finally:
@@ -47,7 +49,7 @@ def write_whole(path: Path, raw: bytes, *, replace: bool = True) -> Path:
 
 
 def write_new(path: Path, raw: bytes) -> bool:
-    """Write a file that is not there yet; ``False`` if it is there and is the same, ``StoreError`` if it differs."""
+    """Write a file that is not there yet; ``False`` if it is there and is the same, ``UsageError`` if it differs."""
     try:
         if path.read_bytes() == raw:
             return False
@@ -59,5 +61,13 @@ def write_new(path: Path, raw: bytes) -> bool:
 
 def stem_of(*parts: str) -> str:
     """A file's stem of the parts of a submission that tell it from others, as ``author_model_hardware_framework``."""
-    words = (path_part(part.replace(" ", "-").replace("_", "-"))[:40].strip(".-") for part in parts)
+    words = (cut_at_word(path_part(part.replace(" ", "-").replace("_", "-")), _LONGEST_PART) for part in parts)
     return "_".join(word or "unnamed" for word in words)
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """A file's name of at most ``most`` characters, cut at the end of a word where one ends in its second half."""
+    if len(text) > most:
+        end = max(text.rfind("-", 0, most + 1), text.rfind("_", 0, most + 1))
+        text = text[: end if end > most // 2 else most]
+    return text.strip(".-_")

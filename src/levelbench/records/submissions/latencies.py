@@ -23,6 +23,9 @@ __all__ = ["QUANTILES", "Inferred", "inference_figures"]
 QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99, "server": 0.99}
 """The quantile of each scenario's latency (LoadGen's defaults); ``dawnbench`` is a mean, ``offline`` has none."""
 
+FEWEST = 3
+"""Fewer processes than these tell little of what the next one will measure."""
+
 _MILLION, _HOUR_S = 1e6, 3600.0
 
 
@@ -48,7 +51,7 @@ def inference_figures(
     if not chosen:
         others = ", ".join(sorted({each.scenario for each in submission.inference})) or "nothing"
         figure = absent(f"the column compares {scenario}; this entry measured {others}")
-        return Inferred(figure, figure, 0, 0, ())
+        return Inferred(figure, figure, 0, 0, ("other-scenario",) if submission.inference else ())
     least = rules.threshold if threshold is None else threshold
     faults = [_fault(each, rules, target, least) for each in chosen]
     good = [each for each, fault in zip(chosen, faults, strict=True) if not fault]
@@ -72,8 +75,8 @@ def _fault(found: Inference, rules: InferenceRules, target: Target, least: float
         return "the quality of the same answers is not stated"
     if least is not None and found.quality is not None and sign * found.quality < sign * least:
         return f"a quality of {found.quality:g}, where the rules keep {least:g}"
-    if found.queries < rules.least_queries:
-        return f"{found.queries} queries, where the rules want {rules.least_queries}"
+    if found.queries < (least_queries := rules.least(found.scenario)):
+        return f"{found.queries} queries, where the rules want {least_queries}"
     if found.duration_s < rules.least_duration_s:
         return f"{found.duration_s:g} s, where the rules want {rules.least_duration_s:g} s"
     return ""
@@ -86,6 +89,8 @@ def _flags(
     stated = [each.quality for each in chosen if each.quality is not None]
     found = {
         "single-run": len(chosen) == 1,
+        "few-processes": 1 < len(chosen) < FEWEST,
+        "preprocessing-on-clock": any("preprocessing" in each.includes for each in chosen),
         "quality-missing": len(stated) < len(chosen),
         "quality-too-low": least is not None and any(sign * quality < sign * least for quality in stated),
         "no-estimate": any(each.scenario in QUANTILES and _estimate(each) is None for each in good),

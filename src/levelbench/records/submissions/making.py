@@ -19,7 +19,7 @@ from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.rulesets.schema import Ruleset
 from levelbench.records.schema import Evaluation, Target
 from levelbench.records.submissions.digests import curve_digest, file_digest
-from levelbench.records.submissions.files import stem_of
+from levelbench.records.submissions.files import cut_at_word, stem_of
 from levelbench.records.submissions.rules.identity import ONLY_THESE
 from levelbench.records.submissions.schema import (
     SUBMISSION_SCHEMA,
@@ -208,9 +208,14 @@ def _settings(record: Record) -> dict[str, Setting]:
     return {**specification.settings, **{name: value for name, value in rest.items() if value is not None}}
 
 
+_LONGEST_NAME = 100
+"""The most characters of a file's stem that a check takes."""
+
+
 def file_of(submission: Submission, keys: Iterable[str] = ()) -> str:
     """Where an entry lies in a leaderboard: ``TASK/MODE/author_model_hardware_framework-KEYS.json``."""
     stem = stem_of(submission.author.name, submission.model, submission.hardware.description, submission.framework)
-    ending = "".join(f"-{key[:8]}" for key in keys)
+    # A digest is told by its beginning, a word is not.
+    ending = "".join(f"-{key if len(key) < 16 else key[:8]}" for key in keys)
     task = stem_of(submission.task)
-    return f"{task}/{submission.mode}/{stem[:90]}{ending}.json"
+    return f"{task}/{submission.mode}/{cut_at_word(stem, _LONGEST_NAME - len(ending))}{ending}.json"

@@ -1,33 +1,37 @@
 """Makes a submission of records of inference: one specification, measured by one process or several.
 
-The one idea: the entry is the process whose score is the median (``records.inference.submitted``), never the best.
+The one idea: the entry has every process that came to its end, never the best of them; how they differ is its
+interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from levelbench.errors import IncomparableError, UsageError
+from levelbench.errors import IncomparableError, RecordError, UsageError
 from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.submissions.making import division_of, left_out
-from levelbench.records.submissions.schema import SUBMISSION_SCHEMA, Setting, Submission
+from levelbench.records.submissions.schema import SUBMISSION_SCHEMA, Inference, Setting, Submission
 from levelbench.records.submissions.terms import Terms, code_of, hardware_of, machine_of, provenance_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from levelbench.records.inference import InferenceRecord, InferenceSpecification
 
 __all__ = ["make_inference"]
 
 
-def make_inference(records: Sequence[InferenceRecord], terms: Terms) -> Submission:
+def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path | None = None) -> Submission:
     """The entry of ``records``, which are of one specification on one machine.
+
+    ``store`` is searched for the same under other seeds of the queries.
 
     Raises ``UsageError`` for a network that is no task's, or whose task the ruleset does not have for inference, and
     ``IncomparableError`` for records of two kinds or machines.
     """
-    from levelbench.records.inference import submitted
-
     first = records[0]
     specification, environment, rules = first.header.specification, first.header.environment, terms.ruleset
     if len({(each.header.key, machine_of(each.header.environment)) for each in records}) > 1:
@@ -40,7 +44,7 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms) -> Submissi
         do = "measure a task's network, or choose another --ruleset"
         raise UsageError("an entry of inference", found, do)
     code, remarks = code_of([each.header.environment for each in records], terms.code_url)
-    device = specification.arm.device
+    device, measured = specification.arm.device, _measured(records)
     return Submission(
         schema=SUBMISSION_SCHEMA,
         ruleset=rules.id,
@@ -55,7 +59,7 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms) -> Submissi
         division=division_of(terms),
         code=code,
         price=terms.price,
-        inference=[submitted(records)],
+        inference=measured,
         tuning=terms.tuning,
         settings={**_settings(specification), **terms.settings},
         provenance=provenance_of(
@@ -66,14 +70,46 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms) -> Submissi
             synthetic=first.facts.synthetic,
             source_digest=None,
         ),
-        notes="\n".join([*left_out(terms), *_told(records), *remarks, *([terms.notes] if terms.notes else [])]),
+        notes="\n".join(
+            [
+                *left_out(terms),
+                *_told(records, len(measured)),
+                *_siblings(specification, store),
+                *remarks,
+                *([terms.notes] if terms.notes else []),
+            ]
+        ),
     )
 
 
-def _told(records: Sequence[InferenceRecord]) -> list[str]:
-    if len(records) == 1:
+def _measured(records: Sequence[InferenceRecord]) -> list[Inference]:
+    """Each process that came to its end, by seed; ``RecordError`` if none did."""
+    from levelbench.records.inference import submitted
+
+    ended = []
+    for each in sorted(records, key=lambda record: (record.header.seed, record.header.started, record.header.id)):
+        with suppress(RecordError):
+            ended.append(submitted([each]))
+    return ended or [submitted(records)]
+
+
+def _told(records: Sequence[InferenceRecord], measured: int) -> list[str]:
+    if len(records) == measured:
         return []
-    return [f"Measured by {len(records)} processes; this is the one whose score is their lower median."]
+    return [f"Of {len(records)} processes {measured} came to their end."]
+
+
+def _siblings(specification: InferenceSpecification, store: Path | None) -> list[str]:
+    """How often the same was measured with other seeds of the queries: an entry may be the best of them."""
+    from levelbench.records.inference import other_seeds
+
+    found = other_seeds(store, specification) if store is not None else {}
+    if not found:
+        return []
+    processes = sum(found.values())
+    more = f"{processes} more process{'es' if processes > 1 else ''}"
+    seeds = f"{len(found)} other seed{'s' if len(found) > 1 else ''}"
+    return [f"The store has {more} of the same measurement, under {seeds} of the queries."]
 
 
 def _settings(specification: InferenceSpecification) -> dict[str, Setting]:

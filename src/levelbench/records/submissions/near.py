@@ -1,26 +1,36 @@
 """Finds curves that are nearly the same: copies, copies with points changed or cut off, and copies with scaled times.
 
 The one idea: a curve is told by the smallest few hashes of its points (bottom-k sketches, Broder 1997). Copies that
-agree in almost all points share nearly all of them, so candidates come out of a dictionary, and only they are compared
-point by point: n curves need about n look-ups and not n² comparisons.
+agree in almost all points share nearly all of them, so candidates come out of one sort of all sketches, and only they
+are compared point by point: n curves need n log n steps and not n² comparisons. A sketch depends on its curve alone,
+so it can be made anywhere and be remembered.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from levelbench.records.submissions.schema import Curve
 
-__all__ = ["LEAST_POINTS", "Match", "Near"]
+__all__ = ["LEAST_POINTS", "MOST_RIVALS", "Match", "match", "rivals", "sketch"]
 
 LEAST_POINTS = 5
 """Shorter curves are compared by digest only: a few points agree by chance."""
+MOST_RIVALS = 8
+"""With how many earlier curves one is compared at most: a thousand copies of one curve are found all the same."""
+_DIGITS, _SAME = 1e6, 2e-6
+"""Of a quality six digits are compared; by how much equal ones may differ for it."""
+_MOST = 1e300
+"""Beyond it figures are none, and round ones not finite."""
+_SIGNIFICANT, _LEAST_S = 1e4, 1e-9
+"""Times are compared in shares of the first of a curve."""
 _KEPT_POINTS = 400
 _SKETCH = 6
-_MOST_RIVALS = 8
-"""With how many earlier curves one is compared at most: a thousand copies of one curve are found all the same."""
 _AGREE = 0.9
 """The share of points that must agree."""
 _RATIO = 1e-4
@@ -30,78 +40,79 @@ _RATIO = 1e-4
 class Match(NamedTuple):
     """A curve like an earlier one: how many of ``points`` agree, and by how much its times are scaled (1: not)."""
 
-    earlier: int
     agree: int
     points: int
     scale: float
 
 
-class _Kept(NamedTuple):
-    time_s: array[float]
-    quality: array[float]
+def _begun(curve: Curve) -> tuple[list[float], list[float]]:
+    """Times and qualities that are compared: before anything was timed there is nothing to compare."""
+    begun = bisect_right(curve.time_s, 0.0)
+    return curve.time_s[begun : begun + _KEPT_POINTS], curve.quality[begun : begun + _KEPT_POINTS]
 
 
-class Near:
-    """Curves seen so far. ``add`` says what a curve is like; memory is at most 400 points a curve."""
+def sketch(curve: Curve) -> bytes:
+    """A few hashes of the curve, 8 bytes each; none of a curve that says too little for agreeing to be no accident.
 
-    def __init__(self) -> None:
-        self._curves: list[_Kept] = []
-        # One curve by its number, several as a list: most hashes are of one curve only.
-        self._buckets: dict[int, int | list[int]] = {}
-
-    def add(self, curve: Curve) -> tuple[int, Match | None]:
-        """The curve's number, and the earlier curve that it is most like, if it is nearly one's copy.
-
-        The curve's columns must be of one length, with times that increase.
-        """
-        number = len(self._curves)
-        begun = bisect_right(curve.time_s, 0.0)  # before anything was timed there is nothing to compare
-        kept = _Kept(*(array("d", column[begun : begun + _KEPT_POINTS]) for column in (curve.time_s, curve.quality)))
-        self._curves.append(kept)
-        if not _tells(kept):
-            return number, None
-        votes: dict[int, int] = {}
-        for each in _sketch(kept):
-            bucket = self._buckets.setdefault(each, number)
-            if bucket == number:
-                continue
-            seen = [bucket] if isinstance(bucket, int) else bucket
-            for earlier in seen:
-                votes[earlier] = votes.get(earlier, 0) + 1
-            if len(seen) < _MOST_RIVALS:
-                self._buckets[each] = [*seen, number]
-        if not votes:
-            return number, None
-        rivals = sorted(votes, key=lambda earlier: (-votes[earlier], earlier))[:_MOST_RIVALS]
-        matches = (_match(self._curves[earlier], kept, earlier) for earlier in rivals)
-        return number, next((match for match in matches if match is not None), None)
-
-
-def _tells(curve: _Kept) -> bool:
-    """Whether the curve has points enough, and says more than one thing, so that agreeing is no accident."""
-    return len(curve.time_s) >= LEAST_POINTS and len(set(curve.quality)) > 2
-
-
-def _sketch(curve: _Kept) -> set[int]:
-    """Hashes of the points as they are, and of a few qualities in a row, which stay as they are if times are scaled."""
-    quality = curve.quality
-    points = sorted(map(hash, zip(curve.time_s, quality, strict=True)))[:_SKETCH]
+    They are of the points in round figures, and of a few qualities in a row, which stay as they are if times are
+    scaled. The curve's columns must be of one length, with times that increase.
+    """
+    time_s, quality = _begun(curve)
+    if len(time_s) < LEAST_POINTS or len(set(quality)) < 3:
+        return b""
+    # In round figures: nobody measures the digits behind them, and whoever copies may change them.
+    unit = _SIGNIFICANT / max(time_s[0], _LEAST_S)
+    if time_s[-1] * unit > _MOST or max(quality) > _MOST or min(quality) < -_MOST:
+        return b""
+    time_s = [(each * unit + 0.5) // 1.0 for each in time_s]
+    quality = [(each * _DIGITS + 0.5) // 1.0 for each in quality]
+    # In its own unit the first time is the same for all curves: that point would tell nothing but one quality.
+    points = sorted(map(hash, zip(time_s[1:], quality[1:], strict=True)))[:_SKETCH]
     steps = sorted(map(hash, zip(quality, quality[1:], quality[2:], quality[3:], strict=False)))[:_SKETCH]
     # A copy that was cut short keeps its beginning.
-    return {*points, *steps, hash((curve.time_s[1], quality[1])), hash(tuple(quality[:4]))}
+    kept = {*points, *steps, hash((time_s[1], quality[1])), hash(tuple(quality[:4]))}
+    return array("q", kept).tobytes()
 
 
-def _match(earlier: _Kept, curve: _Kept, number: int) -> Match | None:
+def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
+    """For each curve that shares a hash with earlier ones, those that it shares most with, at most ``MOST_RIVALS``.
+
+    Of each hash only the first ``MOST_RIVALS`` curves that have it count, so the work is in proportion to the curves.
+    """
+    hashes = np.frombuffer(b"".join(sketches), np.int64)
+    if len(hashes) == 0:
+        return {}
+    owners = np.repeat(np.arange(len(sketches)), [len(each) // 8 for each in sketches])
+    order = np.argsort(hashes, kind="stable")
+    hashes, owners = hashes[order], owners[order]
+    begins = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
+    sizes = np.diff(np.append(begins, len(hashes)))
+    votes: dict[int, dict[int, int]] = {}
+    for begin, size in zip(begins[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
+        members = owners[begin : begin + size].tolist()
+        for at, number in enumerate(members):
+            mine = votes.setdefault(number, {})
+            for earlier in members[: min(at, MOST_RIVALS)]:
+                mine[earlier] = mine.get(earlier, 0) + 1
+    return {
+        number: sorted(mine, key=lambda earlier, mine=mine: (-mine[earlier], earlier))[:MOST_RIVALS]  # type: ignore[misc]
+        for number, mine in sorted(votes.items())
+        if mine
+    }
+
+
+def match(earlier: Curve, curve: Curve) -> Match | None:
     """The match, if almost all points of the shorter curve are points of the other, at one scale of time."""
-    points = min(len(earlier.time_s), len(curve.time_s))
-    ratios = [b / a for a, b in zip(earlier.time_s, curve.time_s, strict=False)]
+    (times_before, before), (times, after) = _begun(earlier), _begun(curve)
+    points = min(len(times_before), len(times))
+    ratios = [b / a for a, b in zip(times_before, times, strict=False)]
     if not ratios:
         return None
     scale = sorted(ratios)[points // 2]
     agree = sum(
-        abs(ratio - scale) <= _RATIO * scale and before == after
-        for ratio, before, after in zip(ratios, earlier.quality, curve.quality, strict=False)
+        abs(ratio - scale) <= _RATIO * scale and abs(one - other) <= _SAME
+        for ratio, one, other in zip(ratios, before, after, strict=False)
     )
     if agree < _AGREE * points or agree < LEAST_POINTS:
         return None
-    return Match(number, agree, points, 1.0 if abs(scale - 1) <= _RATIO else scale)
+    return Match(agree, points, 1.0 if abs(scale - 1) <= _RATIO else scale)

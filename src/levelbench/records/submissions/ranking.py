@@ -1,13 +1,13 @@
 """Ranks that say only what the intervals say, and the record over the years.
 
-The one idea: an entry is behind another if its whole interval is; so a rank is one more than the number of entries
-that are clearly better, those that cannot be told apart share one, and a single run stands as the point that it is.
+The one idea: entries are ranked in the order of their values, and a new rank begins where an entry is clearly worse
+than one that has the current rank; so those that cannot be told apart share one, nobody with a worse value stands
+before a better one, and a single run stands as the point that it is.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
@@ -37,13 +37,21 @@ def is_clearly_better(a: Figure, b: Figure) -> bool:
 
 
 def rank(figures: Sequence[Figure]) -> list[Ranked]:
-    """The rank of each figure of one column, in the order given: 1 + how many are clearly better than it.
+    """The rank of each figure of one column, in the order given; 1 + how many have a smaller one.
 
-    Sorting the upper bounds once makes a rank one search: n log n in all. An entry that is clearly better than another
-    always has the smaller rank; the other way round it need not hold, since "cannot be told apart" is not transitive.
+    In the order of their values, each shares the rank of the one before unless some entry of that rank is clearly
+    better than it: then it opens the next. So a wide interval gains nobody a rank before a better value, and who is
+    clearly better than another always has the smaller rank. The other way round it need not hold, since "cannot be told
+    apart" is not transitive. One sort: n log n in all.
     """
-    highs = sorted(_bounds(each)[1] for each in figures if _has_value(each))
-    ranks = [1 + bisect_left(highs, _bounds(each)[0]) if _has_value(each) else None for each in figures]
+    ranks: list[int | None] = [None] * len(figures)
+    bounds = {index: _bounds(each) for index, each in enumerate(figures) if _has_value(each)}
+    place, least = 1, math.inf
+    for at, index in enumerate(sorted(bounds, key=lambda index: (figures[index].value, *bounds[index])), 1):
+        low, high = bounds[index]
+        if low > least:
+            place, least = at, math.inf
+        ranks[index], least = place, min(least, high)
     times = Counter(ranks)
     return [
         Ranked(

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from levelbench.errors import RecordError
-from levelbench.records.submissions.schema import SUBMISSION_SCHEMA, Curve, Inference, Submission, SubmittedRun
+from levelbench.records.submissions.lengths import POINT_LIMIT, RUN_LIMIT, lengths, seen
+from levelbench.records.submissions.schema import SUBMISSION_SCHEMA, Inference, Submission, SubmittedRun
 
 __all__ = [
     "DEPTH_LIMIT",
@@ -34,28 +35,30 @@ FILE_LIMIT = 16 << 20
 """The largest file in bytes that is read."""
 DEPTH_LIMIT = 16
 """How deep objects and lists may be nested; the schema itself needs five."""
-RUN_LIMIT = 1000
-"""How many runs or measurements of inference an entry may have."""
-POINT_LIMIT = 100_000
-"""How many evaluations a curve may have."""
-_ENTRY_LIMIT = 2000
-"""How many entries a dictionary or list of texts may have."""
+_LONGEST_NAME = 200
 
 _DECODER = msgspec.json.Decoder(Submission)
 _ANYTHING = msgspec.json.Decoder()
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Possessive, and a text that never ends is taken to the end of the file: nothing is ever looked at twice.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _NO_SHAPE = bytes(set(range(256)) - set(b"[]{}:"))
-_PLACE = re.compile(r"\s*-?\s*at `(?:key in )?\$\.?([^`]*)`")
+_PLACE = re.compile(r"\s{0,4}-?\s{0,4}at `(?:key` in `|key in )?\$\.?([^`]*)`")
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableError(RecordError):
-    """A file that is no submission: ``code`` names the rule that it breaks, ``field`` where, if it is known."""
+    """A file that is no submission: ``code`` names the rule that it breaks, ``field`` where, if it is known.
 
-    def __init__(self, asked: str, found: str, do: str, code: str = "B101", field: str = "") -> None:
+    ``brief`` is ``found`` for whoever says the field beside it.
+    """
+
+    def __init__(
+        self, asked: str, found: str, do: str, code: str = "B101", field: str = "", brief: str | None = None
+    ) -> None:
         super().__init__(asked, found, do)
         self.code = code
         self.field = field
+        self.brief = found if brief is None else brief
 
 
 class _Preamble(msgspec.Struct):
@@ -73,9 +76,8 @@ def read_submission(path: str | Path, *, root: str | Path | None = None) -> Subm
 
 def read_bytes(path: str | Path, *, root: str | Path | None = None, limit: int = FILE_LIMIT) -> bytes:
     """The bytes of a regular file of at most ``limit`` bytes; no link is followed, inside of ``root`` or to it."""
-    path = Path(path)
     asked = f"reading the submission {path}"
-    if root is not None and not _lies_in(path, Path(root)):
+    if root is not None and not _lies_in(Path(path), Path(root)):
         raise UnreadableError(asked, f"it lies outside of {root}", "give a file in the folder")
     try:
         # Not blocking: a named pipe would keep us waiting for somebody to write to it.
@@ -83,7 +85,7 @@ def read_bytes(path: str | Path, *, root: str | Path | None = None, limit: int =
     except FileNotFoundError:
         raise UnreadableError(asked, "there is no such file", "check the path") from None
     except (OSError, ValueError) as error:
-        found = "it is a link" if path.is_symlink() else getattr(error, "strerror", None) or str(error)
+        found = "it is a link" if Path(path).is_symlink() else getattr(error, "strerror", None) or str(error)
         raise UnreadableError(asked, found, "give the path of a regular file") from error
     facts = os.fstat(descriptor)
     if not stat.S_ISREG(facts.st_mode):
@@ -111,7 +113,7 @@ def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submiss
     if raw.startswith(b"\xef\xbb\xbf"):
         raise UnreadableError(asked, "it begins with a byte order mark", "save it as UTF-8 without one")
     shape = _shape(raw)
-    if _depth(shape) > DEPTH_LIMIT:
+    if _is_too_deep(shape):
         raise UnreadableError(asked, f"it is nested deeper than {DEPTH_LIMIT}", "write a submission", code="B102")
     _refuse_other_schema(raw, asked)
     try:
@@ -123,9 +125,9 @@ def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submiss
         raise UnreadableError(asked, f"it is not JSON ({error})", "correct the file") from error
     if repeated:
         # A decoder keeps the last of two equal keys, a reader sees the first.
-        name = _short(_repeated_key(raw))
+        name = seen(_repeated_key(raw))
         raise UnreadableError(asked, f"the key {name} is there twice in one object", "keep one", "B104", name)
-    _refuse_too_long(submission, asked)
+    _refuse_too_long(submission, asked, raw)
     return submission
 
 
@@ -134,12 +136,23 @@ def _shape(raw: bytes) -> bytes:
     return _STRING.sub(b"", raw).translate(None, _NO_SHAPE)
 
 
+def _is_too_deep(shape: bytes) -> bool:
+    """Whether brackets are open within more than ``DEPTH_LIMIT`` others, closed or not."""
+    left = shape.replace(b":", b"")
+    for _ in range(DEPTH_LIMIT // 2):
+        # Each round takes the innermost away, and where a list is all that an object holds, the object too.
+        left = left.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(left) and _depth(shape) > DEPTH_LIMIT
+
+
 def _depth(shape: bytes) -> int:
     deepest = now = 0
     for each in shape:
         if each in b"[{":
             now += 1
             deepest = max(deepest, now)
+            if deepest > DEPTH_LIMIT:
+                break
         elif each in b"]}":
             now -= 1
     return deepest
@@ -160,11 +173,20 @@ def _refuse_other_schema(raw: bytes, asked: str) -> None:
         raise UnreadableError(asked, found, f"write {SUBMISSION_SCHEMA}", code="B103", field="schema")
 
 
+_NESTED = frozenset({dict, list})
+
+
 def _keys(value: Any) -> int:
     """How many keys came out of a submission; its lists hold objects only, or none."""
-    if isinstance(value, dict):
-        return len(value) + sum(_keys(each) for each in value.values() if isinstance(each, dict | list))
-    return sum(map(_keys, value)) if value and isinstance(value[0], dict) else 0
+    count, left = 0, [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            count += len(each)
+            left += [inner for inner in each.values() if inner.__class__ in _NESTED]
+        elif each and isinstance(each[0], dict):
+            left += each
+    return count
 
 
 def _repeated_key(raw: bytes) -> str:
@@ -189,9 +211,12 @@ def _invalid(error: msgspec.ValidationError, asked: str, raw: bytes = b"") -> Un
     found = _PLACE.sub("", text).strip()
     if match := re.search(r"(?:missing required|unknown) field `([^`]*)`", found):
         field = f"{field}.{match[1]}" if field else match[1]
+        found = "a field is missing" if match[0].startswith("missing") else "no field has that name"
+    field, found = seen(field, 200), seen(found, 400)
     at = f" at {field}" if field else ""
-    do = "correct the field; docs/leaderboard.md describes the file"
-    return UnreadableError(asked, f"it is not a submission: {found}{at}", do, code="B105", field=field)
+    do = "correct the field; docs/submission.md has every field"
+    whole = f"it is not a submission: {found}{at}"
+    return UnreadableError(asked, whole, do, code="B105", field=field, brief=found)
 
 
 def _first_wrong(raw: bytes, name: str, kind: type) -> int:
@@ -205,54 +230,16 @@ def _first_wrong(raw: bytes, name: str, kind: type) -> int:
     return 0
 
 
-def _refuse_too_long(submission: Submission, asked: str) -> None:
-    for field, length, limit in _lengths(submission):
+def _refuse_too_long(submission: Submission, asked: str, raw: bytes) -> None:
+    target = submission.target
+    for field, text in (("target.metric", target.metric), ("target.split", target.split)):
+        if len(text) > _LONGEST_NAME:
+            found = f"{field} has {len(text)} characters, more than {_LONGEST_NAME}"
+            raise UnreadableError(asked, found, "name what was measured", code="B102", field=field)
+    for field, length, limit in lengths(submission, raw):
         if length > limit:
             found = f"{field} has {length} elements, more than {limit}"
             raise UnreadableError(asked, found, "submit fewer in one file", code="B102", field=field)
-
-
-def _lengths(submission: Submission) -> list[tuple[str, int, int]]:
-    """Every list and dictionary: its name, its length, and how long it may be."""
-    origin, provenance = submission.origin, submission.provenance
-    found = [
-        ("runs", len(submission.runs), RUN_LIMIT),
-        ("inference", len(submission.inference), RUN_LIMIT),
-        ("settings", len(submission.settings), _ENTRY_LIMIT),
-        ("provenance.software", len(provenance.software), _ENTRY_LIMIT),
-        ("provenance.environment", len(provenance.environment), _ENTRY_LIMIT),
-        ("provenance.checksums", len(provenance.checksums), 10 * _ENTRY_LIMIT),
-    ]
-    if origin is not None:
-        found += [("origin.doubts", len(origin.doubts), _ENTRY_LIMIT)]
-        found += [("origin.fields", len(origin.fields), _ENTRY_LIMIT)]
-    for at, run in enumerate(submission.runs[: RUN_LIMIT + 1]):
-        found += _lengths_of_run(run, f"runs[{at}]")
-    for at, each in enumerate(submission.inference[: RUN_LIMIT + 1]):
-        found += _lengths_of_inference(each, f"inference[{at}]")
-    return found
-
-
-def _lengths_of_run(run: SubmittedRun, at: str) -> list[tuple[str, int, int]]:
-    curve: Curve = run.curve
-    found = [
-        (f"{at}.curve.time_s", len(curve.time_s), POINT_LIMIT),
-        (f"{at}.curve.quality", len(curve.quality), POINT_LIMIT),
-        (f"{at}.curve.epoch", len(curve.epoch or ()), POINT_LIMIT),
-        (f"{at}.curve.samples", len(curve.samples or ()), POINT_LIMIT),
-        (f"{at}.curve.others", len(curve.others), 100),
-        (f"{at}.suspect", len(run.suspect), _ENTRY_LIMIT),
-    ]
-    found += [(f"{at}.curve.others.{name[:40]}", len(values), POINT_LIMIT) for name, values in curve.others.items()]
-    parts = {"phases_s": run.phases_s, "excluded_s": run.excluded_s, "test_quality": run.test_quality}
-    return found + [(f"{at}.{name}", len(values), 200) for name, values in parts.items()]
-
-
-def _lengths_of_inference(inference: Inference, at: str) -> list[tuple[str, int, int]]:
-    return [
-        (f"{at}.quantiles_s", len(inference.quantiles_s), 200),
-        (f"{at}.includes", len(inference.includes), 200),
-    ]
 
 
 def _short(value: Any) -> str:

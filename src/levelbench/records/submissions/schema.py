@@ -34,7 +34,9 @@ Text = Annotated[str, Meta(max_length=4000)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Setting = int | float | str | bool
+Key = Annotated[str, Meta(max_length=1000)]
+"""What an author may call something: a setting, a file of the data, a further column."""
+Setting = int | float | Text | bool
 
 
 class Author(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -82,7 +84,7 @@ class Curve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     quality: list[float]
     epoch: list[float] | None = None
     samples: list[Count] | None = None
-    others: dict[str, list[float]] = field(default_factory=dict)
+    others: dict[Key, list[float]] = field(default_factory=dict)
     """Further columns by name, such as a second metric, on the scale of the target where they are of its kind."""
 
 
@@ -100,12 +102,12 @@ class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     reached: bool | None = None
     time_to_target_s: float | None = None
     started: Text | None = None
-    phases_s: dict[str, float] = field(default_factory=dict)
-    excluded_s: dict[str, float] = field(default_factory=dict)
+    phases_s: dict[Key, float] = field(default_factory=dict)
+    excluded_s: dict[Key, float] = field(default_factory=dict)
     energy_j: float | None = None
     energy_method: Text | None = None
     peak_memory_bytes: float | None = None
-    test_quality: dict[str, float] = field(default_factory=dict)
+    test_quality: dict[Key, float] = field(default_factory=dict)
     suspect: list[Text] = field(default_factory=list)
     error: Text | None = None
     record_id: Text | None = None
@@ -126,7 +128,7 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     samples: Count
     duration_s: float
     mean_latency_s: float | None = None
-    quantiles_s: dict[str, float] = field(default_factory=dict)
+    quantiles_s: dict[Key, float] = field(default_factory=dict)
     estimate_s: float | None = None
     estimate_quantile: float | None = None
     throughput_per_s: float | None = None
@@ -137,6 +139,8 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     quality_samples: Count | None = None
     batch: Count | None = None
     includes: list[Text] = field(default_factory=list)
+    audits: dict[Name, bool | None] = field(default_factory=dict)
+    """Audits that were made by name: passed, failed, or ``None`` where one could not tell."""
     cost_usd: float | None = None
     """What the author states one answer costs; ``None`` where it follows from price and time alone."""
     record_id: Text | None = None
@@ -156,11 +160,11 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """What it ran in: software, checksums of the data (SHA-256 by file), the source of the task, our version."""
 
     version: Text | None = None
-    software: dict[str, Text] = field(default_factory=dict)
-    environment: dict[str, Text] = field(default_factory=dict)
+    software: dict[Key, Text] = field(default_factory=dict)
+    environment: dict[Key, Text] = field(default_factory=dict)
     dataset: Text | None = None
     synthetic: bool | None = None
-    checksums: dict[str, Text] = field(default_factory=dict)
+    checksums: dict[Key, Text] = field(default_factory=dict)
     source_digest: Text | None = None
 
 
@@ -171,7 +175,7 @@ class Origin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     file: Text
     digest: Text | None = None
     doubts: list[Text] = field(default_factory=list)
-    fields: dict[str, Setting | None] = field(default_factory=dict)
+    fields: dict[Key, Setting | None] = field(default_factory=dict)
     """What the other format says and this one has no place for, by dotted name."""
 
 
@@ -200,7 +204,7 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     runs: list[SubmittedRun] = field(default_factory=list)
     inference: list[Inference] = field(default_factory=list)
     tuning: Tuning = field(default_factory=Tuning)
-    settings: dict[str, Setting] = field(default_factory=dict)
+    settings: dict[Key, Setting] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=Provenance)
     origin: Origin | None = None
     notes: Annotated[str, Meta(max_length=20000)] = ""

@@ -1,7 +1,7 @@
 """What a ruleset makes of a submission: the crossing of each run, then one figure from all of them.
 
 The one idea: a score is computed from the curves, never taken from what an entry says of itself, and a run that never
-arrived stays in: as censored, as the slowest, or as the reason why there is no figure.
+arrived stays in: as never, as the slowest, or as the reason why there is no figure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from levelbench.measure.crossing import find_crossing, sign_of
+from levelbench.errors import UsageError
+from levelbench.measure.crossing import sign_of
 from levelbench.measure.statistics import expected_time_with_restarts, wilson
 from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.rulesets.schema import Aggregation, Ruleset, TaskRules
@@ -20,7 +21,7 @@ from levelbench.records.submissions.aggregation import Times, aggregate
 from levelbench.records.submissions.figures import Figure, Score, absent
 from levelbench.records.submissions.latencies import Inferred, inference_figures
 from levelbench.records.submissions.schema import Submission, SubmittedRun
-from levelbench.records.submissions.steps import LONGEST_S, column_of, crossing_of
+from levelbench.records.submissions.steps import LONGEST_S, Climb, climbs_of, column_of, crossing_of
 
 __all__ = ["aggregation_words", "score", "sweep", "target_of"]
 
@@ -38,7 +39,7 @@ def aggregation_words(rules: Aggregation) -> str:
         )
     return (
         f"The median of all runs, {rules.runs} or more; those that never arrive count as never, "
-        "and the 95 % interval is part of the ranking."
+        "and the interval is part of the ranking: 95 %, of five runs the smallest to the largest (93.75 %)."
     )
 
 
@@ -50,19 +51,28 @@ def target_of(submission: Submission, rules: Ruleset, threshold: float | None = 
     return task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
 
 
-def score(submission: Submission, ruleset: Ruleset, *, threshold: float | None = None) -> Score:
+def score(
+    submission: Submission,
+    ruleset: Ruleset,
+    *,
+    threshold: float | None = None,
+    climbs: Sequence[Climb | None] | None = None,
+) -> Score:
     """The four figures of ``submission`` under ``ruleset``, or at another ``threshold`` on the target's scale.
 
     A submission of training has no figure in the columns of inference, and the other way round; one whose task the
     rules do not have has none at all. Nothing in a submission makes this raise; a threshold that is no number does
-    (``UsageError``).
+    (``UsageError``). ``climbs`` are ``climbs_of`` the submission under the ruleset's crossing rule, from whoever has
+    them already.
     """
+    if threshold is not None and math.isnan(threshold):
+        raise UsageError("a target crossing", "the threshold is not a number", "give the quality to reach")
     task = task_rules(ruleset, submission.task)
     if task is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no task {submission.task!r}")
     target = task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
     if submission.mode == "training":
-        return _training(submission, ruleset, task, target)
+        return _training(submission, ruleset, task, target, climbs)
     if task.inference is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no inference for this task")
     found = inference_figures(submission, task.inference, ruleset.cost, target, threshold)
@@ -71,17 +81,28 @@ def score(submission: Submission, ruleset: Ruleset, *, threshold: float | None =
 
 def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[Figure]:
     """The time at each of ``thresholds``: what a ranking at another target is made of."""
-    return [score(submission, ruleset, threshold=threshold).time for threshold in thresholds]
+    target, climbs = target_of(submission, ruleset), None
+    if target is not None and submission.mode == "training":
+        climbs = climbs_of(submission, target, crossing_of(submission, ruleset))
+    return [score(submission, ruleset, threshold=threshold, climbs=climbs).time for threshold in thresholds]
 
 
-def _training(submission: Submission, rules: Ruleset, task: TaskRules, target: Target) -> Score:
+def _training(
+    submission: Submission,
+    rules: Ruleset,
+    task: TaskRules,
+    target: Target,
+    climbs: Sequence[Climb | None] | None,
+) -> Score:
     flags = _claims(submission, rules, target)
+    crossing = crossing_of(submission, rules)
+    climbs = climbs_of(submission, target, crossing) if climbs is None else climbs
     columns = [column_of(run, submission, target) for run in submission.runs]
-    if any(column is None for column in columns):
+    if None in columns:
         flags.append("broken-curve" if submission.target.metric == target.metric else "other-metric")
-    times = _times(submission.runs, columns, target, crossing_of(submission, rules))
+    times = _times(submission.runs, columns, climbs, target)
     n, reached = len(times.seconds), sum(time is not None for time in times.seconds)
-    flags += _flags_of_runs(submission, times, rules.aggregation, reached)
+    flags += _flags_of_runs(submission, times, rules.aggregation, reached, crossing == "final" != rules.crossing)
     if rules.crossing == "first":
         flags += _flags_of_curves(submission.runs, columns, target)
     time = aggregate(times, rules.aggregation)
@@ -157,26 +178,22 @@ def _unscored(submission: Submission, rules: Ruleset, reason: str) -> Score:
     )
 
 
-def _times(runs: Sequence[SubmittedRun], columns: Sequence[list[float] | None], target: Target, crossing: str) -> Times:
-    """When each run arrived; for those that did not, how long they tried and until when one may say so."""
+def _times(
+    runs: Sequence[SubmittedRun],
+    columns: Sequence[list[float] | None],
+    climbs: Sequence[Climb | None],
+    target: Target,
+) -> Times:
+    """When each run arrived; for those that did not, how long they tried."""
     seconds: list[float | None] = []
-    spent, censored = [], []
-    for run, column in zip(runs, columns, strict=True):
-        found = None
-        if column and run.status == "done":
-            found = find_crossing(
-                column, target.threshold, direction=target.direction, rule=crossing, x=run.curve.time_s
-            )
-        if found is not None and found.position is not None:
-            seconds.append(found.position)
+    spent = []
+    for run, column, climb in zip(runs, columns, climbs, strict=True):
+        found = None if climb is None else climb.time_at(target.threshold)
+        seconds.append(found)
+        if found is not None:
             continue
-        seconds.append(None)
-        tried = run.curve.time_s[-1] if column else 0.0
-        spent.append(tried)
-        # A failed run would never have arrived, nor one whose end alone counts: see records.summary.
-        hopeless = not column or run.status == "failed" or crossing == "final"
-        censored.append(math.inf if hopeless else tried)
-    return Times(tuple(seconds), tuple(spent), tuple(censored))
+        spent.append(run.curve.time_s[-1] if column else 0.0)
+    return Times(tuple(seconds), tuple(spent))
 
 
 def _cost(submission: Submission, rules: Ruleset, time: Figure, flags: list[str]) -> Figure:
@@ -208,13 +225,14 @@ def _claims(submission: Submission, rules: Ruleset, target: Target) -> list[str]
     return [flag for flag, holds in found.items() if holds]
 
 
-def _flags_of_runs(submission: Submission, times: Times, rules: Aggregation, reached: int) -> list[str]:
+def _flags_of_runs(submission: Submission, times: Times, rules: Aggregation, reached: int, at_end: bool) -> list[str]:
     n = len(times.seconds)
     found = {
         "single-run": n == 1,
         "not-reached": reached == 0,
         "censored": 0 < reached < n,
         "failed-runs": any(run.status == "failed" for run in submission.runs),
+        "judged-at-end": at_end,
         "suspect-runs": any(run.suspect for run in submission.runs),
         "too-few-runs": n < rules.runs,
         "extra-runs": n > rules.runs and rules.rule == "first-run",

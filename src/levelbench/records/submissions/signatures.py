@@ -153,15 +153,19 @@ def read_authors(path: Path) -> dict[str, list[str]]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DefinitionError(asked, f"it is not TOML ({error})", do) from error
     found: dict[str, list[str]] = {}
+    owners: dict[bytes, str] = {}
     for name, keys in read.items():
         listed = [keys] if isinstance(keys, str) else keys
         if not isinstance(listed, list) or not all(isinstance(key, str) for key in listed):
             raise DefinitionError(asked, f"the keys of {name!r} are no list of texts", do)
         for key in listed:
             try:
-                _key_bytes(key)
+                owner = owners.setdefault(_key_bytes(key), name)
             except UsageError as error:
                 raise DefinitionError(asked, f"a key of {name!r}: {error.found}", error.do) from error
+            if owner != name:
+                found_words = f"{owner!r} and {name!r} have one key"
+                raise DefinitionError(asked, found_words, "give each author another key, or list one of the names")
         found[name] = listed
     return found
 
@@ -171,11 +175,14 @@ def sign_bytes(raw: bytes, key: Ed25519PrivateKey) -> bytes:
     return base64.b64encode(key.sign(raw)) + b"\n"
 
 
-def sign(path: Path, key: Path) -> Path:
-    """Sign the file at ``path`` with the key in the file ``key``; the signature lies beside it, replaced if there."""
+def sign(path: Path, key: Path, raw: bytes | None = None) -> Path:
+    """Sign the file at ``path`` with the key in the file ``key``; the signature lies beside it, replaced if there.
+
+    ``raw`` are its bytes for who has looked at them: these are signed, whatever the file holds by now.
+    """
     from levelbench.records.submissions.files import write_whole
 
-    raw = read_bytes(path)
+    raw = read_bytes(path) if raw is None else raw
     return write_whole(path.with_name(path.name + ENDING), sign_bytes(raw, read_key(key)))
 
 

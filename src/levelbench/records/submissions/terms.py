@@ -54,7 +54,7 @@ def hardware_of(environment: Mapping[str, Any], device: str, description: str | 
     processor = str(cpu.get("model") or "") if isinstance(cpu, dict) else str(cpu or "")
     cores = machine.get("cores_allowed") or machine.get("cores_logical")
     words = " and ".join(dict.fromkeys(f"{used.count(name)} x {name}" for name in used))
-    words = words or (f"{cores} cores of {processor}" if cores and processor else processor)
+    words = words or (f"{cores} core{'s' if cores != 1 else ''} of {processor}" if cores and processor else processor)
     if not (description or words):
         raise UsageError("the hardware of an entry", "the records do not say what it was", 'give --hardware "..."')
     return Hardware(

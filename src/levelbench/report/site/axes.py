@@ -12,11 +12,13 @@ from levelbench.report.site.parts import fill
 
 __all__ = [
     "BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Scale", "axis_text", "horizontal", "log_scale", "log_ticks",
-    "ticks", "time_ticks", "vertical", "years",
+    "ticks", "time_ticks", "vertical", "widened", "years",
 ]  # fmt: skip
 
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 70, 16, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 104, 16, 14, 40
+_WIDE = 12.0
+"""Between values so many times apart there are always three of 1, 2 and 5 times powers of ten."""
 
 _LONG = [3.6 * 10.0**power for power in range(5, 12)]
 _SHORT = [10.0**power for power in range(-9, 0)]
@@ -81,33 +83,54 @@ def log_ticks(low: float, high: float) -> list[float]:
     return inside if len(inside) > 1 else [low, high]
 
 
-def vertical(x: float, text: str) -> Html:
+def widened(low: float, high: float) -> tuple[float, float]:
+    """At least so wide a range around the middle of the two, by logarithms, that round values lie in it."""
+    if high / low >= _WIDE:
+        return low, high
+    middle = math.sqrt(low) * math.sqrt(high)
+    return middle / math.sqrt(_WIDE), middle * math.sqrt(_WIDE)
+
+
+def vertical(x: float, text: str, anchor: str = "middle") -> Html:
     """A thin line at ``x`` with its value below."""
-    return fill(
-        '<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{foot}"/><text x="{x}" y="{below}" text-anchor="middle">'
-        "{text}</text>",
-        x=f"{x:.1f}", top=str(TOP), foot=str(HEIGHT - BOTTOM), below=str(HEIGHT - BOTTOM + 17), text=text,
-    )  # fmt: skip
+    return fill(_VERTICAL, x=f"{x:.1f}", text=text, anchor=anchor)
+
+
+_VERTICAL = (
+    f'<line class="grid" x1="{{x}}" x2="{{x}}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+    f'<text x="{{x}}" y="{HEIGHT - BOTTOM + 17}" text-anchor="{{anchor}}">{{text}}</text>'
+)
+_HORIZONTAL = (
+    f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{{y}}" y2="{{y}}"/>'
+    f'<text x="{LEFT - 7}" y="{{middle}}" text-anchor="end">{{text}}</text>'
+)
 
 
 def horizontal(y: float, text: str) -> Html:
     """A thin line at ``y`` with its value beside it."""
-    return fill(
-        '<line class="grid" x1="{left}" x2="{right}" y1="{y}" y2="{y}"/><text x="{beside}" y="{middle}" '
-        'text-anchor="end">'
-        "{text}</text>",
-        left=str(LEFT), right=str(WIDTH - RIGHT), y=f"{y:.1f}", beside=str(LEFT - 7), middle=f"{y + 4:.1f}",
-        text=text,
-    )  # fmt: skip
+    return fill(_HORIZONTAL, y=f"{y:.1f}", middle=f"{y + 4:.1f}", text=text)
 
 
 def axis_text(value: float, column: str) -> str:
     """A round value of a column's axis."""
-    return f"${value:g}" if "cost" in column else _tick_text(value)
+    if "cost" not in column:
+        return _tick_text(value)
+    decimals = max(0, -math.floor(math.log10(value) + 1e-9))
+    return f"${value:,.{decimals}f}"
 
 
 def years(begin: int, end: int) -> list[tuple[int, str]]:
-    """First days of years, or of months where there are fewer than two years' worth, at most eight."""
+    """First days of years, or of months where there are fewer than two years' worth, at most eight.
+
+    Where no two are in between, the first and the last day themselves.
+    """
+    found = _years(begin, end)
+    if len(found) > 1:
+        return found
+    return [(day, date.fromordinal(day).isoformat()) for day in dict.fromkeys((begin, end))]
+
+
+def _years(begin: int, end: int) -> list[tuple[int, str]]:
     first, last = date.fromordinal(begin), date.fromordinal(end)
     if end - begin > 700:
         step = max(1, math.ceil((last.year - first.year) / 8))

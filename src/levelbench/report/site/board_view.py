@@ -7,11 +7,13 @@ then takes the same table over and adds what needs one: the other columns, sorti
 from __future__ import annotations
 
 import math
+from itertools import product
 
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT
 from levelbench.report.site.axes import Scale, log_scale
 from levelbench.report.site.drawings import interval_bar, progress_drawing
+from levelbench.report.site.inference_rules import inference_facts, inference_note
 from levelbench.report.site.parts import (
     TITLES,
     badges,
@@ -25,13 +27,15 @@ from levelbench.report.site.parts import (
     section,
     target_text,
 )
-from levelbench.report.site.payload import COLUMNS, BoardPayload, Column, EntryPayload, FigurePayload
+from levelbench.report.site.payload import COLUMNS, DIVISIONS, BoardPayload, Column, EntryPayload, FigurePayload
+from levelbench.report.site.shared import asset
 
 __all__ = ["task_page"]
 
-_MOST_ROWS = 500
+_MOST_ROWS = 100
 
 _NOT_YET = "no entry yet"
+_OF_TRAINING = ("time", "cost")
 
 
 def task_page(payload: BoardPayload) -> str:
@@ -55,11 +59,12 @@ def task_page(payload: BoardPayload) -> str:
         ranking=_ranking(payload, first, root),
         progress=_progress(payload, columns, first, root),
         curves=_curves() if training else Html(""),
-        facts=section("Rules of this board", rules(payload.ruleset), identity="rules"),
+        facts=section("Rules of this board", _rules(payload), identity="rules"),
     )
     scripts = fill(
-        '<script src="{root}assets/board.js" defer></script><script src="{root}{data}" defer></script>',
+        '<script src="{root}{script}" defer></script><script src="{root}{data}" defer></script>',
         root=root,
+        script=asset("board.js"),
         data=payload.data,
     )
     back = fill('<span aria-current="page">{title}</span>', title=payload.task_title)
@@ -67,38 +72,59 @@ def task_page(payload: BoardPayload) -> str:
     return page(title, "task", payload.page, main, site=payload.title, back=back, scripts=scripts)
 
 
+def _rules(payload: BoardPayload) -> Html:
+    return rules(payload.ruleset, inference_facts(payload.inference, payload.target))
+
+
+def _title(payload: BoardPayload, column: Column) -> str:
+    """The column's title; of latency also which one."""
+    said = column == "latency" and payload.compared
+    return f"{TITLES[column]} ({payload.compared})" if said else TITLES[column]
+
+
+def _lower(title: str) -> str:
+    return title[:1].lower() + title[1:]
+
+
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
 def _tile(payload: BoardPayload, column: Column, root: str) -> Html:
-    """The record of one column; the script makes it a choice."""
-    leaders = [entry for entry in payload.entries if column in entry.figures and entry.figures[column].rank == 1]
-    leader = min(leaders, key=lambda entry: entry.figures[column].value or math.inf, default=None)
-    if leader is None:
-        value, who = ABSENT, many([_NOT_YET])
-    else:
-        value = leader.figures[column].text.partition(" [")[0]
-        shared = f", first with {len(leaders) - 1} more" if len(leaders) > 1 else ""
-        who = fill("{model}, {author}{shared}", model=leader.model, author=leader.author, shared=shared)
+    """The record of one column, of each division that there is; the script makes it a choice."""
+    firsts = [entry for entry in payload.entries if column in entry.figures and entry.figures[column].rank == 1]
+    divisions = payload.divisions()
+    records = []
+    for division in divisions:
+        leaders = [entry for entry in firsts if entry.division == division]
+        leader = min(leaders, key=lambda entry: entry.figures[column].value or math.inf, default=None)
+        if leader is not None:
+            shared = f", first with {len(leaders) - 1} more" if len(leaders) > 1 else ""
+            where = f", {division} division" if len(divisions) > 1 else ""
+            who = fill("{model}, {author}{s}{where}", model=leader.model, author=leader.author, s=shared, where=where)
+            records.append((leader.figures[column].text.partition(" [")[0], who))
+    value, who = records[0] if records else (ABSENT, many([_NOT_YET]))
+    who = many([who, *(fill("; {value}: {who}", value=each, who=by) for each, by in records[1:])])
     return fill(
         '<li data-column="{column}"><span class="title">{title}</span><b>{value}</b><span class="by">{who}</span></li>',
-        column=column, title=TITLES[column], value=value, who=who,
+        column=column, title=_title(payload, column), value=value, who=who,
     )  # fmt: skip
 
 
 def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
     """The controls' places and the static table."""
     ranked = [entry for entry in payload.entries if first in entry.figures]
-    ranked.sort(key=lambda entry: _order(entry.figures[first]))
-    training = "training" in payload.modes
+    ranked.sort(key=lambda entry: _order(entry, first))
+    training, divided = first in _OF_TRAINING, len(payload.divisions()) > 1
     scale = _scale([entry.figures[first] for entry in ranked])
-    rows = many(_row(entry, first, scale, root, training) for entry in ranked[:_MOST_ROWS])
+    rows = many(_row(entry, first, scale, root, training, divided) for entry in ranked[:_MOST_ROWS])
     heads = [
         ("rank", "Rank"), ("entry", "Entry"), ("figure n", "Figure"), ("bar", "Interval"), ("reached n", "Reached"),
-        ("hardware", "Hardware"), ("framework", "Framework"), ("date", "Date"), ("code", "Code"), ("notes", "Notes"),
+        ("division", "Division"), ("hardware", "Hardware"), ("framework", "Framework"), ("date", "Date"),
+        ("code", "Code"), ("notes", "Notes"),
     ]  # fmt: skip
-    shown = [each for each in heads if training or not each[0].startswith("reached")]
+    left_out = {*([] if training else ["reached n"]), *([] if divided else ["division"])}
+    shown = [each for each in heads if each[0] not in left_out]
     head = many(
         fill('<th scope="col" role="columnheader" class="{kind}">{text}</th>', kind=kind, text=text)
         for kind, text in shown
@@ -115,20 +141,37 @@ def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
         '<thead role="rowgroup"><tr role="row">{head}</tr></thead><tbody role="rowgroup">{rows}</tbody></table></div>'
         '<nav class="pager script" id="pager" aria-label="Pages of the ranking" hidden></nav>'
         '<p class="note no-script">{more}Other columns, filters, sorting and curves need JavaScript.</p>'
-        '<p class="note">A rank is one more than the number of entries that are clearly better, interval against '
-        'interval; "2=" is shared. A hollow point has no interval. {aggregation}</p></section>\n',
-        column=first, title=TITLES[first].lower(), head=head, rows=rows, more=more,
-        aggregation=_sentence(payload.ruleset.aggregation),
+        "{note}</section>\n",
+        column=first, title=_lower(_title(payload, first)), head=head, rows=rows, more=more,
+        note=_note(payload, first),
     )  # fmt: skip
 
 
-def _order(figure: FigurePayload) -> tuple[float, float]:
-    """By rank, then by value; what has none is last."""
-    missing = math.inf
-    return (
-        missing if figure.rank is None else float(figure.rank),
-        missing if figure.value is None else figure.value,
-    )
+def _note(payload: BoardPayload, first: Column) -> Html:
+    """How the entries are ranked and how the figures are made; the script shows what its column and target want."""
+    shown = "training" if first in _OF_TRAINING else "inference"
+    said = {"training": _sentence(payload.ruleset.aggregation), "inference": inference_note(payload)}
+    divided = len(payload.divisions()) > 1
+    return fill(
+        '<p class="note"><span data-about="rules">Entries are ranked by value; a new rank begins where one is clearly '
+        'worse, interval against interval, than another of the rank before; the others share it: "2=". </span>'
+        '<span data-about="asked" hidden>At a target that is not the rules\' own no interval is computed: entries are '
+        "ranked by value alone, and only equal values share a rank. </span>"
+        "{divisions}A hollow point has no interval. {figures}</p>",
+        divisions="Each division has ranks of its own. " if divided else "",
+        figures=many(
+            fill('<span data-about="{name}"{hidden}>{text}</span>', name=name, text=text,
+                 hidden="" if name == shown else Html(" hidden"))
+            for name, text in said.items()
+        ),
+    )  # fmt: skip
+
+
+def _order(entry: EntryPayload, column: Column) -> tuple[bool, int, int, float]:
+    """By division and rank, then by value; what has none is last."""
+    figure = entry.figures[column]
+    value = math.inf if figure.value is None else figure.value
+    return figure.rank is None, DIVISIONS.index(entry.division), figure.rank or 0, value
 
 
 def _scale(figures: list[FigurePayload]) -> Scale:
@@ -138,29 +181,31 @@ def _scale(figures: list[FigurePayload]) -> Scale:
     return log_scale(min(finite), max(finite), 4, 96) if finite else (lambda _: 50.0)
 
 
-def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training: bool) -> Html:
+def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training: bool, divided: bool) -> Html:
     """One entry of the static table; the script makes the same cells (``assets/table.js``)."""
     figure = entry.figures[column]
     value, bracket, interval = figure.text.partition(" [")
-    small = f"[{interval}" if bracket else figure.note if figure.value is None else ""
-    kind = "range" if bracket else "why"
+    why = figure.note if figure.value is None else ""
     reached = f"{entry.reached}/{entry.n}" if entry.mode == "training" and entry.n else ""
     by = ", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each))
     has_bar = figure.value is not None and 0 < figure.value < math.inf
     return fill(
         '<tr role="row"><td role="cell" class="rank">{rank}</td><th scope="row" role="rowheader" class="entry">{link}'
-        '<small>{by}</small></th><td role="cell" class="figure n"><b>{value}</b>{small}</td><td '
+        '<small>{by}</small>{why}</th><td role="cell" class="figure n"><b>{value}</b>{interval}</td><td '
         'role="cell" class="bar">'
-        '{bar}</td>{reached}<td role="cell" class="hardware" data-label="Hardware">{hardware}</td><td role="cell" '
-        'class="framework" data-label="Framework">{framework}</td><td role="cell" class="date" data-label="Date">{date}'
-        '</td><td role="cell" class="code">{code}</td><td role="cell" class="notes">{badges}</td></tr>',
+        '{bar}</td>{reached}{division}<td role="cell" class="hardware" data-label="Hardware">{hardware}</td>'
+        '<td role="cell" class="framework" data-label="Framework">{framework}</td>'
+        '<td role="cell" class="date" data-label="Date">{date}</td>'
+        '<td role="cell" class="code">{code}</td><td role="cell" class="notes">{badges}</td></tr>',
         rank=ABSENT if figure.rank is None else f"{figure.rank}{'=' if figure.shared else ''}",
         link=inside(root, entry.page, entry.model),
         by=by,
         value=value or ABSENT,
-        small=fill('<small class="{kind}">{small}</small>', kind=kind, small=small) if small else "",
+        why=fill('<small class="why">{why}</small>', why=why) if why else "",
+        interval=fill('<small class="range">[{interval}</small>', interval=interval) if bracket else "",
         bar=interval_bar(figure.value or 1.0, figure.low, figure.high, scale) if has_bar else "",
         reached=_reached(reached, entry.reached_text) if training else "",
+        division=_division(entry.division) if divided else "",
         hardware=entry.hardware,
         framework=entry.framework,
         date=entry.date[:10],
@@ -175,18 +220,24 @@ def _reached(short: str, whole: str) -> Html:
     )
 
 
+def _division(division: str) -> Html:
+    return fill('<td role="cell" class="division" data-label="Division">{division}</td>', division=division)
+
+
 def _progress(payload: BoardPayload, columns: list[Column], first: Column, root: str) -> Html:
-    """The record over the years, a drawing a column; without a script all are shown."""
-    figures = []
-    for column in columns:
+    """The record over the years, a drawing a column and division; without a script all are shown."""
+    figures, divisions = [], payload.divisions()
+    for column, division in product(columns, divisions):
         records = []
         for day, value, at in payload.progress.get(column, []):
             entry = payload.entries[at]
+            if entry.division != division:
+                continue
             text = entry.figures[column].text.partition(" [")[0]
             records.append((day, value, text, f"{entry.model}, {entry.author}", f"{root}{entry.page}"))
         drawing = progress_drawing(records, payload.generated, column)
         if drawing:
-            title = TITLES[column]
+            title = TITLES[column] + (f", {division} division" if len(divisions) > 1 else "")
             figures.append(
                 fill(
                     '<figure data-progress="{column}"><figcaption>{title}: each point is an entry that '
@@ -203,6 +254,6 @@ def _progress(payload: BoardPayload, columns: list[Column], first: Column, root:
 def _curves() -> Html:
     """The place of the curves that the script lays over one another."""
     return Html(
-        '<section class="script" aria-labelledby="h-curves" hidden><h2 id="h-curves">Curves</h2>'
+        '<section class="script" id="overlaid" aria-labelledby="h-curves" hidden><h2 id="h-curves">Curves</h2>'
         '<div id="curves"></div></section>\n'
     )

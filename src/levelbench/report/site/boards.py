@@ -9,20 +9,24 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from operator import attrgetter
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from levelbench.records.rulesets.schema import Ruleset, TaskRules
 from levelbench.records.submissions.figures import Column, Figure
-from levelbench.records.submissions.ranking import order, progress, rank
+from levelbench.records.submissions.ranking import Ranked, order, progress, rank
 from levelbench.records.submissions.scoring import aggregation_words
 from levelbench.report.site.entries import slug_of, with_rank
+from levelbench.report.site.inference_rules import compared
 from levelbench.report.site.payload import (
     BOARD_SCHEMA,
     COLUMNS,
+    DIVISIONS,
     BoardPayload,
     EntryPayload,
     FigurePayload,
@@ -32,16 +36,53 @@ from levelbench.report.site.payload import (
 )
 from levelbench.report.tables import clean
 
-__all__ = ["board_slug", "card", "empty_board", "filled", "leaderboard_csv", "leaderboard_json", "ruleset_facts"]
+__all__ = [
+    "board_slug",
+    "card",
+    "empty_board",
+    "filled",
+    "leaderboard_csv",
+    "leaderboard_json",
+    "ruleset_facts",
+    "task_title",
+]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_UNSAFE = re.compile(r"(?:^|\|)[=+\-@\t\r]")
 _BOUNDS = ("value", "low", "high", "rank")
+_OF_FIGURE = attrgetter(*_BOUNDS)
+_NO_FIGURE = (None,) * len(_BOUNDS)
+_Getter = Callable[[EntryPayload], tuple[Any, ...]]
 
 
 def board_slug(task: str, ruleset: str) -> str:
-    """The name of a board's files: ``cifar10-dawnbench-1.0``; with a digest where that would need escapes."""
-    plain = f"{task}-{ruleset}"
-    return plain if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,79}", plain) and ".." not in plain else slug_of(plain)
+    """The name of a board's files: ``cifar10_dawnbench-1.0``; with a digest where that would need escapes.
+
+    No other pair has it: what lies between the two is in neither, nor in a name with a digest.
+    """
+    plain = f"{task}_{ruleset}"
+    safe = re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,59}_[a-z0-9.-]{1,59}", plain) is not None and ".." not in plain
+    return plain if safe else slug_of(repr((task, ruleset)))
+
+
+_TITLES = {
+    "charlm": "Character language model",
+    "cifar10": "CIFAR-10",
+    "digits": "Digits",
+    "fashion-mnist": "Fashion-MNIST",
+    "imagenet": "ImageNet",
+    "maskrcnn": "Mask R-CNN",
+    "resnet": "ResNet",
+    "spam": "Spam",
+    "squad": "SQuAD",
+    "ssd": "SSD",
+    "translation-en-es": "Translation, English to Spanish",
+}
+
+
+def task_title(task: str) -> str:
+    """What people call the task; one that is not known by its own name."""
+    return _TITLES.get(task, task)
 
 
 def ruleset_facts(rules: Ruleset) -> RulesetFacts:
@@ -71,29 +112,30 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules) -> BoardPayload:
         generated="",
         slug=slug,
         page=f"{slug}.html",
-        data=f"data/{slug}.js",
+        data="",
         ruleset=ruleset_facts(rules),
         task=task.task,
-        task_title=task.task,
+        task_title=task_title(task.task),
         target=task.target,
         modes=[],
         entries=[],
         progress={},
+        inference=task.inference,
+        compared=compared(task.inference),
     )
 
 
 def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload:
-    """The board with ``entries`` ranked in every column, in the order of the first, then of those that follow."""
+    """The board with ``entries`` ranked in every column, in the order of the first, then of those that follow.
+
+    The closed division comes before the open one, each with ranks of its own.
+    """
     places: dict[str, dict[Column, FigurePayload]] = {entry.id: {} for entry in entries}
     position: dict[str, tuple[int, int]] = {}
     for number, column in enumerate(COLUMNS):
-        having = [entry for entry in entries if column in entry.figures]
-        figures = [_figure(entry.figures[column]) for entry in having]
-        ranks = rank(figures)
-        for entry, place in zip(having, ranks, strict=True):
+        for at, (entry, place) in enumerate(_placed(entries, column)):
             places[entry.id][column] = with_rank(entry.figures[column], place)
-        for at, index in enumerate(order(figures, ranks, [entry.id for entry in having])):
-            position.setdefault(having[index].id, (number, at))
+            position.setdefault(entry.id, (number, at))
     ranked = [
         msgspec.structs.replace(entry, figures=places[entry.id])
         for entry in sorted(entries, key=lambda entry: position[entry.id])
@@ -103,21 +145,38 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
         board,
         modes=[mode for mode in modes if any(entry.mode == mode for entry in ranked)],
         entries=ranked,
-        progress={column: progress([(entry.date, _value(entry, column)) for entry in ranked]) for column in COLUMNS},
+        progress={column: _records(ranked, column) for column in COLUMNS},
     )
 
 
+def _placed(entries: Sequence[EntryPayload], column: Column) -> Iterator[tuple[EntryPayload, Ranked]]:
+    """The entries that have a figure in the column, in order, each with its place in its division."""
+    for division in DIVISIONS:
+        having = [entry for entry in entries if column in entry.figures and entry.division == division]
+        figures = [_figure(entry.figures[column]) for entry in having]
+        ranks = rank(figures)
+        for index in order(figures, ranks, [entry.id for entry in having]):
+            yield having[index], ranks[index]
+
+
+def _records(entries: Sequence[EntryPayload], column: Column) -> list[tuple[str, float, int]]:
+    """The records of each division, oldest first."""
+    found = []
+    for division in DIVISIONS:
+        values = (_value(entry, column) if entry.division == division else None for entry in entries)
+        found += progress([(entry.date, value) for entry, value in zip(entries, values, strict=True)])
+    return sorted(found)
+
+
 def card(board: BoardPayload) -> TaskCard:
-    """The board as the index shows it, with the first of each column."""
-    leaders = []
-    for column in COLUMNS:
-        best = min(
-            (entry for entry in board.entries if _rank(entry, column) == 1),
-            key=lambda entry: (_value(entry, column) or 0.0, entry.id),
-            default=None,
-        )
-        if best is not None:
-            leaders.append(Leader(column, best.model, best.author, best.figures[column].text, best.page))
+    """The board as the index shows it, with the first of each column in each division."""
+    leaders, divisions = [], board.divisions()
+    for column, division in product(COLUMNS, divisions):
+        first = [entry for entry in board.entries if entry.division == division and _rank(entry, column) == 1]
+        if first:
+            best = min(first, key=lambda entry: (_value(entry, column) or 0.0, entry.id))
+            said = division if len(divisions) > 1 else ""
+            leaders.append(Leader(column, best.model, best.author, best.figures[column].text, best.page, said))
     return TaskCard(
         slug=board.slug,
         page=board.page,
@@ -151,6 +210,8 @@ class _Board(Struct):
     ruleset: str
     target: msgspec.Raw
     page: str
+    data: str
+    steps: str
     generated: str
     entries: list[EntryPayload]
 
@@ -163,13 +224,18 @@ class _Leaderboard(Struct):
 
 
 def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -> bytes:
-    """All boards for programs: seconds and US dollars, an interval's open end as ``null``; ``data/`` has the steps."""
+    """All boards for programs: seconds and US dollars, an interval's open end as ``null``.
+
+    The scripts ``data`` and ``steps`` of a board have the steps of its runs.
+    """
     found = [
         _Board(
             board.task,
             board.ruleset.id,
             msgspec.Raw(msgspec.json.encode(board.target)),
             board.page,
+            board.data,
+            board.steps,
             board.generated,
             [msgspec.structs.replace(entry, steps=[]) for entry in board.entries],
         )
@@ -190,13 +256,23 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
     figures = [f"{column}_{name}" for column in COLUMNS for name in _BOUNDS]
     writer.writerow(["task", "ruleset", *texts, "code_url", "usd_per_hour", "signed", *figures, *counts])
     for board in boards:
-        for entry in board.entries:
-            price = entry.price.usd_per_hour if entry.price else None
-            shown = [board.task, board.ruleset.id, *(getattr(entry, name) for name in texts), entry.code_url or ""]
-            values = [getattr(entry.figures.get(column), name, None) for column in COLUMNS for name in _BOUNDS]
-            numbers = [getattr(entry, name) for name in counts]
-            writer.writerow([*map(_cell, shown), price, entry.signed, *values, *numbers])
+        getters = attrgetter(*texts), attrgetter(*counts)
+        writer.writerows(_cells(board, entry, *getters) for entry in board.entries)
     return out.getvalue().encode("utf-8", "replace")
+
+
+def _cells(board: BoardPayload, entry: EntryPayload, texts: _Getter, counts: _Getter) -> list[Any]:
+    shown = [board.task, board.ruleset.id, *texts(entry), entry.code_url or ""]
+    joined = "|".join(shown)
+    # Nearly all texts are plain: one look at all of them.
+    if _UNSAFE.search(joined) is not None or not joined.isprintable():
+        shown = [_cell(text) for text in shown]
+    values: list[Any] = []
+    for column in COLUMNS:
+        figure = entry.figures.get(column)
+        values += _NO_FIGURE if figure is None else _OF_FIGURE(figure)
+    price = entry.price.usd_per_hour if entry.price else None
+    return [*shown, price, entry.signed, *values, *counts(entry)]
 
 
 def _cell(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -18,15 +18,18 @@ from msgspec import Struct, field
 from levelbench import __version__
 from levelbench.measure.clocks import utc_now
 from levelbench.records.submissions.rules import Finding
-from levelbench.records.submissions.rules.checking import submission_files
+from levelbench.records.submissions.rules.listing import submission_paths
 from levelbench.report.site import pages
 from levelbench.report.site.boards import board_slug, card, filled, leaderboard_csv, leaderboard_json
 from levelbench.report.site.feed import feed
-from levelbench.report.site.intake import Leaderboard, Twins, line
+from levelbench.report.site.intake import Leaderboard, Lint, line
 from levelbench.report.site.outputs import Outputs
-from levelbench.report.site.payload import BoardPayload, NotShown, SiteFacts, script
-from levelbench.report.site.state import Board, Entry, State, load, made_by, new
-from levelbench.report.site.workshop import Made, Workshop
+from levelbench.report.site.payload import BoardPayload, NotShown, SiteFacts
+from levelbench.report.site.place import fault, held
+from levelbench.report.site.scripts import FEW_BYTES, joined_steps, script, steps_script
+from levelbench.report.site.state import Board, Entry, State, digest_of, load, made_by, new
+from levelbench.report.site.together import Together
+from levelbench.report.site.workshop import Made, Workshop, files_of
 
 __all__ = ["Built", "build"]
 
@@ -36,7 +39,7 @@ _GENERATED = b'"generated":""'
 class Built(Struct):
     """What a build did: entries shown, files read again, boards, what is not shown and why, files written and removed.
 
-    ``errors`` and ``warnings`` count the findings about all files.
+    ``errors`` and ``warnings`` count the findings about all files. ``near`` are those of curves that are nearly copies.
     """
 
     site: str
@@ -46,6 +49,7 @@ class Built(Struct):
     errors: int = 0
     warnings: int = 0
     not_shown: list[NotShown] = field(default_factory=list)
+    near: list[NotShown] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     kept: int = 0
@@ -60,6 +64,7 @@ def build(
     force: bool = False,
     today: date | None = None,
     processes: int = 1,
+    lint: Lint | None = None,
 ) -> Built:
     """Build the site of the leaderboard in ``folder`` as the folder ``site``.
 
@@ -67,17 +72,26 @@ def build(
     not shown, with its findings, and stops nothing. ``base_url`` is where the site will be (else the ``url`` of
     ``board.toml``); with one there is a feed. ``force`` trusts nothing that an earlier build remembers. Many files are
     shared out among ``processes``, which are spawned: whoever asks for more than one is a program with a main guard.
+    ``lint`` says what the linter finds in an entry; it is a function of a module, beside its rules.
 
     Raises ``UsageError`` where ``folder`` is none or ``site`` holds something else, ``UnknownNameError`` for a ruleset
     that is not there, ``DefinitionError`` for a ``board.toml`` that cannot be read, ``StoreError`` where nothing can be
-    written.
+    written or another build is at it.
     """
     day = today or utc_now().date()
-    board = Leaderboard(folder, day, only=ruleset)
+    board = Leaderboard(folder, day, only=ruleset, lint=lint)
     url = (base_url if base_url is not None else board.url).rstrip("/")
-    made = made_by(__version__, url.encode(), *board.settings())
-    before = (None if force else load(site, made)) or new(made, day.isoformat())
-    return _Build(board, site, before, new(made, day.isoformat()), url, processes).run()
+    made = made_by(__version__, url.encode(), *board.settings(), digest_of(lint))
+    with held(site, folder):
+        before = None if force else load(site, made)
+        if before is None or before.day > day.isoformat():
+            # What was judged tomorrow may have been too new today.
+            before = new(made, day.isoformat())
+        return _Build(board, site, before, new(made, day.isoformat()), url, processes).run()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 class _Build:
@@ -114,61 +128,90 @@ class _Build:
         """Each entry that is shown, with its page in place; what is not shown is noted."""
         around: list[Finding] = list(self._leaderboard.problems)
         known = [(path, id, self._remembered(path, id)) for path, id in self._files(around)]
-        unknown = [path for path, _, entry in known if entry is None]
-        made = self._workshop.make_all(unknown, self._processes)
-        twins = Twins()
+        unknown = [Path(path) for path, _, entry in known if entry is None]
+        made = self._workshop.make_all(unknown, self._site, self._processes)
+        together = Together()
+        entries: list[tuple[str, str, Entry, Made | None]] = []
         for path, id, before in known:
-            fresh = next(made) if before is None else None
+            fresh = self._next(made) if before is None else None
             entry = fresh.entry if fresh else before
             assert entry is not None
-            like = twins.add(entry, f"{id}.json")
-            entry.twin = bool(like)
+            together.add(f"{id}.json", entry)
+            if fresh:
+                self._place(fresh)
+                fresh.contents.clear()
+            entries.append((path, id, entry, fresh))
+        self._built.read += len(unknown)
+        self._now.compared.update(self._before.compared)
+        together.compare({f"{id}.json": path for path, id, _ in known}, self._now.compared)
+        self._built.near = together.near()
+        self._count(0, together.warnings() or not known)
+        for path, id, entry, fresh in entries:
+            like = together.lost(f"{id}.json")
+            if self._decide(path, entry, fresh, like):
+                yield together.marked(f"{id}.json", entry)
+            else:
+                self._built.not_shown.append(NotShown(f"{id}.json", [*entry.reasons, *map(line, like)]))
             self._now.entries[id] = entry
             self._count(entry.errors + len(like), entry.warnings)
-            if entry.payload is None or like:
-                self._built.not_shown.append(NotShown(f"{id}.json", [*entry.reasons, *map(line, like)]))
-                continue
-            self._place(path, entry.payload.page, fresh)
-            yield entry
-        self._built.read += len(unknown)
         for finding in around:
             self._count(finding.severity == "error", finding.severity == "warning")
             if finding.severity == "error":
                 self._built.not_shown.append(NotShown(finding.file, [line(finding)]))
 
-    def _remembered(self, path: Path, id: str) -> Entry | None:
+    def _decide(self, path: str, entry: Entry, fresh: Made | None, like: Sequence[Finding]) -> bool:
+        """Whether the entry is shown; its files are there then, and gone where another took its place."""
+        came_back, entry.twin = entry.twin and not like, bool(like)
+        if entry.payload is None:
+            return False
+        if like:
+            if fresh:
+                self._outputs.drop(files_of(entry.payload.page))
+            return False
+        if came_back:
+            # It was another's twin until now.
+            self._built.read += 1
+            self._place(self._workshop.make(Path(path)))
+        elif fresh is None:
+            for name in files_of(entry.payload.page):
+                self._outputs.keep(name)
+        return True
+
+    def _next(self, made: Iterator[Made]) -> Made:
+        try:
+            return next(made)
+        except OSError as error:
+            raise fault(self._site, error) from error
+
+    def _remembered(self, path: str, id: str) -> Entry | None:
         """What is known of the file, if neither it nor the page made of it has changed."""
-        entry = self._leaderboard.remembered(str(path), self._before.entries.get(id), self._before.day)
-        if entry is None or entry.payload is None or entry.twin or self._outputs.is_intact(entry.payload.page):
+        entry = self._leaderboard.remembered(path, self._before.entries.get(id))
+        if entry is None or entry.payload is None or entry.twin:
             return entry
-        return None
+        return entry if all(map(self._outputs.is_intact, files_of(entry.payload.page))) else None
 
     def _count(self, errors: int, warnings: int) -> None:
         self._built.errors += errors
         self._built.warnings += warnings
 
-    def _place(self, path: Path, page: str, fresh: Made | None) -> None:
-        """The page of an entry that is shown: as it lies there, or as it was made now."""
-        if fresh is None and self._outputs.is_intact(page):
-            self._outputs.keep(page)
-            return
-        if fresh is None:
-            # It was another's twin until now.
-            self._built.read += 1
-            fresh = self._workshop.make(path)
-        if fresh.page is not None:
-            self._outputs.put(page, fresh.page)
+    def _place(self, made: Made) -> None:
+        """The files of an entry, as they were made now."""
+        for name, content in made.contents:
+            self._outputs.put(name, content)
+        for name, output in made.written:
+            self._outputs.adopt(name, output)
 
-    def _files(self, findings: list[Finding]) -> Iterator[tuple[Path, str]]:
+    def _files(self, findings: list[Finding]) -> Iterator[tuple[str, str]]:
         """The files of entries with their ids; the site may lie in the leaderboard's folder, and is none of it."""
-        root, own = self._leaderboard.folder.resolve(), self._site.resolve()
+        folder = self._leaderboard.folder
+        root, own = folder.resolve(), self._site.resolve()
         inside = own.is_relative_to(root)
         around: list[Finding] = []
-        start = len(str(self._leaderboard.folder / "x")) - 1
-        for path in submission_files(self._leaderboard.folder, around):
-            if inside and path.resolve().is_relative_to(own):
+        start = len(os.path.join(folder, ""))  # noqa: PTH118 -- as a text, which is what it is cut from
+        for path in submission_paths(folder, around, self._site):
+            if inside and Path(path).resolve().is_relative_to(own):
                 continue
-            name = str(path)[start:].removesuffix(".json").replace(os.sep, "/")
+            name = path[start:].removesuffix(".json").replace(os.sep, "/")
             yield path, name.encode("utf-8", "backslashreplace").decode()
         findings += [each for each in around if not (inside and (root / each.file).is_relative_to(own))]
 
@@ -176,16 +219,24 @@ class _Build:
         """The board with its ranks; its files are written, with today's date if anything in it is new."""
         payloads = [entry.payload for entry in entries if entry.payload is not None]
         board = filled(self._workshop.board(key), payloads)
-        content = script(board, {entry.payload.id: entry.steps for entry in entries if entry.payload is not None})
-        digest = hashlib.sha256(content).hexdigest()
         slug = board_slug(key[1], key[0])
+        steps = joined_steps(board, {entry.payload.id: entry.steps for entry in entries if entry.payload is not None})
+        if len(steps) > FEW_BYTES:
+            apart = steps_script(steps)
+            board = msgspec.structs.replace(board, steps=f"data/{slug}-steps-{_digest(apart)[:10]}.js")
+            self._outputs.put(board.steps, apart)
+        content = script(board, steps)
+        digest = _digest(content)
         before = self._before.boards.get(slug)
         known = before is not None and before.sha256 == digest
         generated = before.generated if before is not None and known else self._now.day
         self._now.boards[slug] = Board(digest, generated)
         # No text of an entry holds these characters: its quotes are escaped. So the first is the field itself.
-        self._outputs.put(board.data, content.replace(_GENERATED, b'"generated":"%s"' % generated.encode(), 1))
-        board = msgspec.structs.replace(board, generated=generated)
+        content = content.replace(_GENERATED, b'"generated":"%s"' % generated.encode(), 1)
+        # Named after its content: a page that was written before this one keeps its own.
+        data = f"data/{slug}-{_digest(content)[:10]}.js"
+        self._outputs.put(data, content)
+        board = msgspec.structs.replace(board, generated=generated, data=data)
         self._outputs.put(board.page, pages.task_page(board).encode("utf-8", "replace"))
         return board
 
@@ -204,6 +255,7 @@ class _Build:
             version=__version__,
             entries=sum(len(board.entries) for board in boards),
             not_shown=self._built.not_shown,
+            near=self._built.near,
             feed="feed.xml" if self._url else "",
         )
         index = pages.index_page(facts, [card(board) for board in boards])

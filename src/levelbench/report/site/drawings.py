@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
+from typing import NamedTuple
 
 from levelbench.records.schema import Target
 from levelbench.report.markup import Html
@@ -29,6 +31,7 @@ from levelbench.report.site.axes import (
     ticks,
     time_ticks,
     vertical,
+    widened,
     years,
 )
 from levelbench.report.site.parts import fill, many, quality_text
@@ -40,6 +43,9 @@ _MOST_POINTS = 200
 _MOST_RUNS = 24
 # Beyond these nobody measures; an axis of them would have no round values to mark.
 _LEAST, _MOST = 1e-12, 1e15
+
+_DAY_WIDTH = 110
+"""How wide the words of a day are on a phone, where they are largest."""
 
 Record = tuple[str, float, str, str, str]
 """One record: ISO date, value, its text, who and what, and the page it leads to."""
@@ -69,65 +75,95 @@ def interval_bar(value: float, low: float | None, high: float | None, scale: Sca
     )  # fmt: skip
 
 
+class _Line(NamedTuple):
+    """A run's title and its points."""
+
+    title: str
+    times: Sequence[float]
+    qualities: Sequence[float]
+
+
+def _line(title: str, times: Sequence[float], qualities: Sequence[float]) -> _Line:
+    """The run's points, those left out that are not finite."""
+    if len(times) == len(qualities) and math.isfinite(sum(times)) and math.isfinite(sum(qualities)):
+        return _Line(title, times, qualities)
+    points = [(x, y) for x, y in zip(times, qualities, strict=False) if math.isfinite(x) and math.isfinite(y)]
+    return _Line(title, [x for x, _ in points], [y for _, y in points])
+
+
 def curve_drawing(runs: Sequence[tuple[str, Sequence[float], Sequence[float]]], target: Target) -> Html:
     """Quality over time of each run (title, seconds, qualities), with the target; nothing where there is no point."""
-    known = []
-    for title, times, qualities in runs:
-        points = [(x, y) for x, y in zip(times, qualities, strict=False) if math.isfinite(x) and math.isfinite(y)]
-        if points:
-            known.append((title, points))
-    end = max((x for _, points in known for x, _ in points), default=0.0)
-    low, high = _quality_range([y for _, points in known for _, y in points], target)
+    known = [line for line in (_line(*run) for run in runs) if line.times]
+    end = max((max(line.times) for line in known), default=0.0)
+    least = min((min(line.qualities) for line in known), default=target.threshold)
+    most = max((max(line.qualities) for line in known), default=target.threshold)
+    low, high = _quality_range(least, most, target)
     if not (_LEAST < end < _MOST and _LEAST < high - low < _MOST):
         return Html("")
     unit = choose_unit([end], TIME)
     right, foot = WIDTH - RIGHT, HEIGHT - BOTTOM
-
-    def x(value: float) -> float:
-        return LEFT + (right - LEFT) * value / end
+    across, down = (right - LEFT) / end, (foot - TOP) / (high - low)
 
     def y(value: float) -> float:
-        return foot - (foot - TOP) * (value - low) / (high - low)
+        return foot - down * (value - low)
 
-    lines = many(_run_line(at, title, points, x, y) for at, (title, points) in enumerate(known[:_MOST_RUNS]))
-    frame = [vertical(x(tick * unit.size), number(tick)) for tick in ticks(0, end / unit.size, 6)]
+    lines = many(_run_line(at, line, across, foot + down * low, down) for at, line in enumerate(known[:_MOST_RUNS]))
+    frame = [vertical(LEFT + across * tick * unit.size, number(tick)) for tick in ticks(0, end / unit.size, 6)]
     frame += [horizontal(y(tick), quality_text(tick, target)) for tick in ticks(low, high, 5)]
-    ends = f"{len(known)} run{'s' * (len(known) > 1)}; the best quality is {quality_text(_best(known, target), target)}"
+    best = quality_text(least if target.direction == "lower" else most, target)
     return fill(
-        '<svg viewBox="0 0 {width} {height}" class="plot" role="img" aria-label="{metric} over time, {ends}">{frame}'
-        '<line class="target" x1="{left}" x2="{right}" y1="{at}" y2="{at}"/>'
-        '<text class="target" x="{beside}" y="{above}">target {target}</text>'
-        '<clipPath id="plot"><rect x="{left}" y="{top}" width="{across}" height="{down}"/></clipPath>'
-        '<g clip-path="url(#plot)">{lines}</g>'
-        '<text x="{middle}" y="{bottom}" text-anchor="middle">time, {unit}</text></svg>',
-        width=str(WIDTH), height=str(HEIGHT), metric=target.metric, ends=ends, frame=many(frame), left=str(LEFT),
-        right=str(right), at=f"{y(target.threshold):.1f}", beside=str(LEFT + 6),
-        above=f"{y(target.threshold) - 5:.1f}", target=quality_text(target.threshold, target), lines=lines,
-        middle=str((LEFT + right) // 2), bottom=str(HEIGHT - 6), unit=unit.symbol, top=str(TOP),
-        across=str(right - LEFT), down=str(foot - TOP),
-    )  # fmt: skip
+        _CURVES,
+        metric=target.metric,
+        ends=f"{len(known)} run{'s' * (len(known) > 1)}; the best quality is {best}",
+        frame=many(frame),
+        at=f"{y(target.threshold):.1f}",
+        above=f"{y(target.threshold) - 5:.1f}",
+        target=quality_text(target.threshold, target),
+        lines=lines,
+        unit=unit.symbol,
+    )
 
 
-def _run_line(at: int, title: str, points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> Html:
-    """One run's line, with a colour and dashes by its place."""
-    step = -(-len(points) // _MOST_POINTS)
-    kept = [*points[::step], points[-1]] if step > 1 else points
-    way = "L".join(f"{x(px):.1f} {y(py):.1f}" for px, py in kept)
-    dashes = " ".join(f"{2 * length:g}" for length in DASHES[at % len(DASHES)][1]) or "none"
+_CURVES = (
+    f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" class="plot" role="img" aria-label="{{metric}} over time, {{ends}}">{{frame}}'
+    f'<line class="target" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{{at}}" y2="{{at}}"/>'
+    f'<text class="target" x="{LEFT + 6}" y="{{above}}">target {{target}}</text><clipPath id="plot">'
+    f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH - RIGHT - LEFT}" height="{HEIGHT - BOTTOM - TOP}"/></clipPath>'
+    f'<g clip-path="url(#plot)">{{lines}}</g>'
+    f'<text x="{(LEFT + WIDTH - RIGHT) // 2}" y="{HEIGHT - 6}" text-anchor="middle">time, {{unit}}</text></svg>'
+)
+
+
+def _run_line(at: int, line: _Line, across: float, zero: float, down: float) -> Html:
+    """One run's line, with a colour and dashes by its place; ``zero`` is the height of a quality of 0."""
+    step = -(-len(line.times) // _MOST_POINTS)
+    times, qualities = line.times, line.qualities
+    if step > 1:
+        times, qualities = [*times[::step], times[-1]], [*qualities[::step], qualities[-1]]
+    places = [0.0] * (2 * len(times))
+    places[::2] = [LEFT + across * time for time in times]
+    places[1::2] = [zero - down * quality for quality in qualities]
     return fill(
         '<path class="line s{colour}" d="M{way}" stroke-dasharray="{dashes}"><title>{title}</title></path>',
-        colour=str(at % len(SERIES)), way=way, dashes=dashes, title=title,
-    )  # fmt: skip
+        colour=str(at % len(SERIES)),
+        way=Html(_way(len(times)) % tuple(places)),
+        dashes=_DASHED[at % len(DASHES)],
+        title=line.title,
+    )
 
 
-def _best(known: Sequence[tuple[str, list[tuple[float, float]]]], target: Target) -> float:
-    qualities = [y for _, points in known for _, y in points]
-    return min(qualities) if target.direction == "lower" else max(qualities)
+_DASHED = [" ".join(f"{2 * length:g}" for length in lengths) or "none" for _, lengths in DASHES]
 
 
-def _quality_range(values: Sequence[float], target: Target) -> tuple[float, float]:
+@lru_cache(maxsize=4096)
+def _way(points: int) -> str:
+    """Where the points of a line go."""
+    return "L".join(["%.1f %.1f"] * points)
+
+
+def _quality_range(least: float, most: float, target: Target) -> tuple[float, float]:
     """From the first values to the best, but not so far from the target that the approach to it is lost."""
-    low, high = min([*values, target.threshold]), max([*values, target.threshold])
+    low, high = min(least, target.threshold), max(most, target.threshold)
     if target.direction == "lower":
         room = max(target.threshold - min(low, target.low), 0.05 * abs(target.threshold), 1e-9)
         high = min(high, target.threshold + 6 * room)
@@ -149,7 +185,8 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
         return Html("")
     last = max(points[-1][0], _ordinal(until) or 0)
     begin, end = points[0][0], max(last, points[0][0] + 30)
-    low, high = min(value for _, value, _ in points) / 1.4, max(value for _, value, _ in points) * 1.4
+    values = [value for _, value, _ in points]
+    low, high = widened(min(values) / 1.4, max(values) * 1.4)
     right, foot = WIDTH - RIGHT, HEIGHT - BOTTOM
     y = log_scale(low, high, foot, TOP)
 
@@ -176,7 +213,10 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
     marks = log_ticks if "cost" in name else time_ticks
     far = x(newest[0]) > LEFT + 120
     frame = [horizontal(y(tick), axis_text(tick, name)) for tick in marks(low, high)]
-    frame += [vertical(x(when), text) for when, text in years(begin, end)]
+    days = years(begin, last)
+    # Of two days that are close the words would lie over one another.
+    days = days if x(days[-1][0]) - x(days[0][0]) > 2 * _DAY_WIDTH else days[:1]
+    frame += [vertical(x(when), text, _anchor(x(when))) for when, text in days]
     return fill(
         '<svg viewBox="0 0 {width} {height}" class="plot progress" role="group" aria-label="The record over time, on a '
         'logarithmic axis: from {first} to {best}">{frame}<path class="line s0" d="{way}H{end}"/>{dots}'
@@ -186,6 +226,11 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
         beside=f"{y(newest[1]) + (5 if far else -12):.1f}",
         anchor="end" if far else "start",
     )  # fmt: skip
+
+
+def _anchor(x: float) -> str:
+    """So that a day's words stay in the box."""
+    return "end" if x + _DAY_WIDTH / 2 > WIDTH else "middle"
 
 
 def _ordinal(day: str) -> int | None:

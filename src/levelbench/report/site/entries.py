@@ -6,19 +6,26 @@ digits of its id and of a digest of the whole id, so it is the same in every bui
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Literal
 from urllib.parse import urlsplit
 
+import msgspec
+
+from levelbench.measure.crossing import sign_of
 from levelbench.records.rulesets.schema import Ruleset
 from levelbench.records.schema import Target
 from levelbench.records.submissions.figures import FLAGS, Column, Figure, Score
 from levelbench.records.submissions.ranking import Ranked
 from levelbench.records.submissions.schema import Submission
-from levelbench.records.submissions.steps import column_of, crossing_of, steps_of, thinned
+from levelbench.records.submissions.steps import Climb, thinned
 from levelbench.report.numbers import ABSENT, TIME, choose_unit, estimate_text, number, with_interval
 from levelbench.report.site.payload import (
     EntryPayload,
@@ -28,7 +35,17 @@ from levelbench.report.site.payload import (
     PriceFacts,
 )
 
-__all__ = ["MOST_STEPS", "Signed", "entry_payload", "figure_text", "reached_text", "safe_url", "slug_of", "with_rank"]
+__all__ = [
+    "MOST_STEPS",
+    "Signed",
+    "entry_payload",
+    "figure_text",
+    "reached_text",
+    "safe_url",
+    "slug_of",
+    "steps_json",
+    "with_rank",
+]
 
 MOST_STEPS = 16
 """The most pairs of a run's steps that the page gets: a board of ten thousand entries of five runs is 20 MB of them."""
@@ -36,15 +53,20 @@ Rounding = Literal["ceil-seconds", "significant"]
 Signed = Literal["signed", "unsigned", "wrong"]
 
 _LONGEST_SLUG = 80
+_DIGEST_BYTES = 16
 _LONGEST_URL = 2000
 _CLOCK_NOISE = 6
 """Decimals of a second that count before rounding up: hours times 3600 misses a whole second by less."""
 
 
 def slug_of(text: str) -> str:
-    """A name for files and URLs: lower-case ASCII letters, digits and hyphens, and 40 bits of a digest of ``text``."""
+    """A name for files and URLs: lower-case ASCII letters, digits and hyphens, and 128 bits of a digest of ``text``.
+
+    So many since whoever sends an entry chooses its id: of fewer bits somebody finds two texts with the same ones.
+    """
     readable = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    raw = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES]
+    digest = base64.b32encode(raw).decode("ascii").rstrip("=").lower()
     return f"{readable}-{digest}" if readable else digest
 
 
@@ -102,8 +124,9 @@ def entry_payload(
     *,
     signed: Signed,
     findings: FindingCounts,
+    climbs: Sequence[Climb | None] = (),
 ) -> EntryPayload:
-    """The entry without its ranks, which depend on the others."""
+    """The entry without its ranks, which depend on the others, and without its steps (``steps_json``)."""
     slug = slug_of(id)
     rounding = rules.cost.rounding
     columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else ("latency", "inference_cost")
@@ -133,8 +156,16 @@ def entry_payload(
         flags=[FLAGS[flag] for flag in score.flags],
         findings=findings,
         origin=_origin(submission),
-        steps=_steps(submission, score.target, rules),
+        times_s=list(score.times_s),
+        best_quality=_best(climbs, score.target),
     )
+
+
+def _best(climbs: Sequence[Climb | None], target: Target) -> float | None:
+    """The best quality that counts as reached in any run."""
+    known = [climb.best[-1] for climb in climbs if climb is not None and climb.best]
+    best = max((each for each in known if math.isfinite(each)), default=None)
+    return None if best is None else best * sign_of(target.direction)
 
 
 def with_rank(figure: FigurePayload, place: Ranked) -> FigurePayload:
@@ -153,18 +184,30 @@ def _origin(submission: Submission) -> OriginFacts | None:
     return OriginFacts(origin.format, origin.file, list(origin.doubts)) if origin else None
 
 
-def _steps(submission: Submission, target: Target, rules: Ruleset) -> list[list[tuple[float, float]]]:
-    """The steps of each run in its order; none for a run that failed or has another metric."""
-    found, crossing = [], crossing_of(submission, rules)
-    for run in submission.runs:
-        column = column_of(run, submission, target) if run.status == "done" else None
-        steps = steps_of(run.curve.time_s, column, crossing, target.direction) if column else []
-        few = thinned(steps, MOST_STEPS, target)
-        found.append([(_rounded(quality, target.threshold), float(f"{time:.7g}")) for quality, time in few])
-    return found
+def steps_json(climbs: Sequence[Climb | None], target: Target) -> bytes:
+    """The steps of each run in its order as ``EntryPayload`` has them, in JSON; none of a run that has no climb."""
+    return b"[%s]" % b",".join(_run_json(climb, target) if climb is not None else b"[]" for climb in climbs)
 
 
-def _rounded(quality: float, threshold: float) -> float:
-    """Six decimals are enough to draw, if they are on the same side of the target."""
-    short = round(quality, 6)
-    return short if (short >= threshold) == (quality >= threshold) and short != threshold else quality
+def _run_json(climb: Climb, target: Target) -> bytes:
+    """Six digits of a quality are enough to draw, if they are on the same side of the target; seven of a time."""
+    climbed = climb.steps()
+    if climbed and not math.isfinite(climbed[-1][0]):
+        climbed.pop()
+    if not climbed:
+        return b"[]"
+    steps, threshold = thinned(climbed, MOST_STEPS, target), target.threshold
+    close = 1e-5 * max(1.0, abs(threshold))
+    # Qualities are in order: if none is close, those beside the target are not.
+    at = bisect_left(steps, climb.sign * threshold, key=lambda step: climb.sign * step[0])
+    if all(abs(quality - threshold) > close for quality, _ in steps[max(0, at - 1) : at + 1]):
+        return b"[%s]" % (_pairs(len(steps)) % tuple(chain.from_iterable(steps))).encode()
+    flat: list[float] = []
+    for quality, time in steps:
+        flat += [quality if abs(quality - threshold) <= close else float(f"{quality:.6g}"), float(f"{time:.7g}")]
+    return msgspec.json.encode(flat)
+
+
+@lru_cache(maxsize=64)
+def _pairs(count: int) -> str:
+    return ",".join(["%.6g,%.7g"] * count)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from levelbench.records.submissions.figures import FLAGS
+from levelbench.report.beside import Linted, missing_line
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, number
 from levelbench.report.site.drawings import time_text
@@ -34,21 +36,38 @@ if TYPE_CHECKING:
 __all__ = ["entry_page"]
 
 _MOST = 200
+_SAID = {
+    "single-run": ("single-run",),
+    "threshold": ("not-reached", "quality-too-low"),
+    "flapping": ("falls-back",),
+    "censored": ("stops-at-target",),
+    "price": ("price-missing",),
+    "quality": ("quality-missing",),
+}
+"""Kinds of an import's doubts (``kind: sentence``), and the flags that say no more than they."""
 _SEVERITIES = {"error": "bad", "warning": "open", "note": "plain"}
 
 
 def entry_page(
-    payload: BoardPayload, entry: EntryPayload, submission: Submission, findings: Sequence[Finding], *, source: str = ""
+    payload: BoardPayload,
+    entry: EntryPayload,
+    submission: Submission,
+    findings: Sequence[Finding],
+    *,
+    source: str = "",
+    linted: Linted | None = None,
 ) -> str:
     """The page of ``entry``, as the text of an HTML document.
 
     ``source`` is where the site keeps a copy of the submission's file, relative to its root; empty: nowhere.
+    ``linted`` is what the linter says of it.
     """
     root = root_of(entry.page)
     main = fill(
         '<div class="intro"><h1>{model}</h1><p class="lead">{by}, {date}. {task}, {division} '
         "division.</p>{badges}</div>\n"
-        '<ul class="columns" role="list">{tiles}</ul>{doubts}{curve}{runs}{inference}{phases}{facts}{findings}{notes}',
+        '<ul class="columns" role="list">{tiles}</ul>{doubts}{curve}{runs}{inference}{phases}{facts}{findings}'
+        "{lint}{notes}",
         model=entry.model,
         by=", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each)),
         date=entry.date,
@@ -63,6 +82,7 @@ def entry_page(
         phases=phases_section(submission.runs),
         facts=_facts(submission, root, source),
         findings=_findings(findings),
+        lint=_lint(linted) if linted is not None else Html(""),
         notes=section("Notes", _prose(submission.notes)) if submission.notes else Html(""),
     )
     back = many(
@@ -106,7 +126,12 @@ def _tiles(entry: EntryPayload) -> Html:
 
 def _doubts(entry: EntryPayload) -> Html:
     """What an import found odd, and what scoring has to say."""
-    lines = [*entry.flags, *(entry.origin.doubts if entry.origin else [])]
+    doubts = entry.origin.doubts if entry.origin else []
+    # What an import has said of this very entry says more than the sentence for all of its kind.
+    said = {FLAGS[flag] for doubt in doubts for flag in _SAID.get(doubt.partition(":")[0], ())}
+    if FLAGS["cost-stated"] in entry.flags:
+        said.add(FLAGS["price-missing"])
+    lines = [*(flag for flag in entry.flags if flag not in said), *doubts]
     items = many(fill("<li>{line}</li>", line=line) for line in lines[:_MOST])
     return section("To keep in mind", fill("<ul>{items}</ul>", items=items)) if items else Html("")
 
@@ -123,7 +148,7 @@ def _facts(submission: Submission, root: str, source: str) -> Html:
                 ("Hardware", hardware.description),
                 ("Nodes", _count(hardware.nodes)),
                 ("Accelerators", " × ".join(filter(None, [_count(hardware.accelerators), hardware.accelerator]))),
-                ("Processor", " × ".join(filter(None, [_count(hardware.cores), hardware.processor]))),
+                ("Processor", ", ".join(filter(None, [hardware.processor, _cores(hardware.cores)]))),
                 ("Memory", in_unit(hardware.memory_bytes, BYTES)),
                 ("Framework", submission.framework),
                 ("Price", _price(submission) if price else "not stated"),
@@ -148,6 +173,10 @@ def _facts(submission: Submission, root: str, source: str) -> Html:
 
 def _count(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
+
+
+def _cores(value: int | None) -> str:
+    return "" if value is None else f"{value:,} {'core' if value == 1 else 'cores'}"
 
 
 def _price(submission: Submission) -> str:
@@ -181,23 +210,36 @@ def _folded(title: str, values: Mapping[str, object]) -> Html:
 
 def _findings(findings: Sequence[Finding]) -> Html:
     """What the check says of it, each with what to do."""
-    items = []
-    for each in findings[:_MOST]:
-        items.append(
-            fill(
-                '<li><span class="badge {kind}">{severity} {code}</span> <code>{field}</code> {found}. '
-                "<em>{do}.</em></li>",
-                kind=_SEVERITIES.get(each.severity, "plain"),
-                severity=each.severity,
-                code=each.code,
-                field=each.field or "",
-                found=each.found.rstrip("."),
-                do=each.do.rstrip("."),
-            )
-        )
+    items = [
+        _finding(_SEVERITIES.get(one.severity, "plain"), f"{one.severity} {one.code}", one.field, one.found, one.do)
+        for one in findings[:_MOST]
+    ]
     if not items:
         return section("Findings", Html('<p class="note">None: the check found nothing wrong.</p>'))
     return section("Findings", fill('<ul class="findings">{items}</ul>', items=many(items)))
+
+
+def _finding(kind: str, badge: str, field: str | None, found: str, do: str) -> Html:
+    return fill(
+        '<li><span class="badge {kind}">{badge}</span> <code>{field}</code> {found}. <em>{do}.</em></li>',
+        kind=kind,
+        badge=badge,
+        field=field or "",
+        found=found.rstrip("."),
+        do=do.rstrip("."),
+    )
+
+
+def _lint(linted: Linted) -> Html:
+    """What the linter says of the claim that the entry makes: an error of its is a reader's to judge, not a fault."""
+    items = [
+        _finding("open", f"{one.severity} {one.code}", one.name, one.found, one.do) for one in linted.lines[:_MOST]
+    ]
+    listed = fill('<ul class="findings">{items}</ul>', items=many(items)) if items else Html("")
+    none = Html("") if items else Html("<p>No error and no warning.</p>")
+    missing = missing_line([linted])
+    note = fill('<p class="note">{missing}</p>', missing=missing) if missing else Html("")
+    return section("The linter on its claim", listed, none, note)
 
 
 def _prose(text: str) -> Html:

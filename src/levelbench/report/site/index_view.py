@@ -23,14 +23,17 @@ def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
     )
     main = fill(
         '<div class="intro"><h1>{title}</h1><p class="lead">{lead} {what}</p></div>\n'
-        '<section aria-label="Boards"><div class="cards">{cards}</div></section>\n{rules}{missing}{machines}',
+        '<section aria-label="Boards"><div class="cards">{cards}</div></section>\n{rules}{near}{missing}{machines}',
         title=site.title,
         lead=lead,
         what="Deep learning, measured end to end: how long and how many dollars until a model is good enough, "
         "and what one answer of it takes.",
         cards=cards or Html('<p class="note">No entry yet.</p>'),
         rules=_rulesets(tasks),
-        missing=_not_shown(site.not_shown),
+        near=_listed("Nearly the same", site.near, "These files, or curves in them, are those of others, or nearly."),
+        missing=_listed(
+            "Not shown", site.not_shown, "These files are in the folder but on no board, for these reasons."
+        ),
         machines=_machines(site),
     )
     return page(site.title, "index", "index.html", main, site=site.title)
@@ -40,9 +43,10 @@ def _card(card: TaskCard) -> Html:
     """One board: its target and the first of each column."""
     leaders = many(
         fill(
-            '<div class="leader"><dt>{column}</dt><dd class="value">{text}</dd><dd class="by">{model}, '
+            '<div class="leader"><dt>{column}{division}</dt><dd class="value">{text}</dd><dd class="by">{model}, '
             "{author}</dd></div>",
             column=TITLES[leader.column],
+            division=f", {leader.division}" if leader.division else "",
             text=leader.text.partition(" [")[0],
             model=inside("", leader.page, leader.model),
             author=leader.author,
@@ -82,8 +86,8 @@ def _rulesets(tasks: Sequence[TaskCard]) -> Html:
     return section("Rules", facts(rows))
 
 
-def _not_shown(files: Sequence[NotShown]) -> Html:
-    """The files that are on no board, each with what to do."""
+def _listed(title: str, files: Sequence[NotShown], note: str) -> Html:
+    """Files, each with what was found and what to do."""
     items = []
     for each in files:
         reasons = each.reasons[:_MOST_REASONS]
@@ -93,8 +97,11 @@ def _not_shown(files: Sequence[NotShown]) -> Html:
         items.append(fill("<li><code>{file}</code><ul>{lines}</ul></li>", file=each.file, lines=lines))
     if not items:
         return Html("")
-    note = Html('<p class="note">These files are in the folder but on no board, for these reasons.</p>')
-    return section("Not shown", note, fill('<ul class="missing-files">{items}</ul>', items=many(items)))
+    return section(
+        title,
+        fill('<p class="note">{note}</p>', note=note),
+        fill('<ul class="missing-files">{items}</ul>', items=many(items)),
+    )
 
 
 def _machines(site: SiteFacts) -> Html:

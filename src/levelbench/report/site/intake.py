@@ -6,35 +6,44 @@ pages' data; and a file that is wrong is a reason to say so beside the others, n
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
-from collections.abc import Mapping
-from datetime import date
+from collections.abc import Callable, Mapping
+from datetime import date, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from levelbench.errors import DefinitionError, UnknownNameError, UsageError
-from levelbench.records.rulesets.registry import folder_rulesets, task_rules
+from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
+from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.rulesets.schema import Ruleset
+from levelbench.records.submissions.board import BOARD, own_rulesets
 from levelbench.records.submissions.reading import UnreadableError, parse_submission, read_bytes
-from levelbench.records.submissions.rules import Finding, check, ordered
+from levelbench.records.submissions.rules import Finding, ordered
+from levelbench.records.submissions.rules.checking import judged
+from levelbench.records.submissions.rules.entry import Entry as Judged
+from levelbench.records.submissions.rules.entry import day_of
+from levelbench.records.submissions.rules.rivals import trace_of
 from levelbench.records.submissions.rules.signing import Signing
 from levelbench.records.submissions.schema import Submission
 from levelbench.records.submissions.scoring import score
-from levelbench.records.submissions.signatures import AUTHORS, ENDING
-from levelbench.report.site.entries import Signed, entry_payload
+from levelbench.records.submissions.signatures import AUTHORS, ENDING, available
+from levelbench.records.submissions.steps import climbs_of, crossing_of
+from levelbench.report.beside import Linted, all_words
+from levelbench.report.site.entries import Signed, entry_payload, steps_json
 from levelbench.report.site.payload import FindingCounts
-from levelbench.report.site.state import Entry, Input, is_same, look
+from levelbench.report.site.state import Entry, glance, is_same, look
 
-__all__ = ["BOARD", "Leaderboard", "Read", "Twins", "line"]
+__all__ = ["BOARD", "Leaderboard", "Lint", "Read", "line"]
 
-BOARD = "board.toml"
 _LARGEST_BYTES = 1 << 20
 _WRONG = frozenset({"B230", "B232", "B233", "B235"})
 _UNVERIFIED = "B231"
-_ENCODER = msgspec.json.Encoder(order="deterministic")
+_DAY = timedelta(days=1)
+
+Lint = Callable[[Submission, str, Mapping[str, Ruleset]], Linted]
+"""What says what the linter finds in an entry: a function of a module, so that other processes have it, too."""
 
 
 class _Facts(Struct):
@@ -49,46 +58,53 @@ class Read(Struct):
     """A file that was read: what is remembered of it, and what its page is made of (``None``: no submission)."""
 
     entry: Entry
+    raw: bytes
     submission: Submission | None
     findings: list[Finding]
+    linted: Linted | None = None
 
 
 class Leaderboard:
     """A folder of submissions with its rules and keys; ``problems`` says what of these files cannot be used.
 
-    ``only`` is the id of one ruleset that all entries are scored under, whichever they name. Raises ``UsageError``
-    where there is no folder, ``UnknownNameError`` for a ruleset that is neither ours nor the folder's, and
-    ``DefinitionError`` for a ``board.toml`` or ruleset that cannot be read.
+    ``only`` is the id of one ruleset that all entries are scored under, whichever they name; ``lint`` is asked about
+    each entry that is shown. Raises ``UsageError`` where there is no folder, ``UnknownNameError`` for a ruleset that is
+    neither ours nor the folder's, and ``DefinitionError`` for a ``board.toml`` or ruleset that cannot be read.
     """
 
-    def __init__(self, folder: Path, today: date, *, only: str | None = None) -> None:
+    def __init__(self, folder: Path, today: date, *, only: str | None = None, lint: Lint | None = None) -> None:
         if not folder.is_dir():
             raise UsageError(f"the leaderboard {folder}", "there is no such folder", "give the folder of the entries")
-        self.folder, self.today = folder, today
-        self.known: Mapping[str, Ruleset] = folder_rulesets(folder)
+        self.folder, self.today, self.lint = folder, today, lint
+        self._start = len((folder / "x").as_posix()) - 1
+        rulesets, wrong = own_rulesets(folder)
+        self.known: Mapping[str, Ruleset] = rulesets
         facts, self._raw = _facts(folder / BOARD)
         self.title, self.url = facts.title, facts.url
-        for name in (*facts.rulesets, *([only] if only else [])):
+        for name in facts.rulesets:
             if name not in self.known:
-                raise UnknownNameError("ruleset", name, self.known)
+                raise UnknownNameError(f"ruleset of {folder / BOARD}", name, self.known, "correct that file's rulesets")
+        if only and only not in self.known:
+            raise UnknownNameError("ruleset", only, self.known)
         self._listed, self.only = frozenset(facts.rulesets), only
         self._signing = Signing(folder)
-        self.problems: list[Finding] = self._signing.problems
+        self.problems: list[Finding] = [*self._signing.problems, *wrong]
 
     def settings(self) -> list[bytes]:
         """Everything beside the entries that decides what is made of them."""
         keys = self.folder / AUTHORS
         authors = keys.read_bytes() if keys.is_file() else b""
-        only = (self.only or "").encode()
-        return [self._raw, authors, only, *(msgspec.json.encode(self.known[id]) for id in sorted(self.known))]
+        only, verifying = (self.only or "").encode(), b"signatures" if available() else b""
+        rules = [msgspec.json.encode(self.known[id]) for id in sorted(self.known)]
+        return [self._raw, authors, only, verifying, *rules]
 
     def rules_of(self, id: str) -> Ruleset:
         """The ruleset of that id."""
         return self.known[id]
 
-    def remembered(self, path: str, before: Entry | None, day: str) -> Entry | None:
-        """``before`` if the file and its signature are what they were, and no date in it has come since ``day``."""
-        if before is None or (before.day > day and day != self.today.isoformat()):
+    def remembered(self, path: str, before: Entry | None) -> Entry | None:
+        """``before`` if the file and its signature are what they were, and no date in it has come meanwhile."""
+        if before is None or "" < before.again <= self.today.isoformat():
             return None
         file, signature = look(path, before.file), look(path + ENDING, before.signature)
         if file is None or not is_same(file, before.file) or not is_same(signature, before.signature):
@@ -99,18 +115,21 @@ class Leaderboard:
 
     def read(self, path: Path) -> Read:
         """The entry in the file at ``path``, whatever is in it."""
-        file = path.relative_to(self.folder).as_posix().encode("utf-8", "backslashreplace").decode()
+        where = str(path)
+        file = path.as_posix()[self._start :].encode("utf-8", "backslashreplace").decode()
         # Looked at before they are read: a file that changes meanwhile differs at the next look.
-        seen, signature = look(str(path), None), look(f"{path}{ENDING}", None)
-        seen = seen or Input(0, 0, "")
+        seen, signature = glance(where), look(f"{where}{ENDING}", None)
         try:
-            raw = read_bytes(path)
+            raw = read_bytes(where)
+            seen = msgspec.structs.replace(seen, sha256=sha256(raw).hexdigest())
             submission = parse_submission(raw)
         except UnreadableError as problem:
-            found = Finding(problem.code, "error", file, problem.field, problem.found, problem.do)
-            return Read(Entry(seen, signature, None, None, 1, 0, [line(found)]), None, [found])
+            found = Finding(problem.code, "error", file, problem.field, problem.brief, problem.do)
+            return Read(Entry(seen, signature, None, None, 1, 0, [line(found)]), b"", None, [found])
         signing = list(self._signing.check(path, file, raw, submission))
-        findings = ordered([*check(submission, file, known=self.known, today=self.today), *signing])
+        held = Judged(submission, self.today, self.known, file, raw=raw)
+        findings = ordered([*judged(held), *signing])
+        signed = _signed(signing, signature is not None)
         entry = Entry(
             file=seen,
             signature=signature,
@@ -119,17 +138,26 @@ class Leaderboard:
             errors=sum(each.severity == "error" for each in findings),
             warnings=sum(each.severity == "warning" for each in findings),
             reasons=[line(each) for each in findings if each.severity == "error"],
-            scope=(submission.ruleset, submission.task, submission.mode),
-            digest=hashlib.sha256(_ENCODER.encode(submission)).hexdigest(),
-            records=_records(submission),
-            day=submission.submitted,
+            trace=trace_of(submission, held.task.task if held.task else None, signed=signed == "signed"),
+            again=_again(submission, self.today),
         )
         if not entry.reasons:
-            self._score(entry, submission, file.removesuffix(".json"), _signed(signing, signature is not None))
-        return Read(entry, submission, findings)
+            self._score(entry, held, file.removesuffix(".json"), signed)
+        linted = self._linted(submission, file) if entry.payload is not None else None
+        if entry.payload is not None and linted is not None:
+            entry.payload.lint = all_words(linted)
+        return Read(entry, raw, submission, findings, linted)
 
-    def _score(self, entry: Entry, submission: Submission, id: str, signed: Signed) -> None:
+    def _linted(self, submission: Submission, file: str) -> Linted | None:
+        """What the linter says of the entry; nothing where no claim can be made of it."""
+        try:
+            return None if self.lint is None else self.lint(submission, file, self.known)
+        except LevelbenchError:
+            return None
+
+    def _score(self, entry: Entry, held: Judged, id: str, signed: Signed) -> None:
         """Give the entry its board and its figures, or the reason why it is on none."""
+        submission = held.submission
         if self.only is None and self._listed and submission.ruleset not in self._listed:
             listed = ", ".join(sorted(self._listed))
             entry.reasons = [
@@ -142,36 +170,27 @@ class Leaderboard:
             entry.reasons = [f"{rules.id} has no task {submission.task!r}. Build the site under its own ruleset."]
             return
         counts = FindingCounts(entry.errors, entry.warnings)
-        found = score(submission, rules)
+        # An entry that keeps the rules it is scored by has been looked at by them already.
+        own = rules is held.rules and submission.target == task.target
+        climbs = held.climbs if own else climbs_of(submission, task.target, crossing_of(submission, rules))
+        found = score(submission, rules, climbs=climbs)
         entry.board = (rules.id, task.task)
-        payload = entry_payload(id, submission, found, rules, signed=signed, findings=counts)
-        entry.payload, entry.steps = payload, msgspec.json.encode(payload.steps)
+        entry.payload = entry_payload(id, submission, found, rules, signed=signed, findings=counts, climbs=climbs)
+        entry.steps = steps_json(climbs, task.target)
 
 
-class Twins:
-    """Entries by what tells them apart: the same one twice, or one record in two, keeps the later off the board.
+def _again(submission: Submission, today: date) -> str:
+    """The first day on which a date that lies in the future of ``today`` is judged otherwise; empty if there is none.
 
-    Curves that are nearly the same are for ``board check`` to tell: they keep no entry off.
+    A rule may give a day's grace, so that is the day before the date, or tomorrow; whoever looks then finds the next.
     """
-
-    def __init__(self) -> None:
-        self._entries: dict[str, str] = {}
-        self._records: dict[tuple[str, ...], tuple[str, str]] = {}
-
-    def add(self, entry: Entry, file: str) -> list[Finding]:
-        """What of the entry in ``file`` an earlier one has already; nothing of a file that is no submission."""
-        if not entry.digest:
-            return []
-        first = self._entries.setdefault(entry.digest, file)
-        if first != file:
-            return [Finding("B240", "error", file, "", f"the same as {first}", "remove one of them")]
-        found = []
-        for at, digest in entry.records:
-            other, field = self._records.setdefault((*entry.scope, digest), (file, at))
-            if other != file:
-                words = f"the same record as {field} of {other}"
-                found.append(Finding("B241", "error", file, at, words, "submit a run in one entry"))
-        return found
+    texts = [submission.submitted, *(run.started[:10] for run in submission.runs if run.started)]
+    if submission.price is not None and submission.price.read_on:
+        texts.append(submission.price.read_on)
+    # As texts nearly all are past; only of the others it is asked whether they are dates.
+    days = map(day_of, {text for text in texts if text > today.isoformat()})
+    ahead = [day for day in days if day is not None and day > today]
+    return max(min(ahead) - _DAY, today + _DAY).isoformat() if ahead else ""
 
 
 def line(finding: Finding) -> str:
@@ -198,9 +217,3 @@ def _signed(findings: list[Finding], has_signature: bool) -> Signed:
     if not has_signature or _UNVERIFIED in codes:
         return "unsigned"
     return "wrong" if codes & _WRONG else "signed"
-
-
-def _records(submission: Submission) -> list[tuple[str, str]]:
-    parts = [(f"runs[{at}].record_digest", run.record_digest) for at, run in enumerate(submission.runs)]
-    parts += [(f"inference[{at}].record_digest", each.record_digest) for at, each in enumerate(submission.inference)]
-    return [(at, digest) for at, digest in parts if digest is not None]

@@ -10,7 +10,7 @@ from levelbench.records.schema import Target
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit, number
 from levelbench.report.site.drawings import curve_drawing, phases_drawing, time_text
-from levelbench.report.site.parts import facts, fill, quality_text, section, table, target_text
+from levelbench.report.site.parts import facts, fill, many, quality_text, section, table, target_text
 from levelbench.report.site.payload import EntryPayload
 
 if TYPE_CHECKING:
@@ -40,31 +40,25 @@ def _name(run: SubmittedRun, at: int) -> str:
     return f"run {at + 1}" if run.seed is None else f"run {at + 1}, seed {run.seed}"
 
 
-def _crossing(steps: Sequence[tuple[float, float]], target: Target) -> float | None:
-    """When the run reached the target under the board's rules: the first step at or beyond it."""
-    for quality, time_s in steps:
-        if quality <= target.threshold if target.direction == "lower" else quality >= target.threshold:
-            return time_s
-    return None
-
-
 def runs_section(entry: EntryPayload, submission: Submission, target: Target) -> Html:
     """Every run, whether or not it arrived; columns that no run states are left out.
 
-    An entry that the check refused has no steps: of its runs nobody says whether they arrived.
+    Of an entry that was not scored nobody says whether its runs arrived.
     """
     lower = target.direction == "lower"
-    rows = []
-    for at, run in enumerate(submission.runs):
-        steps = entry.steps[at] if at < len(entry.steps) else []
-        time_s = _crossing(steps, target)
-        qualities = [value for value in run.curve.quality if math.isfinite(value)]
+    rows: list[tuple[str, ...]] = []
+    doubts: dict[str, int] = {}
+    for at, run in enumerate(submission.runs[:_MOST]):
+        time_s = entry.times_s[at] if at < len(entry.times_s) else None
+        qualities = run.curve.quality
+        if not math.isfinite(sum(qualities)):
+            qualities = [value for value in qualities if math.isfinite(value)]
         best = (min(qualities) if lower else max(qualities)) if qualities else None
         rows.append(
             (
                 str(at + 1),
                 "" if run.seed is None else str(run.seed),
-                ("" if not entry.steps else "no") if time_s is None else "yes",
+                ("" if not entry.times_s else "no") if time_s is None else "yes",
                 "" if time_s is None else time_text(time_s),
                 "" if best is None else quality_text(best, target),
                 str(len(run.curve.time_s)),
@@ -72,18 +66,30 @@ def runs_section(entry: EntryPayload, submission: Submission, target: Target) ->
                 in_unit(run.energy_j, ENERGY),
                 ", ".join(f"{name} {number(value, 4)}" for name, value in list(run.test_quality.items())[:8]),
                 run.status if run.error is None else f"{run.status}: {run.error}",
-                "; ".join(run.suspect),
+                ", ".join(str(doubts.setdefault(doubt, len(doubts) + 1)) for doubt in run.suspect[:_MOST]),
                 _short(run.record_digest or run.curve_digest),
             )
         )
     heads = [
         ("Run", "n"), ("Seed", "n"), ("Reached", "t"), ("Time", "n"), ("Best", "n"), ("Evaluations", "n"),
-        ("Peak memory", "n"), ("Energy", "n"), ("On the test split", "w"), ("Status", "w"), ("Doubtful", "w"),
+        ("Peak memory", "n"), ("Energy", "n"), ("On the test split", "w"), ("Status", "w"), ("Doubtful", "t"),
         ("Digest", "t"),
     ]  # fmt: skip
     kept = [at for at in range(len(heads)) if at == 0 or any(row[at] for row in rows)]
     shown = [[row[at] for at in kept] for row in rows]
-    return section("Runs", table("Every run of this entry", [heads[at] for at in kept], shown, _MOST))
+    of = len(submission.runs)
+    note = (
+        Html("")
+        if of <= _MOST
+        else fill('<p class="note">The first {most} of {of} runs.</p>', most=str(_MOST), of=str(of))
+    )
+    # A sentence that many runs share would make each row of a phone's table as high as itself.
+    listed = fill(
+        '<p class="note">Doubtful, by number:</p><ol class="note">{items}</ol>',
+        items=many(fill("<li>{doubt}</li>", doubt=doubt) for doubt in list(doubts)[:_MOST]),
+    )
+    runs = table("Every run of this entry", [heads[at] for at in kept], shown, _MOST)
+    return section("Runs", runs, note, listed if doubts else Html(""))
 
 
 def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:

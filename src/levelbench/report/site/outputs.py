@@ -10,27 +10,46 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
-from levelbench.errors import StoreError, UsageError
+from levelbench.errors import DefinitionError
+from levelbench.report.site.place import FOLDERS, Marker, fault, read_marker, refusal
+from levelbench.report.site.seal import seal
 from levelbench.report.site.state import MARKER, STATE, Output, State
 
-__all__ = ["FOLDERS", "Outputs"]
+__all__ = ["Outputs", "write"]
 
-FOLDERS = ("assets", "data", "entries")
-"""The folders of a site: all files in them are ours."""
 _BESIDE = ".levelbench.part"
+_BESIDE_OF = ".levelbench.{process}.part"
 _SAFE = re.compile(r"(?:(?:assets|data|entries)/)?[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_FOREIGN_ALLOWED = frozenset({"CNAME"})
 
 
-class _Marker(Struct):
-    made_by: str
-    files: list[str]
+def write(site: Path, name: str, content: bytes) -> Output:
+    """Write a file of a site from a process that is not alone; ``OSError`` where that fails."""
+    if not _SAFE.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a file of a site")
+    facts = _renamed(site / name, content, _BESIDE_OF.format(process=os.getpid()))
+    return Output(facts.st_size, facts.st_mtime_ns, hashlib.sha256(content).hexdigest())
+
+
+def _renamed(path: Path, content: bytes, beside_name: str) -> os.stat_result:
+    """Write the file beside its place and rename it; what it is then."""
+    beside = path.with_name(beside_name)
+    # Never into what lies there already: it may be a link, or have a second name elsewhere.
+    try:
+        file = beside.open("xb", buffering=0)
+    except FileExistsError:
+        beside.unlink()
+        file = beside.open("xb", buffering=0)
+    with file:
+        file.write(content)
+        facts = os.fstat(file.fileno())
+    beside.replace(path)
+    return facts
 
 
 class Outputs:
@@ -48,18 +67,14 @@ class Outputs:
 
     @classmethod
     def open(cls, site: Path, before: dict[str, Output]) -> Outputs:
-        """Begin to write; makes the folder. ``UsageError`` where it holds something else than a site of ours."""
-        marker = _read_marker(site)
-        if marker is None:
-            _refuse_foreign(site)
+        """Begin to write into a folder that is ours (``place.held``)."""
+        marker = read_marker(site)
         try:
-            for name in FOLDERS:
-                (site / name).mkdir(parents=True, exist_ok=True)
             outputs = cls(site, before)
             outputs._at_top = {name for name in (marker.files if marker else []) if _SAFE.fullmatch(name)}
             outputs._mark()
         except OSError as error:
-            raise _fault(site, error) from error
+            raise fault(site, error) from error
         return outputs
 
     def is_intact(self, name: str) -> bool:
@@ -69,7 +84,7 @@ class Outputs:
 
     def keep(self, name: str) -> None:
         """The file of the last build stays: it is intact, and what it was made of has not changed."""
-        self._now[name] = self._before[name]
+        self._claim(name, self._before[name])
         self.kept += 1
 
     def put(self, name: str, content: bytes) -> None:
@@ -86,9 +101,31 @@ class Outputs:
         try:
             facts = self._write(name, content)
         except OSError as error:
-            raise _fault(self._site / name, error) from error
-        self._now[name] = Output(facts.st_size, facts.st_mtime_ns, digest)
+            raise fault(self._site / name, error) from error
+        self._claim(name, Output(facts.st_size, facts.st_mtime_ns, digest))
         self.written.append(name)
+
+    def adopt(self, name: str, output: Output) -> None:
+        """A file that another process wrote, just now."""
+        self._claim(name, output)
+        self.written.append(name)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Files of now that no page leads to after all: they are removed in the end."""
+        for name in names:
+            output = self._now.pop(name)
+            self._lying[name] = (output.size, output.mtime_ns)
+            if name in self.written:
+                self.written.remove(name)
+            else:
+                self.kept -= 1
+
+    def _claim(self, name: str, output: Output) -> None:
+        """Names are made so that none comes twice: one that did would show an entry or a board as another."""
+        if name in self._now:
+            do = "rename one of the files, tasks or rulesets"
+            raise DefinitionError(f"build a site in {self._site}", f"two of its pages are named {name}", do)
+        self._now[name] = output
 
     def forget(self) -> None:
         """From here on files differ from what the last build remembers: if this one is killed, all are made again."""
@@ -107,30 +144,25 @@ class Outputs:
         state.outputs = self._now
         try:
             self._mark()
-            self._write(STATE, msgspec.msgpack.encode(state))
+            sealed = seal(self._site, msgspec.msgpack.encode(state))
+            if sealed:
+                self._write(STATE, sealed)
         except OSError as error:
-            raise _fault(self._site / STATE, error) from error
+            raise fault(self._site / STATE, error) from error
 
     def _remove(self, name: str) -> None:
         try:
             (self._site / name).unlink(missing_ok=True)
         except OSError as error:
-            raise _fault(self._site / name, error) from error
+            raise fault(self._site / name, error) from error
         self.removed.append(name)
 
     def _write(self, name: str, content: bytes) -> os.stat_result:
-        path = self._site / name
-        # One name for all: this process is the only writer, and what a killed one left is overwritten.
-        beside = path.with_name(_BESIDE)
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            facts = os.fstat(file.fileno())
-        beside.replace(path)
-        return facts
+        # One name for all: this process is the only one that uses it, and what a killed one left is overwritten.
+        return _renamed(self._site / name, content, _BESIDE)
 
     def _mark(self) -> None:
-        self._write(MARKER, msgspec.json.encode(_Marker("levelbench board build", sorted(self._at_top))))
+        self._write(MARKER, msgspec.json.encode(Marker("levelbench board build", sorted(self._at_top))))
 
 
 def _lying(site: Path) -> dict[str, tuple[int, int]]:
@@ -139,34 +171,9 @@ def _lying(site: Path) -> dict[str, tuple[int, int]]:
     for folder in ("", *FOLDERS):
         with os.scandir(site / folder) as entries:
             for each in entries:
+                if folder and not each.is_file(follow_symlinks=False):
+                    raise refusal(site, f"{folder}/{each.name} is no plain file")
                 if each.is_file(follow_symlinks=False) and (folder or not each.name.startswith(".")):
                     facts = each.stat(follow_symlinks=False)
                     found[f"{folder}/{each.name}".lstrip("/")] = (facts.st_size, facts.st_mtime_ns)
     return found
-
-
-def _read_marker(site: Path) -> _Marker | None:
-    try:
-        return msgspec.json.decode((site / MARKER).read_bytes(), type=_Marker)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _refuse_foreign(site: Path) -> None:
-    """What begins with a dot, or names the host of a repository's pages, may lie there; anything else is not ours."""
-    asked = f"build a site in {site}"
-    try:
-        names = sorted(each.name for each in site.iterdir())
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UsageError(asked, error.strerror or str(error), "give a folder for the site alone") from error
-    foreign = [name for name in names if not name.startswith(".") and name not in _FOREIGN_ALLOWED]
-    if foreign:
-        found = f"it holds something else than a site of ours: {', '.join(foreign[:3])}"
-        raise UsageError(asked, found, "give a new or empty folder; nothing was changed")
-
-
-def _fault(path: Path, error: OSError) -> StoreError:
-    found = error.strerror or str(error)
-    return StoreError(f"write {path}", found, "choose a folder that is writable and has room")

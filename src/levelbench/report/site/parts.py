@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from html import escape
 from typing import LiteralString
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from levelbench.records.schema import Target
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT
 from levelbench.report.site.payload import EntryPayload, RulesetFacts
+from levelbench.report.site.shared import asset
 from levelbench.report.tables import clean
 
 __all__ = [
@@ -53,7 +55,7 @@ _SIGNED = {"signed": "signed", "unsigned": "unsigned", "wrong": "wrong signature
 
 def _safe(value: str) -> str:
     """``value`` for text or a quoted attribute; plain ASCII, which is nearly all, needs one look."""
-    if isinstance(value, Html) or _SPECIAL.search(value) is None:
+    if value.__class__ is Html or _SPECIAL.search(value) is None:
         return value
     return escape(value if value.isprintable() else clean(value))
 
@@ -64,7 +66,10 @@ def fill(template: LiteralString, /, **values: str) -> Html:
     >>> fill('<a title="{why}">{what}</a>', why='"', what="<b>")
     '<a title="&quot;">&lt;b&gt;</a>'
     """
-    return Html(template.format_map({name: _safe(value) for name, value in values.items()}))
+    for name, value in values.items():
+        if value.__class__ is not Html and _SPECIAL.search(value) is not None:
+            values[name] = _safe(value)
+    return Html(template.format_map(values))
 
 
 def many(parts: Iterable[str]) -> Html:
@@ -85,9 +90,9 @@ def page(title: str, kind: str, name: str, main: Html, *, site: str, back: Html 
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light '
         'dark"><title>{title}</title>'
-        '<link rel="icon" href="{root}assets/icon.svg" type="image/svg+xml">'
-        '<link rel="stylesheet" href="{root}assets/board.css"><script '
-        'src="{root}assets/theme.js"></script>{scripts}</head>\n'
+        '<link rel="icon" href="{root}{icon}" type="image/svg+xml">'
+        '<link rel="stylesheet" href="{root}{style}"><script '
+        'src="{root}{theme}"></script>{scripts}</head>\n'
         '<body><a class="skip" href="#main">Skip to the content</a>'
         '<header class="top"><nav aria-label="Site"><a class="home" href="{root}index.html">{site}</a>{back}</nav>'
         '<div id="tools"></div></header>\n<main id="main" tabindex="-1">{main}</main>\n'
@@ -95,6 +100,7 @@ def page(title: str, kind: str, name: str, main: Html, *, site: str, back: Html 
         '<code>levelbench board check</code>; '
         "scores are computed from the curves that they hold, never believed.</p></footer></body></html>\n",
         root=root_of(name), kind=kind, policy=_POLICY, title=title, site=site, back=back, main=main, scripts=scripts,
+        icon=asset("icon.svg"), style=asset("board.css"), theme=asset("theme.js"),
     )  # fmt: skip
 
 
@@ -128,10 +134,8 @@ def section(title: str, *parts: Html, identity: str = "") -> Html:
 
 def facts(pairs: Iterable[tuple[str, str | None]]) -> Html:
     """A list of names and values, those that are not stated left out; nothing where none is."""
-    rows = [
-        fill("<div><dt>{name}</dt><dd>{value}</dd></div>", name=name, value=value) for name, value in pairs if value
-    ]
-    return fill('<dl class="facts">{rows}</dl>', rows=many(rows)) if rows else Html("")
+    rows = [f"<div><dt>{_safe(name)}</dt><dd>{_safe(value)}</dd></div>" for name, value in pairs if value]
+    return Html(f'<dl class="facts">{"".join(rows)}</dl>') if rows else _NONE
 
 
 def table(caption: str, heads: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], most: int = 200) -> Html:
@@ -141,22 +145,16 @@ def table(caption: str, heads: Sequence[tuple[str, str]], rows: Sequence[Sequenc
     """
     if not rows:
         return Html("")
-    head = many(fill('<th scope="col" class="{kind}">{text}</th>', kind=kind, text=text) for text, kind in heads)
-    kinds = [kind for _, kind in heads]
-    body = []
-    for first, *rest in rows[:most]:
-        cells = many(
-            fill('<td class="{kind}">{text}</td>', kind=kind, text=text)
-            for kind, text in zip(kinds[1:], rest, strict=True)
-        )
-        body.append(
-            fill('<tr><th scope="row" class="{kind}">{first}</th>{cells}</tr>', kind=kinds[0], first=first, cells=cells)
-        )
+    head = "".join(f'<th scope="col" class="{_safe(kind)}">{_safe(text)}</th>' for text, kind in heads)
+    first, *rest = (_safe(kind).replace("{", "{{").replace("}", "}}") for _, kind in heads)
+    cells = "".join(f'<td class="{kind}">{{}}</td>' for kind in rest)
+    row = f'<tr><th scope="row" class="{first}">{{}}</th>{cells}</tr>'.format
+    body = "".join(row(*map(_safe, texts)) for texts in rows[:most])
     note = fill('<p class="note">The first {most} of {all} rows.</p>', most=str(most), all=f"{len(rows):,}")
     return fill(
         '<div class="scroll" role="region" tabindex="0" aria-label="{caption}"><table><caption class="hidden">{caption}'
         "</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}",
-        caption=caption, head=head, body=many(body), note=note if len(rows) > most else Html(""),
+        caption=caption, head=Html(head), body=Html(body), note=note if len(rows) > most else Html(""),
     )  # fmt: skip
 
 
@@ -173,11 +171,13 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
         found.append(("open", "single run"))
     if warnings:
         found.append(("open", f"{warnings} warning{'s' * (warnings > 1)}"))
+    if entry.lint:
+        found.append(("plain", f"lint: {entry.lint}"))
     if entry.origin is not None:
         doubts = len(entry.origin.doubts)
         found.append(("plain", entry.origin.format + (f", {doubts} doubt{'s' * (doubts > 1)}" if doubts else "")))
-    items = many(fill('<li class="badge {kind}">{text}</li>', kind=kind, text=text) for kind, text in found)
-    return fill('<ul class="badges">{items}</ul>', items=items) if items else Html("")
+    items = "".join(f'<li class="badge {_safe(kind)}">{_safe(text)}</li>' for kind, text in found)
+    return Html(f'<ul class="badges">{items}</ul>') if items else _NONE
 
 
 def quality_text(value: float, target: Target, digits: int = 4) -> str:
@@ -186,8 +186,13 @@ def quality_text(value: float, target: Target, digits: int = 4) -> str:
     >>> quality_text(0.94, Target("top1", 0.94)), quality_text(0.75, Target("f1", 0.75))
     ('94 %', '0.75')
     """
-    share = target.low == 0.0 and target.high == 1.0 and re.search("acc|top", target.metric, re.IGNORECASE)
+    share = target.low == 0.0 and target.high == 1.0 and _is_accuracy(target.metric)
     return f"{100 * value:.{digits}g} %" if share else f"{value:.{digits}g}"
+
+
+@lru_cache(maxsize=256)
+def _is_accuracy(metric: str) -> bool:
+    return re.search("acc|top", metric, re.IGNORECASE) is not None
 
 
 def target_text(target: Target) -> str:
@@ -197,8 +202,8 @@ def target_text(target: Target) -> str:
     return f"{metric} {bound} {quality_text(target.threshold, target)} on the {target.split} split"
 
 
-def rules(ruleset: RulesetFacts) -> Html:
-    """The rules of a board as facts."""
+def rules(ruleset: RulesetFacts, further: Iterable[tuple[str, str]] = ()) -> Html:
+    """The rules of a board as facts, then ``further`` ones."""
     crossing = {
         "first": "the first evaluation at or beyond the target",
         "confirmed": "two evaluations in a row at or beyond the target",
@@ -212,6 +217,7 @@ def rules(ruleset: RulesetFacts) -> Html:
             ("Clock", ruleset.clock),
             ("Target counts as reached at", crossing.get(ruleset.crossing, ruleset.crossing)),
             ("Runs become one figure by", ruleset.aggregation),
-            ("Runs an entry needs", str(ruleset.runs)),
+            ("Runs an entry of training needs", str(ruleset.runs)),
+            *further,
         ]
     )

@@ -1,8 +1,6 @@
-"""What the page's script reads: one leaderboard's facts and entries, as a script that carries nothing but data.
+"""What the site shows of a board, its entries and itself.
 
-The one idea: a page opens from a folder, where a script may not fetch a file but may be one. So the data are JSON
-inside one call, ``window.levelbench.board({...});``, in which no character can end a script or a line. Every text is
-as the author gave it: whoever shows it escapes it (``textContent``).
+The one idea: every text is as the author gave it, and whoever shows it escapes it.
 
 What an entry's own page gets differs in two ways, so that a board of ten thousand is not rendered again when one entry
 comes: its :class:`BoardPayload` has no entries, and its figures have no rank (``None``), since both change with others.
@@ -10,19 +8,18 @@ comes: its :class:`BoardPayload` has no entries, and its figures have no rank (`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
+from levelbench.records.rulesets.schema import InferenceRules
 from levelbench.records.schema import Target
 from levelbench.records.submissions.figures import COLUMNS, Column
 
 __all__ = [
     "BOARD_SCHEMA",
     "COLUMNS",
+    "DIVISIONS",
     "BoardPayload",
     "Column",
     "EntryPayload",
@@ -35,10 +32,11 @@ __all__ = [
     "RulesetFacts",
     "SiteFacts",
     "TaskCard",
-    "script",
 ]
 
 BOARD_SCHEMA = 1
+DIVISIONS: tuple[Literal["closed", "open"], ...] = ("closed", "open")
+"""In the order of a board. Entries are ranked within theirs: what another may change would decide who is first."""
 
 
 # The collector need not follow what can be in no cycle (``gc=False``): a board has a hundred thousand of these.
@@ -46,7 +44,8 @@ class FigurePayload(Struct, gc=False):
     """One figure: seconds (``time``, ``latency``), US dollars (``cost``) or those per million answers.
 
     ``text`` is how it is printed (a dash without a value); ``note`` says how it was made, or why it is not there.
-    ``rank`` counts from 1 (``None``: unranked, or an entry's own page); ``shared`` says that others have it too ("3=").
+    ``rank`` counts from 1 within the division (``None``: unranked, or an entry's own page); ``shared`` says that others
+    have it too ("3=").
     """
 
     value: float | None
@@ -84,9 +83,9 @@ class OriginFacts(Struct, gc=False):
 class EntryPayload(Struct, gc=False):
     """One entry. ``slug`` is safe in a URL and a file's name; ``page`` is relative to the site's root.
 
-    ``steps`` has for each run ``[quality, time_s]`` pairs, both getting better and later: from ``time_s`` on, the
-    quality counts as reached under the ruleset's crossing rule. The time of a run at any target is therefore the first
-    pair at it or beyond, none if there is none. A run that failed has no pair.
+    ``steps`` has for each run pairs of quality and time in seconds, one after another in one list, both getting better
+    and later: from the time on, the quality counts as reached under the ruleset's crossing rule. The time of a run at
+    any target is therefore that of the first pair at it or beyond, none if there is none. One that failed has no pair.
 
     The time of the entry at another target, as ``figures["time"]`` has it at its own, by ``ruleset.aggregation_rule``:
     ``median``: the usual median if all runs arrive; else the value of rank ceil(n / 2) with the runs that do not arrive
@@ -117,7 +116,13 @@ class EntryPayload(Struct, gc=False):
     flags: list[str]
     findings: FindingCounts
     origin: OriginFacts | None
-    steps: list[list[tuple[float, float]]]
+    lint: str = ""
+    """What the linter says, in short: codes of its rules, or that it found nothing; empty: it was not asked."""
+    times_s: list[float | None] = []
+    """When each run reached the target, in its order; ``None`` for one that did not. None of an entry of inference."""
+    best_quality: float | None = None
+    """The best that counts as reached in any run, ``None`` where nothing does: no curve can be drawn then."""
+    steps: list[list[float]] = []
 
 
 class RulesetFacts(Struct):
@@ -140,8 +145,10 @@ class RulesetFacts(Struct):
 class BoardPayload(Struct):
     """One task under one ruleset. ``progress`` has ``[date, value, index of the entry]`` for each record, oldest first.
 
-    ``modes`` are those that an entry has. ``page``, ``data`` and ``slug`` say where this board is, relative to the
-    site's root. ``generated`` is the ISO day on which its content last changed.
+    A record is one of its division. ``modes`` are those that an entry has. ``page``, ``data`` and ``slug`` say where
+    this board is, relative to the site's root, ``steps`` where the entries' steps are if they are too many to be in
+    ``data``. ``generated`` is the ISO day on which its content last changed. ``compared`` says in short which latency
+    the column has ("single-stream, 90th percentile"), empty where the rules have no inference.
     """
 
     schema: int
@@ -157,16 +164,25 @@ class BoardPayload(Struct):
     modes: list[Literal["training", "inference"]]
     entries: list[EntryPayload]
     progress: dict[str, list[tuple[str, float, int]]]
+    steps: str = ""
+    inference: InferenceRules | None = None
+    compared: str = ""
+
+    def divisions(self) -> list[str]:
+        """Those that an entry is in."""
+        present = {entry.division for entry in self.entries}
+        return [division for division in DIVISIONS if division in present]
 
 
 class Leader(Struct):
-    """The first of one column: who, what, how much."""
+    """The first of one column: who, what, how much; ``division`` is empty where all entries are in one."""
 
     column: Column
     model: str
     author: str
     text: str
     page: str
+    division: str = ""
 
 
 class TaskCard(Struct):
@@ -185,7 +201,7 @@ class TaskCard(Struct):
 
 
 class NotShown(Struct):
-    """A file that is on no board, and why: one line a finding, each saying what was found and what to do."""
+    """A file that is on no board, or is to be looked at, and why: a line a finding, what was found and what to do."""
 
     file: str
     reasons: list[str]
@@ -200,27 +216,6 @@ class SiteFacts(Struct):
     version: str
     entries: int
     not_shown: list[NotShown] = field(default_factory=list)
+    near: list[NotShown] = field(default_factory=list)
     feed: str = ""
     """Where the feed of new entries is, relative to the root; empty if there is none."""
-
-
-_UNSAFE = {b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026"}
-_UNSAFE |= {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
-
-
-def script(payload: BoardPayload, steps: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
-    """The payload as the text of a script (UTF-8) that is safe in its own file and between ``<script>`` tags.
-
-    ``steps`` are entries' steps by id, as JSON already, in place of those in the payload. Figures that are not finite
-    become ``null``. The five characters that could end a script or a line occur in JSON only inside strings, where an
-    escape means the same.
-    """
-    if steps:
-        # The field is written as it is: a list and its JSON are the same to whoever reads the script.
-        raw: Any = {id: msgspec.Raw(text) for id, text in steps.items()}
-        whole = [structs.replace(each, steps=raw.get(each.id, each.steps)) for each in payload.entries]
-        payload = structs.replace(payload, entries=whole)
-    text = msgspec.json.encode(payload)
-    for character, escape in _UNSAFE.items():
-        text = text.replace(character, escape)
-    return b"window.levelbench.board(" + text + b");\n"

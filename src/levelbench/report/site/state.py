@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,15 +19,21 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.records.submissions.reading import UnreadableError, read_bytes
+from levelbench.records.submissions.rules.rivals import Compared, Trace
 from levelbench.report.site.payload import EntryPayload
+from levelbench.report.site.seal import plain_file, unseal
 
-__all__ = ["MARKER", "STATE", "Board", "Entry", "Input", "Output", "State", "is_same", "load", "look", "made_by", "new"]
+__all__ = [
+    "MARKER", "STATE", "Board", "Entry", "Input", "Output", "State", "digest_of", "glance", "is_same", "load", "look",
+    "made_by", "new",
+]  # fmt: skip
 
 MARKER = ".levelbench-site"
 """The file that says that a folder is a site of ours, with the names that lie at its top."""
 STATE = ".levelbench-site.state"
-_SCHEMA = 1
-_PACKAGES = ("levelbench.report.site", "levelbench.records.submissions", "levelbench.records.rulesets")
+_SCHEMA = 3
+_PACKAGES = ("levelbench.report", "levelbench.records", "levelbench.measure")
+_MOST_BYTES = 1 << 30
 
 
 class Input(Struct, frozen=True, array_like=True, gc=False):
@@ -49,8 +57,8 @@ class Entry(Struct, array_like=True, gc=False):
 
     ``board`` is the ruleset's id and the task, ``payload`` the entry without ranks; ``None`` for one that cannot be
     shown, for ``reasons``. ``steps`` are those of the payload as JSON: only the page's script looks into them.
-    ``digest`` and ``records`` (field and digest) tell it from others of its ``scope``. ``errors`` and ``warnings``
-    count the findings of its check.
+    ``trace`` tells it from others; a file that is no submission has none. ``errors`` and ``warnings`` count the
+    findings of its check.
     """
 
     file: Input
@@ -60,11 +68,9 @@ class Entry(Struct, array_like=True, gc=False):
     errors: int
     warnings: int
     reasons: list[str] = field(default_factory=list)
-    scope: tuple[str, ...] = ()
-    digest: str = ""
-    records: list[tuple[str, str]] = field(default_factory=list)
-    day: str = ""
-    """The day that the entry says it was submitted on: one in the future is looked at again when it has come."""
+    trace: Trace | None = None
+    again: str = ""
+    """The day from which on it is judged anew, since a date in it will have come; empty: never."""
     steps: bytes = b"[]"
     twin: bool = False
     """Whether an earlier entry kept it off the board: then it has no page."""
@@ -86,13 +92,19 @@ class State(Struct):
     entries: dict[str, Entry]
     outputs: dict[str, Output]
     boards: dict[str, Board]
+    compared: Compared = field(default_factory=dict)
+    """What came of comparing curves that have something in common."""
 
 
 def load(site: Path, made_by_now: str) -> State | None:
-    """What the last build remembered; ``None`` if nothing, if it was killed, or if something else made it."""
+    """What this user's last build remembered; ``None`` if nothing, if it was killed, or if something else made it."""
+    lying = plain_file(site / STATE, _MOST_BYTES)
+    raw = None if lying is None else unseal(site, lying[0])
+    if raw is None:
+        return None
     try:
-        found = msgspec.msgpack.decode((site / STATE).read_bytes(), type=State)
-    except (OSError, msgspec.DecodeError):
+        found = msgspec.msgpack.decode(raw, type=State)
+    except msgspec.DecodeError:
         return None
     return found if found.schema == _SCHEMA and found.made_by == made_by_now else None
 
@@ -106,10 +118,23 @@ def made_by(version: str, *further: bytes) -> str:
     """A digest of this tool (its version and the sources and assets of what makes a site) and of ``further`` bytes."""
     digest = hashlib.sha256(version.encode())
     for package in _PACKAGES:
-        _add(digest, resources.files(package))
+        digest.update(_sources(package))
     for each in further:
         digest.update(len(each).to_bytes(8, "big") + each)
     return digest.hexdigest()
+
+
+def digest_of(function: Callable[..., object] | None) -> bytes:
+    """A digest of the package that the function's module is in, its data among them; without one, of nothing."""
+    return b"" if function is None else _sources(function.__module__.rpartition(".")[0])
+
+
+@cache
+def _sources(package: str) -> bytes:
+    """A digest of all files of a package, read once: what this process runs is what it found when it began."""
+    digest = hashlib.sha256()
+    _add(digest, resources.files(package))
+    return digest.digest()
 
 
 def _add(digest: hashlib._Hash, folder: Traversable) -> None:
@@ -135,6 +160,15 @@ def look(path: str, before: Input | None) -> Input | None:
     if before is not None and (facts.st_size, facts.st_mtime_ns) == (before.size, before.mtime_ns):
         return before
     return Input(facts.st_size, facts.st_mtime_ns, _digest(path))
+
+
+def glance(path: str) -> Input:
+    """The file's size and time, without its content."""
+    try:
+        facts = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+    except OSError:
+        return Input(0, 0, "")
+    return Input(facts.st_size, facts.st_mtime_ns, "")
 
 
 def _digest(path: str) -> str:

@@ -6,39 +6,36 @@ is the same; only what comes of all entries together (twins, ranks) is for the o
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from datetime import date
-from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from levelbench.records.rulesets.registry import task_rules
+from levelbench.records.submissions.several import FEW, shared_out
 from levelbench.report.site import pages
 from levelbench.report.site.boards import empty_board
-from levelbench.report.site.intake import Leaderboard
+from levelbench.report.site.intake import Leaderboard, Lint
+from levelbench.report.site.outputs import write
 from levelbench.report.site.payload import BoardPayload
-from levelbench.report.site.state import Entry
+from levelbench.report.site.state import Entry, Output
 
-__all__ = ["FEW", "Made", "Workshop"]
-
-FEW = 400
-"""Below so many files another process takes longer to start than it saves."""
-_CHUNK = 40
+__all__ = ["Made", "Workshop", "files_of"]
 
 
 class Made(Struct, array_like=True):
-    """What came of a file: its entry, and its page for one that can be shown."""
+    """What came of a file: its entry, and for one that can be shown its files: to be written, or written already."""
 
     entry: Entry
-    page: bytes | None
+    contents: list[tuple[str, bytes]] = []
+    written: list[tuple[str, Output]] = []
 
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[Made])
+def files_of(page: str) -> tuple[str, str]:
+    """The files of the entry with that page: the copy of its submission, and the page, which leads to it."""
+    return f"{page.removesuffix('.html')}.json", page
 
 
 class Workshop:
@@ -62,41 +59,38 @@ class Workshop:
         read = self.leaderboard.read(path)
         entry = read.entry
         if entry.payload is None or entry.board is None or read.submission is None:
-            return Made(entry, None)
-        text = pages.entry_page(self.board(entry.board), entry.payload, read.submission, read.findings)
-        # The page had them; from here on they are in entry.steps alone.
-        entry.payload = msgspec.structs.replace(entry.payload, steps=[])
-        return Made(entry, text.encode("utf-8", "replace"))
+            return Made(entry)
+        copy, page = files_of(entry.payload.page)
+        board = self.board(entry.board)
+        text = pages.entry_page(board, entry.payload, read.submission, read.findings, source=copy, linted=read.linted)
+        return Made(entry, [(copy, read.raw), (page, text.encode("utf-8", "replace"))])
 
-    def make_all(self, paths: Sequence[Path], processes: int) -> Iterator[Made]:
-        """What comes of each of ``paths``, in their order."""
+    def make_all(self, paths: Sequence[Path], site: Path, processes: int) -> Iterator[Made]:
+        """What comes of each of ``paths``, in their order; other processes write into ``site`` what they made."""
         if processes < 2 or len(paths) < FEW:
             yield from map(self.make, paths)
             return
-        chunks = [paths[at : at + _CHUNK] for at in range(0, len(paths), _CHUNK)]
         board = self.leaderboard
-        pool = ProcessPoolExecutor(
-            processes, multiprocessing.get_context("spawn"), _begin, (board.folder, board.today, board.only)
-        )
-        try:
-            # A few chunks ahead, and no more: pages that wait for the disk would fill the memory.
-            waiting = [pool.submit(_make_chunk, chunk) for chunk in chunks[: 4 * processes]]
-            rest = iter(chunks[4 * processes :])
-            while waiting:
-                found = _DECODER.decode(waiting.pop(0).result())
-                waiting += [pool.submit(_make_chunk, chunk) for chunk in islice(rest, 1)]
-                yield from found
-        finally:
-            pool.shutdown(cancel_futures=True)
+        given = (board.folder, board.today, board.only, board.lint, site)
+        for raw in shared_out(paths, _make_chunk, processes, _begin, given):
+            yield from _DECODER.decode(raw)
 
 
-_workshops: list[Workshop] = []
-"""The workshop of a process of the pool."""
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Made])
+_workshops: list[tuple[Workshop, Path]] = []
+"""The workshop of a process of its own, and the site that it writes into."""
 
 
-def _begin(folder: Path, today: date, only: str | None) -> None:
-    _workshops[:] = [Workshop(Leaderboard(folder, today, only=only))]
+def _begin(folder: Path, today: date, only: str | None, lint: Lint | None, site: Path) -> None:
+    _workshops[:] = [(Workshop(Leaderboard(folder, today, only=only, lint=lint)), site)]
 
 
 def _make_chunk(paths: Sequence[Path]) -> bytes:
-    return _ENCODER.encode([_workshops[0].make(path) for path in paths])
+    ((workshop, site),) = _workshops
+    found = []
+    for path in paths:
+        made = workshop.make(path)
+        written = [(name, write(site, name, content)) for name, content in made.contents]
+        found.append(Made(made.entry, [], written))
+    return _ENCODER.encode(found)

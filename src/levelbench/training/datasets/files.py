@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError
+from levelbench.records.places import cache_folder
 from levelbench.training.datasets.formats.idx import read_idx
 
 __all__ = ["DataFile", "cache_folder", "offline", "read_checked"]
@@ -52,18 +53,6 @@ def read_checked(folder: Path, file: DataFile) -> npt.NDArray[Any]:
             "Remove the file and fetch it again",
         )
     return read.array
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept: ``LEVELBENCH_CACHE``, else ``levelbench`` in ``XDG_CACHE_HOME`` or in ``~/.cache``.
-
-    An ``XDG_CACHE_HOME`` that is not absolute is ignored, as the XDG Base Directory Specification asks.
-    """
-    own = os.environ.get("LEVELBENCH_CACHE")
-    if own:
-        return Path(own)
-    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else Path.home() / ".cache") / "levelbench"
 
 
 def offline() -> bool:

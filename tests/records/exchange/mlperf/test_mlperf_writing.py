@@ -9,6 +9,7 @@ import pytest
 from levelbench.errors import RecordError
 from levelbench.records import read_record
 from levelbench.records.exchange.mlperf import check_log, read_log, read_results, write_log, write_submission
+from levelbench.records.submissions.schema import Origin
 from levelbench.records.summary import summarise
 
 
@@ -195,7 +196,7 @@ def test_a_stated_time_counts_between_the_crossing_and_the_next_evaluation(recor
     path = write_log(record(), tmp_path / "a" / "result_0.txt", crossing="confirmed")
     (submission,), _ = read_results(path)
     run = msgspec.structs.replace(submission.runs[0], **{"time_to_target_s": 2.25, "reached": True, **change})
-    log = logged(run, tmp_path, submission=submission)
+    log = logged(run, tmp_path, submission=submission, crossing="first")
     assert (log.status, log.time_s) == (status, time_s)
 
 
@@ -229,3 +230,24 @@ def test_names_cannot_lead_out_of_the_folder(record, tmp_path):
     named = msgspec.structs.replace(submission, task="../../task")
     (path,) = write_submission(named, tmp_path / "out")
     assert path.resolve().is_relative_to((tmp_path / "out").resolve())
+
+
+def test_of_another_systems_run_nothing_is_claimed_about_caches_and_initialisation(record, tmp_path):
+    (first,), _ = read_results(write_log(record(), tmp_path / "a" / "result_0.txt", organisation="us"))
+    bare = msgspec.structs.replace(first.runs[0], excluded_s={})
+    origin = Origin("dawnbench", "CIFAR10/train/a.json", doubts=["single-run: nothing is known of its spread"])
+    entry = msgspec.structs.replace(first, runs=[bare], origin=origin)
+    (path,) = write_submission(entry, tmp_path / "b")
+    log = read_log(path)
+    assert not [key for key in ("cache_clear", "init_start", "init_stop") if log.all(key)]
+    (again,), _ = read_results(tmp_path / "b")
+    assert again.runs[0].excluded_s == {}
+    assert again.origin.doubts[0] == "single-run: nothing is known of its spread"
+
+
+def test_initialisation_that_another_system_states_is_kept(record, tmp_path):
+    (first,), _ = read_results(write_log(record(), tmp_path / "a" / "result_0.txt", organisation="us"))
+    run = msgspec.structs.replace(first.runs[0], excluded_s={"prepare": 2.5})
+    write_submission(msgspec.structs.replace(first, runs=[run]), tmp_path / "b")
+    (again,), _ = read_results(tmp_path / "b")
+    assert again.runs[0].excluded_s == {"prepare": 2.5}

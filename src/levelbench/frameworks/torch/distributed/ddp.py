@@ -12,6 +12,7 @@ from torch import Tensor
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.base_stepper import BaseStepper
 from levelbench.errors import UnsupportedError
+from levelbench.frameworks.torch.distributed.losing import raise_lost
 from levelbench.frameworks.torch.distributed.wrapped import WrappedExecutor, leaves_of, loss_of
 from levelbench.networks.executor import Executor
 
@@ -40,23 +41,26 @@ class _Network(torch.nn.Module):
 class DdpStepper(BaseStepper):
     """The worker's optimizer on gradients that DDP has averaged."""
 
+    kept = True
+
     def __init__(self, scheme: DistributedDataParallel, worker: Worker) -> None:
         super().__init__(worker)
         executor, size = worker.executor, worker.communicator.size
         leaves = leaves_of(executor, scheme.name)
+        self._hook = scheme.hook
         self._unread = [name for name in executor.parameters if name not in leaves]
-        module = torch.nn.parallel.DistributedDataParallel(
-            _Network(executor, leaves),
-            bucket_cap_mb=scheme.bucket_mb,
-            # All ranks have rank 0's by now.
-            init_sync=False,
-            broadcast_buffers=False,
-            find_unused_parameters=scheme.unused,
-            gradient_as_bucket_view=True,
-            static_graph=scheme.static_graph,
-        )
+        try:
+            module = _around(_Network(executor, leaves), scheme)
+        except RuntimeError as error:
+            raise_lost("the start of ddp", error)
+            raise
         _hook(scheme, module, worker.communicator.name)
         self.executor = WrappedExecutor(executor, module, leaves, lambda: self.share * size)
+
+    @property
+    def unkept(self) -> str | None:
+        """With PowerSGD the library's hook holds what it left out, and does not give it away."""
+        return "PyTorch's PowerSGD hook keeps what it left out to itself" if self._hook == "power-sgd" else None
 
     def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
         """What is left is the update."""
@@ -64,6 +68,19 @@ class DdpStepper(BaseStepper):
             zeros = {name: torch.zeros_like(self.parameters[name]) for name in self._unread}
             gradients = {**gradients, **zeros}
         self.update(gradients, step, factor)
+
+
+def _around(network: _Network, scheme: DistributedDataParallel) -> torch.nn.parallel.DistributedDataParallel:
+    return torch.nn.parallel.DistributedDataParallel(
+        network,
+        bucket_cap_mb=scheme.bucket_mb,
+        # All ranks have rank 0's by now.
+        init_sync=False,
+        broadcast_buffers=False,
+        find_unused_parameters=scheme.unused,
+        gradient_as_bucket_view=True,
+        static_graph=scheme.static_graph,
+    )
 
 
 def _hook(scheme: DistributedDataParallel, module: Any, library: str) -> None:

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from levelbench.distributed.scheme import SchemeStepper, Worker
 from levelbench.distributed.schemes.base_stepper import begin_as_rank_zero
+from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays, those_under, under
 from levelbench.errors import UnsupportedError
+from levelbench.frameworks.torch.distributed.losing import raise_lost
 from levelbench.frameworks.torch.distributed.wrapped import WrappedExecutor, leaves_of, loss_of
 from levelbench.frameworks.torch.executor import TorchExecutor
 from levelbench.measure.timeline import Phase
@@ -57,6 +60,8 @@ class _Network(torch.nn.Module):
 class FsdpStepper(SchemeStepper):
     """The worker's optimizer on this rank's parts."""
 
+    kept = True
+
     def __init__(self, scheme: FullyShardedDataParallel, worker: Worker) -> None:
         executor, communicator = worker.executor, worker.communicator
         if not isinstance(executor, TorchExecutor):
@@ -82,12 +87,27 @@ class FsdpStepper(SchemeStepper):
         self._worker.switch(Phase.UPDATE)
         self.inner.step(gradients, step, factor)
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The parts of this rank, and the optimizer's state of them."""
+        return kept_arrays("part", self._worker.backend, self._parts) | under("optimizer", self.inner.state())
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """All of that."""
+        with torch.no_grad():
+            for name, each in arrays_of("part", self._worker.backend, state).items():
+                self._parts[name].copy_(each)
+        self.inner.restore(those_under("optimizer", state))
+
     def meet(self) -> None:
         """Gather all parts into the executor's parameters, to be evaluated."""
         self._worker.switch(Phase.COMMUNICATE)
-        with torch.no_grad():
-            for name, each in self._sharded.items():
-                self._whole[name].copy_(each.full_tensor())
+        try:
+            with torch.no_grad():
+                for name, each in self._sharded.items():
+                    self._whole[name].copy_(each.full_tensor())
+        except RuntimeError as error:
+            raise_lost("gathering the parts of FSDP", error)
+            raise
 
 
 def _part(sharded: Any) -> Tensor:

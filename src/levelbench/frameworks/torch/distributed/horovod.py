@@ -19,6 +19,8 @@ __all__ = ["HorovodStepper"]
 class HorovodStepper(BaseStepper):
     """All gradients are handed over at once, in the same order on all ranks; Horovod fuses them."""
 
+    kept = True
+
     def __init__(self, worker: Worker) -> None:
         self._horovod: Any = import_module("horovod.torch")
         self._horovod.init()

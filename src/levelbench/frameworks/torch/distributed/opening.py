@@ -24,6 +24,7 @@ from levelbench.frameworks.torch.communicator import TorchCommunicator
 __all__ = ["interface_towards", "open_group"]
 
 _INTERFACE = "GLOO_SOCKET_IFNAME"
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _ASK_ADDRESS = 0x8915  # SIOCGIFADDR
 
 
@@ -39,7 +40,9 @@ def open_group(kind: str, place: Any, timeout_s: float) -> TorchCommunicator:
         raise UsageError(f"{place.size} ranks over {kind}", found, "set MASTER_ADDR and MASTER_PORT for all of them")
     timeout = timedelta(seconds=timeout_s)
     try:
-        store = dist.TCPStore(place.address, place.port, place.size, _hosts(place), timeout)
+        store: dist.Store = dist.TCPStore(place.address, place.port, place.size, _hosts(place), timeout)
+        # What ranks said there before they were started again would be taken for what these say.
+        store = dist.PrefixStore(f"started-{os.environ.get(_RESTARTS, '0')}", store)
         with _interface(kind, place):
             dist.init_process_group(kind, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
             group = dist.group.WORLD._get_backend(device)

@@ -12,9 +12,12 @@ import torch._dynamo
 from torch import Tensor
 
 from levelbench.errors import UnsupportedError, UsageError
+from levelbench.frameworks.torch.distributed.losing import raise_lost
 from levelbench.networks.executor import Executor, OperatorTime
 
 __all__ = ["WrappedExecutor", "leaves_of", "loss_of"]
+
+_FORWARD, _BACKWARD = (f"a {name} pass through PyTorch's data parallelism" for name in ("forward", "backward"))
 
 
 def leaves_of(executor: Executor, scheme: str) -> dict[str, Tensor]:
@@ -65,7 +68,11 @@ class WrappedExecutor(Executor):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The loss of this rank's part."""
-        loss = self._module(*inputs)
+        try:
+            loss = self._module(*inputs)
+        except RuntimeError as error:
+            raise_lost(_FORWARD, error)
+            raise
         weight = self._weight()
         self._loss = loss if weight == 1.0 else loss * weight
         detached: Tensor = loss.detach()
@@ -78,7 +85,11 @@ class WrappedExecutor(Executor):
             raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
         for leaf in self._leaves.values():
             leaf.grad = None
-        loss.backward()
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            raise_lost(_BACKWARD, error)
+            raise
         local = self._local
         return {
             name: torch.zeros_like(local(leaf)) if leaf.grad is None else local(leaf.grad)

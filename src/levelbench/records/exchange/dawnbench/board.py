@@ -71,13 +71,14 @@ def leaderboard(entries: Iterable[Submission], column: str, top: int | None = No
 def shown(value: float, column: str) -> str:
     """The figure as its site printed it: ``0:30:43``, ``$49.30``, ``9.784 ms``, and the cost of 10,000 answers.
 
-    Sites printed a latency to three or four digits; four are given here.
+    Sites printed a latency to three or four digits; four are given here. What would round to $0.00 has two digits.
     """
     if column == "time":
         return hours_minutes_seconds(value)
     if column == "latency":
         return f"{value * 1000:.4g} ms"
-    return f"${value * (PRINTED_ANSWERS if column == 'inference-cost' else 1):.2f}"
+    usd = value * (PRINTED_ANSWERS if column == "inference-cost" else 1)
+    return f"${usd:.2f}" if usd == 0 or abs(usd) >= 0.005 else f"${usd:.2g}"
 
 
 def hours_minutes_seconds(seconds: float) -> str:

@@ -22,8 +22,10 @@ from levelbench.records.exchange.dawnbench.tasks import TASKS, DawnTask, task_ca
 from levelbench.records.exchange.files import write_whole
 from levelbench.records.submissions.schema import Inference, Submission, SubmittedRun
 
-__all__ = ["Written", "encoded", "stem_of", "write_entry"]
+__all__ = ["ANSWERED_ALONE", "Written", "encoded", "stem_of", "write_entry"]
 
+ANSWERED_ALONE = ("dawnbench", "single-stream")
+"""The scenarios that its latency means, the likest first."""
 _OURS = {"top1": "top1Accuracy", "top5": "top5Accuracy", "f1": "f1Score"}
 
 
@@ -160,7 +162,7 @@ def _answered(submission: Submission, task: DawnTask, asked: str) -> dict[str, A
 
 def _measured(submission: Submission, asked: str) -> Inference:
     """The measurement of single answers, which is what the format means by latency."""
-    for scenario in ("dawnbench", "single-stream"):
+    for scenario in ANSWERED_ALONE:
         for each in submission.inference:
             if each.scenario == scenario:
                 return each

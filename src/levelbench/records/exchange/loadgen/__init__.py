@@ -7,6 +7,7 @@ what they do not agree about is a doubt, and no figure is computed that they do 
 from __future__ import annotations
 
 from levelbench.records.exchange.loadgen.answers import Answer, read_answers
+from levelbench.records.exchange.loadgen.board import Ranking, rankings
 from levelbench.records.exchange.loadgen.detail import Detail, read_detail
 from levelbench.records.exchange.loadgen.inference import inference_of
 from levelbench.records.exchange.loadgen.results import read_results
@@ -15,8 +16,10 @@ from levelbench.records.exchange.loadgen.summary import Summary, read_summary
 __all__ = [
     "Answer",
     "Detail",
+    "Ranking",
     "Summary",
     "inference_of",
+    "rankings",
     "read_answers",
     "read_detail",
     "read_results",

@@ -7,8 +7,9 @@ not say; a folder outside of such a tree is one submission whose task has to be 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,23 +24,35 @@ from levelbench.records.exchange.mlperf.systems import hardware_of, text_of
 from levelbench.records.rulesets.registry import ruleset as rules_of
 from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.schema import Target
-from levelbench.records.submissions.schema import SUBMISSION_SCHEMA, Author, Inference, Origin, Submission
+from levelbench.records.submissions.schema import SUBMISSION_SCHEMA, Author, Hardware, Inference, Origin, Submission
 
-__all__ = ["read_results"]
+__all__ = ["Stated", "read_results"]
 
 _SUMMARY, _DETAIL, _ANSWERS = "mlperf_log_summary.txt", "mlperf_log_detail.txt", "mlperf_log_accuracy.json"
 _FILES = re.compile(r"mlperf_log_(summary|detail)\.txt|mlperf_log_accuracy\.json|accuracy\.txt")
 _NOT_STATED = "not stated"
+_RULESET = "levelbench-1.0"
+
+
+class Stated(NamedTuple):
+    """What logs outside of a results tree do not say; ``None``: as the tree says."""
+
+    task: str | None = None
+    author: str | None = None
+    model: str | None = None
+    hardware: str | None = None
+    framework: str | None = None
 
 
 def read_results(
-    path: str | Path, *, task: str | None = None, author: str | None = None, ruleset: str = "levelbench-1.0"
+    path: str | Path, *, ruleset: str | None = None, **stated: str | None
 ) -> tuple[list[Submission], list[str]]:
     """The submissions below ``path`` (a folder, or a tar archive of one), and the problems: what could not be read.
 
-    ``task`` and ``author`` are for logs outside of a results tree, which say neither. The target is that of ``ruleset``
-    for the task; without one there is none, and that is a doubt. Audit runs (``TEST01``, ...) are not read. Raises
-    ``RecordError`` where there is no such path, or no summary of a performance run below it.
+    ``stated`` are the fields of :class:`Stated`, for logs outside of a results tree, which say none. The target is that
+    of ``ruleset`` (levelbench-1.0) for the task; without one there is none, and that is a doubt. Audit runs
+    (``TEST01``, ...) are not
+    read. Raises ``RecordError`` where there is no such path, or no summary of a performance run below it.
     """
     path = Path(path)
     asked = f"reading the LoadGen results in {path}"
@@ -54,8 +67,9 @@ def read_results(
             groups.setdefault(_entry_of(folder), []).append(_read_run(tree, folder))
         except LevelbenchError as error:
             problems.append(str(error))
+    said, named = Stated(**stated), path.resolve().name
     return [
-        _submission(tree, at, runs, task, author, ruleset, path.resolve().name) for at, runs in groups.items() if runs
+        _submission(tree, at, runs, said, ruleset or _RULESET, named) for at, runs in groups.items() if runs
     ], problems
 
 
@@ -109,15 +123,14 @@ def _submission(
     tree: Tree,
     at: PurePosixPath,
     runs: Sequence[tuple[Inference, list[str], Detail | None]],
-    task: str | None,
-    author: str | None,
+    stated: Stated,
     ruleset: str,
     named: str,
 ) -> Submission:
     inside = at.parts[-2:-1] != () and "results" in at.parts[:-2]
     system, doubt = system_of(tree, at)
-    name = task or (at.name if inside else None) or _NOT_STATED
-    organisation = author or text_of(system.get("submitter")) or _organisation(at) or _NOT_STATED
+    name = stated.task or (at.name if inside else None) or _NOT_STATED
+    organisation = stated.author or text_of(system.get("submitter")) or _organisation(at) or _NOT_STATED
     rules = task_rules(rules_of(ruleset), name)
     doubts = [each for _, said, _ in runs for each in said] + ([doubt] if doubt else [])
     if rules is None:
@@ -132,9 +145,9 @@ def _submission(
         mode="inference",
         author=Author(name=organisation, organisation=organisation),
         submitted=days[-1] if days else _NOT_STATED,
-        model=at.name if inside else name,
-        framework=text_of(system.get("framework")) or _NOT_STATED,
-        hardware=hardware_of(system, at.parent.name if inside else _NOT_STATED),
+        model=stated.model or (at.name if inside else name),
+        framework=stated.framework or text_of(system.get("framework")) or _NOT_STATED,
+        hardware=_hardware(system, stated.hardware, at.parent.name if inside else _NOT_STATED),
         target=rules.target if rules is not None else Target("accuracy", 0.0),
         division="closed" if system.get("division") == "closed" else "open",
         inference=[found for found, _, _ in runs],
@@ -145,6 +158,11 @@ def _submission(
             fields={"loadgen_version": ", ".join(sorted(versions)) or None},
         ),
     )
+
+
+def _hardware(system: Mapping[str, Any], stated: str | None, otherwise: str) -> Hardware:
+    found = hardware_of(system, otherwise)
+    return found if stated is None else msgspec.structs.replace(found, description=stated)
 
 
 def _organisation(at: PurePosixPath) -> str | None:

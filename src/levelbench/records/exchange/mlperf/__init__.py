@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from levelbench.records.exchange.mlperf.compliance import LogFinding, check_log
 from levelbench.records.exchange.mlperf.logs import LogEvaluation, TrainingLog, read_log
+from levelbench.records.exchange.mlperf.losses import losses_of
 from levelbench.records.exchange.mlperf.results import read_results
 from levelbench.records.exchange.mlperf.seeds import check_seeds
 from levelbench.records.exchange.mlperf.writing import write_log, write_submission
@@ -18,6 +19,7 @@ __all__ = [
     "TrainingLog",
     "check_log",
     "check_seeds",
+    "losses_of",
     "read_log",
     "read_results",
     "write_log",

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from levelbench.errors import RecordError
-from levelbench.measure.crossing import sign_of
+from levelbench.measure.crossing import RULES, sign_of
+from levelbench.measure.policies import POLICIES
 from levelbench.records.exchange.mlperf.benchmarks import benchmark
 from levelbench.records.exchange.mlperf.compliance import check_log
 from levelbench.records.exchange.mlperf.dialects import Event, number_of
-from levelbench.records.exchange.mlperf.logs import ENTRY_KEY, TARGET_KEY, LogEvaluation, TrainingLog
+from levelbench.records.exchange.mlperf.logs import ENTRY_KEY, ORIGIN_KEY, TARGET_KEY, LogEvaluation, TrainingLog
 from levelbench.records.exchange.mlperf.seeds import check_seeds
 from levelbench.records.exchange.mlperf.systems import hardware_of, text_of
+from levelbench.records.rulesets.registry import ruleset_ids
 from levelbench.records.schema import Target
 from levelbench.records.submissions.digests import curve_digest
 from levelbench.records.submissions.schema import (
@@ -37,6 +39,7 @@ __all__ = ["RULESET", "run_of", "submission_of", "target_of"]
 
 RULESET = "mlperf-training-like-1.0"
 _NOT_STATED = "not stated"
+_MOST_DOUBTS = 1000
 _PLAUSIBLE_NS = 1_000_000_000 * 10**9
 """Before September 2001 nobody wrote an MLPerf log: such a time is not of the epoch."""
 
@@ -199,7 +202,7 @@ def submission_of(
     stated = fields or {}
     return Submission(
         schema=SUBMISSION_SCHEMA,
-        ruleset=RULESET,
+        ruleset=_known(entry.get("ruleset"), ruleset_ids(), RULESET),
         task=task,
         mode="training",
         author=Author(name=organisation, organisation=organisation),
@@ -209,17 +212,29 @@ def submission_of(
         hardware=hardware_of(described, entry.get("hardware") or first.platform or _NOT_STATED),
         target=target,
         division="closed" if first.division == "closed" else "open",
-        clock="mlperf",
-        crossing="first",
+        clock=_known(entry.get("clock"), POLICIES, "mlperf"),
+        crossing=_known(entry.get("crossing"), RULES, "first"),
         runs=runs,
         settings=_agreed(logs),
         origin=Origin(
             format=f"mlperf-{first.dialect}",
             file=file,
-            doubts=[each[:4000] for each in (*doubts, *_doubts(logs, described))],
+            doubts=[each[:4000] for each in (*doubts, *_kept_doubts(first), *_doubts(logs, described))],
             fields=dict(stated),
         ),
     )
+
+
+def _known(stated: str | None, names: Collection[str], otherwise: str) -> str:
+    """What a log of ours says of itself, if it is one of ``names``; any other log is MLPerf's."""
+    return stated if stated is not None and stated in names else otherwise
+
+
+def _kept_doubts(log: TrainingLog) -> list[str]:
+    """What was doubtful in the entry that a log of ours was written from."""
+    origin = log.value(ORIGIN_KEY)
+    doubts = origin.get("doubts") if isinstance(origin, dict) else None
+    return [each for each in doubts if isinstance(each, str)][:_MOST_DOUBTS] if isinstance(doubts, list) else []
 
 
 def _is_entry(log: TrainingLog) -> bool:

@@ -16,12 +16,23 @@ from levelbench.records.exchange.mlperf.benchmarks import benchmark
 from levelbench.records.exchange.mlperf.dialects import Dialect, Event, number_of, scan
 from levelbench.records.reader import open_record
 
-__all__ = ["ENTRY_KEY", "SETTINGS_KEY", "TARGET_KEY", "LogEvaluation", "TrainingLog", "parse_log", "read_log"]
+__all__ = [
+    "ENTRY_KEY",
+    "ORIGIN_KEY",
+    "SETTINGS_KEY",
+    "TARGET_KEY",
+    "LogEvaluation",
+    "TrainingLog",
+    "parse_log",
+    "read_log",
+]
 
 TARGET_KEY = "levelbench_target"
 """Our logs state their target, since MLPerf's leave it to the benchmark's name; other keys are allowed there."""
 ENTRY_KEY = "levelbench_entry"
 SETTINGS_KEY = "levelbench_settings"
+ORIGIN_KEY = "levelbench_origin"
+"""Where an entry that was imported came from, and what was doubtful in it: a log of ours keeps both."""
 
 _EVALUATIONS = ("eval_accuracy", "eval_error")
 _SEEDS = ("seed", "run_set_random_seed")

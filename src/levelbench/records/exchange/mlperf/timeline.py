@@ -14,13 +14,13 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from levelbench.errors import RecordError
-from levelbench.measure.crossing import find_crossing
+from levelbench.measure.crossing import RULES, find_crossing
 from levelbench.measure.policies import policy
 from levelbench.records.reader import Record
 from levelbench.records.schema import Target
 from levelbench.records.submissions.schema import Submission, SubmittedRun
 
-__all__ = ["LoggedEvaluation", "LoggedRun", "of_record", "of_submission"]
+__all__ = ["LoggedEvaluation", "LoggedRun", "crossing_of", "of_record", "of_submission"]
 
 Setting = int | float | str | bool
 _BATCH = ("global_batch_size", "batch")
@@ -40,7 +40,9 @@ class LoggedRun(Struct, frozen=True):
     """All that one log says. ``started_s`` is the epoch time of the beginning, 0 where it is not known.
 
     ``stop_s`` is when the clock stops; ``init_s`` what came before it started. ``None`` is written as ``null``: it is
-    not stated.
+    not stated. ``ours`` says that levelbench ran it and so knows of its caches and its initialisation; of a run of
+    another system nothing is said about the caches, and about initialisation only what ``init_s`` has. ``origin`` is
+    where such a run was read from.
     """
 
     benchmark: str
@@ -61,6 +63,8 @@ class LoggedRun(Struct, frozen=True):
     settings: dict[str, Setting] = field(default_factory=dict)
     entry: dict[str, str] = field(default_factory=dict)
     error: str | None = None
+    ours: bool = True
+    origin: dict[str, str | list[str]] | None = None
 
 
 def of_record(record: Record, *, organisation: str, division: str = "open", crossing: str = "first") -> LoggedRun:
@@ -105,28 +109,32 @@ def of_record(record: Record, *, organisation: str, division: str = "open", cros
         train_samples=sizes.get("train"),
         eval_samples=sizes.get(specification.target.split),
         settings=dict(specification.settings),
-        entry={"model": specification.recipe, "framework": specification.framework, "hardware": specification.device},
+        entry={
+            "model": specification.recipe,
+            "framework": specification.framework,
+            "hardware": specification.device,
+            "clock": "mlperf",
+            "crossing": crossing,
+        },
         error=end.error if end is not None else "the run was interrupted",
     )
 
 
-def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str = "first") -> LoggedRun:
+def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str | None = None) -> LoggedRun:
     """What the log of one run of a submission says, on the submission's own clock.
 
-    The clock stops at the run's stated time where that lies between the evaluation that crossed and the next (other
-    systems stop it when they say so), else at that evaluation. A run that does not claim to have arrived is written as
-    aborted. Raises ``RecordError`` for a run without a curve.
+    ``crossing`` is the rule by which it arrived, the entry's own unless given. The clock stops at the run's stated time
+    where that lies between the evaluation that crossed and the next (other systems stop it when they say so), else at
+    that evaluation. A run that does not claim to have arrived is written as aborted. Raises ``RecordError`` for a run
+    without a curve.
     """
     curve = run.curve
     lengths = {len(each) for each in (curve.quality, curve.epoch, curve.samples) if each}
     if not curve.time_s or lengths != {len(curve.time_s)}:
         found = "its curve is empty" if not curve.time_s else "its curve's columns differ in length"
         raise RecordError("writing a submission as MLPerf logs", found, "correct it: `levelbench board check`")
-    at = (
-        _first_at(curve.quality, submission.target, crossing)
-        if run.status == "done" and run.reached is not False
-        else None
-    )
+    arrived = run.status == "done" and run.reached is not False
+    at = _first_at(curve.quality, submission.target, crossing or crossing_of(submission)) if arrived else None
     count = len(curve.time_s) if at is None else at + 1
     evaluations = [
         LoggedEvaluation(
@@ -141,7 +149,19 @@ def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str = 
     if at is not None and stated is not None:
         following = curve.time_s[at + 1] if at + 1 < len(curve.time_s) else math.inf
         stop_s = stated if stop_s <= stated < following else stop_s
-    own = submission.settings
+    return _told(submission, run, evaluations, success=at is not None, stop_s=stop_s)
+
+
+def crossing_of(submission: Submission) -> str:
+    """The rule by which a run of the entry arrived: its own, else MLPerf's, the first evaluation at the target."""
+    stated = submission.crossing
+    return stated if stated is not None and stated in RULES else "first"
+
+
+def _told(
+    submission: Submission, run: SubmittedRun, evaluations: list[LoggedEvaluation], *, success: bool, stop_s: float
+) -> LoggedRun:
+    own, origin = submission.settings, submission.origin
     return LoggedRun(
         benchmark=submission.task,
         organisation=submission.author.organisation or submission.author.name,
@@ -149,7 +169,7 @@ def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str = 
         division=submission.division,
         target=submission.target,
         evaluations=evaluations,
-        success=at is not None,
+        success=success,
         stop_s=stop_s,
         init_s=sum(run.excluded_s.values()) if submission.clock == "mlperf" else 0.0,
         started_s=_epoch_s(run.started),
@@ -163,9 +183,15 @@ def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str = 
             "model": submission.model,
             "framework": submission.framework,
             "hardware": submission.hardware.description,
+            "ruleset": submission.ruleset,
             "clock": submission.clock or "not stated",
+            "crossing": submission.crossing or "not stated",
         },
         error=run.error,
+        ours=origin is None,
+        origin=None
+        if origin is None
+        else {"format": origin.format, "file": origin.file, "doubts": list(origin.doubts)},
     )
 
 

@@ -1,7 +1,8 @@
 """Writes runs as MLPerf training logs (``:::MLLOG``), so that the official checker and any other reader takes them.
 
-The one idea: only what is known is claimed. Caches are logged as not cleared, counts that nobody stated as ``null``,
-and what MLPerf's keys cannot say (the target, all settings) stands under keys of our own, which the format allows.
+The one idea: only what is known is claimed. Caches of our runs are logged as not cleared and those of other systems'
+runs not at all, counts that nobody stated as ``null``, and what MLPerf's keys cannot say (the target, all settings)
+stands under keys of our own, which the format allows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from levelbench.errors import RecordError
-from levelbench.records.exchange.mlperf.logs import ENTRY_KEY, SETTINGS_KEY, TARGET_KEY
+from levelbench.records.exchange.mlperf.logs import ENTRY_KEY, ORIGIN_KEY, SETTINGS_KEY, TARGET_KEY
 from levelbench.records.exchange.mlperf.timeline import LoggedEvaluation, LoggedRun, of_record, of_submission
 from levelbench.records.reader import Record
 from levelbench.records.submissions.files import write_whole
@@ -37,18 +38,20 @@ def write_log(
     organisation: str = "not stated",
     division: str = "open",
     benchmark: str | None = None,
-    crossing: str = "first",
+    crossing: str | None = None,
 ) -> Path:
     """Write ``run`` to ``path`` as one log, and return the path; the file appears whole or not at all.
 
     A ``SubmittedRun`` needs the ``submission`` that it is of, which says who, where and the target; for a record of
     ours ``organisation`` and ``division`` say so. ``benchmark`` is the name to log, the task's own unless given: the
-    official checker knows only the names of its round. Times are whole milliseconds, as the format has them.
+    official checker knows only the names of its round. ``crossing`` is the rule that stops the clock: for a record
+    MLPerf's (``first``) unless given, for a submitted run its entry's own. Times are whole milliseconds, as the format
+    has them.
 
     Raises ``RecordError`` for a run that has no curve to write, ``StoreError`` where the file cannot be written.
     """
     if isinstance(run, Record):
-        logged = of_record(run, organisation=organisation, division=division, crossing=crossing)
+        logged = of_record(run, organisation=organisation, division=division, crossing=crossing or "first")
     elif submission is not None:
         logged = of_submission(submission, run, crossing=crossing)
     else:
@@ -127,9 +130,14 @@ def _before(run: LoggedRun, benchmark: str) -> Iterator[str]:
     yield _line(began, TARGET_KEY, msgspec.to_builtins(run.target))
     yield _line(began, ENTRY_KEY, {"task": run.benchmark, **run.entry})
     yield _line(began, SETTINGS_KEY, run.settings)
-    # The format wants the key, and nothing of ours clears the caches.
-    yield _line(began, "cache_clear", False)
-    yield _line(began, "init_start", kind="start")
+    if run.origin is not None:
+        yield _line(began, ORIGIN_KEY, run.origin)
+    if run.ours:
+        # The format wants the key, and nothing of ours clears the caches.
+        yield _line(began, "cache_clear", False)
+    initialised = run.ours or run.init_s > 0
+    if initialised:
+        yield _line(began, "init_start", kind="start")
     if run.seed is not None:
         yield _line(began, "seed", run.seed)
     if run.batch_size is not None:
@@ -140,7 +148,8 @@ def _before(run: LoggedRun, benchmark: str) -> Iterator[str]:
         yield _line(began, "opt_base_learning_rate", rate)
     yield _line(began, "train_samples", run.train_samples)
     yield _line(began, "eval_samples", run.eval_samples)
-    yield _line(ready, "init_stop", kind="end")
+    if initialised:
+        yield _line(ready, "init_stop", kind="end")
 
 
 def _during(run: LoggedRun, start_s: float) -> Iterator[str]:

@@ -1,28 +1,44 @@
 """Holds one submission, one file or a whole leaderboard to the rules.
 
-The one idea: a leaderboard is read as a stream. Of an entry that was judged only what other entries are compared with
-is kept (digests, sketches of curves), so ten thousand entries need no more memory than their points.
+The one idea: a leaderboard is read as a stream, by several processes where asked. Of an entry that was judged only
+what other entries are compared with is kept (digests, sketches of curves).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import utc_now
-from levelbench.records.rulesets.registry import folder_rulesets, rulesets
+from levelbench.records.rulesets.registry import rulesets
 from levelbench.records.rulesets.schema import Ruleset
+from levelbench.records.submissions import board
 from levelbench.records.submissions.digests import file_digest
 from levelbench.records.submissions.reading import UnreadableError, parse_submission, read_bytes
-from levelbench.records.submissions.rules import ceilings, curves, identity, latency, provenance, results, texts
+from levelbench.records.submissions.rules import (
+    ceilings,
+    curves,
+    identity,
+    latency,
+    provenance,
+    recorded,
+    results,
+    texts,
+)
 from levelbench.records.submissions.rules.entry import Entry
 from levelbench.records.submissions.rules.findings import Finding, error, ordered, warning
-from levelbench.records.submissions.rules.rivals import Rivals
+from levelbench.records.submissions.rules.listing import SITE_MARKER, name_in, submission_files, submission_paths
+from levelbench.records.submissions.rules.rivals import Rivals, Trace, trace_of
 from levelbench.records.submissions.rules.signing import Signing
-from levelbench.records.submissions.schema import Submission
+from levelbench.records.submissions.schema import Curve, Submission
+from levelbench.records.submissions.several import FEW, shared_out
 from levelbench.records.submissions.signatures import ENDING
 
 __all__ = [
@@ -32,8 +48,11 @@ __all__ = [
     "check_file",
     "check_folder",
     "checked_folder",
+    "curves_of",
+    "judged",
     "record_digests",
     "submission_files",
+    "submission_paths",
 ]
 
 RULES: tuple[Callable[[Entry], Iterator[Finding]], ...] = (
@@ -45,22 +64,21 @@ RULES: tuple[Callable[[Entry], Iterator[Finding]], ...] = (
     results.claims,
     results.reached,
     results.replicates,
+    results.measurements,
     results.phases,
     results.numbers,
     provenance.price,
     provenance.code,
     provenance.data,
     provenance.records,
+    recorded.recorded,
     provenance.tuning,
+    provenance.origin,
     ceilings.ceiling,
     latency.inference,
     texts.texts,
 )
-SITE_MARKER = ".levelbench-site"
-"""The file that says of a folder that it is a built site."""
 _RECORDS = (".jsonl", ".jsonlines")
-_OWN = frozenset({"board.toml", "authors.toml"})
-_PLAIN_ENDINGS = (".md", ".txt", ".yml", ".yaml", ".toml")
 
 
 def check(
@@ -76,17 +94,15 @@ def check(
     ``file`` is its path in the leaderboard (empty: it lies in none), ``known`` the rulesets by id (those that ship,
     unless given), ``records`` the digests of the records at hand with their names.
     """
-    return ordered(_judged(submission, file, _known(known), records, today or utc_now().date()))
+    return ordered(judged(Entry(submission, today or utc_now().date(), _known(known), file, records)))
 
 
 def _known(known: Mapping[str, Ruleset] | None) -> Mapping[str, Ruleset]:
     return {each.id: each for each in rulesets()} if known is None else known
 
 
-def _judged(
-    submission: Submission, file: str, known: Mapping[str, Ruleset], records: Mapping[str, str] | None, today: date
-) -> Iterator[Finding]:
-    entry = Entry(submission, today, known, file, records)
+def judged(entry: Entry) -> Iterator[Finding]:
+    """What is wrong with one entry, in the order of the rules."""
     for rule in RULES:
         yield from rule(entry)
 
@@ -104,7 +120,7 @@ def check_file(
     """
     path = Path(path).absolute()
     root = root.absolute() if root else _root_of(path)
-    file = _name(path, root) if root else path.name
+    file = name_in(path, root) if root else path.name
     known, found = _rulesets_of(root) if root else (_known(None), [])
     signing = Signing(root or path.parent)
     found += signing.problems
@@ -113,7 +129,7 @@ def check_file(
         submission = parse_submission(raw, f"reading the submission {path}")
     except UnreadableError as problem:
         return ordered([*found, _unreadable(problem, file)])
-    found += _judged(submission, file if root else "", known, records, today or utc_now().date())
+    found += judged(Entry(submission, today or utc_now().date(), known, file if root else "", records))
     found += signing.check(path, file, raw, submission)
     return ordered(found)
 
@@ -125,7 +141,8 @@ def _root_of(path: Path) -> Path | None:
 
 def _unreadable(problem: LevelbenchError, file: str) -> Finding:
     code, field = (problem.code, problem.field) if isinstance(problem, UnreadableError) else ("B252", "")
-    return error(code, file, field, problem.found, problem.do)
+    found = problem.brief if isinstance(problem, UnreadableError) else problem.found
+    return error(code, file, field, found, problem.do)
 
 
 def check_folder(
@@ -138,83 +155,106 @@ def check_folder(
     return checked_folder(folder, records=records, today=today)[1]
 
 
-def checked_folder(
-    folder: Path | str, *, records: Mapping[str, str] | None = None, today: date | None = None
-) -> tuple[int, list[Finding]]:
-    """As ``check_folder``, after how many files of entries there are."""
-    root = Path(folder)
-    if not root.is_dir():
-        raise UnreadableError(f"checking the leaderboard {root}", "there is no such folder", "check the path")
-    known, found = _rulesets_of(root)
-    signing, rivals, day = Signing(root), Rivals(), today or utc_now().date()
-    found += signing.problems
-    entries = 0
-    for path in submission_files(root, found):
-        entries += 1
-        file = _name(path, root)
+class _Judged(Struct, array_like=True):
+    """What came of one file: its findings, and what other entries are compared with, where it is an entry."""
+
+    found: list[Finding]
+    trace: Trace | None
+
+
+class _Judge:
+    """What a leaderboard's files are held to."""
+
+    def __init__(self, root: Path, records: Mapping[str, str] | None, day: date) -> None:
+        self.root, self._records, self._day = root, records, day
+        self._start = len(os.path.join(root, ""))  # noqa: PTH118 -- of a text, which is cut there
+        self._known, self.problems = _rulesets_of(root)
+        self._signing = Signing(root)
+        self.problems += self._signing.problems
+
+    def name(self, path: str) -> str:
+        """What findings call the file."""
+        return path[self._start :].replace(os.sep, "/").encode("utf-8", "backslashreplace").decode()
+
+    def judge(self, path: str) -> _Judged:
+        """One file, whatever is in it."""
+        file = self.name(path)
         try:
             raw = read_bytes(path)
             submission = parse_submission(raw)
         except UnreadableError as problem:
-            found.append(_unreadable(problem, file))
-            continue
-        found += _judged(submission, file, known, records, day)
-        found += signing.check(path, file, raw, submission)
-        found += rivals.add(submission, file)
-    return entries, ordered(found)
+            return _Judged([_unreadable(problem, file)], None)
+        entry = Entry(submission, self._day, self._known, file, self._records, raw)
+        signing = [*self._signing.check(Path(path), file, raw, submission)]
+        signed = not signing and os.path.lexists(f"{path}{ENDING}")
+        task = entry.task.task if entry.task else None
+        return _Judged([*judged(entry), *signing], trace_of(submission, task, signed=signed))
+
+    def judge_all(self, paths: Sequence[str], processes: int) -> Iterator[_Judged]:
+        """Each file, in order."""
+        if processes < 2 or len(paths) < FEW:
+            yield from map(self.judge, paths)
+            return
+        for raw in shared_out(paths, _judge_chunk, processes, _begin, (self.root, self._records, self._day)):
+            yield from _DECODER.decode(raw)
+
+
+_DECODER = msgspec.msgpack.Decoder(list[_Judged])
+_judges: list[_Judge] = []
+"""The judge of a process of its own."""
+
+
+def _begin(root: Path, records: Mapping[str, str] | None, day: date) -> None:
+    _judges[:] = [_Judge(root, records, day)]
+
+
+def _judge_chunk(paths: Sequence[str]) -> bytes:
+    return msgspec.msgpack.encode([_judges[0].judge(path) for path in paths])
+
+
+def checked_folder(
+    folder: Path | str, *, records: Mapping[str, str] | None = None, today: date | None = None, processes: int = 1
+) -> tuple[int, list[Finding]]:
+    """As ``check_folder``, after how many files of entries there are.
+
+    Many files are shared out among ``processes``, which are spawned: whoever asks for more than one is a program with
+    a main guard.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise UnreadableError(f"checking the leaderboard {root}", "there is no such folder", "check the path")
+    judge, rivals = _Judge(root, records, today or utc_now().date()), Rivals()
+    found = judge.problems
+    paths = list(submission_paths(root, found))
+    names = list(map(judge.name, paths))
+    if not paths:
+        do = "see whether this is the leaderboard's folder; entries lie in TASK/training and TASK/inference"
+        found.append(warning("B254", ".", "", "there is no entry", do))
+    for file, each in zip(names, judge.judge_all(paths, processes), strict=True):
+        found += each.found
+        if each.trace is not None:
+            found += rivals.add(each.trace, file)
+    found += rivals.near(curves_of(dict(zip(names, paths, strict=True))))
+    return len(paths), ordered(found)
+
+
+def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[Curve]]:
+    """Reads the curves of a file again; none of one that cannot be read any more."""
+
+    @lru_cache(maxsize=64)
+    def read(file: str) -> list[Curve]:
+        try:
+            return [run.curve for run in parse_submission(read_bytes(paths[file])).runs]
+        except UnreadableError:
+            return []
+
+    return read
 
 
 def _rulesets_of(root: Path) -> tuple[Mapping[str, Ruleset], list[Finding]]:
     """The rulesets that entries of the leaderboard may name, and what is wrong with its own."""
-    try:
-        return folder_rulesets(root), []
-    except LevelbenchError as problem:
-        return _known(None), [_unreadable(problem, "rulesets")]
-
-
-def submission_files(root: Path, findings: list[Finding]) -> Iterator[Path]:
-    """The files of a leaderboard's entries by name; links and files that are none of its are added to ``findings``.
-
-    No link is followed and nothing hidden is looked at.
-    """
-
-    def closed(problem: OSError) -> None:
-        place = Path(os.fsdecode(problem.filename or root))
-        findings.append(error("B252", _name(place, root), "", problem.strerror or str(problem), "make it readable"))
-
-    for place, inner, names in os.walk(root, onerror=closed):
-        here = Path(place)
-        for name in sorted(inner):
-            if (here / name).is_symlink():
-                findings.append(_link(here / name, root))
-        inner[:] = sorted(name for name in inner if not name.startswith(".") and not (here / name).is_symlink())
-        if here == root:
-            inner[:] = [name for name in inner if name != "rulesets" and not (here / name / SITE_MARKER).exists()]
-        listed = {name.casefold(): name for name in sorted(names, reverse=True)}
-        for name in sorted(name for name in names if not name.startswith(".")):
-            path = here / name
-            if path.is_symlink():
-                findings.append(_link(path, root))
-            elif name.endswith(".json"):
-                if listed[name.casefold()] != name:
-                    found = f"it differs from {listed[name.casefold()]} in capitals only"
-                    findings.append(error("B115", _name(path, root), "", found, "rename one of them"))
-                yield path
-            elif name.endswith(f".json{ENDING}"):
-                if name.removesuffix(ENDING) not in names:
-                    do = "remove it, or bring the entry"
-                    findings.append(warning("B236", _name(path, root), "", "there is no such entry", do))
-            elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
-                findings.append(warning("B251", _name(path, root), "", "it is no entry", "remove it"))
-
-
-def _name(path: Path, root: Path) -> str:
-    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _link(path: Path, root: Path) -> Finding:
-    return error("B250", _name(path, root), "", "it is a link, which is not followed", "put a file in its place")
+    known, found = board.own_rulesets(root)
+    return known, [*found, *board.board_findings(root, known)]
 
 
 def record_digests(folder: Path) -> dict[str, str]:

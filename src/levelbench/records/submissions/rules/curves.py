@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import le, lt
 
 from levelbench.records.submissions.digests import curve_digest
-from levelbench.records.submissions.rules.entry import Entry
+from levelbench.records.submissions.rules.entry import Entry, shown
 from levelbench.records.submissions.rules.findings import Finding
 from levelbench.records.submissions.schema import Curve, SubmittedRun
 
@@ -27,12 +27,16 @@ def curves(entry: Entry) -> Iterator[Finding]:
 
 def _columns(entry: Entry, run: SubmittedRun, at: str) -> Iterator[Finding]:
     curve = run.curve
+    if _is_plain(curve):
+        yield from _forward(entry, curve, at)
+        yield from _scale(entry, curve, at)
+        return
     columns: dict[str, Sequence[float] | None] = {
         "time_s": curve.time_s,
         "quality": curve.quality,
         "epoch": curve.epoch,
         "samples": curve.samples,
-        **{f"others.{name[:40]}": values for name, values in curve.others.items()},
+        **{f"others.{shown(name, 40)[1:-1]}": values for name, values in curve.others.items()},
     }
     stated = {name: values for name, values in columns.items() if values is not None}
     lengths = {name: len(values) for name, values in stated.items()}
@@ -50,6 +54,13 @@ def _columns(entry: Entry, run: SubmittedRun, at: str) -> Iterator[Finding]:
     if not infinite:
         yield from _forward(entry, curve, at)
         yield from _scale(entry, curve, at)
+
+
+def _is_plain(curve: Curve) -> bool:
+    """Whether it has two columns, of one length and of finite numbers, as nearly all have: no closer look is needed."""
+    alone = curve.epoch is None and curve.samples is None and not curve.others
+    whole = alone and len(curve.time_s) == len(curve.quality) > 0
+    return whole and math.isfinite(sum(curve.time_s)) and math.isfinite(sum(curve.quality))
 
 
 def _finite(values: Sequence[float]) -> bool:
@@ -91,7 +102,7 @@ def _scale(entry: Entry, curve: Curve, at: str) -> Iterator[Finding]:
         return
     outside = most if most > high else least
     number = curve.quality.index(outside)
-    percent = high == 1 and 1 < most <= 100 and least >= 0
+    percent = high == 1 and 2 < most <= 100 and least >= 0
     do = "divide by 100: the scale ends at 1" if percent else f"give {target.metric} on the scale of the target"
     found = f"{outside:.10g}, on a scale from {target.low:g} to {high:g}"
     yield entry.error("B133", f"{at}.quality[{number}]", found, do)
@@ -100,8 +111,9 @@ def _scale(entry: Entry, curve: Curve, at: str) -> Iterator[Finding]:
 def _digest(entry: Entry, run: SubmittedRun, at: str) -> Iterator[Finding]:
     if run.curve_digest is None:
         if run.curve.time_s and not entry.imported:
-            do = "make the entry with levelbench board submit"
+            do = entry.advice("make the entry with levelbench board submit", "import its file again")
             yield entry.warning("B136", at, "it is not stated", do)
     elif run.curve_digest != curve_digest(run.curve):
-        do = "submit the curve as it was recorded, with levelbench board submit"
+        ours = "submit the curve as it was recorded, with levelbench board submit"
+        do = entry.advice(ours, "import its file again")
         yield entry.error("B135", at, "the curve has another digest", do)

@@ -5,20 +5,24 @@ The one idea: a rule is a function of this and yields findings; it opens nothing
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
-from levelbench.measure.crossing import RULES, find_crossing
+from levelbench.measure.crossing import RULES
 from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.rulesets.schema import Ruleset, TaskRules
 from levelbench.records.submissions.rules.findings import Finding, error, note, warning
-from levelbench.records.submissions.schema import Submission, SubmittedRun
+from levelbench.records.submissions.schema import Submission
+from levelbench.records.submissions.steps import Climb, climbs_of
 
 __all__ = ["Entry", "day_of", "is_sha256", "shown"]
 
+_SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})
+"""Whose files are read into entries, by the beginning of their format; rules of theirs have names that begin so too."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SHA_256 = re.compile(r"[0-9a-f]{64}")
 
@@ -27,7 +31,8 @@ _SHA_256 = re.compile(r"[0-9a-f]{64}")
 class Entry:
     """``file`` is relative to the leaderboard, empty for a submission of no leaderboard yet.
 
-    ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with.
+    ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with. ``raw``
+    are the bytes that it was read from, where it was.
     """
 
     submission: Submission
@@ -35,6 +40,7 @@ class Entry:
     known: Mapping[str, Ruleset]
     file: str = ""
     records: Mapping[str, str] | None = field(default=None, repr=False)
+    raw: bytes | None = field(default=None, repr=False)
 
     @cached_property
     def rules(self) -> Ruleset | None:
@@ -48,8 +54,17 @@ class Entry:
 
     @property
     def imported(self) -> bool:
-        """Whether it was read from another system's file, which cannot say all that a record says."""
-        return self.submission.origin is not None
+        """Whether it was read from a file of the system whose rules these are, which says less than a record.
+
+        Under other rules an origin, which is the author's own word, excuses nothing.
+        """
+        origin = self.submission.origin
+        system = origin.format.partition("-")[0] if origin is not None else ""
+        return system in _SYSTEMS and self.rules is not None and self.rules.name.partition("-")[0] == system
+
+    def advice(self, ours: str, other: str) -> str:
+        """What to do: ``ours`` names what levelbench has for it, which is no help where another system ran."""
+        return ours if self.submission.origin is None else other
 
     @cached_property
     def crossing(self) -> str:
@@ -61,16 +76,19 @@ class Entry:
         return "final" if fixed else self.rules.crossing
 
     @cached_property
+    def climbs(self) -> list[Climb | None]:
+        """Each run as the crossing rule sees it; ``None`` for one that failed or whose curve is broken."""
+        # Where the line into the first evaluation at the target ends is where the first crossing is.
+        rule = "first" if self.crossing == "interpolated" else self.crossing
+        return climbs_of(self.submission, self.submission.target, rule)
+
+    @cached_property
     def times(self) -> list[float | None]:
         """Seconds at which each run reached the entry's target, computed from its curve; ``None``: it did not."""
-        return [self._time(run) for run in self.submission.runs]
-
-    def _time(self, run: SubmittedRun) -> float | None:
-        target, curve = self.submission.target, run.curve
-        if run.status != "done" or len(curve.time_s) != len(curve.quality) or target.threshold != target.threshold:
-            return None
-        found = find_crossing(curve.quality, target.threshold, direction=target.direction, rule=self.crossing)
-        return None if found is None else curve.time_s[found.index]
+        threshold = self.submission.target.threshold
+        if math.isnan(threshold):
+            return [None] * len(self.submission.runs)
+        return [None if climb is None else climb.time_at(threshold) for climb in self.climbs]
 
     def error(self, code: str, field: str, found: str, do: str) -> Finding:
         """A finding about this file that keeps it off the board."""

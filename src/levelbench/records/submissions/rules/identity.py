@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import PurePosixPath
 
+from levelbench.records.submissions.names import has_mixed_scripts
 from levelbench.records.submissions.rules.entry import Entry, day_of, shown
 from levelbench.records.submissions.rules.findings import Finding
 
@@ -35,12 +37,16 @@ def rules_of(entry: Entry) -> Iterator[Finding]:
         yield entry.error("B111", "task", found, "name a task of the ruleset")
     elif submission.target != task.target:
         wrong = [
-            f"{name} {getattr(submission.target, name)!r} in place of {getattr(task.target, name)!r}"
+            f"{name} {_value(getattr(submission.target, name))} in place of {_value(getattr(task.target, name))}"
             for name in submission.target.__struct_fields__
             if getattr(submission.target, name) != getattr(task.target, name)
         ]
         do = f"run with the target of {rules.id}, or submit under another ruleset"
         yield entry.error("B112", "target", f"{'; '.join(wrong)}", do)
+
+
+def _value(value: object) -> str:
+    return shown(value) if isinstance(value, str) else repr(value)
 
 
 def _content(entry: Entry) -> Iterator[Finding]:
@@ -50,10 +56,12 @@ def _content(entry: Entry) -> Iterator[Finding]:
     if submission.mode == "inference" and not submission.inference:
         yield entry.error("B113", "inference", "an entry of inference without a measurement", "submit one")
     if submission.mode == "training" and submission.inference:
-        found = f"an entry of training with {len(submission.inference)} measurements of inference"
+        n = len(submission.inference)
+        found = f"an entry of training with {n} {'measurement' if n == 1 else 'measurements'} of inference"
         yield entry.error("B113", "inference", found, "submit them as an entry of their own")
     if submission.mode == "inference" and submission.runs:
-        found = f"an entry of inference with {len(submission.runs)} runs of training"
+        n = len(submission.runs)
+        found = f"an entry of inference with {n} {'run' if n == 1 else 'runs'} of training"
         yield entry.error("B113", "runs", found, "submit them as an entry of their own")
 
 
@@ -101,17 +109,34 @@ def dates(entry: Entry) -> Iterator[Finding]:
     for at, run in enumerate(entry.submission.runs):
         if run.started is None:
             continue
-        started = day_of(run.started[:10])
+        started = _instant(run.started)
         if started is None:
             found = f"it is {shown(run.started)}"
-            yield entry.error("B117", f"runs[{at}].started", found, "write an ISO date and time")
+            do = "write an instant as in 2026-01-31T12:00:00+00:00"
+            yield entry.error("B117", f"runs[{at}].started", found, do)
         elif (started - submitted).days > 1:
             found = f"the run started on {started} and the entry is of {submitted}"
             yield entry.error("B119", f"runs[{at}].started", found, "correct the day of submission")
+    unsaid = sum(run.started is None for run in entry.submission.runs)
+    if unsaid and not entry.imported:
+        found = f"{unsaid} of {len(entry.submission.runs)} runs do not state it"
+        yield entry.warning("B128", "runs.started", found, "make the entry with levelbench board submit")
     since = day_of(entry.rules.date) if entry.rules and not entry.imported else None
     if since is not None and submitted < since:
         found = f"it is {submitted} and {entry.submission.ruleset} is of {since}"
-        yield entry.note("B120", "submitted", found, "nothing: rules may be applied to older runs")
+        do = "see whether the day is true: rules may be applied to older runs, and a day may be made up"
+        yield entry.warning("B120", "submitted", found, do)
+
+
+def _instant(text: str) -> date | None:
+    """The day of an instant with its time and zone; ``None`` for anything else."""
+    if len(text) <= len("2026-01-31") or day_of(text[:10]) is None:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return instant.date() if instant.tzinfo is not None else None
 
 
 def author(entry: Entry) -> Iterator[Finding]:
@@ -126,6 +151,9 @@ def author(entry: Entry) -> Iterator[Finding]:
     for name, text in named.items():
         if not text.strip():
             yield entry.error("B121", name, "it is blank", "fill it in")
+        elif has_mixed_scripts(text):
+            found = f"it is {ascii(text)[:120]}"
+            yield entry.warning("B222", name, found, "see whether it is meant to look like another name")
     if not submission.author.email and not submission.author.organisation:
         yield entry.note("B122", "author", "neither email nor organisation", "give one of them")
     if submission.notes.startswith(ONLY_THESE):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from levelbench.records.rulesets.schema import InferenceRules
+from levelbench.records.submissions.latencies import QUANTILES
 from levelbench.records.submissions.rules.entry import Entry, shown
 from levelbench.records.submissions.rules.findings import Finding
 from levelbench.records.submissions.schema import Inference
@@ -15,6 +16,9 @@ __all__ = ["inference"]
 
 _SLACK = 0.05
 """What rounding and the moments between queries may explain."""
+_ROUNDING = 1e-6
+_HALF = 0.5
+"""Least share of the time that queries one after another take: what feeds them must not be what was measured."""
 _ONE_BY_ONE = ("single-stream", "multi-stream", "dawnbench")
 
 
@@ -25,6 +29,7 @@ def inference(entry: Entry) -> Iterator[Finding]:
         yield from _allowed(entry, each, at)
         yield from _quality(entry, each, at)
         yield from _told(entry, each, at)
+        yield from _audits(entry, each, at)
         wrong = list(_positive(entry, each, at))
         yield from wrong
         if not wrong:
@@ -49,12 +54,16 @@ def _allowed(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
     else:
         # Offline asks one query of all samples.
         had, what = (each.samples, "samples") if each.scenario == "offline" else (each.queries, "queries")
-        wanted = rules.least_queries
+        wanted = rules.least(each.scenario)
     if had < wanted:
-        yield entry.error("B201", f"{at}.{what}", f"{had} {what}; at least {wanted}", "measure for longer")
+        option = f"--queries {wanted}" if each.scenario != "dawnbench" else "without --samples"
+        do = entry.advice(f"measure more: levelbench infer ... {option}", "measure more")
+        yield entry.error("B201", f"{at}.{what}", f"{had} {what}; at least {wanted}", do)
     if each.scenario != "dawnbench" and each.duration_s < rules.least_duration_s:
         found = f"{each.duration_s:g} s; at least {rules.least_duration_s:g} s"
-        yield entry.error("B201", f"{at}.duration_s", found, "measure for longer")
+        ours = f"measure for longer: levelbench infer ... --duration {rules.least_duration_s:g}s"
+        do = entry.advice(ours, "measure for longer")
+        yield entry.error("B201", f"{at}.duration_s", found, do)
     yield from _server(entry, each, rules, at)
 
 
@@ -84,7 +93,7 @@ def _quality(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
         return
     high = math.inf if target.high is None else target.high
     if not target.low <= each.quality <= high:
-        percent = high == 1 and 1 < each.quality <= 100
+        percent = high == 1 and 2 < each.quality <= 100
         do = "divide by 100: the scale ends at 1" if percent else "give it on the scale of the target"
         found = f"{each.quality:.10g}, on a scale from {target.low:g} to {high:g}"
         yield entry.error("B204", f"{at}.quality", found, do)
@@ -99,6 +108,22 @@ def _told(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
     if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
         do = "state mean_latency_s, quantiles_s or throughput_per_s"
         yield entry.error("B212", at, "no latency and no throughput", do)
+
+
+def _audits(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    """What audits found; an import has none, for other systems keep them elsewhere."""
+    failed = [name for name, passed in each.audits.items() if passed is False]
+    for name in failed:
+        found = f"the audit {shown(name)} failed"
+        yield entry.error("B214", f"{at}.audits", found, "measure a system that passes it")
+    unclear = [shown(name) for name, passed in each.audits.items() if passed is None]
+    if unclear:
+        found = f"{', '.join(unclear)} could not tell"
+        ours = "measure with more samples: levelbench infer ... --audit"
+        yield entry.note("B215", f"{at}.audits", found, entry.advice(ours, "see what its audits say"))
+    elif not each.audits and not entry.imported:
+        do = entry.advice("measure with levelbench infer ... --audit", "see whether LoadGen's own audits were made")
+        yield entry.note("B215", f"{at}.audits", "there is none", do)
 
 
 def _positive(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
@@ -130,6 +155,21 @@ def _quantiles(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
             yield entry.error("B202", f"{at}.quantiles_s", found, "give quantiles of one list of latencies")
             return
     yield from _mean(entry, each, points, at)
+    yield from _estimate(entry, each, at)
+
+
+def _estimate(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    """An early-stopping estimate is conservative: it lies at or above the quantile of the same latencies."""
+    if each.estimate_s is None:
+        return
+    wanted = each.estimate_quantile if each.estimate_quantile is not None else QUANTILES.get(each.scenario)
+    beside = next((value for name, value in each.quantiles_s.items() if _rank(name) == wanted), None)
+    if beside is None:
+        found = f"an estimate of the quantile {wanted}, which is not stated" if wanted else "an estimate of no quantile"
+        yield entry.error("B213", f"{at}.quantiles_s", found, "state that quantile of the same latencies")
+    elif each.estimate_s < beside * (1 - _ROUNDING):
+        found = f"{each.estimate_s:g} s; the quantile {wanted} of the same latencies is {beside:g} s"
+        yield entry.error("B213", f"{at}.estimate_s", found, "give the estimate of the same latencies")
 
 
 def _rank(name: str) -> float | None:
@@ -162,8 +202,16 @@ def _fits(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
     if each.scenario in _ONE_BY_ONE and spent > each.duration_s * (1 + _SLACK):
         found = f"{each.queries} queries of {each.mean_latency_s:g} s one after another, in {each.duration_s:g} s"
         yield entry.error("B207", f"{at}.duration_s", found, "correct the latency or the duration")
+    elif each.scenario in _ONE_BY_ONE and 0 < spent < each.duration_s * _HALF:
+        found = f"{each.queries} queries of {each.mean_latency_s:g} s are {spent:g} s of the {each.duration_s:g} s"
+        say = entry.warning if spent > each.duration_s * _HALF**4 else entry.error
+        yield say("B207", f"{at}.mean_latency_s", found, "see what took the rest of the time, or correct the latency")
     rate = each.throughput_per_s
-    if rate is not None and each.samples and rate * each.duration_s > each.samples * (1 + 2 * _SLACK):
+    if rate is None or not each.samples:
+        return
+    done = rate * each.duration_s
+    least = each.samples if each.scenario == "offline" else min(each.queries, each.samples)
+    if done > each.samples * (1 + 2 * _SLACK) or done < least * _HALF:
         found = f"{rate:g}/s for {each.duration_s:g} s, of {each.samples} samples"
         yield entry.error("B208", f"{at}.throughput_per_s", found, "correct the throughput or the duration")
 

@@ -10,8 +10,11 @@ from urllib.parse import urlsplit
 from levelbench.records.submissions.rules.entry import Entry, day_of, is_sha256, shown
 from levelbench.records.submissions.rules.findings import Finding
 
-__all__ = ["code", "data", "price", "records", "tuning"]
+__all__ = ["code", "data", "origin", "price", "records", "tuning"]
 
+_FLOOR_USD = 0.001
+"""What the smallest machine for rent costs several times over."""
+_YEAR = 366
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _PINNED = re.compile(r"(?<![0-9a-f])[0-9a-f]{7,64}(?![0-9a-f])|/(?:releases/tag|tags?|tree/v?\d|archive)[/.\d]")
 
@@ -20,7 +23,8 @@ def price(entry: Entry) -> Iterator[Finding]:
     """A price is positive, on demand, and says where and when it was read."""
     stated, rules = entry.submission.price, entry.rules
     if stated is None:
-        do = "give --price-per-hour and --price-source, or leave it: cost is not ranked then"
+        ours = "give --price-per-hour and --price-source, or leave it: cost is not ranked then"
+        do = entry.advice(ours, "nothing: cost is not ranked then")
         yield entry.note("B160", "price", "it is not stated", do)
         return
     if not (stated.usd_per_hour > 0 and math.isfinite(stated.usd_per_hour)):
@@ -32,6 +36,9 @@ def price(entry: Entry) -> Iterator[Finding]:
     elif not _is_link(stated.source):
         found = f"it is {shown(stated.source)}"
         yield entry.warning("B161", "price.source", found, "give the address of the price list")
+    if 0 < stated.usd_per_hour < _FLOOR_USD:
+        found = f"{stated.usd_per_hour:g} US dollars an hour"
+        yield entry.warning("B166", "price.usd_per_hour", found, "see whether it is of the whole system, for an hour")
     yield from _price_day(entry, stated.read_on, required)
     if rules is not None and rules.cost.on_demand_only:
         if stated.on_demand is False:
@@ -51,6 +58,11 @@ def _price_day(entry: Entry, text: str | None, required: bool) -> Iterator[Findi
         yield entry.error("B162", "price.read_on", f"it is {shown(text)}", "write the day as in 2026-01-31")
     elif (day - entry.today).days > 1:
         yield entry.error("B162", "price.read_on", f"it is {text} and today is {entry.today}", "write the day")
+    else:
+        submitted = day_of(entry.submission.submitted)
+        if submitted is not None and abs((day - submitted).days) > _YEAR:
+            found = f"it was read on {text} and the entry is of {submitted}"
+            yield entry.warning("B165", "price.read_on", found, "give the price of the time of the runs")
 
 
 def _is_link(text: str) -> bool:
@@ -65,7 +77,8 @@ def code(entry: Entry) -> Iterator[Finding]:
     """The code can be found, in the version that ran, without changes that nobody has."""
     stated = entry.submission.code
     if not stated.url:
-        yield entry.warning("B170", "code.url", "it is not stated", "give --code-url with the commit in it")
+        do = entry.advice("give --code-url with the commit in it", "see whether its author says where the code is")
+        yield entry.warning("B170", "code.url", "it is not stated", do)
     elif not _is_link(stated.url):
         yield entry.error("B172", "code.url", f"it is {shown(stated.url)}", "give an address with http or https")
     elif not stated.commit and _PINNED.search(stated.url) is None:
@@ -91,9 +104,11 @@ def data(entry: Entry) -> Iterator[Finding]:
     if entry.imported:
         return
     if not stated.checksums and entry.submission.mode == "training":
-        yield entry.warning("B175", "provenance.checksums", "there are none", "make the entry from records")
+        do = entry.advice("make the entry from records", "compare it with the file that it was read from")
+        yield entry.warning("B175", "provenance.checksums", "there are none", do)
     if not stated.software:
-        yield entry.note("B180", "provenance.software", "there is none", "make the entry from records")
+        do = entry.advice("make the entry from records", "see what its author says")
+        yield entry.note("B180", "provenance.software", "there is none", do)
 
 
 def records(entry: Entry) -> Iterator[Finding]:
@@ -104,7 +119,7 @@ def records(entry: Entry) -> Iterator[Finding]:
     for field, digest in stated:
         if digest is None:
             if not entry.imported:
-                do = "make the entry with levelbench board submit"
+                do = entry.advice("make the entry with levelbench board submit", "compare it with its own logs")
                 yield entry.warning("B178", field, "it is not stated", do)
         elif not is_sha256(digest):
             yield entry.error("B176", field, f"it is {shown(digest)}", "give 64 hexadecimal digits")
@@ -113,12 +128,29 @@ def records(entry: Entry) -> Iterator[Finding]:
             yield entry.error("B179", field, found, "bring the record, unchanged, or make the entry again")
 
 
+def origin(entry: Entry) -> Iterator[Finding]:
+    """An entry of another system's file stands under that system's rules; whoever sends it says that it is one."""
+    stated, submission = entry.submission.origin, entry.submission
+    if stated is None:
+        return
+    found = f"imported from {shown(stated.file)} ({shown(stated.format)[1:-1]}), as the author says"
+    if entry.imported:
+        yield entry.note("B127", "origin", found, "compare it with that file")
+    elif stated.format == "loadgen" and submission.mode == "inference":
+        # LoadGen has scenarios and no tasks: its measurements stand under anybody's rules, which all hold for them.
+        yield entry.warning("B127", "origin", found, "compare it with LoadGen's logs")
+    else:
+        do = f"make the entry from records: {submission.ruleset} is not that system's"
+        yield entry.error("B127", "origin", found, do)
+
+
 def tuning(entry: Entry) -> Iterator[Finding]:
     """How much was tried is said, and is no negative amount."""
     stated = entry.submission.tuning
     unsaid = stated.trials is None and stated.hours is None and stated.usd is None
     if unsaid and not entry.imported and entry.submission.mode == "training":
-        yield entry.warning("B181", "tuning", "it is not stated", "give --tuning-trials, 0 if there were none")
+        do = entry.advice("give --tuning-trials, 0 if there were none", "see what its author says")
+        yield entry.warning("B181", "tuning", "it is not stated", do)
     for name, value in (("hours", stated.hours), ("usd", stated.usd)):
         if value is not None and not (value >= 0 and math.isfinite(value)):
             yield entry.error("B182", f"tuning.{name}", f"{value:g}", "give what was spent")

@@ -11,11 +11,16 @@ from levelbench.records.submissions.rules.entry import Entry, shown
 from levelbench.records.submissions.rules.findings import Finding
 from levelbench.records.submissions.schema import SubmittedRun
 
-__all__ = ["claims", "numbers", "phases", "reached", "replicates"]
+__all__ = ["claims", "measurements", "numbers", "phases", "reached", "replicates"]
 
 _CLOSE = 1e-6
 _CLOSE_S = 1e-3
 _CENTURY_S = 3.2e9
+_LEAST_S, _MOST_S = 1e-6, 3.2e8
+"""A microsecond and ten years: no run takes less, or more."""
+_MOST_W = 1e9
+"""A gigawatt, which is a power station."""
+_MOST_BYTES = 1e18
 _PHASES = 0.01
 """The timeline's promise: phases sum to the time within 1 %."""
 
@@ -30,6 +35,10 @@ def claims(entry: Entry) -> Iterator[Finding]:
                 do = "leave reached and time_to_target_s out of a run that failed"
                 yield entry.error("B143", f"runs[{at}].reached", "a failed run reached nothing", do)
             continue
+        last = run.curve.time_s[-1] if run.curve.time_s else 0.0
+        if (time_s is not None and time_s < _LEAST_S) or last > _MOST_S:
+            found = f"{time_s:g} s to the target" if time_s is not None and time_s < _LEAST_S else f"{last:g} s"
+            yield entry.error("B147", f"runs[{at}].curve.time_s", found, "give the times in seconds")
         if run.reached is not None and run.reached != (time_s is not None):
             found = f"stated {_words(run.reached)}, by its curve {_words(time_s is not None)} ({entry.crossing})"
             yield entry.error("B141", f"runs[{at}].reached", found, "leave it out: it is computed from the curve")
@@ -53,7 +62,8 @@ def reached(entry: Entry) -> Iterator[Finding]:
     if rules is None or not runs:
         return
     n, k = len(runs), sum(time is not None for time in entry.times)
-    missed = f"{k} of {n} runs reached {entry.submission.target.threshold:g} ({entry.crossing})"
+    runs_words = "1 run" if n == 1 else f"{n} runs"
+    missed = f"{k} of {runs_words} reached {entry.submission.target.threshold:g} ({entry.crossing})"
     rule = rules.aggregation.rule
     if k == 0:
         yield entry.error("B140", "runs", missed, "submit an entry that reaches the target")
@@ -64,6 +74,36 @@ def reached(entry: Entry) -> Iterator[Finding]:
         yield entry.warning("B140", "runs", missed, "nothing: the board shows it without a median")
     if entry.crossing == "first":
         yield from _fell_back(entry)
+    yield from (_at_one_end(entry) if entry.crossing == "final" else _gave_up(entry))
+
+
+def _gave_up(entry: Entry) -> Iterator[Finding]:
+    """A run that missed tried for as long as the slowest that arrived: else it may have been stopped."""
+    slowest = max((time for time in entry.times if time is not None), default=0.0)
+    for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
+        tried = run.curve.time_s[-1] if run.curve.time_s else slowest
+        if time_s is None and run.status == "done" and tried < slowest:
+            found = f"it missed the target and ends at {tried:.6g} s; the slowest that arrived took {slowest:.6g} s"
+            yield entry.warning("B144", f"runs[{at}].curve.time_s", found, "see whether it was stopped early")
+
+
+def _at_one_end(entry: Entry) -> Iterator[Finding]:
+    """Runs that are judged at their end alone end where their schedule does, which is one place for all."""
+    if entry.rules is not None and entry.rules.crossing != "final":
+        found = f"judged at its last evaluation: {entry.rules.id} confirms a target in two in a row otherwise"
+        yield entry.warning("B145", "crossing", found, "see whether the recipe has a fixed length")
+    for name in ("epoch", "samples"):
+        columns = [getattr(run.curve, name) for run in entry.submission.runs if run.status == "done"]
+        ends = {column[-1] for column in columns if column}
+        if len(ends) > 1:
+            what = f"{len(ends)} ends, from {name} {min(ends):.10g} to {max(ends):.10g}"
+            do = "submit under the crossing rule confirmed, or runs of one length"
+            yield entry.error("B146", f"runs.curve.{name}", what, do)
+            return
+    if not any(run.curve.epoch or run.curve.samples for run in entry.submission.runs):
+        unsaid = "neither epochs nor samples say where the schedule ends"
+        do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
+        yield entry.warning("B146", "runs.curve", unsaid, do)
 
 
 def _fell_back(entry: Entry) -> Iterator[Finding]:
@@ -85,8 +125,9 @@ def replicates(entry: Entry) -> Iterator[Finding]:
     if rules is not None and runs:
         wanted = rules.aggregation
         if len(runs) < wanted.runs:
-            found = f"{len(runs)} runs; {rules.id} asks for {wanted.runs}"
-            yield entry.error("B150", "runs", found, "make the missing runs: levelbench run TASK -n COUNT")
+            found = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}; {rules.id} asks for {wanted.runs}"
+            do = entry.advice("make the missing runs: levelbench run TASK -n COUNT", "import all runs of the result")
+            yield entry.error("B150", "runs", found, do)
         elif len(runs) > wanted.runs and wanted.exact_runs:
             found = f"{len(runs)} runs; {rules.id} wants {wanted.runs}"
             yield entry.error("B151", "runs", found, "submit under rules that take all runs")
@@ -117,9 +158,32 @@ def _twice(entry: Entry) -> Iterator[Finding]:
             yield entry.error("B154", f"runs[{at}].{name}", f"the same as runs[{first}]", "submit each run once")
 
 
+def measurements(entry: Entry) -> Iterator[Finding]:
+    """No measurement of inference is there twice, whatever its records are called."""
+    seen: dict[tuple[str, object], int] = {}
+    for at, each in enumerate(entry.submission.inference):
+        figures = (each.scenario, each.queries, each.duration_s, each.mean_latency_s, each.estimate_s)
+        parts = {"record_digest": each.record_digest, "record_id": each.record_id, "duration_s": figures}
+        before = {name: seen.setdefault((name, part), at) for name, part in parts.items() if part is not None}
+        same = {name: first for name, first in before.items() if first != at}
+        if same:
+            name, first = next(iter(same.items()))
+            found = f"the same as inference[{first}]"
+            yield entry.error("B154", f"inference[{at}].{name}", found, "submit each measurement once")
+
+
 def phases(entry: Entry) -> Iterator[Finding]:
     """The phases of a run sum to its time and to what the clock left out, which is what the clock may leave out."""
+    if entry.rules is not None and entry.rules.clock == "wall" and not entry.imported:
+        without = [at for at, run in enumerate(entry.submission.runs) if run.curve.time_s and not run.phases_s]
+        if without:
+            found = f"{len(without)} of {len(entry.submission.runs)} runs do not state them"
+            do = "make the entry with levelbench board submit: without them nobody can check its clock"
+            yield entry.warning("B159", "runs.phases_s", found, do)
     for at, run in enumerate(entry.submission.runs):
+        if not run.phases_s and not all(0 <= value < _CENTURY_S for value in run.excluded_s.values()):
+            found = "a phase is negative or endless"
+            yield entry.error("B156", f"runs[{at}].excluded_s", found, "give seconds by phase")
         if not run.phases_s or not run.curve.time_s or len(run.curve.time_s) != len(run.curve.quality):
             continue
         whole, counted = sum(run.phases_s.values()), run.curve.time_s[-1]
@@ -145,11 +209,28 @@ def _left_out(entry: Entry, run: SubmittedRun, at: int) -> Iterator[Finding]:
 
 
 def numbers(entry: Entry) -> Iterator[Finding]:
-    """Energy is positive and says how it was measured."""
+    """Energy, memory and qualities beside the curve could be true, and energy says how it was measured."""
     for at, run in enumerate(entry.submission.runs):
+        yield from _beside(entry, run, at)
         if run.energy_j is None:
             continue
-        if not run.energy_j > 0:
-            yield entry.error("B158", f"runs[{at}].energy_j", f"{run.energy_j:g} J", "leave it out if not measured")
+        longest = run.curve.time_s[-1] + sum(run.excluded_s.values()) if run.curve.time_s else 0.0
+        if not 0 < run.energy_j <= _MOST_W * max(longest, 1.0):
+            found = f"{run.energy_j:g} J in {longest:g} s"
+            yield entry.error("B158", f"runs[{at}].energy_j", found, "leave it out if it was not measured")
         elif not run.energy_method:
             yield entry.warning("B158", f"runs[{at}].energy_method", "it is not stated", "say how energy was measured")
+
+
+def _beside(entry: Entry, run: SubmittedRun, at: int) -> Iterator[Finding]:
+    memory, target = run.peak_memory_bytes, entry.submission.target
+    if memory is not None and not 0 < memory < _MOST_BYTES:
+        do = "leave it out if it was not measured"
+        yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes", do)
+    high = math.inf if target.high is None else target.high
+    for name, value in run.test_quality.items():
+        # A name with a dot is of another metric, whose scale nobody states.
+        if not math.isfinite(value) or ("." not in name and not target.low <= value <= high):
+            found = f"{value:.10g}, on a scale from {target.low:g} to {high:g}"
+            field = f"runs[{at}].test_quality.{shown(name)[1:-1]}"
+            yield entry.error("B133", field, found, f"give {target.metric} on the scale of the target")

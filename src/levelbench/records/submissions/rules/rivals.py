@@ -1,71 +1,268 @@
 """Rules about entries beside each other: the same one twice, shared runs, curves that are nearly copies.
 
 The one idea: entries are compared only where they compete, that is under one ruleset, in one task and mode; the same
-run may well be submitted under two rulesets.
+run may well be submitted under two rulesets. Of two that share a run the signed one is believed, then that of the
+earlier day, and never the one whose file's name comes first: where that decides nothing, both are told and both stay.
+What an entry is compared by (its ``Trace``) depends on it alone, so it can be made in another process and remembered;
+curves themselves are asked for only where their sketches agree.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence, Set
+from functools import lru_cache
 from operator import lt
+from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
-from levelbench.records.submissions.near import Near
+from levelbench.records.rulesets.registry import ruleset, ruleset_ids, task_rules
+from levelbench.records.submissions.names import skeleton
+from levelbench.records.submissions.near import Match, match, rivals, sketch
+from levelbench.records.submissions.rules.entry import shown
 from levelbench.records.submissions.rules.findings import Finding, error, warning
-from levelbench.records.submissions.schema import Submission
+from levelbench.records.submissions.schema import Curve, Submission
 
-__all__ = ["Rivals"]
+__all__ = ["Compared", "Rivals", "Trace", "trace_of"]
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-_Field = tuple[str, str]
+Compared = dict[str, tuple[int, int, float] | None]
+"""What came of comparing two curves, by the digests of their entries and their numbers in them."""
+
+
+class Trace(Struct, array_like=True, gc=False):
+    """What tells an entry from others: its digest, the record of each run or measurement, a sketch of each curve.
+
+    ``records`` are fields with digests, ``sketches`` numbers of runs with ``near.sketch``. ``figures`` are fields with
+    digests of what is too short for one: a few points, a measurement of inference. ``signed`` says that the author's
+    key made its signature, ``day`` when it was submitted, ``author`` in whose name.
+    """
+
+    digest: bytes
+    scope: tuple[str, str, str]
+    records: list[tuple[str, str]]
+    sketches: list[tuple[int, bytes]]
+    figures: list[tuple[str, bytes]] = []
+    signed: bool = False
+    day: str = ""
+    author: str = ""
+
+
+def trace_of(submission: Submission, task: str | None = None, *, signed: bool = False) -> Trace:
+    """The trace of any submission, however wrong it is. ``task`` is its task's own name, where it gives another."""
+    sketches = [(at, sketch(run.curve)) for at, run in enumerate(submission.runs) if _goes_forward(run.curve)]
+    records = [(f"runs[{at}]", run.record_digest) for at, run in enumerate(submission.runs)]
+    records += [(f"inference[{at}]", each.record_digest) for at, each in enumerate(submission.inference)]
+    return Trace(
+        hashlib.sha256(_ENCODER.encode(submission)).digest(),
+        (submission.ruleset, task or _own_name(submission.ruleset, submission.task), submission.mode),
+        [(at, digest) for at, digest in records if digest is not None],
+        sketches,
+        _figures(submission, {at for at, hashes in sketches if hashes}),
+        signed,
+        submission.submitted,
+        submission.author.name,
+    )
+
+
+_skeleton = lru_cache(maxsize=4096)(skeleton)
+
+
+@lru_cache(maxsize=1024)
+def _own_name(id: str, task: str) -> str:
+    """A task's own name under a ruleset that ships; under another the one that is given."""
+    found = task_rules(ruleset(id), task) if id in ruleset_ids() else None
+    return found.task if found is not None else task
+
+
+def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, bytes]]:
+    """Digests, in round figures, of curves without a sketch and of measurements of inference."""
+    found: list[tuple[str, bytes]] = []
+    for at, run in enumerate(submission.runs):
+        if at not in sketched and run.curve.time_s:
+            found.append((f"runs[{at}].curve", _rounded("", run.curve.time_s, run.curve.quality)))
+    for at, each in enumerate(submission.inference):
+        single = [each.duration_s, each.mean_latency_s or 0.0, each.estimate_s or 0.0, each.throughput_per_s or 0.0]
+        named = sorted(each.quantiles_s.items())
+        words = " ".join([each.scenario, str(each.queries), str(each.samples), *(name for name, _ in named)])
+        found.append((f"inference[{at}]", _rounded(words, single, [value for _, value in named])))
+    return found
+
+
+def _rounded(words: str, *columns: Sequence[float]) -> bytes:
+    text = "|".join([words, *(",".join(f"{value:.6g}" for value in column) for column in columns)])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _goes_forward(curve: Curve) -> bool:
+    return len(curve.time_s) == len(curve.quality) and all(map(lt, curve.time_s, curve.time_s[1:]))
+
+
+class _Run(NamedTuple):
+    file: str
+    number: int
+    digest: bytes
+    told: bool
+
+
+class _Scope:
+    """The curves of entries that compete: all sketches in a row, and whose they are."""
+
+    def __init__(self) -> None:
+        self.sketches: list[bytes] = []
+        self._begins: list[int] = []
+        self._entries: list[tuple[str, Trace, frozenset[str]]] = []
+
+    def add(self, file: str, trace: Trace, told: frozenset[str]) -> None:
+        """The curves of an entry; of the runs in ``told`` more has been said already."""
+        self._begins.append(len(self.sketches))
+        self._entries.append((file, trace, told))
+        self.sketches += [hashes for _, hashes in trace.sketches]
+
+    def run(self, at: int) -> _Run:
+        """Whose the sketch ``at`` that place is."""
+        entry = bisect_right(self._begins, at) - 1
+        file, trace, told = self._entries[entry]
+        number = trace.sketches[at - self._begins[entry]][0]
+        return _Run(file, number, trace.digest, f"runs[{number}]" in told)
+
+
+class _Holder(NamedTuple):
+    """Whose something is: the field of a file, whether that is signed, and its day."""
+
+    file: str
+    field: str
+    signed: bool
+    day: str
 
 
 class Rivals:
     """The entries seen so far, by what tells them apart. One for a whole leaderboard."""
 
     def __init__(self) -> None:
-        self._entries: dict[bytes, str] = {}
-        self._runs: dict[tuple[str, ...], _Field] = {}
-        self._near: dict[tuple[str, ...], tuple[Near, list[_Field]]] = {}
+        self._entries: dict[bytes, _Holder] = {}
+        self._records: dict[tuple[str, ...], dict[str, _Holder]] = {}
+        self._figures: dict[tuple[str, ...], dict[bytes, _Holder]] = {}
+        self._told: list[Finding] = []
+        self._authors: dict[str, tuple[str, str]] = {}
+        self._curves: dict[tuple[str, ...], _Scope] = {}
 
-    def add(self, submission: Submission, file: str) -> list[Finding]:
-        """What of the entry in ``file`` an earlier one has already."""
-        first = self._entries.setdefault(hashlib.sha256(_ENCODER.encode(submission)).digest(), file)
-        if first != file:
-            return [error("B240", file, "", f"the same as {first}", "remove one of them")]
-        scope = (submission.ruleset, submission.task, submission.mode)
-        shared = list(self._shared(submission, file, scope))
-        return [*shared, *self._nearly(submission, file, scope, {each.field.partition(".")[0] for each in shared})]
+    def add(self, trace: Trace, file: str) -> list[Finding]:
+        """What keeps the entry in ``file`` off the board, since one that goes before it has the same.
 
-    def _shared(self, submission: Submission, file: str, scope: tuple[str, ...]) -> Iterator[Finding]:
-        """Runs and measurements whose record another entry has."""
-        parts = [(f"runs[{at}]", run.record_digest) for at, run in enumerate(submission.runs)]
-        parts += [(f"inference[{at}]", each.record_digest) for at, each in enumerate(submission.inference)]
-        for at, digest in parts:
-            if digest is None:
-                continue
-            other, field = self._runs.setdefault((*scope, digest), (file, at))
-            if other != file:
-                found = f"the same record as {field} of {other}"
-                yield error("B241", file, f"{at}.record_digest", found, "submit a run in one entry")
+        What else there is to say, of it or of entries that were added before it, is for ``near`` to tell.
+        """
+        own = _Holder(file, "", trace.signed, trace.day)
+        self._look_alike(trace.author, file)
+        first = self._entries.setdefault(trace.digest, own)
+        if first is not own:
+            return self._judged(first, own, "B240", "the same as {0}", "remove one of them")
+        found, told = [], set()
+        known = self._records.setdefault(trace.scope, {})
+        shared: dict[str, list[tuple[_Holder, _Holder]]] = {}
+        for at, digest in trace.records:
+            mine = own._replace(field=f"{at}.record_digest")
+            other = known.setdefault(digest, mine)
+            if other.file != file:
+                shared.setdefault(other.file, []).append((other, mine))
+                known[digest] = min(other, mine, key=_behind)
+                told.add(at)
+        for pairs in shared.values():
+            more = f", and {len(pairs) - 1} more in the same two entries" if len(pairs) > 1 else ""
+            words = f"the same record as {{1}} of {{0}}{more}"
+            found += self._judged(*pairs[0], "B241", words, "submit a run in one entry")
+        self._compare(own, trace, told)
+        if trace.scope not in self._curves:
+            self._curves[trace.scope] = _Scope()
+        self._curves[trace.scope].add(file, trace, frozenset(told))
+        return found
 
-    def _nearly(self, submission: Submission, file: str, scope: tuple[str, ...], told: set[str]) -> Iterator[Finding]:
-        near, fields = self._near.setdefault(scope, (Near(), []))
-        for at, run in enumerate(submission.runs):
-            curve = run.curve
-            if len(curve.time_s) != len(curve.quality) or not all(map(lt, curve.time_s, curve.time_s[1:])):
+    def _judged(self, first: _Holder, second: _Holder, code: str, words: str, do: str) -> list[Finding]:
+        """Both are told; the one that goes behind by more than its name is off the board, and given where it is new."""
+        loser = None if _behind(first) == _behind(second) else max(first, second, key=_behind)
+        if code == "B240" and loser is None:
+            # They are equal in all that is shown, so nobody loses anything.
+            loser = second
+        found: list[Finding] = []
+        for one, other in ((first, second), (second, first)):
+            say = error if one is loser else warning
+            finding = say(code, one.file, one.field, words.format(other.file, other.field), do)
+            (found if one is loser and one is second else self._told).append(finding)
+        return found
+
+    def _look_alike(self, author: str, file: str) -> None:
+        """Two names that differ, and are one to whoever reads them, are told."""
+        name, before = self._authors.setdefault(_skeleton(author), (author, file))
+        if name != author:
+            words = f"{shown(author)} looks like {shown(name)} of {before}"
+            do = "write the name alike if it is one author; else see who is meant"
+            self._told.append(warning("B237", file, "author.name", words, do))
+
+    def _compare(self, own: _Holder, trace: Trace, told: Set[str]) -> None:
+        """What is too short for a sketch, and measurements of inference: the same figures are a warning."""
+        known = self._figures.setdefault(trace.scope, {})
+        for at, digest in trace.figures:
+            other = known.setdefault(digest, own._replace(field=at))
+            # One entry that says something twice is told by a rule of its own.
+            if other.file == own.file or at.partition(".")[0] in told:
                 continue
-            _, match = near.add(curve)
-            fields.append((file, f"runs[{at}]"))
-            if match is None or f"runs[{at}]" in told:
-                continue
-            other, field = fields[match.earlier]
-            if other == file and curve == submission.runs[int(field[5:-1])].curve:
-                # A run that is there twice in one entry is told by a rule of its own.
-                continue
-            place = field if other == file else f"{field} of {other}"
-            scaled = "" if match.scale == 1 else f", with times {match.scale:.4g} of its"
-            found = f"{match.agree} of {match.points} points as in {place}{scaled}"
-            yield warning("B242", file, f"runs[{at}].curve", found, "see whether it is a run of its own")
+            words = f"the same figures as {other.field} of {other.file}"
+            code = "B243" if at.startswith("inference") else "B242"
+            self._told.append(warning(code, own.file, at, words, "see whether it was measured by itself"))
+
+    def near(self, curves: Callable[[str], list[Curve]], known: Compared | None = None) -> Iterator[Finding]:
+        """What ``add`` left to tell, and curves that are nearly those of earlier ones.
+
+        ``curves`` gives those of a file, empty if it cannot.
+
+        What ``known`` holds from an earlier time is not compared again; it is left with what came of this one.
+        """
+        yield from self._told
+        before = dict(known or {})
+        if known is not None:
+            known.clear()
+        for scope in self._curves.values():
+            for number, earlier in rivals(scope.sketches).items():
+                run = scope.run(number)
+                if run.told:
+                    continue
+                for other in map(scope.run, earlier):
+                    key = f"{other.digest.hex()} {other.number} {run.digest.hex()} {run.number}"
+                    found = before[key] if key in before else _compared(curves, other, run)
+                    if known is not None:
+                        known[key] = found
+                    if found is not None:
+                        # A run that is there twice in one entry is told by a rule of its own.
+                        if not (other.file == run.file and _is_same(curves, other, run)):
+                            yield _finding(run, other, Match(*found))
+                        break
+
+
+def _behind(holder: _Holder) -> tuple[bool, str]:
+    """The smaller, the more it is believed: signed before unsigned, then the earlier day (an ISO day, or any text)."""
+    return not holder.signed, holder.day
+
+
+def _curve(curves: Callable[[str], list[Curve]], run: _Run) -> Curve | None:
+    # The file may have changed since its sketch was made.
+    found = curves(run.file)
+    return found[run.number] if run.number < len(found) and _goes_forward(found[run.number]) else None
+
+
+def _compared(curves: Callable[[str], list[Curve]], other: _Run, run: _Run) -> Match | None:
+    before, after = _curve(curves, other), _curve(curves, run)
+    return None if before is None or after is None else match(before, after)
+
+
+def _is_same(curves: Callable[[str], list[Curve]], other: _Run, run: _Run) -> bool:
+    return _curve(curves, other) == _curve(curves, run)
+
+
+def _finding(run: _Run, other: _Run, found: Match) -> Finding:
+    place = f"runs[{other.number}]" if other.file == run.file else f"runs[{other.number}] of {other.file}"
+    scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"
+    words = f"{found.agree} of {found.points} points as in {place}{scaled}"
+    return warning("B242", run.file, f"runs[{run.number}].curve", words, "see whether it is a run of its own")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
 from levelbench.errors import LevelbenchError
+from levelbench.records.submissions.names import skeleton
 from levelbench.records.submissions.reading import UnreadableError, read_bytes
 from levelbench.records.submissions.rules.entry import shown
 from levelbench.records.submissions.rules.findings import Finding, error, warning
@@ -41,14 +43,26 @@ class Signing:
         """The author of each key."""
         return {key: name for name, keys in self._authors.items() for key in keys}
 
+    @cached_property
+    def _alike(self) -> dict[str, str]:
+        """The author of each name's skeleton."""
+        return {skeleton(name): name for name, keys in self._authors.items() if keys}
+
     def check(self, path: Path, file: str, raw: bytes, submission: Submission) -> Iterator[Finding]:
         """What is wrong with the signature of the entry in ``path``, whose bytes are ``raw``."""
-        beside, name = Path(f"{path}{ENDING}"), submission.author.name
+        beside, name = f"{path}{ENDING}", submission.author.name
         own = self._authors.get(name, [])
-        if not beside.exists() and not beside.is_symlink():
+        alike = self._alike.get(skeleton(name)) if not own else None
+        if alike is not None:
+            found = f"{shown(name)} looks like {shown(alike)}, who has a key in {AUTHORS}"
+            yield error("B237", file, "author.name", found, "write the name as it is there and sign, or use another")
+        if not os.path.lexists(beside):
             if own:
                 found = f"{shown(name)} has a key in {AUTHORS}, and this entry has no signature"
                 yield warning("B234", file, "author.name", found, "sign it: levelbench board keys sign FILE --key KEY")
+            if submission.author.key:
+                found = f"it is {shown(submission.author.key)}, and the entry has no signature"
+                yield warning("B238", file, "author.key", found, "sign the entry, or leave the key out")
             return
         if not available():
             do = "install the extra: pip install levelbench[sign]"
@@ -75,7 +89,8 @@ class Signing:
         other = signature_of(raw, signature, list(self._others))
         if other is not None:
             found = f"signed with the key of {shown(self._others[other])}, and the entry is from {shown(name)}"
-            yield error("B233", signed, "", found, "sign with the author's own key")
+            do = f"sign with a key of {shown(name)}, or name {shown(self._others[other])} as the author"
+            yield error("B233", signed, "", found, do)
         elif not own:
             found = f"{shown(name)} has no key in {AUTHORS}, so nobody can tell whose signature it is"
             yield warning("B232", signed, "", found, f"add the author's public key to {AUTHORS}")

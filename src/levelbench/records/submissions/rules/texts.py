@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from levelbench.records.submissions.names import UNSEEN
 from levelbench.records.submissions.rules.entry import Entry, shown
 from levelbench.records.submissions.rules.findings import Finding
 
@@ -23,7 +24,9 @@ _HIDING = re.compile(
 )
 _LINES = re.compile("[\n\t]")
 _MARKUP = re.compile(
-    r"<\s*/?\s*[a-zA-Z!]|javascript\s*:|data\s*:\s*text/html|\bon[a-z]{3,}\s*=\s*[\"'(a-z]", re.IGNORECASE
+    r"<\s{0,8}/?\s{0,8}[a-zA-Z!]|javascript\s{0,8}:|data\s{0,8}:\s{0,8}text/html"
+    r"|\bon[a-z]{3,40}\s{0,8}=\s{0,8}[\"'(a-z]",
+    re.IGNORECASE,
 )
 _SUSPECT = (b"<", b"=", b"\x7f", b"\\", b"javascript", b"text/html")
 """One of these is in all that hides, steers or looks like markup and is ASCII; quick to look for."""
@@ -33,6 +36,8 @@ _SEVERAL_LINES = ("notes", "tuning.notes", "error", "suspect", "doubts")
 
 def texts(entry: Entry) -> Iterator[Finding]:
     """Every text, and every name that the author chose."""
+    if entry.raw is not None and _is_plain(entry.raw):
+        return
     yield from _judged_text(entry, entry.submission.notes, "notes")
     rest = msgspec.structs.replace(entry.submission, notes="")
     if _is_plain(msgspec.json.encode(rest)):
@@ -56,7 +61,10 @@ def texts(entry: Entry) -> Iterator[Finding]:
 
 def _is_plain(raw: bytes) -> bool:
     """Whether the JSON of an entry needs no closer look: most have nothing but visible ASCII, and no markup."""
-    return raw.isascii() and not any(map(raw.lower().__contains__, _SUSPECT))
+    if not raw.isascii():
+        return False
+    lower = raw.lower()
+    return not any(each in lower for each in _SUSPECT)
 
 
 def _judged(entry: Entry, value: Any, at: str) -> Iterator[Finding]:
@@ -75,7 +83,7 @@ def _judged_text(entry: Entry, text: str, at: str) -> Iterator[Finding]:
     if text.isascii() and text.isalnum():
         return
     several = at.partition("[")[0].endswith(_SEVERAL_LINES) or at.rpartition(".")[2].partition("[")[0] in _SEVERAL_LINES
-    hidden = _HIDING.search(text) or (None if several else _LINES.search(text))
+    hidden = _HIDING.search(text) or (None if several else _LINES.search(text) or UNSEEN.search(text))
     if hidden:
         found = f"character U+{ord(hidden[0]):04X} in {shown(text)}"
         yield entry.error("B220", at, found, "write visible characters only")

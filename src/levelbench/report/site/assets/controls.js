@@ -66,6 +66,13 @@
     form.addEventListener("submit", (event) => event.preventDefault());
   };
 
+  /* The filter by runs is there where it lets anything through; of inference it counts processes. */
+  board.showRuns = function (form, shown, column) {
+    const place = form.querySelector(".field.runs");
+    place.hidden = !shown;
+    place.querySelector("label").textContent = `3 ${board.ofTraining(column) ? "runs" : "processes"} or more`;
+  };
+
   /* Put the state into the controls that do not have it (a link was followed, or "Reset"). */
   board.syncFilters = function (form, state) {
     for (const control of form.elements) {
@@ -76,9 +83,9 @@
   };
 
   /* The slider: moved, it asks what the ranking would be at another target. */
-  board.makeSlider = function (place, payload, state, change) {
+  board.makeSlider = function (place, payload, state, change, need) {
     const { target } = payload;
-    const [low, high] = board.targetRange(payload.entries, target);
+    const [low, high] = board.targetRange(payload);
     const STEPS = 200;
     const places = Math.max(1, Math.ceil(-Math.log10((high - low) / STEPS)) - (target.high === 1 ? 2 : 0));
     const valueAt = (at) => low + ((high - low) * at) / STEPS;
@@ -87,6 +94,8 @@
     const output = el("output", { for: "target" });
     const back = el("button", { type: "button", class: "quiet", onclick: () => change({ target: "", page: "1" }) }, "Back to the rules' target");
     const text = (value) => board.quality(value, target, places);
+    // Whoever touches it will move it: what that needs is asked for then.
+    for (const each of ["focus", "pointerenter"]) slider.addEventListener(each, need);
     slider.addEventListener("input", () => {
       const at = Number(slider.value);
       change({ target: at === own ? "" : String(Number(valueAt(at).toPrecision(6))), page: "1" });
@@ -101,7 +110,7 @@
       output.textContent = text(shown);
       slider.setAttribute("aria-valuetext", text(shown));
       back.hidden = current.target === "";
-      place.hidden = current.column !== "time" && current.column !== "cost";
+      place.hidden = !board.ofTraining(current.column);
     };
   };
 

@@ -6,6 +6,7 @@
   const { el, svg } = board;
   const BOX = { width: 640, height: 320, left: 56, right: 16, top: 14, bottom: 40 };
   board.SERIES = 8;
+  board.FULL = `${board.SERIES} curves are drawn at most: untick one first.`;
   const DASHES = ["", "10 3", "2.4 2.4", "10 3 2.4 3"];
 
   function limits(chosen, target) {
@@ -13,9 +14,9 @@
     const qualities = [target.threshold];
     for (const entry of chosen) {
       for (const run of entry.steps) {
-        for (const [quality, time] of run) {
-          if (time > 0) times.push(time);
-          qualities.push(quality);
+        for (let at = 0; at < run.length; at += 2) {
+          if (run[at + 1] > 0) times.push(run[at + 1]);
+          qualities.push(run[at]);
         }
       }
     }
@@ -75,7 +76,8 @@
   /* A step line: held until the next improvement. */
   function path(run, x, y) {
     let text = "";
-    for (const [quality, time] of run) {
+    for (let at = 0; at < run.length; at += 2) {
+      const [quality, time] = [run[at], run[at + 1]];
       if (time > 0) text += text ? `H${x(time).toFixed(1)}V${y(quality).toFixed(1)}` : `M${x(time).toFixed(1)} ${y(quality).toFixed(1)}`;
     }
     return text;
@@ -96,7 +98,11 @@
   }
 
   board.drawCurves = function (place, payload, chosen, root, drop) {
-    const drawn = chosen.filter((entry) => entry.steps.some((run) => run.some(([, time]) => time > 0))).slice(0, board.SERIES);
+    if (chosen.some((entry) => entry.curve) && !payload.whole) {
+      place.replaceChildren(el("p", { class: "note" }, "The curves are being read."));
+      return;
+    }
+    const drawn = chosen.filter((entry) => entry.steps.some((run) => run[run.length - 1] > 0)).slice(0, board.SERIES);
     if (!drawn.length) {
       place.replaceChildren(el("p", { class: "note" }, `Tick up to ${board.SERIES} entries in the table to lay their curves over one another.`));
       return;
@@ -111,7 +117,7 @@
     const lines = drawn.flatMap((entry, at) => entry.steps.filter((run) => run.length).map((run) =>
       svg("path", { d: path(run, x, y), class: `line s${at}`, "stroke-dasharray": DASHES[at % DASHES.length] },
         svg("title", {}, names[at]))));
-    const words = drawn.map((entry, at) => `${names[at]}: ${entry.figures.time ? entry.figures.time.text : "no time"}`);
+    const words = drawn.map((entry, at) => `${names[at]}: ${entry.has("time") ? entry.figure("time").text : "no time"}`);
     const clip = svg("clipPath", { id: "plot" }, svg("rect", { x: BOX.left, y: BOX.top, width, height }));
     place.replaceChildren(
       svg("svg", { viewBox: `0 0 ${BOX.width} ${BOX.height}`, class: "plot", role: "img",

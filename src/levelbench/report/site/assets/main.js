@@ -4,10 +4,12 @@
   const { el } = board;
   const byId = (id) => document.getElementById(id);
   const root = document.documentElement.dataset.root || "";
+  const lower = (title) => title[0].toLowerCase() + title.slice(1);
+  const asIf = (state) => state.target !== "" && board.ofTraining(state.column);
 
   /* Columns that an entry has a figure in. */
   const columnsOf = (payload) =>
-    board.COLUMNS.filter((column) => payload.entries.some((entry) => entry.figures[column] !== undefined));
+    board.COLUMNS.filter((column) => Object.hasOwn(payload.columns.figures, column));
 
   function corrected(state, payload) {
     const columns = columnsOf(payload);
@@ -19,16 +21,8 @@
     return state;
   }
 
-  /* The runs' steps may come in a file of their own, asked for once the ranking is there: they are most of the data. */
-  let take = () => undefined;
-  board.steps = (steps) => take(steps);
-
-  function fetchSteps(address) {
-    if (!/^data\/[A-Za-z0-9_-]+\.js$/.test(address)) return;
-    document.head.append(el("script", { src: root + address, async: true }));
-  }
-
-  board.board = function (payload) {
+  board.board = function (packed) {
+    const payload = board.unpack(packed);
     const first = columnsOf(payload)[0] || "time";
     let state = corrected(board.parse(location.hash), payload);
     const table = byId("ranking");
@@ -46,12 +40,18 @@
       if (changes === null) board.syncFilters(form, state);
     };
 
-    const picked = () => new Set(state.curves.split(",").filter((slug) => bySlug.has(slug)));
+    const picked = () => new Set(state.curves.split(",").filter((slug) => bySlug.has(slug)).slice(0, board.SERIES));
     const onpick = function (slug, on) {
       const set = picked();
-      if (on) set.add(slug);
-      else set.delete(slug);
-      change({ curves: [...set].slice(-board.SERIES).join(",") });
+      const full = on && set.size >= board.SERIES;
+      const inTable = table.contains(document.activeElement);
+      if (on && !full) set.add(slug);
+      if (!on) set.delete(slug);
+      change({ curves: [...set].join(",") });
+      if (full) byId("found").append(` ${board.FULL}`);
+      // The rows are new ones: the reader stays where they were.
+      const again = inTable && [...table.querySelectorAll("tr[data-slug]")].find((row) => row.dataset.slug === slug);
+      if (again) again.querySelector("input").focus();
     };
     const onsort = function (key) {
       const [name, direction] = state.sort.split(":");
@@ -61,19 +61,29 @@
       if (again) again.focus();
     };
 
+    // The runs' steps are most of the data: they are asked for where another target or a curve needs them.
+    const need = () => board.fetchSteps(payload, root, show);
+
+    let whole = false;
     const show = function () {
+      if (state.target !== "" || picked().size) need();
       const all = board.rows(payload, state);
-      const passes = board.filter(state);
-      const some = all.filter((row) => row.entry.figures[state.column] !== undefined && passes(row.entry));
+      const having = all.filter((row) => row.entry.has(state.column));
+      const many = having.some((row) => row.entry.n >= 3);
+      const passes = board.filter(many ? state : { ...state, runs: "" });
+      board.showRuns(form, many, state.column);
+      const some = having.filter((row) => passes(row.entry));
       const rows = board.sort(some, state);
       const pages = Math.max(1, Math.ceil(rows.length / board.PAGE));
       if (Number(state.page) > pages) state.page = String(pages);
-      board.draw(table, rows, { payload, state, scale: board.barScale(all), root, picked: picked(), onpick, onsort });
-      const of = all.filter((row) => row.entry.figures[state.column] !== undefined).length;
-      byId("found").textContent = board.summary(rows.length, of, state, payload);
+      board.draw(table, rows, { payload, state, scale: board.barScale(all), root, picked: picked(), onpick, onsort, whole });
+      byId("found").textContent = board.summary(rows.length, having.length, state, payload);
       board.drawPager(byId("pager"), rows.length, state, change);
       syncSlider(state);
       if (shownColumn !== state.column) showColumn();
+      const about = [board.ofTraining(state.column) ? "training" : "inference", asIf(state) ? "asked" : "rules"];
+      for (const each of document.querySelectorAll("[data-about]")) each.hidden = !about.includes(each.dataset.about);
+      if (byId("overlaid")) byId("overlaid").hidden = !board.ofTraining(state.column);
       if (byId("curves")) board.drawCurves(byId("curves"), payload, [...picked()].map((slug) => bySlug.get(slug)), root, (slug) => onpick(slug, false));
     };
 
@@ -81,26 +91,15 @@
       shownColumn = state.column;
       for (const figure of document.querySelectorAll("[data-progress]")) figure.hidden = figure.dataset.progress !== state.column;
       for (const radio of document.querySelectorAll("input[name=column]")) radio.checked = radio.value === state.column;
-      table.caption.textContent = `Ranking by ${board.TITLES[state.column].toLowerCase()}`;
+      table.caption.textContent = `Ranking by ${lower(board.titleOf(payload, state.column))}`;
       table.dataset.column = state.column;
     };
 
     board.makeColumns(byId("columns"), state, change);
     board.makeFilters(form, payload, state, change);
     for (const each of document.querySelectorAll(".script")) each.hidden = false;
-    const stepsCame = function () {
-      const any = payload.entries.some((entry) => entry.steps.length);
-      byId("slider").hidden = !any;
-      if (any) syncSlider = board.makeSlider(byId("slider"), payload, state, change);
-    };
-    stepsCame();
-    take = function (steps) {
-      payload.entries.forEach((entry, at) => {
-        entry.steps = steps[at] || [];
-      });
-      stepsCame();
-      show();
-    };
+    byId("slider").hidden = typeof payload.reach !== "number";
+    if (!byId("slider").hidden) syncSlider = board.makeSlider(byId("slider"), payload, state, change, need);
     for (const each of document.querySelectorAll(".no-script")) each.hidden = true;
     window.addEventListener("hashchange", () => {
       if (!location.hash.includes("=")) return;
@@ -114,15 +113,23 @@
       event.preventDefault();
       form.elements.q.focus();
     });
+    // On paper there are no pages to turn: all rows are printed.
+    for (const [name, all] of [["beforeprint", true], ["afterprint", false]]) {
+      window.addEventListener(name, () => {
+        whole = all;
+        show();
+      });
+    }
     show();
     document.documentElement.dataset.ready = "yes";
-    if (payload.steps) setTimeout(() => fetchSteps(payload.steps), 0);
   };
 
   board.summary = function (count, of, state, payload) {
     const entries = `${count.toLocaleString("en-GB")} of ${of.toLocaleString("en-GB")} entries`;
-    const what = `by ${board.TITLES[state.column].toLowerCase()}`;
-    const target = state.target === "" ? "" : `, as if the target were ${board.quality(Number(state.target), payload.target, 2)}`;
+    const what = `by ${lower(board.titleOf(payload, state.column))}`;
+    const asked = asIf(state) ? board.quality(Number(state.target), payload.target, 2) : "";
+    const moved = `, as if the target were ${asked}: by value alone, without intervals`;
+    const target = asked === "" ? "" : payload.whole ? moved : `; those at ${asked} are being read`;
     return `${entries} ${what}${target}.`;
   };
 })((window.levelbench = window.levelbench || {}));

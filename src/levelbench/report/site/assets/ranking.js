@@ -3,28 +3,27 @@
  * The one idea: the same function ranks at the board's own target too, so that what moved is like against like. */
 "use strict";
 (function (board) {
-  const beyond = (quality, threshold, lower) => (lower ? quality <= threshold : quality >= threshold);
-
   /* Seconds at which one run first reached the threshold; steps are its running best in order. */
   function crossing(steps, threshold, lower) {
     let from = 0;
-    let to = steps.length;
+    let to = steps.length >> 1;
+    const count = to;
     while (from < to) {
       const middle = (from + to) >> 1;
-      if (beyond(steps[middle][0], threshold, lower)) to = middle;
+      const quality = steps[2 * middle];
+      if (lower ? quality <= threshold : quality >= threshold) to = middle;
       else from = middle + 1;
     }
-    return from < steps.length ? steps[from][1] : Infinity;
+    return from < count ? steps[2 * from + 1] : Infinity;
   }
 
   /* One figure of all runs' times (Infinity: never), by the rule of the board; the same as the build's own. */
   const AGGREGATIONS = {
     "first-run": (times) => times[0],
     median: (times) => {
-      const half = times.length / 2;
+      const half = times.length >> 1;
       const sorted = times.slice().sort((a, b) => a - b);
-      const usual = times.length % 2 === 0 && sorted[sorted.length - 1] < Infinity;
-      return usual ? (sorted[half - 1] + sorted[half]) / 2 : sorted[Math.ceil(half) - 1];
+      return times.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
     },
     olympic: (times, drop) => {
       const kept = times.slice().sort((a, b) => a - b).slice(drop, times.length - drop);
@@ -36,7 +35,7 @@
   board.ranksBefore = function (payload, column) {
     payload.before = payload.before || new Map();
     if (!payload.before.has(column)) {
-      payload.before.set(column, board.ranks(board.valuesAt(payload, payload.target.threshold, column)));
+      payload.before.set(column, board.ranksWithin(payload.entries, board.valuesAt(payload, payload.target.threshold, column)));
     }
     return payload.before.get(column);
   };
@@ -49,17 +48,24 @@
   board.reachedAt = (steps, threshold, lower) =>
     steps.filter((run) => Number.isFinite(crossing(run, threshold, lower))).length;
 
-  /* Rank of each value, 1 for the smallest; equal values share one; null where there is none. */
+  /* Rank of each value, 1 for the smallest; equal values share one; null where there is none. As in the build no worse
+   * value stands before a better one; that entries which cannot be told apart share a rank only the build says, since
+   * the page has no intervals at another target. */
   board.ranks = function (values) {
-    const order = values.map((_, at) => at).filter((at) => Number.isFinite(values[at]));
-    order.sort((a, b) => values[a] - values[b]);
-    const ranks = values.map(() => null);
-    let rank = 0;
-    order.forEach((at, place) => {
-      if (place === 0 || values[at] !== values[order[place - 1]]) rank = place + 1;
-      ranks[at] = rank;
-    });
-    return ranks;
+    const known = Float64Array.from(values.filter(Number.isFinite)).sort();
+    const first = new Map();
+    for (let at = known.length - 1; at >= 0; at -= 1) first.set(known[at], at + 1);
+    return values.map((value) => (Number.isFinite(value) ? first.get(value) : null));
+  };
+
+  /* The ranks of entries within their divisions, as the build has them. */
+  board.ranksWithin = function (entries, values) {
+    const found = new Array(values.length).fill(null);
+    for (const division of ["closed", "open"]) {
+      const own = board.ranks(values.map((value, at) => (entries[at].division === division ? value : null)));
+      for (const [at, rank] of own.entries()) if (rank !== null) found[at] = rank;
+    }
+    return found;
   };
 
   /* Each entry's figure at a target: time in seconds, or dollars where the column is cost. */
@@ -70,20 +76,15 @@
       if (!entry.steps.length) return null;
       const time = board.timeAt(entry.steps, threshold, lower, ruleset);
       if (column === "time") return time;
-      return entry.price ? (time * entry.price.usd_per_hour) / 3600 : null;
+      return typeof entry.usd === "number" ? (time * entry.usd) / 3600 : null;
     });
   };
 
   /* The targets worth asking about: the best that anyone reached, and three times as far on the easy side. */
-  board.targetRange = function (entries, target) {
+  board.targetRange = function (payload) {
+    const { target, reach } = payload;
     const lower = target.direction === "lower";
-    let best = target.threshold;
-    for (const entry of entries) {
-      for (const run of entry.steps) {
-        const last = run.length ? run[run.length - 1][0] : best;
-        if (lower ? last < best : last > best) best = last;
-      }
-    }
+    const best = lower ? Math.min(target.threshold, reach) : Math.max(target.threshold, reach);
     const span = Math.abs(best - target.threshold) || 0.05 * (Math.abs(target.threshold) || 1);
     const easy = lower ? target.threshold + 3 * span : Math.max(target.low, target.threshold - 3 * span);
     return lower ? [best, easy] : [easy, best];

@@ -8,14 +8,19 @@
   board.SHORT = { time: "Time", cost: "Cost", latency: "Latency", inference_cost: "Cost" };
   const SIGNED = { signed: "signed", unsigned: "unsigned", wrong: "wrong signature" };
 
+  /* The column's title; of latency also which one. */
+  board.titleOf = (payload, column) =>
+    (column === "latency" && payload.compared ? `${board.TITLES.latency} (${payload.compared})` : board.TITLES[column]);
+
   /* Header cells: key to sort by, class, text. */
   const heads = (state, payload) => [
-    ...(payload.modes.includes("training") ? [["", "pick", el("span", { class: "hidden" }, "Curve")]] : []),
+    ...(board.ofTraining(state.column) ? [["", "pick", el("span", { class: "hidden" }, "Curve")]] : []),
     ["rank", "rank", "Rank"],
     ["entry", "entry", "Entry"],
     ["figure", "figure n", board.SHORT[state.column]],
     ["", "bar", "Interval"],
-    ...(payload.modes.includes("training") ? [["reached", "reached n", "Reached"]] : []),
+    ...(board.ofTraining(state.column) ? [["reached", "reached n", "Reached"]] : []),
+    ...(payload.divided ? [["division", "division", "Division"]] : []),
     ["hardware", "hardware", "Hardware"],
     ["framework", "framework", "Framework"],
     ["date", "date", "Date"],
@@ -66,14 +71,12 @@
   function badges(entry) {
     const found = [];
     const add = (text, kind) => found.push(el("li", { class: `badge ${kind}` }, text));
-    if (entry.findings.errors) add(`${entry.findings.errors} error${entry.findings.errors > 1 ? "s" : ""}`, "bad");
+    if (entry.errors) add(`${entry.errors} error${entry.errors > 1 ? "s" : ""}`, "bad");
     if (entry.signed !== "unsigned") add(SIGNED[entry.signed], entry.signed === "wrong" ? "bad" : "good");
     if (entry.single_run) add("single run", "open");
-    if (entry.findings.warnings) add(`${entry.findings.warnings} warning${entry.findings.warnings > 1 ? "s" : ""}`, "open");
-    if (entry.origin) {
-      const doubts = entry.origin.doubts.length;
-      add(`${entry.origin.format}${doubts ? `, ${doubts} doubt${doubts > 1 ? "s" : ""}` : ""}`, "plain");
-    }
+    if (entry.warnings) add(`${entry.warnings} warning${entry.warnings > 1 ? "s" : ""}`, "open");
+    if (entry.lint) add(`lint: ${entry.lint}`, "plain");
+    if (entry.origin) add(entry.origin, "plain");
     return found.length ? el("ul", { class: "badges" }, ...found) : null;
   }
 
@@ -97,30 +100,31 @@
   function figureCell(row) {
     const interval = /^(.*?)\s*(\[.*\])$/.exec(row.text);
     const value = el("b", {}, interval ? interval[1] : row.text || "–");
-    const small = interval ? interval[2] : row.value === null ? row.note : "";
-    const kind = interval ? "range" : "why";
-    return cell("figure n", "", value, small ? el("small", { class: kind }, small) : null);
+    return cell("figure n", "", value, interval ? el("small", { class: "range" }, interval[2]) : null);
   }
 
   function line(row, context) {
     const { payload, state, scale, root, picked, onpick } = context;
     const { entry } = row;
-    const training = payload.modes.includes("training");
+    const training = board.ofTraining(state.column);
     const rank = row.rank === null ? "–" : `${row.rank}${row.shared ? "=" : ""}`;
     const name = el("a", { href: root + board.inside(entry.page), class: "model" }, entry.model);
     const by = [entry.author, entry.organisation].filter((each, at, all) => each && all.indexOf(each) === at).join(", ");
+    const why = row.value === null && row.note ? el("small", { class: "why" }, row.note) : null;
     const reached = entry.mode === "training" && entry.n ? `${row.reached}/${entry.n}` : "";
     const title = row.move ? null : entry.reached_text;
-    const pick = training && entry.steps.some((run) => run.length)
+    const pick = training && entry.curve
       ? el("input", { type: "checkbox", "aria-label": `Curve of ${entry.model}, ${entry.author}`, checked: picked.has(entry.slug),
+        title: picked.size >= board.SERIES && !picked.has(entry.slug) ? board.FULL : null,
         onchange: (event) => onpick(entry.slug, event.target.checked) }) : null;
     return el("tr", { role: "row", "data-slug": entry.slug },
       training ? cell("pick", "", pick) : null,
       cell("rank", "", rank, row.move ? movement(row.move) : null),
-      el("th", { scope: "row", role: "rowheader", class: "entry" }, name, el("small", {}, by)),
+      el("th", { scope: "row", role: "rowheader", class: "entry" }, name, el("small", {}, by), why),
       figureCell(row),
       cell("bar", "", bar(row, scale)),
       training ? el("td", { role: "cell", class: "reached n", "data-label": "Reached", title }, reached) : null,
+      payload.divided ? cell("division", "Division", entry.division) : null,
       cell("hardware", "Hardware", entry.hardware),
       cell("framework", "Framework", entry.framework),
       cell("date", "Date", board.date(entry.date) || entry.date),
@@ -139,9 +143,9 @@
     const { payload, state, onsort } = context;
     const head = el("thead", { role: "rowgroup" }, el("tr", { role: "row" },
       ...heads(state, payload).map(([key, kind, text]) => headCell(state, key, kind, text, onsort))));
-    const from = (Number(state.page) - 1) * board.PAGE;
+    const from = context.whole ? 0 : (Number(state.page) - 1) * board.PAGE;
     const body = el("tbody", { role: "rowgroup" });
-    for (const row of rows.slice(from, from + board.PAGE)) body.append(line(row, context));
+    for (const row of rows.slice(from, context.whole ? rows.length : from + board.PAGE)) body.append(line(row, context));
     table.tHead.replaceWith(head);
     table.tBodies[0].replaceWith(body);
   };

@@ -8,7 +8,8 @@
     sort: "rank", target: "", page: "1", curves: "",
   };
   board.COLUMNS = COLUMNS;
-  board.PAGE = 200;
+  board.PAGE = 100;
+  board.ofTraining = (column) => column === "time" || column === "cost";
 
   board.parse = function (fragment) {
     const state = { ...DEFAULTS };
@@ -51,32 +52,50 @@
 
   /* Keys to sort by; null sorts last in both directions. */
   const KEYS = {
-    rank: (row) => row.rank,
+    // Divisions are ranked apart, and follow one another.
+    rank: (row) => (row.rank === null ? null : row.rank + (row.entry.division === "open" ? 1e7 : 0)),
     figure: (row) => row.value,
     reached: (row) => (row.entry.n ? row.reached / row.entry.n : null),
-    entry: (row) => fold(row.entry.model),
-    author: (row) => fold(row.entry.author),
-    hardware: (row) => fold(row.entry.hardware),
-    framework: (row) => fold(row.entry.framework),
-    date: (row) => board.date(row.entry.date) || null,
-    notes: (row) => row.entry.findings.errors * 1000 + row.entry.findings.warnings,
+    entry: (row) => row.entry.model,
+    author: (row) => row.entry.author,
+    hardware: (row) => row.entry.hardware,
+    framework: (row) => row.entry.framework,
+    division: (row) => row.entry.division,
+    date: (row) => row.entry.date,
+    notes: (row) => row.entry.errors * 1000 + row.entry.warnings,
   };
   board.sortable = (name) => Object.hasOwn(KEYS, name);
 
+  const TEXTS = { entry: fold, author: fold, hardware: fold, framework: fold, division: fold, date: (text) => board.date(text) || null };
+
+  /* Each distinct text's place in the order: few texts are compared, and then only numbers. */
+  function places(keys, folded) {
+    const known = new Map();
+    for (const key of keys) if (!known.has(key)) known.set(key, folded(key));
+    const order = [...new Set(known.values())].filter((text) => text !== null).sort();
+    const place = new Map(order.map((text, at) => [text, at]));
+    return (key) => place.get(known.get(key)) ?? NaN;
+  }
+
+  /* A column of numbers to sort by; what has none is NaN. */
+  function column(rows, name) {
+    const keys = rows.map(KEYS[name] || KEYS.rank);
+    const number = TEXTS[name] ? places(keys, TEXTS[name]) : (key) => key ?? NaN;
+    return Float64Array.from(keys, number);
+  }
+
   board.sort = function (rows, state) {
     const [name, direction] = state.sort.split(":");
-    const key = KEYS[name] || KEYS.rank;
     const sign = direction === "desc" ? -1 : 1;
-    const keyed = rows.map((row) => ({ row, key: key(row) }));
-    const last = (value) => value === null || value === undefined || Number.isNaN(value);
-    keyed.sort((a, b) => {
-      if (last(a.key) || last(b.key)) return last(a.key) - last(b.key) || a.row.at - b.row.at;
-      if (a.key < b.key) return -sign;
-      if (a.key > b.key) return sign;
-      const tied = (one, other) => (one ?? Infinity) < (other ?? Infinity) ? -1 : (one ?? Infinity) > (other ?? Infinity) ? 1 : 0;
-      return tied(a.row.rank, b.row.rank) || tied(a.row.value, b.row.value) || a.row.at - b.row.at;
-    });
-    return keyed.map((each) => each.row);
+    const last = (values, signed) => values.map((value) => (Number.isNaN(value) ? Infinity : signed * value));
+    const keys = last(column(rows, name), sign);
+    const ranks = last(column(rows, "rank"), 1);
+    const values = last(column(rows, "figure"), 1);
+    const order = Uint32Array.from(rows, (_, at) => at);
+    // Infinity less itself is no number, and so no difference.
+    const by = (one, a, b) => (one[a] < one[b] ? -1 : one[a] > one[b] ? 1 : 0);
+    order.sort((a, b) => by(keys, a, b) || by(ranks, a, b) || by(values, a, b) || rows[a].at - rows[b].at);
+    return Array.from(order, (at) => rows[at]);
   };
 
   /* The rows of a column, with what moved where the target is not the board's own. */
@@ -84,11 +103,10 @@
     const { entries, target } = payload;
     const column = state.column;
     const asked = Number(state.target);
-    const known = entries.some((entry) => entry.steps.length);
-    const moved = known && state.target !== "" && Number.isFinite(asked) && (column === "time" || column === "cost");
+    const moved = payload.whole && state.target !== "" && Number.isFinite(asked) && board.ofTraining(column);
     if (!moved) {
       return entries.map((entry, at) => {
-        const figure = entry.figures[column] || {};
+        const figure = entry.has(column) ? entry.figure(column) : {};
         const value = typeof figure.value === "number" ? figure.value : null;
         return { entry, at, value, low: figure.low, high: figure.high, rank: figure.rank ?? null, shared: figure.shared,
           text: figure.text || "", note: figure.note || "", reached: entry.reached, move: null };
@@ -96,15 +114,20 @@
     }
     const before = board.ranksBefore(payload, column);
     const values = board.valuesAt(payload, asked, column);
-    const ranks = board.ranks(values);
+    const ranks = board.ranksWithin(entries, values);
     const taken = new Map();
-    for (const rank of ranks) taken.set(rank, (taken.get(rank) || 0) + 1);
+    const place = (at) => `${entries[at].division} ${ranks[at]}`;
+    for (const at of ranks.keys()) taken.set(place(at), (taken.get(place(at)) || 0) + 1);
     const ceil = payload.ruleset.rounding === "ceil-seconds";
     return entries.map((entry, at) => {
       const value = values[at];
-      const shown = value === null ? "" : column === "time" ? board.seconds(value, ceil) : board.dollars(value, ceil);
       return { entry, at, value: Number.isFinite(value) ? value : null, low: null, high: null, rank: ranks[at],
-        shared: taken.get(ranks[at]) > 1, text: value === null ? "" : shown, note: "",
+        shared: taken.get(place(at)) > 1, note: "",
+        // Of ten thousand rows a page is shown.
+        get text() {
+          if (value === null) return "";
+          return column === "time" ? board.seconds(value, ceil) : board.dollars(value, ceil);
+        },
         get reached() {
           return board.reachedAt(entry.steps, asked, target.direction === "lower");
         },

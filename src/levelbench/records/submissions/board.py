@@ -1,0 +1,89 @@
+"""What a leaderboard's folder says of itself: ``board.toml`` and rules of its own, each with what is wrong with it.
+
+The one idea: these files come from a pull request like any entry, so a wrong one is a finding that names it, and the
+entries that do not need it are judged all the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from levelbench.errors import LevelbenchError
+from levelbench.records.rulesets.registry import folder_rulesets
+from levelbench.records.rulesets.schema import Ruleset
+from levelbench.records.submissions.reading import UnreadableError, read_bytes
+from levelbench.records.submissions.rules.findings import Finding, error, warning
+
+__all__ = ["BOARD", "board_findings", "own_rulesets"]
+
+BOARD = "board.toml"
+_LARGEST_BYTES = 1 << 20
+_KEYS = {"title": str, "rulesets": list, "url": str}
+
+
+def own_rulesets(root: Path) -> tuple[dict[str, Ruleset], list[Finding]]:
+    """The rulesets that entries may name, by id: those that ship and the folder's own; and which of these are wrong.
+
+    A file that is no ruleset stops nothing: an entry that names it finds no ruleset of that id.
+    """
+    refused: dict[str, LevelbenchError] = {}
+    known = folder_rulesets(root, refused)
+    return known, [
+        error("B252", file.encode("utf-8", "backslashreplace").decode(), "", problem.found, problem.do)
+        for file, problem in refused.items()
+    ]
+
+
+def board_findings(root: Path, known: Mapping[str, Ruleset]) -> list[Finding]:
+    """What is wrong with ``board.toml``, where there is one; ``known`` are the rulesets that it may list."""
+    path = root / BOARD
+    if not path.exists() and not path.is_symlink():
+        return []
+    do = "write TOML: it may have title, rulesets (a list of ids) and url"
+    try:
+        read = tomllib.loads(read_bytes(path, limit=_LARGEST_BYTES).decode("utf-8"))
+    except UnreadableError as problem:
+        return [error("B252", BOARD, "", problem.found, problem.do)]
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        return [error("B252", BOARD, "", f"it is not TOML ({str(problem)[:200]})", do)]
+    return [*_of_keys(read), *_of_rulesets(read.get("rulesets"), known), *_of_address(read.get("url"))]
+
+
+def _of_keys(read: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, value in read.items():
+        kind = _KEYS.get(name)
+        if kind is None:
+            close = difflib.get_close_matches(name, _KEYS, 1)
+            do = f"write {close[0]}" if close else f"remove it; there are {', '.join(_KEYS)}"
+            yield warning("B255", BOARD, _cut(name), "there is no such key", do)
+        elif not isinstance(value, kind):
+            words = "a list of ids" if kind is list else "a text"
+            yield error("B252", BOARD, name, f"it is {_cut(repr(value))}", f"write {words}")
+
+
+def _of_rulesets(listed: Any, known: Mapping[str, Ruleset]) -> Iterator[Finding]:
+    for at, id in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(id, str) or id not in known:
+            found = f"it is {_cut(repr(id))}; there are {', '.join(sorted(known))}"
+            yield error("B110", BOARD, f"rulesets[{at}]", found, "list one of these, or add its file to rulesets/")
+
+
+def _of_address(url: Any) -> Iterator[Finding]:
+    if not isinstance(url, str) or not url:
+        return
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.netloc)
+    except ValueError:
+        whole = False
+    if not whole:
+        yield error("B172", BOARD, "url", f"it is {_cut(repr(url))}", "give an address with http or https")
+
+
+def _cut(text: str) -> str:
+    return ascii(text)[1:-1][:100]
