@@ -103,9 +103,10 @@ def _check(folder: Path, site: Path) -> str:
 
 
 def _build(folder: Path, site: Path) -> str:
+    from levelbench.claims.beside import beside_entry
     from levelbench.report.site.build import build
 
-    built = build(folder, site, processes=len(os.sched_getaffinity(0)))
+    built = build(folder, site, processes=len(os.sched_getaffinity(0)), lint=beside_entry)
     return f"{built.entries} entries, {built.read} read, {len(built.written)} written"
 
 

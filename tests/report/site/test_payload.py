@@ -205,7 +205,7 @@ def test_steps_are_in_the_board_or_in_a_script_of_their_own():
     steps = joined_steps(bare, {entry.id: msgspec.json.encode(entry.steps)})
     assert steps == joined_steps(board)
     assert "runs" not in data_of(msgspec.structs.replace(board, steps="data/board-steps.js"))
-    assert steps_script(steps) == b"window.levelbench.steps([[[0.9,5.0,0.94,10.0,0.95,20.0]]]);\n"
+    assert steps_script(steps) == b"window.levelbench.steps(JSON.parse('[[[0.9,5.0,0.94,10.0,0.95,20.0]]]'));\n"
 
 
 def test_steps_are_rounded_but_never_to_the_other_side_of_the_target():

