@@ -26,6 +26,15 @@ GUILTY = {
         {f"{NEW}.flops": 4.0e14, f"{NEW}.precisions": {"float32": 1.0}, f"{NEW}.share_of_peak": 0.32},
         ("error", f"{NEW}.flops"),
     ),
+    "the rate is above the peak of a precision by another of its names": (
+        {
+            f"{NEW}.flops": 4.0e14,
+            f"{NEW}.precisions": {"fp8": 1.0},
+            f"{NEW}.share_of_peak": 0.32,
+            "sides[0].hardware.peak_flops": {"float8": 1e14},
+        },
+        ("error", f"{NEW}.flops"),
+    ),
     "the share is above the whole": (
         {f"{NEW}.share_of_peak": 1.3, "sides[0].hardware": {}},
         ("error", f"{NEW}.share_of_peak"),

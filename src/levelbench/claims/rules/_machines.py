@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from levelbench.claims.hardware import Match, lookup
 from levelbench.claims.view import HardwareView, Side
 
-__all__ = ["Machine", "machine_of", "precision_of"]
+__all__ = ["Machine", "machine_of", "precision_name", "precision_of"]
 
 _ALIASES = {
     "fp64": "float64",
@@ -86,7 +86,12 @@ def precision_of(side: Side) -> str | None:
     stated = max(shares, key=lambda name: shares[name]) if shares else side.performance.options.get("precision")
     if not isinstance(stated, str) or not stated.strip():
         return None
-    name = stated.strip().lower()
+    return precision_name(stated)
+
+
+def precision_name(text: str) -> str:
+    """The name by which the table has a precision that somebody calls ``text``."""
+    name = text.strip().lower()
     return _ALIASES.get(name, name)
 
 

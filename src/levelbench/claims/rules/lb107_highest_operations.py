@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
 from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, sides, times
-from levelbench.claims.rules._machines import machine_of
+from levelbench.claims.rules._machines import machine_of, precision_name
 from levelbench.claims.view import Claim, Side
 
 __all__ = ["rule"]
@@ -15,15 +15,6 @@ _CODE = "LB107"
 _FRACTIONS = "give the share of the operations at each precision"
 _SHARE = "give the rate as a share of the peak (or of the roof) for the precision that was used"
 _PROGRESS = "compare the time to the target, or the operations until it was reached"
-_ALIASES = {
-    "fp64": "float64",
-    "double": "float64",
-    "fp32": "float32",
-    "single": "float32",
-    "fp16": "float16",
-    "half": "float16",
-    "bf16": "bfloat16",
-}
 
 
 def _check(claim: Claim) -> Iterator[Finding]:
@@ -45,8 +36,7 @@ def _shares(side: Side) -> dict[str, float]:
     """Share of the operations by precision, under one name each, the greatest first."""
     found: dict[str, float] = {}
     for name, share in side.operations.precisions.items():
-        known = name.strip().lower()
-        known = _ALIASES.get(known, known)
+        known = precision_name(name)
         if share > 0:
             found[known] = found.get(known, 0.0) + share
     return dict(sorted(found.items(), key=lambda item: -item[1]))
@@ -80,7 +70,7 @@ def _peak(side: Side) -> float | None:
 
     Peaks that are not stated are the table's; ``None`` where one is lacking, or the mixture is not known.
     """
-    peaks = {_ALIASES.get(name.lower(), name.lower()): peak for name, peak in machine_of(side.hardware).peaks.items()}
+    peaks = {precision_name(name): peak for name, peak in machine_of(side.hardware).peaks.items()}
     shares = _shares(side)
     if not _whole(shares) or any(not peaks.get(name) for name in shares):
         return None
