@@ -50,7 +50,7 @@ def test_a_folder_of_records_is_a_store(tmp_path, name, kind):
 
 
 def test_a_claim_in_a_file_is_read(tmp_path):
-    (tmp_path / "claim.toml").write_text('title = "t"\nsides = [{name = "ours"}]\n')
+    (tmp_path / "claim.toml").write_text('title = "t"\nsides = [{name = "ours", time_s = 9.0}]\n')
     (claim,) = read(tmp_path / "claim.toml")
     assert (claim.title, claim.where) == ("t", str(tmp_path / "claim.toml"))
 

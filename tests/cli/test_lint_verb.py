@@ -158,11 +158,17 @@ def test_a_misspelt_rule_is_answered_with_the_nearest(call):
     assert "close: kernels-only" in err
 
 
-def test_a_template_can_be_linted_as_it_is(call, here):
-    (here / "new.toml").write_text(call("lint", "--template")[1])
+def test_a_template_is_linted_as_soon_as_something_is_filled_in(call, here):
+    text = call("lint", "--template")[1]
+    (here / "new.toml").write_text(text)
+    code, _, err = call("lint", "new.toml")
+    assert code == 2
+    assert "it states nothing but names" in err
+    (here / "new.toml").write_text(text.replace("#time_s = 0.0", "time_s = 12.5", 1))
     code, out, _ = call("lint", "new.toml")
     assert code == 0
-    assert "0 errors, 0 warnings" in out
+    assert "0 errors, 0 warnings, " in out
+    assert "not stated" in out
     assert call("lint", "--template", "markdown")[1].startswith("# Checklist")
 
 
@@ -183,6 +189,12 @@ def test_what_cannot_be_meant_is_refused(call, here, words, said):
     code, _, err = call("lint", *words)
     assert code == 2
     assert said in err
+
+
+def test_a_word_that_is_neither_a_file_nor_a_run_is_said_to_be_neither(call, store):
+    code, _, err = call("lint", "leaderbord", "--store", store)
+    assert code == 2
+    assert "there is no such file or folder, and no run has that name" in err
 
 
 def test_a_file_that_cannot_be_read_is_said_and_ends_in_4(call, store):

@@ -1,9 +1,12 @@
 """What a report shows of the linter: a mark beside every figure, and the findings below."""
 
+import csv
+
 import pytest
 from msgspec import Struct
 
 from levelbench.report.beside import all_words, lint_lines, lint_section, lint_words
+from levelbench.report.files import write_csv, write_markdown
 from levelbench.report.html import report_page
 from levelbench.report.summaries import groups_table
 
@@ -80,3 +83,22 @@ def test_the_page_has_the_findings_after_the_doubts(one_missed, monkeypatch):
     text = report_page(one_missed, [], linted=[Linted(lines=[Remark()])])
     assert text.index("<h2>Failures and doubts</h2>") < text.index("<h2>Lint</h2>") < text.index("<h2>Environment</h2>")
     assert "<h2>Lint</h2>" not in report_page(one_missed, [])
+
+
+def test_markdown_has_the_mark_in_its_table_and_the_findings_above(two_arms, tmp_path):
+    label = two_arms[0][0].label
+    about = [Linted(sides=[label], lines=[Remark(side=label)], not_stated=2)]
+    text = write_markdown(two_arms, [], tmp_path / "r.md", linted=about).read_text(encoding="utf-8")
+    above, _, table = text.partition("### Time to accuracy")
+    assert "LB126 synthetic-data (error), digits" in above
+    assert "2 facts are not stated" in above
+    marks = [row.rsplit(" | ", 1)[1] for row in table.splitlines() if row.startswith("| ")]
+    assert marks[:4] == ["lint |", ":--- |", "LB126 |", "nothing found |"]
+
+
+def test_csv_has_the_mark_as_a_column_only_where_the_linter_was_asked(two_arms, tmp_path):
+    label = two_arms[0][0].label
+    for about, marks in (([Linted(sides=[label], lines=[Remark(side=label)])], ["LB126", "nothing found"]), ([], None)):
+        paths = {path.name: path for path in write_csv(two_arms, tmp_path, linted=about)}
+        rows = list(csv.DictReader(paths["digits-groups.csv"].read_text(encoding="utf-8").splitlines()))
+        assert [row.get("lint") for row in rows] == (marks or [None, None])

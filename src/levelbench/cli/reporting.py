@@ -136,7 +136,6 @@ def write(
     """
     from levelbench.claims.beside import beside_runs
     from levelbench.cli.scalings import scalings_of
-    from levelbench.report.beside import lint_lines
     from levelbench.report.files import write_csv, write_markdown
     from levelbench.report.html import write_report
 
@@ -150,9 +149,9 @@ def write(
     scalings = scalings_of(groups, records)
     written = [write_report(pairs, verdicts, page, attributions=lines, scalings=scalings, linted=linted)]
     if markdown is not None:
-        written.append(write_markdown(pairs, verdicts, markdown, attributions=[*lines, *lint_lines(linted)]))
+        written.append(write_markdown(pairs, verdicts, markdown, attributions=lines, linted=linted))
     if csv_folder is not None:
-        written += write_csv(pairs, csv_folder)
+        written += write_csv(pairs, csv_folder, linted=linted)
     return written
 
 

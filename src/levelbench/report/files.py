@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from levelbench.errors import StoreError
+from levelbench.report.beside import Linted, lint_lines, missing_line
 from levelbench.report.exports import markdown_text, to_csv, to_markdown
 from levelbench.report.figures import Group
 from levelbench.report.numbers import number
@@ -67,17 +68,17 @@ def all_runs(groups: Sequence[Group]) -> list[RunSummary]:
     return [run for group, _ in groups for run in (*group.runs, *group.unfinished)]
 
 
-def report_tables(groups: Sequence[Group]) -> list[tuple[str, Table]]:
+def report_tables(groups: Sequence[Group], linted: Sequence[Linted] = ()) -> list[tuple[str, Table]]:
     """Every table of a report with a name for its file: groups, phases, evaluations and ranks by task, then all runs.
 
-    Those of ranks are of each group's run of the median time.
+    Those of ranks are of each group's run of the median time. ``linted`` is what the linter says of the groups.
     """
     from levelbench.report.bands import evaluations_table
 
     found = []
     for task, members in by_task(groups):
         only = [group for group, _ in members]
-        for table in (groups_table(only), phases_by_group(only), evaluations_table(members)):
+        for table in (groups_table(only, linted), phases_by_group(only), evaluations_table(members)):
             found.append((f"{_safe(task)}-{table.name}", table))
         for _, records in members:
             found += [(f"{_safe(task)}-{table.name}", table) for table in rank_tables(typical(records))]
@@ -90,11 +91,14 @@ def _safe(name: str) -> str:
     return kept.strip("-")[:60] or "task"
 
 
-def write_csv(groups: Sequence[Group], folder: Path) -> list[Path]:
-    """Every table of the report as a CSV file in ``folder``; numbers in base units at full precision."""
+def write_csv(groups: Sequence[Group], folder: Path, *, linted: Sequence[Linted] = ()) -> list[Path]:
+    """Every table of the report as a CSV file in ``folder``; numbers in base units at full precision.
+
+    With ``linted`` the table of groups has a column of the rules that fired.
+    """
     used: dict[str, int] = {}
     paths = []
-    for name, table in report_tables(groups):
+    for name, table in report_tables(groups, linted):
         used[name] = used.get(name, 0) + 1
         suffix = f"-{used[name]}" if used[name] > 1 else ""
         paths.append(write_whole(folder / f"{name}{suffix}.csv", to_csv(table)))
@@ -115,20 +119,26 @@ def write_markdown(
     path: Path,
     *,
     attributions: Iterable[str] = (),
+    linted: Sequence[Linted] = (),
 ) -> Path:
-    """The verdicts and every table but the single evaluations as one Markdown file."""
+    """The verdicts and every table but the single evaluations as one Markdown file.
+
+    With ``linted`` every group has the rules that fired beside its figures, and the findings stand above.
+    """
     from levelbench.measure.verdict import format_verdict
 
     lines = ["# Time to accuracy", ""]
     for name_a, name_b, verdict in verdicts:
         lines.append(f"- {markdown_text(format_verdict(verdict, name_a, name_b))}")
         lines.append(f"  (same means: the whole interval within ±{number(verdict.margin * 100)} %)")
-    lines += [f"- {markdown_text(line)}" for line in attributions]
+    missing = missing_line(linted)
+    said = [*attributions, *lint_lines(linted), *([missing] if missing else [])]
+    lines += [f"- {markdown_text(line)}" for line in said]
     parts = ["\n".join(lines) + "\n"]
     for task, members in by_task(groups):
         parts.append(f"## {markdown_text(task)}\n")
         only = [group for group, _ in members]
-        parts += [to_markdown(table, 3) for table in (groups_table(only), phases_by_group(only))]
+        parts += [to_markdown(table, 3) for table in (groups_table(only, linted), phases_by_group(only))]
         for group, records in members:
             parts += _ranks(group.label, typical(records))
     parts.append(to_markdown(runs_table(all_runs(groups))))

@@ -1,5 +1,6 @@
 """The table of hardware: sources, plausible figures, and its page."""
 
+import re
 from datetime import date
 from pathlib import Path
 
@@ -40,6 +41,14 @@ def test_every_device_has_plausible_figures_in_order():
 
 def test_every_entry_cites_a_source_or_says_that_it_is_from_memory():
     assert [each.name for each in ENTRIES if each.checked != (table().sources[each.source].id != "memory")] == []
+
+
+def test_every_source_is_cited_and_has_an_address_and_a_date():
+    cited = {name for each in ENTRIES for name in (each.source, *each.also)}
+    sources = table().sources
+    assert set(sources) == cited
+    assert [each.id for each in sources.values() if each.id != "memory" and not each.url.startswith("https://")] == []
+    assert [each.id for each in sources.values() if not re.match(r"(read )?20\d\d-\d\d", each.date)] == []
 
 
 def test_a_price_has_its_place_and_date_and_a_device_its_number():

@@ -158,7 +158,7 @@ def test_five_logs_of_mlperf_are_one_claim_with_the_olympic_mean(tmp_path):
 def test_a_folder_is_all_claims_in_it_whatever_they_are(entry, tmp_path):
     dawn(tmp_path / "board")
     log(tmp_path / "board" / "logs" / "result_0.txt")
-    (tmp_path / "board" / "claim.toml").write_text('title = "t"\n[[sides]]\nname = "a"\n')
+    (tmp_path / "board" / "claim.toml").write_text('title = "t"\n[[sides]]\nname = "a"\ntime_s = 9.0\n')
     found = read_folder(tmp_path / "board")
     assert sorted(each.read_from for each in found) == ["claim", "dawnbench", "mlperf", "submission"]
     assert len(read(tmp_path / "board")) == 4

@@ -57,13 +57,13 @@ def _devices(devices: Sequence[Device], precisions: Sequence[str]) -> str:
 
 
 def _instances(instances: Sequence[Instance]) -> str:
-    head = ("Name", "Vendor", "Since", "Devices", "Processor", "vCPUs", "USD an hour", "Where and when", "Source")
+    head = ("Name", "Vendor", "Devices", "Processor", "vCPUs", "USD an hour", "Where and when", "Source")
     rows = []
     for each in instances:
         devices = f"{each.count} x {each.device}" if each.device else ""
         price = _figure(each.usd_per_hour)
         threads = "" if each.vcpus is None else str(each.vcpus)
-        cells = (each.name, each.vendor, each.released, devices, each.processor, threads, price, each.priced)
+        cells = (each.name, each.vendor, devices, each.processor, threads, price, each.priced)
         rows.append((*cells, _cited(each)))
     return _table(head, rows)
 
@@ -77,7 +77,7 @@ def _sources(all_of_it: Table) -> str:
 
 
 def _cited(entry: Device | Instance) -> str:
-    return entry.source if entry.checked else "from memory"
+    return ", ".join([entry.source, *entry.also]) if entry.checked else "from memory"
 
 
 def _figure(value: float | None) -> str:

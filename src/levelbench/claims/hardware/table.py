@@ -54,6 +54,8 @@ class Device(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cores: int | None = None
     cores_in_names: int = 1
     """Into how many cores a name such as "v3-32" divides one chip."""
+    also: list[str] = field(default_factory=list)
+    """Further sources, for what the first does not have."""
     note: str = ""
 
     @property
@@ -77,7 +79,6 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     vendor: str
     source: str
     checked: bool
-    released: str
     names: list[str] = field(default_factory=list)
     device: str = ""
     count: int = 0
@@ -87,6 +88,7 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     usd_per_hour: float | None = None
     priced: str = ""
     """Region and date of the price."""
+    also: list[str] = field(default_factory=list)
     note: str = ""
 
 
@@ -123,8 +125,9 @@ def _check(made: Table, counts: tuple[int, int, int]) -> None:
         raise ValueError("a name stands twice in the hardware table")
     entries: list[Device | Instance] = [*made.devices.values(), *made.instances.values()]
     for entry in entries:
-        if entry.source not in made.sources:
-            raise ValueError(f"the hardware table has no source '{entry.source}', which '{entry.name}' cites")
+        for source in (entry.source, *entry.also):
+            if source not in made.sources:
+                raise ValueError(f"the hardware table has no source '{source}', which '{entry.name}' cites")
     for instance in made.instances.values():
         for name in (instance.device, instance.processor):
             if name and name not in made.devices:

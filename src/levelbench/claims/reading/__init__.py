@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelbench.errors import UsageError, nearest
+from levelbench.errors import UnknownNameError, UsageError, nearest
 
 if TYPE_CHECKING:
     from levelbench.claims.view import Claim
@@ -123,7 +123,11 @@ def _selected(what: str | Path, path: Path, store: Store | None, problems: list[
     from levelbench.claims.reading.records import read_runs
     from levelbench.records import Store as _Store
 
-    return list(read_runs(text, store or _Store("levelbench-results"), problems))
+    try:
+        return list(read_runs(text, store or _Store("levelbench-results"), problems))
+    except UnknownNameError as error:
+        found = f"there is no such file or folder, and {error.found}"
+        raise UsageError(f"levelbench lint {text}", found, error.do) from error
 
 
 def _store_of(place: Path, store: Store | None) -> Store:

@@ -18,7 +18,7 @@ import msgspec
 
 from levelbench.claims.reading.checking import Wrong, faults
 from levelbench.claims.reading.lines import lines_of, nearest_line
-from levelbench.claims.view import Claim
+from levelbench.claims.view import Claim, Side
 from levelbench.errors import RecordError
 
 __all__ = ["DEPTH_LIMIT", "FILE_LIMIT", "parse_claim", "read_claim"]
@@ -53,7 +53,17 @@ def read_claim(path: str | Path) -> Claim:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RecordError(asked, f"it is not UTF-8 ({error.reason})", "save it as UTF-8") from error
-    return parse_claim(text, str(path))
+    claim = parse_claim(text, str(path))
+    if _is_empty(claim):
+        # No rule finds anything in it, which would look like praise.
+        raise RecordError(asked, "it states nothing but names", f"fill in what is known; {_DO}")
+    return claim
+
+
+def _is_empty(claim: Claim) -> bool:
+    """Whether nothing is stated but a title and what its sides are called: a template that nobody filled in."""
+    named = [Side(each.name, where=each.where) for each in claim.sides]
+    return claim == Claim(claim.title, named, where=claim.where)
 
 
 def parse_claim(text: str, where: str = "") -> Claim:
