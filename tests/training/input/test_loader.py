@@ -200,6 +200,7 @@ def test_plain_arrays_stay_on_the_device_and_the_rest_is_work_for_the_host(tmp_p
     for given in ({"augment": AUGMENT}, {"mix": Mixup(1.0)}, {"images": Decoded()}, {"images": kept}):
         assert isinstance(loader(**given), HostLoader)
     assert same(all_of(loader(kept)), all_of(loader()))
+    assert same(all_of(loader(kept, augment=AUGMENT)), all_of(loader(augment=AUGMENT)))
 
 
 def test_sizes_of_images_follow_the_progress_of_training():

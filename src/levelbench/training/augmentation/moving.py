@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
@@ -9,18 +10,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
+from levelbench.training.augmentation.borders import move
 from levelbench.training.augmentation.draws import random, uniform
 from levelbench.training.augmentation.inplace import InPlace
-from levelbench.training.augmentation.pixels import mirrored, parts, shift, shift_reflected
+from levelbench.training.augmentation.pixels import mirror
 
-__all__ = ["Flip", "RandomCrop", "Translate"]
+__all__ = ["Flip", "Move", "RandomCrop", "Translate"]
 
 _DOWN, _RIGHT, _CHOSEN = 1, 2, 3
 
 
+@dataclass(frozen=True)
+class Move(InPlace):
+    """Shifts each image by a distance of its own; what comes into view is zero, unless it reflects."""
+
+    @property
+    def reflects(self) -> bool:
+        """Whether what comes into view is the image mirrored at its border."""
+        return False
+
+    @abstractmethod
+    def most(self, shape: tuple[int, ...]) -> int:
+        """Pixels by which an image (c, h, w) is shifted at most, each way."""
+
+    @final
+    def distances(
+        self, seeds: NDArray[np.uint64], shape: tuple[int, ...]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pixels up and to the left for images (c, h, w), shape (n,) each."""
+        most = self.most(shape)
+        return uniform(seeds, _DOWN, -most, most), uniform(seeds, _RIGHT, -most, most)
+
+    @final
+    def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
+        """Images of the same size."""
+        shape = images.shape[1:]
+        move(images, *self.distances(seeds, shape), self.most(shape), reflect=self.reflects)
+
+
 @final
 @dataclass(frozen=True)
-class RandomCrop(InPlace):
+class RandomCrop(Move):
     """Pad by ``padding`` pixels on each side, then cut the image's size out at a uniform place (He et al. 2016, 4.2).
 
     ``mode`` is ``zero`` (black, where pixels are raw) or ``reflect``.
@@ -33,16 +63,19 @@ class RandomCrop(InPlace):
         if self.padding < 1 or self.mode not in ("zero", "reflect"):
             raise DefinitionError(repr(self), "there is no such crop", "choose padding >= 1, zero or reflect")
 
-    def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
-        """Images of the same size."""
-        most = self.padding
-        move = shift if self.mode == "zero" else shift_reflected
-        move(images, uniform(seeds, _DOWN, -most, most), uniform(seeds, _RIGHT, -most, most), most)
+    @property
+    def reflects(self) -> bool:
+        """As the mode says."""
+        return self.mode == "reflect"
+
+    def most(self, shape: tuple[int, ...]) -> int:
+        """The padding."""
+        return self.padding
 
 
 @final
 @dataclass(frozen=True)
-class Translate(InPlace):
+class Translate(Move):
     """Shift by up to ``share`` of the longer side in each direction; what comes in is zero."""
 
     share: float
@@ -51,10 +84,9 @@ class Translate(InPlace):
         if not 0 < self.share <= 1:
             raise DefinitionError(repr(self), "it is no share of a side", "choose 0 < share <= 1")
 
-    def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
-        """Images of the same size."""
-        most = round(self.share * max(images.shape[2:]))
-        shift(images, uniform(seeds, _DOWN, -most, most), uniform(seeds, _RIGHT, -most, most), most)
+    def most(self, shape: tuple[int, ...]) -> int:
+        """The share in whole pixels."""
+        return round(self.share * max(shape[1:]))
 
 
 @final
@@ -68,9 +100,11 @@ class Flip(InPlace):
         if not 0 <= self.probability <= 1:
             raise DefinitionError(repr(self), "it is no probability", "choose one from 0 to 1")
 
+    def chosen(self, seeds: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Whether each image is exchanged, shape (n,)."""
+        result: NDArray[np.bool_] = random(seeds, _CHOSEN) < self.probability
+        return result
+
     def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
         """Images of the same size."""
-        chosen = np.flatnonzero(random(seeds, _CHOSEN) < self.probability)
-        for some in parts(images):
-            rows = chosen[some]
-            images[rows] = mirrored(images.take(rows, axis=0))
+        mirror(images, np.flatnonzero(self.chosen(seeds)))

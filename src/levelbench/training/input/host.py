@@ -21,6 +21,7 @@ from levelbench.training.augmentation.draws import example_seeds, words
 from levelbench.training.augmentation.inplace import InPlace
 from levelbench.training.augmentation.pixels import images_of
 from levelbench.training.datasets.base import Split
+from levelbench.training.input.moved import make_moved
 from levelbench.training.input.residence import rows_of
 from levelbench.training.samplers.base import Epoch
 
@@ -37,7 +38,7 @@ _MIXING = 0x317
 
 @final
 class BlockMaker:
-    """Knows how to make any steps of an epoch; holds no state, so threads may share it.
+    """Knows how to make any steps of an epoch; threads may share it.
 
     Raises ``DefinitionError`` for augmentations of what are no images, and for a mixture of what are no classes.
     """
@@ -59,6 +60,7 @@ class BlockMaker:
                 "leave it out",
             )
         self._split, self._classes, self._seed, self._augment, self._mix = split, classes, seed, augment, mix
+        self._moved = make_moved(split.inputs, augment)
         row_bytes = max(1, prod(shape[1:]) * split.inputs.dtype.itemsize)
         self._examples = min(_EXAMPLES, max(1, _BYTES // row_bytes))
 
@@ -77,9 +79,10 @@ class BlockMaker:
         begin = int(order.bounds[first])
         indices = order.order[begin : int(order.bounds[stop])]
         seeds = example_seeds(self._seed, epoch, indices)
-        columns = [rows_of(column, indices, seeds) for column in self._split.columns]
-        # Rows taken of an array are a copy; what a column makes may be its own.
-        columns[0] = self._augmented(columns[0], seeds, augment, isinstance(self._split.inputs, np.ndarray))
+        columns = [
+            self._inputs(indices, seeds, augment),
+            *[rows_of(column, indices, seeds) for column in self._split.columns[1:]],
+        ]
         cuts = (order.bounds[first : stop + 1] - begin).tolist()
         block = []
         for at in range(stop - first):
@@ -90,14 +93,20 @@ class BlockMaker:
             block.append(batch)
         return block
 
-    @staticmethod
-    def _augmented(
-        images: NDArray[Any], seeds: NDArray[np.uint64], augment: tuple[Augmentation, ...], ours: bool
+    def _inputs(
+        self, indices: NDArray[np.int64], seeds: NDArray[np.uint64], augment: tuple[Augmentation, ...]
     ) -> NDArray[Any]:
-        """The images changed by each in turn; in place where they are ``ours``."""
-        for position, each in enumerate(augment):
+        """The first column's rows, changed by each in turn; in place where they are ours."""
+        column, done = self._split.inputs, 0
+        # Rows taken of an array are a copy; what a column makes may be its own.
+        ours = isinstance(column, np.ndarray)
+        if self._moved is None:
+            images = rows_of(column, indices, seeds)
+        else:
+            images, done = self._moved.take(indices, seeds), len(self._moved.augment)
+        for position in range(done, len(augment)):
             # Each draws for itself: two of a kind in a row do not do the same.
-            draws = words(seeds, position)
+            each, draws = augment[position], words(seeds, position)
             if ours and isinstance(each, InPlace):
                 images = images_of(images, type(each).__name__)
                 each.change(images, draws)
