@@ -183,7 +183,7 @@ def _table(arm: Arm, tuning: Tuning) -> Table:
         return Absent() if value is None else Number(value) if abs(value) < float("inf") else Text("inf")
 
     columns = (
-        Column("target", "Target", Kind.NUMBER),
+        Column("target", "Target", Kind.NUMBER, digits=4),
         Column("reached", "Reached"),
         Column("epochs", "Median epochs", Kind.NUMBER),
         Column("cv", "Spread", Kind.SHARE),

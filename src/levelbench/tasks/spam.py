@@ -1,7 +1,9 @@
 """spam: telling spam from other mail, by the words of subject and text alone.
 
-5,872 mails of SpamAssassin's corpus; a third of them is spam. Claim: none measured yet; the target is to be set by the
-knee rule of docs/targets.md. Hardware: CPU, seconds. n: none yet. docs/text-tasks.md says what is in the data.
+5,872 mails of SpamAssassin's corpus; a third of them is spam. The target is the knee rule's, from 12 seeds of `bag`:
+all reach it, confirmed, after 7 epochs (median; they vary by 23 %). docs/targets.md has the table and the command.
+
+Claim: CLAIM. docs/text-tasks.md says what is in the data.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from levelbench.training.task import Task
 task = Task(
     "spam",
     data=Mails(),
-    quality=Top1(target=0.975),
-    evaluate_every="1 epoch",
+    quality=Top1(target=0.979),
+    evaluate_every="50 steps",
     clock="wall",
     description="5,872 mails, spam or not: seconds on a laptop",
 )
