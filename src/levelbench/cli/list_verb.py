@@ -13,7 +13,7 @@ from levelbench.errors import LevelbenchError, UnknownNameError
 
 __all__ = ["command"]
 
-KINDS = ("tasks", "frameworks", "suites", "networks", "transforms", "schemes", "engines", "clocks", "runs")
+KINDS = ("tasks", "frameworks", "suites", "networks", "transforms", "schemes", "engines", "clocks", "runs", "inference")
 # Long, or slow to find out: listed where they are asked for.
 _ASKED_FOR = ("networks", "transforms", "schemes", "engines")
 _COUNTS = ("parameters", "published parameters", "published multiply-adds")
@@ -39,17 +39,20 @@ def command(
     as_json: bool,
     debug: bool,
 ) -> int:
-    """List what there is, and what each item lacks: tasks, frameworks, networks, ...; or the runs of the store.
+    """List what there is, and what each item lacks: tasks, frameworks, networks, ...; or what the store has.
 
     \b
       levelbench list
       levelbench list networks
       levelbench list runs 'digits[framework=torch]' --sort time_to_accuracy_s --limit 10
+      levelbench list inference 'digits[scenario=offline]' --sort samples_per_s
     """
     if kind is not None and kind not in KINDS:
         raise UnknownNameError("kind of thing to list", kind, KINDS)
     if kind == "runs":
         return _runs(store_path, selection, sort, limit, as_json)
+    if kind == "inference":
+        return _inference(store_path, selection, sort, limit, as_json)
     makers = {
         "tasks": _tasks,
         "frameworks": _frameworks,
@@ -257,6 +260,30 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
         click.echo(
             f"no runs{f' of {selection}' if selection else ''} in {store.path}: levelbench run digits makes some"
         )
-        return 0
-    shared.print_tables(rows_table(rows))
+    else:
+        shared.print_tables(rows_table(rows))
+    if (store_path / "inference").is_dir():
+        click.echo("\nlevelbench list inference shows what was measured of inference")
+    return 0
+
+
+def _inference(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
+    """One row a process; a figure that one has not stands last, whichever way they are sorted."""
+    from levelbench.records.inference.selecting import select_inference
+    from levelbench.report.inference_rows import inference_row, inference_rows_table
+
+    name, descending = sort.removeprefix("-"), sort.startswith("-")
+    newest = (name, descending) == ("started", True)
+    rows = [inference_row(each) for each in select_inference(store_path, selection or "", limit if newest else None)]
+    if rows and name not in rows[0]:
+        raise UnknownNameError("column of inference", name, list(rows[0]))
+    known = sorted((row for row in rows if row[name] is not None), key=lambda row: row[name], reverse=descending)
+    rows = [*known, *(row for row in rows if row[name] is None)][:limit]
+    if as_json:
+        shared.emit_json(rows)
+    elif not rows:
+        of = f" of {selection}" if selection else ""
+        click.echo(f"no inference{of} in {store_path}: levelbench infer digits measures some")
+    else:
+        shared.print_tables(inference_rows_table(rows))
     return 0

@@ -43,6 +43,7 @@ __all__ = ["command"]
 @click.option("--ranks", type=int, help="Train each TASK in so many processes that keep together.")
 @team_options
 @click.option("--checkpoint", help='Keep a checkpoint every "1 epoch": an interrupted run goes on from it.')
+@click.option("--keep-model", is_flag=True, help="Keep the trained networks: levelbench infer takes them.")
 @click.option(
     "--observe",
     multiple=True,
@@ -88,12 +89,14 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     shared.check_statistics(given["margin"], given["level"])
     wrong = shared.read_fail_on(given["fail_on"])
     arms = _arms(tasks, given)
+    if given["keep_model"] and any(arm.specification.distribution for arm in arms):
+        raise UsageError("--keep-model with several ranks", "each has a network of its own", "leave one of the two out")
     store = shared.open_store(store_path)
     extras = _extras(given)
     seeds = range(given["seed"], given["seed"] + given["runs"])
     plan = make_plan(arms, seeds, store, capture(), fresh=given["fresh"])
     with shared.as_far_as_read(err=as_json):
-        _say(plan, store, as_json, bool(given["observe"]))
+        _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
         records = carry_out(plan, store, given["data"], watcher, extras)
     return _conclude(plan, dict(sorted(records.items())), store, as_json, given, wrong)
@@ -190,7 +193,7 @@ def _extras(given: dict[str, Any]) -> Extras:
     if given["checkpoint"] is not None:
         Evaluate.parse(given["checkpoint"])
     read(given["observe"])
-    return Extras(given["checkpoint"], given["observe"], given["timeout"])
+    return Extras(given["checkpoint"], given["observe"], given["timeout"], given["keep_model"])
 
 
 def _listed(option: str, text: str | None) -> list[str | None]:
@@ -202,13 +205,16 @@ def _listed(option: str, text: str | None) -> list[str | None]:
     return words
 
 
-def _say(plan: Plan, store: Store, as_json: bool, observed: bool) -> None:
+def _say(plan: Plan, store: Store, as_json: bool, observed: bool, kept: bool) -> None:
     for line in plan.lines():
         click.echo(line, err=as_json)
     if plan.steps:
         click.echo(f"records: {store.path}", err=as_json)
-    if observed and plan.done:
-        click.echo(f"{len(plan.done)} of the runs are done and are not observed: --fresh makes them anew", err=as_json)
+    for asked, word in ((observed, "observed"), (kept, "made again to be kept")):
+        if asked and plan.done:
+            click.echo(
+                f"{len(plan.done)} of the runs are done and are not {word}: --fresh makes them anew", err=as_json
+            )
 
 
 def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> None:

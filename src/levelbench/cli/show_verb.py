@@ -1,4 +1,4 @@
-"""``levelbench show``: one run or several: phases, curve, warnings, environment."""
+"""``levelbench show``: one run or several: phases, curve, warnings, environment; or a measurement of inference."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
     from levelbench.records import Record, RunSummary
+    from levelbench.records.inference import InferenceRecord
 
 __all__ = ["command"]
 
@@ -32,17 +33,27 @@ def command(
     as_json: bool,
     debug: bool,
 ) -> int:
-    """Show runs; without an argument the latest one.
+    """Show runs, or what infer measured; without an argument the latest run.
 
     \b
       levelbench show
       levelbench show 3fa9
       levelbench show 'digits[framework=torch,seed=0]' --clock dawnbench
+      levelbench show 'digits[scenario=single-stream]'
     """
+    from levelbench.errors import LevelbenchError
     from levelbench.records import read_record, summarise
 
     store = shared.open_store(store_path)
-    found = shared.select_runs(store, runs or ("latest",))
+    words = runs or ("latest",)
+    try:
+        found = shared.select_runs(store, words)
+    except LevelbenchError:
+        answers = _inference_named(store_path, words)
+        if not answers:
+            raise
+        viewed = any(each is not None for each in (clock, crossing, target))
+        return _show_inference(answers, as_json, with_environment, viewed)
     records = [read_record(Path(run.path)) for run in found]
     views = [summarise(record, clock=clock, crossing=crossing, threshold=target) for record in records]
     if as_json:
@@ -50,6 +61,52 @@ def command(
         return 0
     for record, run in zip(records, views, strict=True):
         _print(record, run, with_environment)
+    return 0
+
+
+def _inference_named(store: Path, words: tuple[str, ...]) -> list[InferenceRecord]:
+    """The records of inference that the words mean, each once, oldest first; none where a word means none."""
+    from levelbench.errors import LevelbenchError
+    from levelbench.records.inference.selecting import select_inference
+
+    found: dict[Path, InferenceRecord] = {}
+    for word in words:
+        try:
+            meant = select_inference(store, word)
+        except LevelbenchError:
+            return []
+        if not meant:
+            return []
+        found |= {each.path: each for each in meant}
+    return sorted(found.values(), key=lambda record: (record.header.started, str(record.path)))
+
+
+def _show_inference(records: list[InferenceRecord], as_json: bool, with_environment: bool, viewed: bool) -> int:
+    """What ``levelbench infer`` printed of them: one table for all that differ in the framework alone."""
+    from levelbench.errors import UsageError
+    from levelbench.records.inference import summarise_inference
+    from levelbench.records.inference.selecting import arms_among
+    from levelbench.report.inference import inference_lines, inference_table
+
+    if viewed:
+        found = "these are measurements of inference, which has neither clock nor crossing nor target"
+        raise UsageError("show --clock, --crossing or --target", found, "leave it out")
+    measurements = arms_among(records)
+    summaries = [summarise_inference(arms) for arms in measurements]
+    if as_json:
+        from levelbench.cli.infer_json import inference_json
+
+        shared.emit_json([inference_json(each, arms) for each, arms in zip(summaries, measurements, strict=True)])
+        return 0
+    for each in summaries:
+        shared.print_tables(inference_table(each))
+        for line in ("", *inference_lines(each)):
+            click.echo(shared.visible(line))
+        click.echo()
+    if with_environment:
+        shared.emit_json(records[0].header.environment)
+    for record in records:
+        click.echo(f"record ({record.status}): {record.path}")
     return 0
 
 

@@ -36,12 +36,13 @@ class Watcher(Protocol):
 class Extras:
     """What a run does beside training: how often it keeps a checkpoint, and who looks on.
 
-    ``timeout_s`` is how long a rank waits for another one.
+    ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept.
     """
 
     checkpoint: str | None = None
     observe: tuple[str, ...] = ()
     timeout_s: float = 300.0
+    keep_model: bool = False
 
 
 def carry_out(
@@ -68,6 +69,7 @@ def carry_out(
             checkpoint=extras.checkpoint,
             observe=list(extras.observe),
             timeout_s=extras.timeout_s,
+            keep_model=extras.keep_model,
         )
         watcher.started(step, arm)
         finished = launch(job, watcher.progress)

@@ -34,7 +34,10 @@ def message_of(error: LevelbenchError) -> Message:
 def boundary(job: Job, tell: Tell, member: Member | None = None) -> int:
     """Carry out the job; whatever is raised is told, and answered with its exit code."""
     try:
-        execute(job, tell, member)
+        if job.keep_model:
+            _keeping(job, tell)
+        else:
+            execute(job, tell, member)
         tell(Message(phase="done"))
     except LevelbenchError as error:
         lost = member is not None and member.lost(error)
@@ -49,6 +52,15 @@ def boundary(job: Job, tell: Tell, member: Member | None = None) -> int:
         tell(Message(error=(failure.asked, failure.found, failure.do), exit_code=2, trace=traceback.format_exc()))
         return failure.exit_code
     return 0
+
+
+def _keeping(job: Job, tell: Tell) -> None:
+    """The same, and its network is kept."""
+    from levelbench.runner.inference_training import KeepingMember, keep_network
+
+    member = KeepingMember()
+    execute(job, tell, member)
+    keep_network(job, member, for_inference=False)
 
 
 def main(arguments: list[str]) -> int:

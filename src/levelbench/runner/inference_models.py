@@ -56,8 +56,10 @@ class TrainedModel(msgspec.Struct, frozen=True):
     specification: Specification
     quality: dict[str, float]
     basis: Basis = Basis()
+    for_inference: bool = True
+    """Whether its run was made for its sake alone, and not by ``levelbench run``."""
     earlier: list[str] = []
-    """The runs that trained it before, where it was trained anew."""
+    """The runs that trained it before for its sake alone, where it was trained anew."""
 
 
 @dataclass(frozen=True)

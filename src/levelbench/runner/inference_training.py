@@ -101,8 +101,10 @@ def _carry_out(job: Job, tell: Callable[[Telling], None]) -> None:
     keep_network(job, member)
 
 
-def keep_network(job: Job, member: KeepingMember) -> Path:
+def keep_network(job: Job, member: KeepingMember, *, for_inference: bool = True) -> Path:
     """Keep the network of the run that ``member`` has carried out in the run's store; the model's path.
+
+    ``for_inference`` says that the run was made for that alone, so that it is no trial and no entry of a leaderboard.
 
     Raises ``StoreError`` where it cannot be written, ``LevelbenchError`` for a run that came to no end.
     """
@@ -126,7 +128,8 @@ def keep_network(job: Job, member: KeepingMember) -> Path:
         specification=job.specification,
         quality=record.end.quality,
         basis=basis,
-        earlier=[] if before is None else sorted({*before.earlier, before.run}),
+        for_inference=for_inference,
+        earlier=[] if before is None else sorted({*before.earlier, *([before.run] if before.for_inference else [])}),
     )
     keep_facts(path, facts)
     return path

@@ -36,6 +36,8 @@ class Job(msgspec.Struct, frozen=True):
     """Who looks on, in the words of the command: ``["csv=logs"]``."""
     timeout_s: float = 300.0
     """How long a rank waits for another one before it takes it for lost."""
+    keep_model: bool = False
+    """Whether the trained network is kept in the store, where ``levelbench infer`` finds it; of one process alone."""
 
 
 Tell = Callable[["Message"], None]

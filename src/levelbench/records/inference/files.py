@@ -6,7 +6,7 @@ read and counts as interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import msgspec
 
-from levelbench.errors import RecordError
+from levelbench.errors import RecordError, StoreError
 from levelbench.records import locks
 from levelbench.records.digest import key_of
 from levelbench.records.inference.schema import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["InferenceRecord", "InferenceWriter", "find_inference_records", "inference_key"]
-__all__ += ["other_seeds", "read_inference"]
+__all__ += ["inference_headers", "other_seeds", "read_inference"]
 
 _ENDING = ".jsonlines"
 _BLOCK = 100_000
@@ -175,6 +175,13 @@ def other_seeds(store: Path, specification: InferenceSpecification) -> dict[int,
             if theirs.seed != specification.seed and inference_key(alike) == own:
                 found[theirs.seed] = found.get(theirs.seed, 0) + 1
     return found
+
+
+def inference_headers(store: Path) -> Iterator[tuple[Path, InferenceHeader]]:
+    """The path and header of every record in ``store`` (or below a folder of one); those damaged are passed over."""
+    for path in store.rglob(f"*{_ENDING}"):
+        with suppress(RecordError, StoreError), open_record(path, str(path)) as file:
+            yield path, decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", str(path))
 
 
 def find_inference_records(store: Path, key: str) -> list[InferenceRecord]:

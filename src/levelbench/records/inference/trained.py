@@ -20,12 +20,14 @@ _LARGEST_BYTES = 1 << 20
 
 class _Sidecar(msgspec.Struct):
     run: str
+    for_inference: bool = True
     earlier: list[str] = []
 
 
 def runs_for_inference(store: Path) -> frozenset[str]:
     """The ids of the runs that trained the networks that ``store`` keeps, or kept before they were trained anew.
 
+    A run of ``levelbench run --keep-model`` is none of them.
     What is damaged is passed over: its run then counts like any other.
     """
     found: set[str] = set()
@@ -33,5 +35,5 @@ def runs_for_inference(store: Path) -> frozenset[str]:
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             if path.stat().st_size <= _LARGEST_BYTES:
                 facts = msgspec.json.decode(path.read_bytes(), type=_Sidecar)
-                found |= {facts.run, *facts.earlier}
+                found |= {*facts.earlier, *([facts.run] if facts.for_inference else [])}
     return frozenset(found)

@@ -1,0 +1,84 @@
+"""Which records of inference a word means."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+from tests.records.inference.builder import OFFLINE, SINGLE, specification, write
+
+from levelbench.errors import RecordError, UnknownNameError
+from levelbench.records.inference.selecting import arms_among, select_inference
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Processes 0 and 1 one by one in numpy, 2 in torch, 3 offline; 3 is the newest."""
+    for seed, (framework, scenario) in enumerate(
+        [("numpy", SINGLE), ("numpy", SINGLE), ("torch", SINGLE), ("numpy", OFFLINE)]
+    ):
+        write(tmp_path, specification(framework, scenario), seed, n=100, end=seed != 1)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("word", "seeds"),
+    [
+        ("", [3, 2, 1, 0]),
+        ("digits", [3, 2, 1, 0]),
+        ("digits[scenario=offline]", [3]),
+        ("[framework=torch]", [2]),
+        ("[lr=0.05,seed=1]", [1]),
+        ("[status=interrupted]", [1]),
+        ("latest", [3]),
+        ("latest:2", [3, 2]),
+        ("fashion-mnist", []),
+        ("[lr=0.06]", []),
+    ],
+)
+def test_a_word_means_a_task_the_latest_or_what_has_these_parts(store, word, seeds):
+    assert [each.header.seed for each in select_inference(store, word)] == seeds
+
+
+def test_a_file_a_folder_and_the_beginning_of_an_id_are_meant(store):
+    first = select_inference(store)[-1]
+    assert [each.path for each in select_inference(store, str(first.path))] == [first.path]
+    assert len(select_inference(store / "elsewhere", f"{store}/inference")) == 4
+    write(store, specification("jax"), 12345, n=100)
+    assert [each.header.id for each in select_inference(store, "id12")] == ["id12345"]
+    assert select_inference(store, "id1") == []
+
+
+def test_at_most_so_many_are_read(store):
+    assert [each.header.seed for each in select_inference(store, "digits", 2)] == [3, 2]
+
+
+def test_a_filter_by_what_no_record_has_is_refused(store):
+    with pytest.raises(UnknownNameError, match="close: scenario"):
+        select_inference(store, "[scenari=offline]")
+
+
+def test_a_damaged_record_is_passed_over_unless_it_is_named(store):
+    path = select_inference(store)[0].path
+    path.write_text("{}\n")
+    assert len(select_inference(store)) == 3
+    with pytest.raises(RecordError):
+        select_inference(store, str(path))
+
+
+def test_arms_that_differ_in_the_framework_alone_are_of_one_measurement(store):
+    measurements = arms_among(select_inference(store))
+    seeds = [[[each.header.seed for each in arm] for arm in arms] for arms in measurements]
+    assert seeds == [[[0], [2]], [[3]]]
+
+
+def test_records_of_two_machines_are_two_measurements(store):
+    one, other = (write(store / each, specification(), 0, n=100) for each in "ab")
+    environment = {"machine": {"id": "m2"}}
+    other = replace(other, header=structs.replace(other.header, environment=environment))
+    assert len(arms_among([one, other])) == 2
+
+
+def test_of_a_process_that_was_made_anew_the_newest_counts(store):
+    old, new = (write(store / each, specification(), 0, n=100) for each in "ab")
+    ((arm,),) = arms_among([old, new])
+    assert [each.path for each in arm] == [new.path]

@@ -1,0 +1,24 @@
+"""``levelbench run --keep-model``: an ordinary run whose network ``levelbench infer`` finds."""
+
+from levelbench.measure.environment import capture
+from levelbench.records import Store
+from levelbench.records.inference.trained import runs_for_inference
+from levelbench.runner.child import boundary
+from levelbench.runner.inference_making import Wanted, kept_model
+from levelbench.runner.inference_models import basis_of
+from levelbench.runner.jobs import Job
+from levelbench.runner.request import Options, load_task, resolve
+
+
+def test_the_network_of_a_run_is_kept_and_the_run_stays_an_ordinary_one(tmp_path):
+    arm = resolve("digits", {"framework": "numpy", "hidden": 4}, Options(budget_epochs=1.0))
+    job = Job(arm.reference, arm.specification, arm.key, 3, "aaaa0003", str(tmp_path), keep_model=True)
+    assert boundary(job, lambda message: None) == 0
+    task = load_task("digits")
+    network = task.assemble(arm.specification.recipe, arm.specification.settings).network
+    basis = basis_of(arm.specification, capture()["libraries"], network, task.data.load(None).checksums)
+    kept = kept_model(tmp_path, Wanted("digits", arm.specification, arm.key, 3, arm.source.digest, basis))
+    (run,) = Store(tmp_path).records()
+    assert kept is not None
+    assert (kept.facts.run, kept.facts.quality) == (run.header.id, run.end.quality)
+    assert runs_for_inference(tmp_path) == frozenset()
