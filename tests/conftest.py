@@ -1,15 +1,22 @@
 import gc
+import importlib
+import importlib.util
 import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.warm import TORCH, WARM
 
 # Each worker and each process that a test starts would else compile all that it imports anew.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+SHARED = "LEVELBENCH_TESTS_SHARED"
+"""The variable that names the folder which the processes of a session share."""
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -30,17 +37,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 LONGEST_FIRST = """
-runner/test_campaign runner/test_teams cli/test_run_verb networks/zoo/test_vision
-operators/validation/test_right_operators frameworks/test_conformance frameworks/jax/test_jax_gradients
-cli/test_check_verb runner/test_networks networks/zoo/test_others networks/fuzz/test_agreement
-frameworks/jax/test_jax_conformance frameworks/test_jax_executor cli/test_operator_verb
+runner/test_teams runner/test_teams_nodes operators/validation/test_right_operators networks/zoo/test_vision
+runner/test_campaign
+frameworks/jax/test_jax_gradients cli/test_run_verb operators/custom/test_tutorial networks/zoo/test_others
+frameworks/test_conformance tasks/test_vision_recipes report/test_html frameworks/test_jax_executor
+networks/fuzz/test_agreement tasks/test_text_tasks operators/conformance/test_conformance
 distributed/communicators/test_mpi distributed/validation/test_own_schemes distributed/hosts/test_ranks
-report/site/test_board_in_a_browser operators/conformance/test_conformance frameworks/jax/test_jax_versions
-frameworks/test_optimizers tasks/test_vision_recipes tasks/test_text_tasks report/test_html
-networks/transforms/test_measured_memory cli/test_network cli/test_scale_verb cli/test_check_schemes
-frameworks/test_torch_executor frameworks/torch/test_distributed training/test_checkpoints
-simulation/test_false_positives simulation/test_coverage tasks/test_same_trajectory cli/test_infer
-runner/test_inference
+report/site/test_board_in_a_browser frameworks/jax/test_jax_versions frameworks/jax/test_jax_conformance
+networks/transforms/test_measured_memory simulation/test_coverage frameworks/test_optimizers runner/test_networks
+simulation/test_false_positives cli/test_check_verb cli/test_scale_verb networks/benchmark/test_measuring
+networks/test_third_party operators/custom/test_compile frameworks/torch/test_distributed cli/test_operator_verb
+training/validation/test_optimizers frameworks/test_torch_executor training/test_checkpoints
+networks/transforms/test_microbatch cli/test_check_optimizers cli/test_check_schemes tasks/test_same_trajectory
+runner/test_inference cli/test_network cli/test_infer
 """
 
 
@@ -49,6 +58,10 @@ def pytest_configure(config):
     # last files would be those with few and long ones, and one worker would wait for the other a minute.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+    if SHARED not in os.environ:
+        shared = tempfile.TemporaryDirectory(prefix="levelbench-tests-")
+        os.environ[SHARED] = shared.name
+        config.add_cleanup(shared.cleanup)
 
 
 def pytest_collection_modifyitems(items):
@@ -64,6 +77,39 @@ def pytest_collection_finish(session):
 
 def pytest_addoption(parser):
     parser.addoption("--golden", action="store_true", help="write the golden files anew")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm():
+    """Processes that the program starts are forked from one that has the imports behind it."""
+    with WARM.processes():
+        yield
+    WARM.close()
+
+
+@pytest.fixture(scope="module")
+def warm_node_cases(warm):
+    """ONNX's node tests have been collected, here and in the processes that the program starts."""
+    importlib.import_module("tests.node_cases")
+    with WARM.processes("tests.node_cases"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def warm_torch(warm):
+    """As ``warm``, and PyTorch is imported as well."""
+    if importlib.util.find_spec("torch") is None:
+        yield
+        return
+    with WARM.processes(*TORCH):
+        yield
+
+
+@pytest.fixture
+def cold():
+    """Processes that the program starts are not forked: each imports what it needs, and is named by its command."""
+    with WARM.cold():
+        yield
 
 
 @pytest.fixture

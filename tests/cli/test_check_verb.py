@@ -127,7 +127,7 @@ def test_without_examples_and_shapes_it_is_said_what_to_give(check):
 
 
 @pytest.mark.slow
-def test_pytorch_runs_the_same_checks(check):
+def test_pytorch_runs_the_same_checks(check, warm_torch):
     pytest.importorskip("torch")
     code, out, _ = check(RIGHT, "--framework", "torch", "--dtype", "float32,float64")
     assert code == 0

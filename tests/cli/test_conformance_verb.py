@@ -7,6 +7,8 @@ import pytest
 from levelbench.operators.conformance import Result, tally, try_case
 from levelbench.operators.frameworks import open_framework
 
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
+
 
 @pytest.fixture
 def in_this_process(monkeypatch):

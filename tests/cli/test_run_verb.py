@@ -51,7 +51,7 @@ def ended(process):
 
 
 @pytest.fixture(scope="module")
-def needs_torch():
+def needs_torch(warm_torch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
 
 

@@ -1,6 +1,6 @@
 """ONNX's node tests through each framework: how many pass, and none of them wrong.
 
-They are tried in this process, where ONNX has made them already (10 s); ``levelbench conformance`` tries them in one of
+They are tried in this process, where they are there already; ``levelbench conformance`` tries them in one of
 its own, which tests/operators/conformance shows. JAX compiles each test's operators, which takes minutes for all of
 them: every fortieth is tried here, and all by ``levelbench conformance --framework jax``.
 """
@@ -9,6 +9,8 @@ import pytest
 
 from levelbench.operators.conformance import collect_cases, tally, try_case
 from levelbench.operators.frameworks import load_framework, open_framework
+
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
 
 LEAST = {"numpy": (1883, 1), "torch": (1823, 1), "onnxruntime": (1534, 1), "jax": (47, 40)}
 """How many must pass at the least, of every so many."""

@@ -11,6 +11,7 @@ from collections import Counter
 
 import msgspec
 import pytest
+from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.measure.environment import capture
@@ -220,15 +221,18 @@ def test_a_fixed_schedule_that_a_budget_cut_short_has_not_reached_whatever_its_l
     assert (run.reached, run.hopeless) == (False, False)
 
 
-def test_equal_seeds_give_equal_bits_on_both_frameworks(task_file, store):
-    for framework in ("numpy", "torch"):
-        if framework == "torch":
-            pytest.importorskip("torch", reason="PyTorch is not installed")
-        arm = resolve(str(task_file), {}, Options(framework=framework))
-        twice = [carry_out(plan_of([arm], [3], store, fresh=True), store, None, Quiet())[0, 3] for _ in range(2)]
-        assert twice[0].header.id != twice[1].header.id
-        assert losses(twice[0]) == losses(twice[1]) != []
-        assert twice[0].end.quality == twice[1].end.quality
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_equal_seeds_give_equal_bits(task_file, store, framework, warm_torch):
+    if framework == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    arm = resolve(str(task_file), {}, Options(framework=framework))
+    once = carry_out(plan_of([arm], [3], store), store, None, Quiet())[0, 3]
+    # Hashes have another seed in a process that is not forked.
+    with WARM.cold():
+        again = carry_out(plan_of([arm], [3], store, fresh=True), store, None, Quiet())[0, 3]
+    assert once.header.id != again.header.id
+    assert losses(once) == losses(again) != []
+    assert once.end.quality == again.end.quality
 
 
 def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(task_file, store):
@@ -251,6 +255,7 @@ def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(
     assert plan_of([arm], [0], store).steps[0].why == "the run before failed"
 
 
+@pytest.mark.usefixtures("cold")
 def test_a_run_killed_from_outside_is_told_as_such_and_can_be_resumed(arm, store):
     def kill(events, elapsed_s, phase):
         subprocess.run(["pkill", "-KILL", "-P", str(os.getpid()), "-f", "levelbench.runner.child"], check=False)
@@ -267,12 +272,12 @@ def test_a_run_killed_from_outside_is_told_as_such_and_can_be_resumed(arm, store
 
 @pytest.mark.slow
 def test_killed_at_random_instants_a_run_loses_nothing_and_resumes_to_the_same_result(task_file, store):
-    arm = resolve(str(task_file), {"epochs": 400, "target": 0.999}, NUMPY)
+    arm = resolve(str(task_file), {"epochs": 250, "target": 0.999}, NUMPY)
     whole = carry_out(plan_of([arm], [5], store), store, None, Quiet())[0, 5]
     generator, statuses = random.Random(0), Counter()
-    for _ in range(8):
+    for _ in range(6):
         job = Job(arm.reference, arm.specification, arm.key, 5, new_id(), str(store.path))
-        _kill_after(job, generator.uniform(-0.3, 0.7))
+        _kill_after(job, generator.uniform(-0.2, 0.3))
         for record in store.records(job.id) if _exists(store, job.id) else []:
             statuses[record.status] += 1
             seen = len(record.evaluations)

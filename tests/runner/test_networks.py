@@ -194,7 +194,7 @@ def known_ceilings(monkeypatch):
 
 
 @pytest.mark.usefixtures("known_ceilings")
-def test_a_small_network_is_measured_on_two_frameworks_and_summarised(tmp_path, model_file):
+def test_a_small_network_is_measured_on_two_frameworks_and_summarised(tmp_path, model_file, warm_torch):
     pytest.importorskip("torch")
     from levelbench.measure.environment import capture
 
@@ -239,7 +239,7 @@ def sound():
 
 
 @pytest.mark.usefixtures("known_ceilings")
-def test_a_framework_that_crashes_has_a_record_that_says_so_and_the_rest_is_measured(tmp_path):
+def test_a_framework_that_crashes_has_a_record_that_says_so_and_the_rest_is_measured(tmp_path, warm_torch):
     pytest.importorskip("torch")
     path = tmp_path / "crashing.py"
     path.write_text(CRASHING)

@@ -4,6 +4,8 @@ import pytest
 
 from levelbench.operators.conformance import collect_cases, try_case
 
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
+
 PASSING = [
     "test_div_int32_trunc",
     "test_mod_mixed_sign_int8",

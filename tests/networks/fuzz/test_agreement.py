@@ -47,7 +47,7 @@ def agree(data, frameworks):
         pytest.fail(f"{write_case(case, found, folder, 'hypothesis')}: {found.failed}")
 
 
-@settings(IN_CI, max_examples=180)
+@settings(IN_CI, max_examples=80)
 @given(st.data())
 def test_torch_and_onnxruntime_agree_with_numpy(data):
     agree(data, ["torch", "onnxruntime"])

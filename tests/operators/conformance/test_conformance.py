@@ -8,6 +8,8 @@ from levelbench.errors import DefinitionError, UnknownNameError
 from levelbench.operators.conformance import Result, collect_cases, run_conformance, tally, try_case
 from levelbench.operators.conformance import run as running
 
+pytestmark = pytest.mark.usefixtures("warm_node_cases")
+
 
 def one(name):
     return next(each for each in collect_cases() if each.name == name)
@@ -90,6 +92,7 @@ def test_a_framework_is_run_in_a_process_of_its_own_and_answers_in_order():
 
 DYING = """
 import json, os, sys
+
 job = json.loads(sys.stdin.readline())
 for name in job["names"]:
     print(json.dumps({"started": name}), flush=True)
