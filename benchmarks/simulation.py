@@ -1,6 +1,7 @@
 """The simulator: how fast it is, and how far its predictions are from measurements.
 
     python benchmarks/simulation.py [--quick]                 how long simulations of many ranks take
+    python benchmarks/simulation.py --predict [--quick]       processor time of predictions with their draws
     python benchmarks/simulation.py --published                against DAWNBench's ImageNet entries of two teams
     python benchmarks/simulation.py --measure [--ranks 2,4] [--rate 200mbit] [--network wide] [--seconds 20]
         [--json FILE]
@@ -22,6 +23,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ import numpy as np
 
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.opening import open_communicator
+from levelbench.distributed.finding import named_scheme
 from levelbench.distributed.fitting import Timed, fit, rounds_of
 from levelbench.distributed.launching import ENGINES, place_of
 from levelbench.distributed.scheme import Scheme, Worker
@@ -37,7 +40,7 @@ from levelbench.distributed.schemes.asynchronous import AsynchronousParameterSer
 from levelbench.distributed.schemes.averaging import ModelAveraging
 from levelbench.distributed.schemes.gossip import Gossip
 from levelbench.distributed.schemes.local import LocalSGD
-from levelbench.distributed.simulation.calibration import Uncertain, link_of, of_samples
+from levelbench.distributed.simulation.calibration import Known, Uncertain, link_of, of_samples
 from levelbench.distributed.simulation.collectives import collective_s
 from levelbench.distributed.simulation.model import Compute, Model
 from levelbench.distributed.simulation.networks import Network as Links
@@ -80,6 +83,20 @@ def speed(quick: bool) -> None:
         run = simulate(scheme, ranks, model, Compute(0.1, 0.01), network, steps=steps)
         took = (HOST.now_ns() - began) / 1e9
         print(f"{scheme.name:24}{ranks:6} ranks, {steps} steps: {took:7.1f} s, a step of {run.step_s * 1e3:.1f} ms")
+
+
+def predictions(quick: bool) -> None:
+    """Processor seconds of predictions for more and more ranks, of a model of 17,000 parameters."""
+    model = Model({"1": (128, 64), "1b": (128,), "2": (64, 128), "2b": (64,), "3": (10, 64), "3b": (10,)})
+    known = Uncertain(Known(2e-3, 1.8e-3, 2.2e-3), Known(2e-6, 1e-6, 3e-6), Known(25e9, 2e10, 27e9))
+    network = parse("alpha=2us,beta=25GB/s,topology=fat-tree")
+    for name in ("all-reduce", "top-k", "async-parameter-server", "stale-synchronous", "gossip"):
+        for ranks in (8, 64) if quick else (8, 64, 512, 4096):
+            began = time.process_time()
+            own = Compute(2e-3, 3e-4, batch=BATCH)
+            told = predict(named_scheme(name), ranks, model, own, network, batch=BATCH, scaling="weak", uncertain=known)
+            took, step_ms = time.process_time() - began, told.step_s.value * 1e3
+            print(f"{name:24}{ranks:6} ranks: {took:7.2f} s, a step of {step_ms:.2f} ms", flush=True)
 
 
 def published() -> None:
@@ -259,7 +276,7 @@ def measure(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in ("--quick", "--published", "--measure", "--rank"):
+    for flag in ("--quick", "--predict", "--published", "--measure", "--rank"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--network", default="wide")
@@ -269,6 +286,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.rank:
         rank(options.network, options.seconds)
+    elif options.predict:
+        predictions(options.quick)
     elif options.published:
         published()
     elif options.measure:

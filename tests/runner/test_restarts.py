@@ -7,7 +7,7 @@ from levelbench.errors import DataError
 from levelbench.runner import restarts
 from levelbench.runner.jobfolder import messages_of
 from levelbench.runner.jobs import Message
-from levelbench.runner.restarts import began, last_checkpoint, lost_ns, restarts_of
+from levelbench.runner.restarts import began, count_start, last_checkpoint, lost_ns, restarts_of
 from levelbench.training.checkpoints import checkpoint_of
 
 
@@ -26,6 +26,13 @@ def at(monkeypatch):
 @pytest.mark.parametrize(("environment", "times"), [({}, 0), ({"TORCHELASTIC_RESTART_COUNT": "2"}, 2)])
 def test_how_often_ranks_were_started_again_is_what_torchrun_says(environment, times):
     assert restarts_of(environment) == times
+
+
+def test_each_node_counts_the_starts_of_its_ranks_as_its_launcher_counts_only_its_own_failures(tmp_path):
+    told = [{"TORCHELASTIC_RESTART_COUNT": "0"} for _ in range(3)]
+    assert [count_start(tmp_path, 1, each) for each in told] == [0, 1, 2]
+    assert [restarts_of(each) for each in told] == [0, 1, 2]
+    assert count_start(tmp_path, 0, {"TORCHELASTIC_RESTART_COUNT": "2"}) == 2
 
 
 def test_lost_is_what_passed_since_the_first_start_and_is_not_on_the_runs_clock(tmp_path, at):

@@ -24,7 +24,6 @@ from levelbench.runner.plan import make_plan
 from levelbench.runner.rank import RankMember
 from levelbench.runner.request import Options, resolve
 from levelbench.runner.teams import _error, run_team
-from levelbench.training.checkpoints import checkpoint_of, part_of
 
 pytest.importorskip("torch")
 
@@ -266,23 +265,16 @@ def small(hidden: int = 16) -> Recipe:
 '''
 
 
-def launched(path, store, engine, resume=None):
+def launched(path, store, engine):
     """A run that keeps checkpoints: its record and its error."""
     arm = resolve(str(path), {}, Options(framework="numpy", team=TeamOptions(ranks=2, engine=engine)))
     found = launch(
         Job(
             str(path), arm.specification, key=arm.key, seed=0, id=new_id(), store=str(store.path),
-            checkpoint="10 steps", source=arm.source.digest, resume=str(resume) if resume else None,
+            checkpoint="10 steps", source=arm.source.digest
         )
     )  # fmt: skip
     return read_record(found.path), found.error
-
-
-@pytest.fixture
-def dying(tmp_path):
-    path = tmp_path / "dying.py"
-    path.write_text(DYING)
-    return path
 
 
 def alike(record, expected):
@@ -293,40 +285,6 @@ def alike(record, expected):
     for rank, observed in expected.ranks.items():
         assert len(record.ranks[rank]["step_time"].values) == len(observed["step_time"].values)
         assert list(record.ranks[rank]["sent"].values) == list(observed["sent"].values)
-
-
-def test_a_team_that_was_killed_goes_on_from_its_checkpoint(dying, store):
-    pytest.importorskip("mpi4py")
-    dying.with_suffix(".left").write_text("2")
-    before, error = launched(dying, store, "mpi")
-    assert "rank 0 was killed by SIGKILL" in str(error)
-    assert before.status == "interrupted"
-    kept = checkpoint_of(before.path)
-    assert (kept.is_file(), part_of(kept, 30, 1).is_file()) == (True, True)
-    record, error = launched(dying, store, "mpi", kept)
-    assert error is None
-    assert any("went on from a checkpoint at step 30" in each for each in record.end.suspect)
-    assert left_of(store)[1:] == ([], [])
-    assert [each.step for each in record.evaluations] == [17, 34, 51]
-    assert record.evaluations[0] == before.evaluations[0]
-    assert [len(each["step_time"].values) for each in record.ranks.values()] == [51, 51]
-    found = teamwork(record)
-    assert found.sent_bytes == found.predicted_bytes > 0
-    assert len(record.end.environment_after["team"]["peak_memory_bytes_by_rank"]) == 2
-
-
-@pytest.mark.slow
-def test_torchrun_starts_the_ranks_again_and_what_was_lost_is_on_the_clock(dying, store, tmp_path):
-    dying.with_suffix(".left").write_text("2")
-    record, error = launched(dying, store, "torchrun[max_restarts=1]")
-    assert error is None
-    assert record.end.environment_after["team"]["restarts"] == 1
-    assert any("started again (times: 1), last from the checkpoint at step 30" in each for each in record.end.suspect)
-    # To start two processes that import PyTorch takes longer than all of the training.
-    assert record.end.phases_ns["other"] > sum(ns for name, ns in record.end.phases_ns.items() if name != "other")
-    pytest.importorskip("mpi4py")
-    # The sum of two is the same bits over any communicator.
-    alike(record, launched(dying, Store(tmp_path / "whole"), "mpi")[0])
 
 
 def test_a_run_that_another_command_is_making_is_not_made_twice(tmp_path):
@@ -378,4 +336,8 @@ def test_what_ranks_told_before_they_were_started_again_is_no_cause(tmp_path):
     tell(0, 1, Message(path="second.jsonl"))
     assert [each.path for each in inbox.take()] == ["second.jsonl"]
     assert inbox.restarts == 1
-    assert paths_told(tmp_path) == [Path("first.jsonl"), Path("second.jsonl")]
+    # Of a node without the first rank another one is the first to tell.
+    tell(1, 2, Message(path="third.jsonl"))
+    assert [each.path for each in inbox.take()] == ["third.jsonl"]
+    assert inbox.restarts == 2
+    assert paths_told(tmp_path) == [Path("first.jsonl"), Path("second.jsonl"), Path("third.jsonl")]

@@ -35,13 +35,15 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
     data, forwards, backwards, communicate = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COMMUNICATE))
     switch(data)
     whole = team.whole(trainer, epoch)
-    own = grouped_sizes(trainer.loader.sizes(epoch).tolist(), trainer.recipe.accumulate)
+    accumulate, own = trainer.recipe.accumulate, trainer.loader.sizes(epoch).tolist()
+    if accumulate > 1:
+        own = grouped_sizes(own, accumulate)
     stepper: Any = trainer.stepper
     progress, losses, times = trainer.progress, trainer.losses, trainer.step_times_ns
     on_step = overridden(trainer.observers, "on_step")
     turn, executor, factor = _Turn(team, trainer), trainer.executor, trainer.recipe.schedule.factor
     whole_forward, whole_backward, step, stepped = executor.forward, executor.backward, stepper.step, team.stepped
-    plain, workers = trainer.recipe.accumulate == 1, team.workers
+    plain, workers = accumulate == 1, team.workers
     began, talked = timeline.switched_ns, timeline.spent_ns(communicate)
     for position, batch in enumerate(_batches(trainer, epoch, start, end, planned), start):
         examples = own[position]

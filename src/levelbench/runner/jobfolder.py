@@ -37,14 +37,19 @@ def messages_of(folder: Path, rank: int, restarts: int = 0) -> Path:
 
 
 def paths_told(folder: Path) -> list[Path]:
-    """The records that the first rank has told of, each time that it was started, the oldest first."""
-    found, restarts = [], 0
-    while (path := messages_of(folder, 0, restarts)).exists():
+    """The records that ranks have told of, each time that they were started, the oldest first."""
+    found: dict[Path, None] = {}
+    for _, path in sorted(_by_restarts(folder)):
         lines = path.read_bytes().split(b"\n")[:-1]
         told = (msgspec.json.decode(line, type=Message).path for line in lines)
-        found += [Path(each) for each in told if each]
-        restarts += 1
-    return found
+        found |= dict.fromkeys(Path(each) for each in told if each)
+    return list(found)
+
+
+def _by_restarts(folder: Path) -> list[tuple[int, Path]]:
+    """The files of messages here, each with how often its rank had been started again."""
+    named = [(re.fullmatch(r"messages-\d+(?:\.(\d+))?\.jsonl", path.name), path) for path in folder.iterdir()]
+    return [(int(found[1] or 0), path) for found, path in named if found]
 
 
 @contextmanager
@@ -136,7 +141,7 @@ class Inbox:
     def __init__(self, folder: Path, ranks: int) -> None:
         self._folder, self._ranks = folder, ranks
         self.restarts = 0
-        """How often the first rank was started again."""
+        """How often the ranks were started again."""
         self._begin()
 
     def _begin(self) -> None:
@@ -145,8 +150,10 @@ class Inbox:
 
     def take(self) -> list[Message]:
         """The whole lines that have come since the last time, by rank."""
-        while messages_of(self._folder, 0, self.restarts + 1).exists():
-            self.restarts += 1
+        # Any rank's file: the first rank may be on another node, whose command has a folder of its own.
+        newest = max((restarts for restarts, _ in _by_restarts(self._folder)), default=0)
+        if newest > self.restarts:
+            self.restarts = newest
             self._begin()
         return [message for rank in range(len(self._paths)) for message in self._of(rank)]
 

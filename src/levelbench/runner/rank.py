@@ -36,7 +36,7 @@ from levelbench.runner.jobfolder import JOB, messages_of
 from levelbench.runner.jobs import Job, Message, Tell
 from levelbench.runner.keeping import Keeper
 from levelbench.runner.members import Member, Together, Written
-from levelbench.runner.restarts import began, last_checkpoint, lost_ns, restarts_of
+from levelbench.runner.restarts import began, count_start, last_checkpoint, lost_ns
 from levelbench.runner.together import gather_shares, own_share, threads_of, together
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Saving, Snapshot
@@ -62,6 +62,7 @@ class RankMember(Member):
         self.team = self._ranks = ranks
         self._local_rank, self._library = local_rank, library
         self.first = ranks.communicator.rank == 0
+        self._leads = self.first or local_rank == 0
         self._writer: RecordWriter | None = None
         self._own: RankWriter | None = None
         self._open = ExitStack()
@@ -106,10 +107,11 @@ class RankMember(Member):
     def before_ns(self, resume: Snapshot | None) -> dict[str, int]:
         """With what was lost since the ranks were first started: the first rank's clock is the run's."""
         before = super().before_ns(resume)
-        if self.first and self._folder is not None:
+        if self._leads and self._folder is not None:
             spent_ns = sum(before.values())
+            # On each node: the first rank may be on another one when all are started again.
             began(self._folder, spent_ns)
-            if self.restarts:
+            if self.restarts and self.first:
                 other = Phase.OTHER.label
                 before[other] = before.get(other, 0) + lost_ns(self._folder, spent_ns)
         return before
@@ -203,9 +205,12 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(arguments[0])
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     place = place_of(os.environ)
-    restarts = restarts_of(os.environ)
+    # Other launchers start no rank again, and their machines share the folder.
+    restarts = count_start(folder, place.local_rank, os.environ) if place.engine == "torchrun" else 0
     messages = messages_of(folder, place.rank, restarts)
-    if place.rank == 0:
+    # Of several nodes, each has a command that waits to be told.
+    leads = place.rank == 0 or place.local_rank == 0
+    if leads:
         # Its being there says that all ranks were started again.
         messages.touch()
     lost = False
@@ -213,7 +218,7 @@ def main(arguments: Sequence[str]) -> int:
     def tell(message: Message) -> None:
         nonlocal lost
         lost = lost or message.lost
-        if message.error or place.rank == 0:
+        if message.error or leads:
             line = msgspec.json.encode(msgspec.structs.replace(message, rank=place.rank)) + b"\n"
             with messages.open("ab", buffering=0) as file:
                 file.write(line)

@@ -6,7 +6,7 @@ clock is the machine's own, which all processes on it read alike, so nobody need
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from levelbench.runner.jobfolder import paths_told
 from levelbench.runner.together import machine
 from levelbench.training.checkpoints import checkpoint_of
 
-__all__ = ["began", "last_checkpoint", "lost_ns", "restarts_of"]
+__all__ = ["began", "count_start", "last_checkpoint", "lost_ns", "restarts_of"]
 
 _BEGAN = "began.json"
 
@@ -35,6 +35,21 @@ def restarts_of(environment: Mapping[str, str]) -> int:
     """How often the ranks were started again; 0 under a launcher that never does."""
     text = environment.get(RESTARTS, "0")
     return int(text) if text.isdecimal() else 0
+
+
+def count_start(folder: Path, local_rank: int, environment: MutableMapping[str, str]) -> int:
+    """How often the rank of this process was started before; put in the place of torchrun's number in ``environment``.
+
+    torchrun's launcher on each node counts the failures of its own ranks alone, so on several nodes ranks that start
+    together would be told different numbers. All are started together, so each counts its own starts, in a file of
+    ``folder``, which is its node's own.
+    """
+    with (folder / f"starts-{local_rank}").open("ab") as file:
+        before = file.tell()
+        file.write(b"\n")
+    restarts = max(before, restarts_of(environment))
+    environment[RESTARTS] = str(restarts)
+    return restarts
 
 
 def last_checkpoint(folder: Path, otherwise: Path | None) -> Path | None:

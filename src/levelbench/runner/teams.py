@@ -89,7 +89,7 @@ class _Look:
             for message in messages:
                 self.told.append(message)
                 phase = message.phase or phase
-                if message.path is not None:
+                if message.path is not None and self.path != Path(message.path):
                     self.path = Path(message.path)
                     follower = Follower(self.path)
             if not alive and self.path is not None:

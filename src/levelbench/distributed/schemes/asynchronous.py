@@ -26,6 +26,7 @@ from levelbench.distributed.schemes.parameter_server import (
     shards,
     trainers,
 )
+from levelbench.distributed.schemes.step_counts import StepCounts
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
@@ -193,7 +194,7 @@ class _ServerStepper(_Stepper):
         self._bound, self._aware = scheme.bound, scheme.staleness_aware
         self._version = 0
         # By worker: the version that it has read, how far ahead it was then, its steps, and what was kept of each.
-        self._reads, self._lags, self._made = [0] * workers, [0] * workers, [0] * workers
+        self._reads, self._lags, self._steps = [0] * workers, [0] * workers, StepCounts([0] * workers)
         self._kept: list[list[tuple[int, int]]] = [[] for _ in range(workers)]
         self._waiting: list[int] = []
 
@@ -204,12 +205,11 @@ class _ServerStepper(_Stepper):
     def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
         """Until all workers have made step ``last``. A push of a later one is taken as it comes, for next time."""
         self.steps += last - first + 1
-        while self._shard and min(self._made) < last:
+        while self._shard and self._steps.slowest < last:
             self.worker.switch(Phase.COMMUNICATE)
             gradients, source = self._received()
             self.worker.switch(Phase.UPDATE)
-            self._made[source] += 1
-            self._apply(gradients, source, factor(self._made[source]))
+            self._apply(gradients, source, factor(self._steps.count(source)))
             self.worker.switch(Phase.COMMUNICATE)
             self._waiting.append(source)
             self._answer()
@@ -229,8 +229,8 @@ class _ServerStepper(_Stepper):
 
     def _answer(self) -> None:
         """The current parameters, to those waiting workers whom the slowest one is near enough to."""
-        slowest, bound = min(self._made), self._bound
-        answered = [each for each in self._waiting if bound is None or self._made[each] - slowest <= bound]
+        made, slowest, bound = self._steps.made, self._steps.slowest, self._bound
+        answered = [each for each in self._waiting if bound is None or made[each] - slowest <= bound]
         if not answered:
             return
         self._waiting = [each for each in self._waiting if each not in answered]
@@ -239,7 +239,7 @@ class _ServerStepper(_Stepper):
         for handle in handles:
             handle.wait()
         for each in answered:
-            self._reads[each], self._lags[each] = self._version, self._made[each] - slowest
+            self._reads[each], self._lags[each] = self._version, made[each] - slowest
 
     def meet(self) -> None:
         """Tell all ranks the parameters as they are now, and what became of the pushes."""
@@ -257,14 +257,17 @@ class _ServerStepper(_Stepper):
     def state(self) -> dict[str, NDArray[Any]]:
         """The optimizer's, and what is known of each worker; nobody waits where all have made the same steps."""
         assert not self._waiting
-        made = numbers(steps=self.steps, version=self._version, made=self._made, reads=self._reads, lags=self._lags)
+        counts = numbers(
+            steps=self.steps, version=self._version, made=self._steps.made, reads=self._reads, lags=self._lags
+        )
         pushes = np.array(self._kept, np.int64)
-        return made | {"pushes": pushes} | under("optimizer", self._inner.state() if self._shard else {})
+        return counts | {"pushes": pushes} | under("optimizer", self._inner.state() if self._shard else {})
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """All of that."""
         self.steps, self._version = number("steps", state), number("version", state)
-        self._made, self._reads, self._lags = (state[name].tolist() for name in ("made", "reads", "lags"))
+        self._reads, self._lags = state["reads"].tolist(), state["lags"].tolist()
+        self._steps = StepCounts(state["made"].tolist())
         self._kept = [[(staleness, lag) for staleness, lag in each] for each in state["pushes"].tolist()]
         if self._shard:
             self._inner.restore(those_under("optimizer", state))

@@ -7,7 +7,9 @@ thread, the same in every run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from importlib import import_module
 from typing import Any, final
@@ -15,6 +17,9 @@ from typing import Any, final
 from levelbench.errors import CommunicationError, MissingError
 
 __all__ = ["Fiber", "Scheduler"]
+
+_COLLECT_AFTER = 200_000
+"""New objects between two looks for garbage, while ranks run."""
 
 
 @final
@@ -57,9 +62,10 @@ class Scheduler:
         for fiber, each in zip(self._fibers, work, strict=True):
             fiber.greenlet = greenlets.greenlet(lambda fiber=fiber, each=each: self._live(fiber, each))
             self._push(0.0, fiber)
-        self._turn()
-        if any(not fiber.greenlet.dead for fiber in self._fibers):
-            self._deadlock()
+        with _seldom_collected():
+            self._turn()
+            if any(not fiber.greenlet.dead for fiber in self._fibers):
+                self._deadlock()
         if self._error is not None:
             raise self._error
         return [fiber.result for fiber in self._fibers]
@@ -138,6 +144,17 @@ class Scheduler:
 
     def _end(self) -> CommunicationError:
         return CommunicationError("a message on simulated ranks", self._broken, "correct the order of the messages")
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """What thousands of ranks hold lives to their end: to look through it for garbage again and again finds nothing."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], _COLLECT_AFTER) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _greenlets() -> Any:

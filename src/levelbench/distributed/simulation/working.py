@@ -24,6 +24,9 @@ from levelbench.training.optimizers.base import Optimizer, State, Stepper, Updat
 
 __all__ = ["RankOutcome", "SimulatedExecutor", "timed", "work"]
 
+_LABELS = tuple(phase.label for phase in Phase)
+"""Once: thousands of ranks ask."""
+
 
 @final
 class _VirtualClock:
@@ -163,6 +166,12 @@ class RankOutcome:
     notes: Mapping[str, tuple[str, list[float]]]
 
 
+def _spent_ns(timeline: Timeline) -> list[int]:
+    """By phase, up to now."""
+    timeline.switch(timeline.current)
+    return [timeline.spent_ns(phase) for phase in range(len(_LABELS))]
+
+
 def work(
     communicator: SimulatedCommunicator,
     scheme: Scheme,
@@ -185,7 +194,7 @@ def work(
     rule = timed(optimizer, cluster, compute.update_s, elements)
     stepper = scheme.start(Worker(communicator, backend, executor, rule, seed, timeline.switch, ledger, clock))
     communicator.barrier()
-    before = timeline.totals_ns()
+    before = _spent_ns(timeline)
     began_s, ended_s = cluster.now_s, []
     ledger.take()
     cluster.trace.open(rank)
@@ -205,7 +214,8 @@ def work(
         stepper.serve(1, steps, lambda step: 1.0)
     timeline.switch(Phase.OTHER)
     cluster.trace.close(rank)
-    phases = {name: ns - before.get(name, 0) for name, ns in timeline.totals_ns().items()}
+    spent = zip(_LABELS, _spent_ns(timeline), before, strict=True)
+    phases = {label: ns - was for label, ns, was in spent if ns}
     if meet:
         stepper.meet()
     left_s = cluster.now_s
