@@ -13,7 +13,6 @@ from functools import cache
 from msgspec import Struct
 
 from levelbench.claims.lint import findings_of
-from levelbench.claims.reading.records import claims_of
 from levelbench.claims.reading.submissions import submission_claim
 from levelbench.claims.rule import Severity
 from levelbench.claims.rules import all_rules
@@ -69,6 +68,9 @@ def beside_entry(entry: Submission, where: str, rulesets: Mapping[str, Ruleset] 
 
 def beside_runs(records: Iterable[Record], rows: Sequence[Row] = ()) -> list[Beside]:
     """What it says of the groups of a report; ``rows`` are all runs of the store, for those that are not counted."""
+    # A site asks of entries alone.
+    from levelbench.claims.reading.records import claims_of
+
     return [_beside(claim) for claim in claims_of(records, rows)]
 
 

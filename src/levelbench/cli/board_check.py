@@ -13,11 +13,14 @@ from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
     from levelbench.records.submissions.rules import Finding
+    from levelbench.records.submissions.rules.judging import Lint
 
 __all__ = ["command", "finding_lines", "summary_line"]
 
 _MANY = 10
 """From so many findings on they are counted by code as well."""
+_LINTER = "LB"
+"""What the codes of the linter's rules begin with."""
 _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
 
 
@@ -35,7 +38,12 @@ _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
     show_default=True,
     help="github: annotations of a workflow.",
 )
-@click.option("--lint", "with_lint", is_flag=True, help="Hold every entry to the linter's rules too.")
+@click.option(
+    "--lint/--no-lint",
+    "lint",
+    default=None,
+    help="Tell the linter's warnings too, or nothing of it. [default: what misleads]",
+)
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
 @click.option("--quiet", is_flag=True, help="Leave the notes out: errors and warnings only.")
 @click.option("--codes", is_flag=True, help="List what every code means, and check nothing.")
@@ -46,7 +54,7 @@ def command(
     strict: bool,
     records_folder: Path | None,
     layout: str,
-    with_lint: bool,
+    lint: bool | None,
     jobs: int | None,
     quiet: bool,
     codes: bool,
@@ -60,8 +68,8 @@ def command(
       levelbench board check leaderboard/digits/training/me_mlp.json --records levelbench-results
 
     Errors keep an entry off the board, warnings are for its reviewer, notes are only told. Exits with 1 if there is an
-    error, and with --strict if there is a warning. With --lint what `levelbench lint` calls an error is a warning here,
-    and its warning a note.
+    error, and with --strict if there is a warning. What `levelbench lint` calls an error is a warning here; with --lint
+    its warnings are notes, with --no-lint it is not asked.
     """
     from levelbench.errors import MissingError, UsageError
     from levelbench.records.submissions.rules import CODES
@@ -77,32 +85,48 @@ def command(
     if records_folder is not None and not records_folder.is_dir():
         raise MissingError(f"--records {records_folder}", "there is no such folder", "give the folder of the records")
     records = None if records_folder is None else record_digests(records_folder)
-    checked, found = _checked(place, records, jobs)
-    if with_lint:
-        from levelbench.cli.board_lint import lint_findings
-        from levelbench.records.submissions.rules import ordered
-
-        found = ordered([*found, *lint_findings(place)])
+    jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
+    checked, found = _checked(place, records, jobs, lint)
+    linted = None if lint is False else len({each.file for each in found if each.code.startswith(_LINTER)})
     failed = {"error", "warning"} if strict else {"error"}
     code = int(any(each.severity in failed for each in found))
     told = [each for each in found if each.severity != "note"] if quiet else found
     if as_json:
-        shared.emit_json({"findings": told, "entries": checked, **_counts(found), "exit_code": code})
+        counts = {"entries": checked, **_counts(found), "linted": linted, "exit_code": code}
+        shared.emit_json({"findings": told, **counts})
         return code
     lines = _github(told, place) if layout == "github" else [*finding_lines(told), *_by_code(told)]
     with shared.as_far_as_read():
         for line in lines:
             click.echo(one_line(line))
-        click.echo(summary_line(checked, found))
+        click.echo(summary_line(checked, found) + _lint_words(linted))
     return code
 
 
-def _checked(place: Path, records: dict[str, str] | None, jobs: int | None) -> tuple[int, list[Finding]]:
+def _lint_words(linted: int | None) -> str:
+    """How many entries the linter found something of; that it was not asked is said too."""
+    if linted is None:
+        return "; the linter was not asked"
+    return f"; the linter found something of {_plural(linted, 'entry', 'entries')}" if linted else ""
+
+
+def _checked(
+    place: Path, records: dict[str, str] | None, jobs: int, lint: bool | None = None
+) -> tuple[int, list[Finding]]:
+    """How many files, and what is wrong with them; ``lint``: with the linter's warnings, without it, or its errors."""
+    from levelbench.cli.board_limits import known_limits
     from levelbench.records.submissions.rules.checking import check_file, checked_folder
 
+    linter = None if lint is False else _linter(all_of_it=lint is True)
     if place.is_dir():
-        return checked_folder(place, records=records, processes=jobs or min(len(os.sched_getaffinity(0)), 8))
-    return 1, check_file(place, records=records)
+        return checked_folder(place, records=records, processes=jobs, limits=known_limits, lint=linter)
+    return 1, check_file(place, records=records, limits=known_limits, lint=linter)
+
+
+def _linter(*, all_of_it: bool) -> Lint:
+    from levelbench.cli.board_lint import all_of_linter, worst_of_linter
+
+    return all_of_linter if all_of_it else worst_of_linter
 
 
 def _counts(found: list[Finding]) -> dict[str, int]:
@@ -116,10 +140,17 @@ def _by_code(found: list[Finding]) -> list[str]:
 
     if len(found) < _MANY:
         return []
-    counts = Counter(each.code for each in found)
-    width = len(str(max(counts.values())))
-    lines = (f"  {code} {count:>{width}} x {CODES.get(code, '')}" for code, count in sorted(counts.items()))
+    counts = sorted(Counter(each.code for each in found).items())
+    width = max(len(str(count)) for _, count in counts)
+    lines = (f"  {code} {count:>{width}} x {CODES.get(code) or _rule_name(code)}" for code, count in counts)
     return ["by code:", *lines]
+
+
+def _rule_name(code: str) -> str:
+    """What a code of the linter means."""
+    from levelbench.claims.lint import find_rule
+
+    return find_rule(code).name
 
 
 def summary_line(checked: int, found: list[Finding]) -> str:

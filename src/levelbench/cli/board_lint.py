@@ -1,51 +1,41 @@
-"""What ``levelbench board check --lint`` adds: the linter's findings on every entry, in the form of the check's own."""
+"""What ``levelbench board check`` adds of the linter: its findings on an entry, in the form of the check's own.
+
+The one idea: an entry that misleads may be shown, beside its figure, and a reviewer decides; so what the linter calls
+an error is a warning here, and never keeps an entry off the board.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from levelbench.claims.beside import beside_entry
+from levelbench.errors import LevelbenchError
+from levelbench.records.submissions.rules.findings import Finding, note, warning
+
 if TYPE_CHECKING:
-    from levelbench.records.submissions.rules import Finding
+    from levelbench.records.rulesets.schema import Ruleset
+    from levelbench.records.submissions.schema import Submission
 
-__all__ = ["lint_findings"]
+__all__ = ["all_of_linter", "worst_of_linter"]
 
 
-def lint_findings(place: Path) -> list[Finding]:
-    """Findings on the leaderboard at ``place``, or on one entry; of a file that cannot be read there are none.
+def worst_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[Finding]:
+    """What the linter calls an error in ``entry``, as warnings about ``file``; ``known`` are the rulesets by id."""
+    return [each for each in _findings(entry, file, known) if each.severity == "warning"]
 
-    An error of the linter is a warning here and its warning a note: an entry may be shown with either, beside its
-    figure, and a reviewer decides. What is wrong with a file is the check's own to say.
-    """
-    from levelbench.claims.beside import beside_entry
-    from levelbench.errors import LevelbenchError
-    from levelbench.records.rulesets.registry import folder_rulesets
-    from levelbench.records.submissions.reading import read_submission
-    from levelbench.records.submissions.rules import Finding
-    from levelbench.records.submissions.rules.checking import submission_files
 
-    whole = place.is_dir()
-    found: list[Finding] = []
+def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[Finding]:
+    """The same, and its warnings as notes."""
+    return list(_findings(entry, file, known))
+
+
+def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[Finding]:
     try:
-        rules = folder_rulesets(place) if whole else None
-        paths = list(submission_files(place, [])) if whole else [place]
+        lines = beside_entry(entry, file, known).lines
     except LevelbenchError:
-        return []
-    for path in paths:
-        file = path.relative_to(place).as_posix() if whole else path.name
-        try:
-            beside = beside_entry(read_submission(path), file, rules)
-        except LevelbenchError:
-            continue
-        for each in beside.lines:
-            found.append(
-                Finding(
-                    each.code,
-                    "warning" if each.severity == "error" else "note",
-                    file,
-                    each.field,
-                    f"{each.name}: {each.found}",
-                    each.do,
-                )
-            )
-    return found
+        # No claim can be made of it; what is wrong with it is the check's own to say.
+        return
+    for each in lines:
+        made = warning if each.severity == "error" else note
+        yield made(each.code, file, each.field, f"{each.name}: {each.found}", each.do)

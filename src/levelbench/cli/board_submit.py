@@ -40,7 +40,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--flops-per-sample",
     type=click.FloatRange(min=0, min_open=True),
-    help="FLOPs of a sample; lets a check compare with ceilings.",
+    help="FLOPs of a sample, in training of a step.  [default: counted]",
 )
 @click.option("--notes", default="", help="What readers should know.")
 @click.option("--only-these", is_flag=True, help="Submit the selected runs only; needs --because.")
@@ -72,6 +72,7 @@ def command(
     RUNS may be files of inference records. Prints what levelbench board check says of each entry. One with an error is
     not written unless --force, and the exit code is 1.
     """
+    from levelbench.cli.board_limits import with_limits
     from levelbench.cli.board_words import terms_of
     from levelbench.records.submissions.entries import entries_of
 
@@ -82,7 +83,7 @@ def command(
         raise UsageError("--because", "it is blank", "say why runs of the group are left out")
     terms, stated = terms_of(given, output), given["tuning_trials"] is not None
     store = shared.open_store(store_path)
-    made = entries_of(runs, store, terms, count_trials=not stated)
+    made = with_limits(entries_of(runs, store, terms, count_trials=not stated), store_path)
     refused = {} if force else _refused(made, output)
     kept = [(path, each) for path, each in made if path not in refused]
     written = [(path, each, *_write(path, each, output, replace, given["key"])) for path, each in kept]
@@ -91,11 +92,12 @@ def command(
 
 def _refused(made: list[tuple[str, Submission]], folder: Path) -> dict[str, list[Finding]]:
     """What a check says of each entry that it would keep off the board, before anything is written."""
+    from levelbench.cli.board_limits import known_limits
     from levelbench.records.submissions.board import own_rulesets
     from levelbench.records.submissions.rules import check, worst
 
     known, _ = own_rulesets(folder)
-    found = {path: check(each, path, known=known) for path, each in made}
+    found = {path: check(each, path, known=known, limits=known_limits) for path, each in made}
     return {path: findings for path, findings in found.items() if worst(findings) == "error"}
 
 
@@ -123,9 +125,10 @@ def _write(file: str, submission: Submission, folder: Path, replace: bool, key: 
 def _report(written: list[Any], refused: list[Any], folder: Path, as_json: bool) -> int:
     """Say what was written and what was not, and what a check says of it; the exit code."""
     from levelbench.cli.board_check import finding_lines, summary_line
+    from levelbench.cli.board_limits import known_limits
     from levelbench.records.submissions.rules import check_file, worst
 
-    found = [finding for _, _, path, _ in written for finding in check_file(path, root=folder)]
+    found = [each for _, _, path, _ in written for each in check_file(path, root=folder, limits=known_limits)]
     found += [finding for _, _, findings in refused for finding in findings]
     code = int(worst(found) == "error")
     if as_json:

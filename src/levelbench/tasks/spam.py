@@ -3,7 +3,7 @@
 5,872 mails of SpamAssassin's corpus; a third of them is spam. The target is the knee rule's, from 12 seeds of `bag`:
 all reach it, confirmed, after 7 epochs (median; they vary by 23 %). docs/targets.md has the table and the command.
 
-Claim: CLAIM. docs/text-tasks.md says what is in the data.
+Claim: none measured yet. docs/text-tasks.md says what is in the data.
 """
 
 from __future__ import annotations

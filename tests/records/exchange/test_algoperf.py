@@ -7,7 +7,10 @@ import pytest
 
 from levelbench.errors import RecordError
 from levelbench.records.exchange.algoperf import common_times, read_results, target_times
-from levelbench.records.exchange.algoperf_workloads import WORKLOADS
+from levelbench.records.exchange.algoperf_workloads import workloads
+from levelbench.records.rulesets.registry import ruleset
+from levelbench.records.submissions.rules import check
+from levelbench.records.submissions.scoring import score
 
 META = {
     "workload.target_metric_name": "accuracy",
@@ -18,6 +21,7 @@ META = {
     "gpu_count": 8,
     "git_commit_hash": "c" * 40,
 }
+OGBG = {"workload.target_metric_name": "mean_average_precision", "workload.validation_target_value": 0.28098}
 HEAD = "accumulated_eval_time,accumulated_logging_time,accumulated_submission_time,global_step,"
 
 
@@ -58,7 +62,7 @@ def test_the_meta_data_say_target_budget_machine_and_commit(tmp_path):
 def test_without_meta_data_the_table_says_the_target(tmp_path):
     log(tmp_path / "a" / "study_0" / "ogbg_pytorch" / "trial_1", [(1.0, 0.3)], "mean_average_precision", meta=None)
     (entry,), _ = read_results(tmp_path)
-    assert entry.target == WORKLOADS["ogbg"].target
+    assert entry.target == workloads()["ogbg"].target
     assert entry.target.threshold == 0.28098
 
 
@@ -67,6 +71,28 @@ def test_an_unknown_workload_without_meta_data_is_a_sentence(tmp_path):
     entries, problems = read_results(tmp_path)
     assert entries == []
     assert "no meta data say its target" in problems[0]
+
+
+def test_an_import_is_of_rules_that_ship(tmp_path):
+    for study in range(3):
+        for trial in range(5):
+            rows = [(10.0 + study + 10 * trial, 0.2), (20.0 + study + 10 * trial, 0.3)]
+            place = tmp_path / "a" / f"study_{study}" / "ogbg_jax" / f"trial_{trial}"
+            log(place, rows, "mean_average_precision", meta={**OGBG, "rng_seed": 10 * study + trial})
+    (entry,), problems = read_results(tmp_path)
+    assert (problems, entry.ruleset) == ([], "algoperf-0.6")
+    assert [each for each in check(entry) if each.severity == "error"] == []
+    # The fastest of the studies' trials arrive at 20, 21 and 22 s.
+    assert score(entry, ruleset(entry.ruleset)).time.value == 21.0
+
+
+def test_without_trials_it_is_of_the_rules_for_self_tuning(tmp_path):
+    for study in range(3):
+        place = tmp_path / "a" / f"study_{study}" / "ogbg_jax" / "trial_0"
+        log(place, [(10.0 + study, 0.3)], "mean_average_precision", meta={**OGBG, "rng_seed": study})
+    (entry,), _ = read_results(tmp_path)
+    assert entry.ruleset == "algoperf-self-tuning-0.6"
+    assert score(entry, ruleset(entry.ruleset)).time.value == 11.0
 
 
 def test_evaluations_without_a_number_are_left_out_and_said(tmp_path):

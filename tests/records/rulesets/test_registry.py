@@ -22,7 +22,8 @@ OWN = TEXT.replace('"levelbench-1.0"', '"own-1.0"').replace('name = "levelbench"
 
 
 def test_the_rulesets_that_ship():
-    assert ruleset_ids() == ("dawnbench-0.9", "dawnbench-1.0", "levelbench-1.0", "mlperf-training-like-1.0")
+    others = ("dawnbench-0.9", "dawnbench-1.0", "levelbench-1.0", "mlperf-training-like-1.0")
+    assert ruleset_ids() == ("algoperf-0.6", "algoperf-self-tuning-0.6", *others)
     assert [each.id for each in rulesets()] == list(ruleset_ids())
 
 
@@ -48,6 +49,8 @@ def test_inference_keeps_99_per_cent_of_the_training_target():
         ("dawnbench-1.0", "ImageNet", 0.93),
         ("dawnbench-1.0", "SQuAD", 0.75),
         ("dawnbench-0.9", "SQuAD", 0.73),
+        ("algoperf-0.6", "algoperf-ogbg", 0.28098),
+        ("algoperf-self-tuning-0.6", "algoperf-criteo1tb", 0.123735),
         ("mlperf-training-like-1.0", "resnet", 0.759),
         ("mlperf-training-like-1.0", "maskrcnn", 0.377),
     ],
@@ -101,6 +104,9 @@ def test_a_scale_without_an_end_is_written_as_infinity():
         ('clock = "wall"', 'clock = "sand"', "clock is 'sand'"),
         ("runs = 5", "runs = 0", "aggregation.runs is 0"),
         ("runs = 5", "runs = 2\ndrop = 1", "aggregation.drop is 1"),
+        ("runs = 5", 'runs = 5\nwindows = "upper"', "aggregation.windows is there: only olympic has them"),
+        ("runs = 5", "runs = 5\nbest_of = 2", "aggregation.best_of is 2"),
+        ("runs = 5", 'runs = 5\nwindows = "middle"', "Invalid enum value 'middle'"),
         ("runs = 5", 'runs = "5"', "aggregation.runs"),
         ("runs = 5", "runs = 5\nrun = 5", "unknown field `run` - at `aggregation`"),
         ('rule = "median"', 'rule = "mean"', "aggregation.rule"),

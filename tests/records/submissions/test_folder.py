@@ -11,9 +11,11 @@ import pytest
 
 import levelbench.records.submissions as package
 from levelbench.errors import RecordError
+from levelbench.records.rulesets.registry import rulesets
 from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.rules import CODES, check_file, check_folder, checking, worst
+from levelbench.records.submissions.rules import CODES, check_file, check_folder, judging, worst
 from levelbench.records.submissions.rules.checking import RULES, SITE_MARKER, checked_folder, record_digests
+from levelbench.records.submissions.rules.findings import warning
 from levelbench.records.submissions.rules.listing import submission_paths
 
 
@@ -136,14 +138,33 @@ def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_told(board, clean):
     assert "as in runs[0], with times 1.01 of its" in found["B242"].found
 
 
+def of_a_linter(entry, file, known):
+    """A finding of a linter that has something to say of every entry."""
+    return [warning("LB126", file, "", f"{entry.model} under {len(known)} rulesets", "look")]
+
+
+def test_what_a_linter_says_of_an_entry_is_told_beside_what_the_rules_do(board, clean):
+    path = board("a.json")
+    (board.root / "digits/training/broken.json").write_bytes(b"{")
+    plain, said = check_folder(board.root, today=clean.today), []
+    for found in (
+        checked_folder(board.root, today=clean.today, lint=of_a_linter)[1],
+        check_file(path, root=board.root, today=clean.today, lint=of_a_linter),
+    ):
+        said += [(each.code, each.file, each.found) for each in found if each not in plain]
+    entry = clean.make("training", {})
+    assert said == [("LB126", "digits/training/a.json", f"{entry.model} under {len(rulesets())} rulesets")] * 2
+
+
 def test_another_process_judges_as_this_one_does(board, clean):
     board("a.json", changes={"submitted": "x"})
     board("b.json", changes=faster(2))
     (board.root / "digits/training/broken.json").write_bytes(b"{")
     paths = list(submission_paths(board.root, []))
-    judge = checking._Judge(board.root, None, clean.today)
-    checking._begin(board.root, None, clean.today)
-    assert checking._DECODER.decode(checking._judge_chunk(paths)) == [judge.judge(path) for path in paths]
+    terms = judging.Terms(board.root, clean.today, lint=of_a_linter)
+    judge = judging.Judge(terms)
+    judging._begin(terms)
+    assert judging._DECODER.decode(judging._judge_chunk(paths)) == list(judge.judge_each(paths))
 
 
 def test_names_that_differ_in_capitals_only_are_an_error(board):

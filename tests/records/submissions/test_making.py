@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import shutil
+from dataclasses import replace
 from datetime import date
 
 import msgspec
@@ -15,6 +16,7 @@ from levelbench.errors import IncomparableError, UsageError
 from levelbench.records import Store, Target, read_record
 from levelbench.records.inference.trained import runs_for_inference
 from levelbench.records.rulesets.registry import ruleset
+from levelbench.records.rulesets.schema import Aggregation
 from levelbench.records.schema import End
 from levelbench.records.submissions.digests import curve_digest, encode
 from levelbench.records.submissions.entries import entries_of
@@ -57,6 +59,18 @@ def put(tmp_path, make_header, make_events, make_run):
 
 def records(*paths):
     return [read_record(path) for path in paths]
+
+
+def test_under_rules_that_score_windows_the_runs_are_in_the_order_of_their_start(put, terms):
+    aggregation = Aggregation("olympic", 3, 1, windows="upper")
+    rules = msgspec.structs.replace(terms.ruleset, aggregation=aggregation)
+    found = []
+    for seed, hour in ((0, 5), (1, 3), (2, 4), (3, 6)):
+        (record,) = records(put(seed))
+        started = f"2026-11-29T0{hour}:00:00.000+00:00"
+        found.append(replace(record, header=msgspec.structs.replace(record.header, started=started)))
+    entry = make(found, msgspec.structs.replace(terms, ruleset=rules))
+    assert [run.seed for run in entry.runs] == [1, 2, 0, 3]
 
 
 def test_an_entry_says_what_the_records_say(put, terms):
@@ -209,6 +223,12 @@ def test_a_run_that_was_made_to_infer_with_counts_where_it_took_a_seeds_place(pu
     put(0)
     ((_, entry),) = entries_of(["digits"], Store(path), terms)
     assert [run.seed for run in entry.runs] == [0, 1]
+
+
+def test_a_run_whose_network_was_kept_beside_is_an_ordinary_one(tmp_path):
+    name_beside_a_model(tmp_path, "one", "two")
+    (tmp_path / "models" / "kept.json").write_text('{"run": "three", "for_inference": false, "earlier": ["four"]}')
+    assert runs_for_inference(tmp_path) == {"one", "two", "four"}
 
 
 def test_what_lies_beside_a_model_and_is_damaged_names_no_run(tmp_path):

@@ -3,52 +3,17 @@
 import math
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.records.submissions.scored import DAWNBENCH, MEDIAN, MLPERF, OURS, TARGET, a_run, submission
 
 from levelbench.measure.crossing import find_crossing
-from levelbench.records.rulesets.registry import ruleset
-from levelbench.records.rulesets.schema import Aggregation, InferenceRules
+from levelbench.records.rulesets.schema import Aggregation
 from levelbench.records.schema import Target
-from levelbench.records.submissions.schema import (
-    Author,
-    Curve,
-    Hardware,
-    Inference,
-    Price,
-    Submission,
-    SubmittedRun,
-)
+from levelbench.records.submissions.schema import Curve, Inference, Price, SubmittedRun
 from levelbench.records.submissions.scoring import aggregation_words, score, sweep
 from levelbench.records.submissions.steps import steps_of, thinned
-
-DAWNBENCH, MLPERF, OURS = ruleset("dawnbench-1.0"), ruleset("mlperf-training-like-1.0"), ruleset("levelbench-1.0")
-TARGET = Target("top1", 0.94)
-
-
-def a_run(arrives_s, *, status="done", given_up_s=100.0):
-    """A run that is at the target in two evaluations, the first ``arrives_s`` seconds in; ``None``: never."""
-    if arrives_s is None:
-        return SubmittedRun(Curve([1.0, given_up_s], [0.5, 0.9]), status=status)
-    return SubmittedRun(Curve([arrives_s / 2, arrives_s, arrives_s * 2], [0.9, 0.94, 0.95]), status=status)
-
-
-def submission(runs=(), *, mode="training", **parts):
-    base = Submission(
-        schema=1, ruleset="levelbench-1.0", task="cifar10", mode=mode, author=Author("A"), submitted="2026-01-02",
-        model="net", framework="torch", hardware=Hardware("a machine"), target=TARGET, runs=list(runs),
-    )  # fmt: skip
-    return msgspec.structs.replace(base, **parts)
-
-
-def under(rules, **aggregation):
-    """``rules`` with the crossing rule ``first`` and another aggregation."""
-    return msgspec.structs.replace(rules, crossing="first", aggregation=Aggregation(**aggregation))
-
-
-MEDIAN = under(OURS, rule="median", runs=1)
 
 
 @pytest.mark.parametrize(
@@ -84,90 +49,6 @@ def test_the_first_crossing_counts_and_a_later_fall_is_told():
 def test_a_curve_that_ends_at_its_crossing_is_told():
     found = score(submission([SubmittedRun(Curve([1.0, 2.0], [0.9, 0.95]))]), DAWNBENCH)
     assert "stops-at-target" in found.flags
-
-
-def test_the_olympic_mean_leaves_out_the_fastest_and_the_slowest():
-    found = score(submission([a_run(each) for each in (10.0, 20.0, 30.0, 40.0, 90.0)]), MLPERF)
-    assert found.time.value == 30.0
-    # Kept 20, 30, 40; winsorised 20, 20, 30, 40, 40 with s = 10; t(2) = 4.302653.
-    assert found.time.high - 30.0 == pytest.approx(4.302653 * 10 / (0.6 * math.sqrt(5)), rel=1e-6)
-    assert found.time.low == 0.0
-
-
-def test_one_miss_in_an_olympic_mean_is_the_slowest_run_and_two_are_none():
-    times = [10.0, 20.0, 30.0, 40.0]
-    assert score(submission(map(a_run, [*times, None])), MLPERF).time.value == 30.0
-    found = score(submission(map(a_run, [*times[:3], None, None])), MLPERF)
-    assert found.time.value is None
-    assert found.time.how == "2 of 5 runs did not reach the target, and 1 may"
-    assert (found.reached, found.n) == (3, 5)
-
-
-def test_an_olympic_mean_wants_its_number_of_runs():
-    assert "4 runs, where the rules want 5" in score(submission(map(a_run, [1.0, 2.0, 3.0, 4.0])), MLPERF).time.how
-
-
-@pytest.mark.parametrize(
-    ("times", "level"), [((10.0, 20.0, 40.0), "75 %"), ((69.0, 90.0, 200.0, 210.0, 290.0), "93.75 %")]
-)
-def test_a_median_of_few_runs_has_their_range_at_the_level_that_it_has(times, level):
-    found = score(submission(map(a_run, times)), MEDIAN).time
-    assert (found.low, found.value, found.high) == (times[0], sorted(times)[len(times) // 2], times[-1])
-    assert f"{level} interval" in found.how
-
-
-def test_the_range_of_five_runs_holds_the_median_as_often_as_it_says():
-    rng = np.random.default_rng(5)
-    runs = np.exp(rng.normal(size=(20_000, 5)))
-    held = np.mean((runs.min(axis=1) <= 1.0) & (runs.max(axis=1) >= 1.0))
-    assert held == pytest.approx(0.9375, abs=0.005)
-
-
-def test_a_median_of_six_runs_has_the_interval_of_their_range():
-    found = score(submission(map(a_run, [1.0, 2.0, 3.0, 5.0, 8.0, 13.0])), MEDIAN)
-    assert (found.time.low, found.time.value, found.time.high) == (1.0, 4.0, 13.0)
-
-
-def test_a_single_run_is_a_point_and_says_so():
-    found = score(submission([a_run(10.0)]), MEDIAN)
-    assert (found.time.value, found.time.low, found.expected_with_restarts_s) == (10.0, None, None)
-    assert "single-run" in found.flags
-
-
-def test_ending_runs_that_look_bad_early_gains_nothing():
-    early = [a_run(None, given_up_s=1.5) for _ in range(9)]
-    assert score(submission([a_run(5.0), *early]), MEDIAN).time.how == "no median: 1 of 10 runs reached the target"
-    some = [a_run(each) for each in (10.0, 20.0, 30.0, 40.0)]
-    stopped = score(submission([*some, a_run(None, given_up_s=1.5), a_run(None, given_up_s=1.5)]), MEDIAN)
-    patient = score(submission([*some, a_run(None), a_run(None)]), MEDIAN)
-    assert stopped.time == patient.time
-    assert (stopped.time.low, stopped.time.value, stopped.time.high) == (10.0, 35.0, math.inf)
-
-
-def test_a_run_that_misses_is_never_and_never_left_out():
-    found = score(submission(map(a_run, [10.0, 20.0, 30.0, None, None])), MEDIAN)
-    assert found.time.value == 30.0
-    assert (found.reached, found.best_s) == (3, 10.0)
-    # 60 s of runs that arrived and twice 100 s of runs that did not, for three arrivals.
-    assert found.expected_with_restarts_s == pytest.approx(260 / 3)
-    assert "censored" in found.flags
-
-
-def test_fewer_arrivals_than_half_have_no_median():
-    found = score(submission(map(a_run, [10.0, 20.0, None, None, None])), MEDIAN)
-    assert found.time.value is None
-    assert found.time.how == "no median: 2 of 5 runs reached the target"
-
-
-def test_a_failed_run_has_not_arrived_whatever_its_curve_says():
-    found = score(submission([a_run(10.0), a_run(11.0), a_run(5.0, status="failed")]), MEDIAN)
-    assert found.times_s == (10.0, 11.0, None)
-    assert "failed-runs" in found.flags
-
-
-def test_wilsons_interval_is_the_published_one_of_33_in_50():
-    found = score(submission(map(a_run, [27.98] * 33 + [None] * 17)), MEDIAN)
-    assert (round(found.reached_low, 2), round(found.reached_high, 2)) == (0.52, 0.78)
 
 
 def test_a_schedule_of_fixed_length_is_judged_at_its_end():
@@ -210,61 +91,20 @@ def test_a_price_that_is_not_on_demand_makes_no_cost():
     assert "on-demand" in found.cost.how
 
 
-def measured(**parts):
-    return Inference("dawnbench", 100, 100, 3.0, quality=0.95, **parts)
-
-
-def test_latency_and_cost_of_inference_published_by_dawnbench_are_reproduced():
-    entry = submission(mode="inference", inference=[measured(mean_latency_s=0.028688)], price=Price(0.90))
-    found = score(entry, DAWNBENCH)
-    assert found.latency.value == 0.028688
-    assert found.inference_cost.value == pytest.approx(7.172)
-
-
-def test_a_stated_cost_stands_in_for_a_price_and_says_so():
-    found = score(submission(mode="inference", inference=[measured(mean_latency_s=1.0, cost_usd=2e-6)]), DAWNBENCH)
-    assert found.inference_cost.value == pytest.approx(2.0)
-    assert "cost-stated" in found.flags
-
-
-@pytest.mark.parametrize(
-    ("parts", "reason"),
-    [
-        ({"quality": 0.9}, "a quality of 0.9, where the rules keep 0.94"),
-        ({"quality": None}, "the quality of the same answers is not stated"),
-        ({"valid": False}, "not valid by the scenario's own rules"),
-    ],
-)
-def test_a_measurement_that_does_not_count_says_why(parts, reason):
-    found = measured(mean_latency_s=1.0)
-    entry = submission(mode="inference", inference=[msgspec.structs.replace(found, **parts)])
-    assert score(entry, DAWNBENCH).latency.how == reason
-
-
-def test_a_column_compares_one_scenario():
-    entry = submission(mode="inference", inference=[measured(mean_latency_s=1.0)])
-    assert "compares single-stream; this entry measured dawnbench" in score(entry, OURS).latency.how
-    assert "other-scenario" in score(entry, OURS).flags
-
-
-def single_stream_rules():
-    tasks = [msgspec.structs.replace(each, inference=InferenceRules(["single-stream"])) for each in OURS.tasks]
-    return msgspec.structs.replace(OURS, tasks=tasks)
-
-
-def test_the_early_stopping_estimate_is_the_latency_and_the_quantile_stands_in_for_it():
-    stream = Inference("single-stream", 9, 9, 9.0, mean_latency_s=1.0, quantiles_s={"0.9": 2.0})
-    plain = score(submission(mode="inference", inference=[stream]), single_stream_rules())
-    assert (plain.latency.value, "no-estimate" in plain.flags) == (2.0, True)
-    estimated = msgspec.structs.replace(stream, estimate_s=3.0, estimate_quantile=0.9)
-    found = score(submission(mode="inference", inference=[estimated]), single_stream_rules())
-    assert (found.latency.value, "no-estimate" in found.flags) == (3.0, False)
-    assert found.latency.how.startswith("single-stream: 90th percentile")
-
-
 @pytest.mark.parametrize("rule", ["first-run", "olympic", "median"])
 def test_every_aggregation_is_a_sentence(rule):
     assert aggregation_words(Aggregation(rule, 5, 1)).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (Aggregation("olympic", 5, 1, windows="upper"), "windows of 5 in the order of their start counts, of two"),
+        (Aggregation("median", 15, best_of=5), "over the studies of the fastest of 5 runs each, 15 runs or more"),
+    ],
+)
+def test_windows_and_studies_are_in_the_sentence(rules, words):
+    assert words in aggregation_words(rules)
 
 
 qualities = st.lists(st.integers(0, 8).map(lambda each: each / 8), min_size=1, max_size=12)

@@ -8,16 +8,21 @@ from time import process_time
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from levelbench.errors import RecordError
+from levelbench.records.submissions import reading
 from levelbench.records.submissions.digests import encode
 from levelbench.records.submissions.reading import (
     DEPTH_LIMIT,
     FILE_LIMIT,
     UnreadableError,
     parse_submission,
+    read_bytes,
     read_submission,
 )
+from levelbench.records.submissions.reading import _shape as shape_of
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +190,38 @@ def test_markup_is_looked_for_in_time_that_grows_with_the_text(clean):
     before = process_time()
     assert clean.codes(clean.make("training", {"notes": "<" + " \t" * 9_990})) == set()
     assert process_time() - before < 1.0
+
+
+@given(
+    st.binary(max_size=40).map(lambda raw: raw.translate(None, b"\\"))
+    | st.text('"[]{}:, a', max_size=40).map(str.encode)
+)
+def test_the_shape_of_a_file_without_an_escape_is_that_of_any_other(raw):
+    # A text with an escape before it changes nothing but the way in which texts are looked for.
+    assert shape_of(raw) == shape_of(b'"\\n"' + raw)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 100_000])
+def test_a_file_is_read_whole_whatever_its_size(tmp_path, size):
+    path = tmp_path / "entry.json"
+    path.write_bytes(b"x" * size)
+    assert read_bytes(path) == b"x" * size
+    assert read_bytes(path, limit=size) == b"x" * size
+    if size:
+        with pytest.raises(UnreadableError, match=f"more than {size - 1}"):
+            read_bytes(path, limit=size - 1)
+
+
+def test_a_file_that_grows_while_it_is_read_is_never_more_than_the_limit(tmp_path, monkeypatch):
+    path = tmp_path / "entry.json"
+    path.write_bytes(b"x" * 10)
+    asked = []
+
+    def growing(descriptor, most):
+        asked.append(most)
+        return b"x" * most
+
+    monkeypatch.setattr(reading.os, "read", growing)
+    with pytest.raises(UnreadableError, match="more than 50"):
+        read_bytes(path, limit=50)
+    assert sum(asked) == 51

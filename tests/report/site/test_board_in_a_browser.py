@@ -297,6 +297,25 @@ def test_an_olympic_mean_drops_the_ends_and_lets_one_failure_be_the_slowest(boar
     assert page.evaluate(at, [1, 2, None, None]) == "never"
 
 
+@pytest.mark.parametrize(
+    ("rules", "times"),
+    [
+        *((Aggregation("olympic", 3, 1, windows=even), [5.0, 9.0, 6.0, 1.0]) for even in ("lower", "upper", "mean")),
+        (Aggregation("olympic", 3, 1, windows="upper"), [5.0, 9.0, 6.0, 7.0, None, 4.0]),
+        (Aggregation("olympic", 3, 1, windows="upper"), [1.0, 2.0, 9.0]),
+        (Aggregation("median", 6, best_of=2), [9.0, 5.0, None, 7.0, 6.0, 8.0]),
+    ],
+)
+def test_windows_and_studies_have_the_same_figure_as_in_the_build(board, rules, times):
+    at = """([times, rules]) => window.levelbench.timeAt(
+      times.map((t) => t === null ? [] : [0.9, t]), 0.9, false, rules)"""
+    facts = {each: getattr(rules, each) for each in ("runs", "drop", "best_of", "windows")}
+    assert (
+        board().evaluate(at, [times, {**facts, "aggregation_rule": rules.rule}])
+        == aggregate(Times(tuple(times), ()), rules).value
+    )
+
+
 def test_divisions_are_ranked_apart_at_the_rules_target_and_at_any_other(visit, tmp_path, by_hand):
     def entry(name, division, seconds):
         steps = [[(0.8, seconds / 2 if name != "late" else 1.0), (0.9, seconds)]]

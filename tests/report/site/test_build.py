@@ -2,6 +2,7 @@
 
 import os
 import re
+from base64 import b64decode
 from datetime import date
 
 import msgspec
@@ -26,9 +27,12 @@ from levelbench.report.site.build import build
 from levelbench.report.site.outputs import Outputs
 from levelbench.report.site.place import LOCK
 from levelbench.report.site.state import MARKER, STATE
+from levelbench.report.site.workshop import CARRIED_BYTES
 
 DAY = date(2026, 11, 21)
 TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
+DATA = "data:application/json;base64,"
+CARRIED = rf'<a download="([^"]*)" href="{DATA}([^"]*)">'
 DIGEST = r"-(?:[0-9a-f]{10}|[a-z2-7]{26})\."
 
 
@@ -70,7 +74,7 @@ def assert_whole(site):
     """Every link and script of every page leads to a file that is there."""
     for page in site.rglob("*.html"):
         for link in re.findall(r'(?:href|src)="([^"#]*)"', page.read_text()):
-            assert link.startswith("https://") or (page.parent / link).is_file(), f"{page.name}: {link}"
+            assert link.startswith(("https://", DATA)) or (page.parent / link).is_file(), f"{page.name}: {link}"
 
 
 def test_a_site_has_an_index_a_board_its_data_and_a_page_an_entry(folder, site):
@@ -80,7 +84,7 @@ def test_a_site_has_an_index_a_board_its_data_and_a_page_an_entry(folder, site):
     assert {"index.html", "cifar10_dawnbench-1.0.html", "leaderboard.csv"} <= set(names)
     assert sum(re.fullmatch(r"data/cifar10_dawnbench-1\.0-[0-9a-f]{10}\.js", name) is not None for name in names) == 1
     entries = [name for name in names if name.startswith("entries/cifar10-training-")]
-    assert [name.rpartition(".")[2] for name in entries] == ["html", "json"] * 3
+    assert [name.rpartition(".")[2] for name in entries] == ["html"] * 3
     assert_whole(site)
     assert "first" in (site / "index.html").read_text()
 
@@ -109,7 +113,7 @@ def test_one_changed_entry_makes_its_page_and_the_board_again_and_nothing_else(f
     kinds = sorted(re.sub(DIGEST, ".", name) for name in built.written)
     assert kinds == [
         "cifar10_dawnbench-1.0.html", "data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-second.html",
-        "entries/cifar10-training-second.json", "index.html", "leaderboard.csv", "leaderboard.json",
+        "index.html", "leaderboard.csv", "leaderboard.json",
     ]  # fmt: skip
 
 
@@ -129,14 +133,26 @@ def test_a_page_that_somebody_changed_is_made_again(folder, site):
     assert page.read_bytes() == before
 
 
-def test_the_file_of_an_entry_lies_beside_its_page_byte_for_byte(folder, site):
+def test_the_page_of_an_entry_carries_its_file_byte_for_byte(folder, site):
     build(folder, site, today=DAY)
-    pages = {path.stem: path for path in (site / "entries").glob("*.html")}
-    copies = {path.stem: path for path in (site / "entries").glob("*.json")}
-    assert set(pages) == set(copies)
-    given = {path.read_bytes() for path in folder.rglob("*.json")}
-    assert {path.read_bytes() for path in copies.values()} == given
-    assert all(f'href="../entries/{name}.json"' in page.read_text() for name, page in pages.items())
+    links = [re.findall(CARRIED, page.read_text()) for page in (site / "entries").glob("*.html")]
+    assert {b64decode(content) for ((_, content),) in links} == {path.read_bytes() for path in folder.rglob("*.json")}
+    assert sorted(re.sub(DIGEST, ".", name) for ((name, _),) in links) == [
+        "cifar10-training-first.json", "cifar10-training-second.json", "cifar10-training-third.json"
+    ]  # fmt: skip
+
+
+def test_a_file_too_large_for_a_page_lies_beside_it_and_goes_with_it(folder, site):
+    first = folder / "cifar10/training/first.json"
+    first.write_bytes(first.read_bytes() + b" " * CARRIED_BYTES)
+    build(folder, site, today=DAY)
+    (copy,) = (site / "entries").glob("*.json")
+    assert copy.read_bytes() == first.read_bytes()
+    assert f'href="../entries/{copy.name}"' in copy.with_suffix(".html").read_text()
+    copy.unlink()
+    assert build(folder, site, today=DAY).written == [f"entries/{copy.name}"]
+    first.unlink()
+    assert {f"entries/{copy.name}", f"entries/{copy.stem}.html"} <= set(build(folder, site, today=DAY).removed)
 
 
 def test_the_page_of_an_entry_that_is_gone_goes_too(folder, site):
@@ -144,9 +160,7 @@ def test_the_page_of_an_entry_that_is_gone_goes_too(folder, site):
     (folder / "cifar10/training/third.json").unlink()
     built = build(folder, site, today=DAY)
     gone = sorted(re.sub(DIGEST, ".", name) for name in built.removed)
-    assert gone == [
-        "data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-third.html", "entries/cifar10-training-third.json"
-    ]  # fmt: skip
+    assert gone == ["data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-third.html"]
     assert_whole(site)
 
 

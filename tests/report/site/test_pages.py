@@ -394,3 +394,19 @@ def test_an_asset_is_named_after_its_content():
 @pytest.mark.parametrize(("task", "title"), [("cifar10", "CIFAR-10"), ("squad", "SQuAD"), ("my-task", "my-task")])
 def test_a_task_is_called_what_people_call_it(task, title):
     assert task_title(task) == title
+
+
+@given(st.lists(st.floats(0.0, 99.9), min_size=2, max_size=30), st.lists(st.floats(0.0, 1.0), min_size=30, max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_every_evaluation_is_a_point_of_its_curve_to_a_tenth(gaps, qualities):
+    times = [sum(gaps[: at + 1]) + at + 1 for at in range(len(gaps))]
+    drawing = curve_drawing([("run 1", times, qualities[: len(times)])], Target("top1", 0.9))
+    (way,) = re.findall('class="line s0" d="M([^"]*)"', drawing)
+    assert re.fullmatch(r"(-?\d+\.\d -?\d+\.\d)(L-?\d+\.\d -?\d+\.\d)*", way)
+    points = [tuple(map(float, point.split())) for point in way.split("L")]
+    assert len(points) == len(times)
+    for (x, _), time in zip(points, times, strict=True):
+        assert abs(x - (104 + 520 * time / times[-1])) < 0.051
+    # More is higher up.
+    for (_, one), (_, other), before, after in zip(points, points[1:], qualities, qualities[1:], strict=False):
+        assert (one - other) * (after - before) >= 0

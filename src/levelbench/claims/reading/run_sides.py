@@ -178,6 +178,8 @@ def mean_of(values: Sequence[float]) -> Estimate | None:
     # A mean of equal values may be rounded below them, and so below a target that each of them is at.
     value = min(max(found.value, min(kept)), max(kept))
     inside = found.interval
+    if value == found.value and (inside is None or value in inside):
+        return found
     if inside is not None:
         inside = replace(inside, low=min(inside.low, value), high=max(inside.high, value))
     return replace(found, value=value, interval=inside)

@@ -1,16 +1,17 @@
 """What the curves of a side say about its target: touched, confirmed, kept, or never reached.
 
-The one idea: the crossing is computed again from the evaluations, with ``measure.crossing``, and never believed.
+The one idea: the crossing is computed again from the evaluations, as ``measure.crossing`` has it, and never believed.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import repeat
+from operator import ge, le
 from typing import NamedTuple
 
 from levelbench.claims.rules._quality import direction_of
 from levelbench.claims.view import Side
-from levelbench.measure.crossing import find_crossing
 
 __all__ = ["Seen", "curves_of"]
 
@@ -57,17 +58,25 @@ def _seen(side: Side) -> list[Seen]:
     sign, target = direction_of(side.quality), side.quality.target
     if sign is None or target is None or math.isnan(target):
         return []
-    direction = "higher" if sign > 0 else "lower"
+    at_target = ge if sign > 0 else le
     found = []
     for at, run in enumerate(side.runs):
         if run.curve is None or run.failed or not run.curve.quality:
             continue
         if len(run.curve.time_s) != len(run.curve.quality):
             continue
-        index = {}
-        for rule in ("first", "confirmed", "sustained"):
-            crossing = find_crossing(run.curve.quality, target, direction=direction, rule=rule)
-            index[rule] = None if crossing is None else crossing.index
-        evaluations = len(run.curve.quality)
-        found.append(Seen(at, evaluations, index["first"], index["confirmed"], index["sustained"], run.reached))
+        # A byte an evaluation: a quality that is no number is at no target.
+        reached = bytes(map(at_target, run.curve.quality, repeat(target)))
+        evaluations = len(reached)
+        first, pair, kept = reached.find(1), reached.find(b"\1\1"), reached.rfind(0) + 1
+        found.append(
+            Seen(
+                at,
+                evaluations,
+                first=first if first >= 0 else None,
+                confirmed=pair + 1 if pair >= 0 else None,
+                kept=kept if kept < evaluations else None,
+                claimed=run.reached,
+            )
+        )
     return found

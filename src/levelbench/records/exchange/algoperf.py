@@ -22,7 +22,13 @@ from typing import Any, Literal, NamedTuple
 
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.measure.crossing import find_crossing
-from levelbench.records.exchange.algoperf_workloads import Workload, workload_called
+from levelbench.records.exchange.algoperf_workloads import (
+    PREFIX,
+    RULES,
+    SELF_TUNING,
+    Workload,
+    workload_called,
+)
 from levelbench.records.exchange.files import place_in, read_bytes
 from levelbench.records.rulesets.profiles import workload_time
 from levelbench.records.submissions.digests import curve_digest
@@ -134,8 +140,9 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
     studies = {trial.name.partition("/")[0] for trial in trials}
     return Submission(
         schema=SUBMISSION_SCHEMA,
-        ruleset="algoperf-0.6",
-        task=f"algoperf-{first.workload}"[:200],
+        # Whoever tunes has several trials in a study.
+        ruleset=SELF_TUNING if len(studies) == len(runs) else RULES,
+        task=f"{PREFIX}{first.workload}"[:200],
         mode="training",
         author=Author("not stated"),
         submitted=_day(trial.path for trial in trials),

@@ -1,7 +1,7 @@
 """AlgoPerf's workloads: which validation metric is to reach which value within how many seconds.
 
-The one idea: a log's own meta data say it for the version that ran; the table of version 0.6 stands in where there are
-none. Source: the rules of mlcommons/algorithmic-efficiency, version 0.6.
+The one idea: a log's own meta data say it for the version that ran; the ruleset of version 0.6 stands in where there
+are none. Source: the rules of mlcommons/algorithmic-efficiency, version 0.6.
 """
 
 from __future__ import annotations
@@ -9,12 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from levelbench.errors import RecordError
+from levelbench.records.rulesets.registry import ruleset
 from levelbench.records.schema import Target
 
-__all__ = ["WORKLOADS", "Workload", "workload_called"]
+__all__ = ["PREFIX", "RULES", "SELF_TUNING", "Workload", "workload_called", "workloads"]
+
+RULES, SELF_TUNING = "algoperf-0.6", "algoperf-self-tuning-0.6"
+"""The rulesets of entries, with trials to tune and without."""
+PREFIX = "algoperf-"
+"""What a workload's name begins with where it is a task."""
 
 _LOWER = frozenset({"ce_loss", "error_rate", "ctc_loss", "wer", "l1_loss", "loss", "ppl"})
 _HIGHER = frozenset({"mean_average_precision", "ssim", "accuracy", "bleu"})
@@ -35,30 +42,36 @@ def _workload(metric: str, threshold: float, budget_s: float | None = None) -> W
     return Workload(Target(metric, threshold, direction, 0.0, high, "validation"), budget_s)  # type: ignore[arg-type]
 
 
-WORKLOADS: Mapping[str, Workload] = {
-    "criteo1tb": _workload("loss", 0.123735, 7703),
-    "fastmri": _workload("ssim", 0.723653, 4430),
-    "imagenet_resnet": _workload("accuracy", 1 - 0.22569, 66159),
-    "imagenet_vit": _workload("accuracy", 1 - 0.22691, 69768),
-    "librispeech_conformer": _workload("wer", 0.085884, 58015),
-    "librispeech_deepspeech": _workload("wer", 0.119936, 44405),
-    "ogbg": _workload("mean_average_precision", 0.28098, 12011),
-    "wmt": _workload("bleu", 30.8491, 43336),
-    "finewebedu_lm": _workload("ppl", 22.2995),
+_BUDGETS_S: Mapping[str, float] = {
+    "criteo1tb": 7703,
+    "fastmri": 4430,
+    "imagenet_resnet": 66159,
+    "imagenet_vit": 69768,
+    "librispeech_conformer": 58015,
+    "librispeech_deepspeech": 44405,
+    "ogbg": 12011,
+    "wmt": 43336,
 }
-"""Version 0.6. ImageNet's error rates are given as the accuracies that its logs hold."""
+"""Seconds at most in version 0.6."""
+
+
+@cache
+def workloads() -> Mapping[str, Workload]:
+    """Those of version 0.6 by name. ImageNet's error rates are given as the accuracies that its logs hold."""
+    tasks = {each.task.removeprefix(PREFIX): each.target for each in ruleset(RULES).tasks}
+    return {name: Workload(target, _BUDGETS_S.get(name)) for name, target in tasks.items()}
 
 
 def workload_called(name: str, meta: Mapping[str, Any]) -> Workload:
-    """The workload by what ``meta`` (a log's meta data) say of it, else by the table. ``RecordError`` for neither."""
+    """The workload by what ``meta`` (a log's meta data) say of it, else by the ruleset. ``RecordError`` for neither."""
     metric, value = meta.get("workload.target_metric_name"), meta.get("workload.validation_target_value")
     budget = meta.get("workload.max_allowed_runtime_sec")
     threshold = _finite(value)
     if isinstance(metric, str) and metric in _LOWER | _HIGHER and threshold is not None:
         return _workload(metric, threshold, _finite(budget))
-    if name in WORKLOADS:
-        return WORKLOADS[name]
-    do = f"keep its meta_data file, or give one of {', '.join(WORKLOADS)}"
+    if name in workloads():
+        return workloads()[name]
+    do = f"keep its meta_data file, or give one of {', '.join(workloads())}"
     raise RecordError(f"reading the workload {name}", "no meta data say its target, and no table has it", do)
 
 

@@ -160,6 +160,11 @@ def _faults(rules: Ruleset) -> list[str]:
         found.append(f"aggregation.runs is {rules.aggregation.runs}: an entry needs a run")
     if not 0 <= 2 * rules.aggregation.drop < rules.aggregation.runs:
         found.append(f"aggregation.drop is {rules.aggregation.drop}: nothing is left of {rules.aggregation.runs} runs")
+    if rules.aggregation.windows is not None and (rules.aggregation.rule != "olympic" or rules.aggregation.exact_runs):
+        found.append("aggregation.windows is there: only olympic has them, and only where more runs are allowed")
+    best_of = rules.aggregation.best_of
+    if best_of < 1 or (best_of > 1 and rules.aggregation.rule != "median") or rules.aggregation.runs % best_of:
+        found.append(f"aggregation.best_of is {best_of}: only median has it, and it divides the number of runs")
     names: set[str] = set()
     for at, each in enumerate(rules.tasks):
         for name in {each.task, *each.aliases}:

@@ -29,6 +29,14 @@ class Aggregation(Struct, frozen=True, forbid_unknown_fields=True):
     drop: int = 0
     exact_runs: bool = False
     """Whether more runs than ``runs`` are refused."""
+    windows: Literal["lower", "upper", "mean"] | None = None
+    """Olympic, with more runs than ``runs``: the median over all windows of ``runs`` runs in the order of their start.
+
+    Which of the two in the middle counts where the number of windows is even: the ``lower`` score (the faster), the
+    ``upper`` or their ``mean``. ``None``: there are no windows, and all runs are in the one mean.
+    """
+    best_of: int = 1
+    """Median: of so many runs after another (the trials of one study) the fastest counts (AlgoPerf); 1: every run."""
 
 
 class CostRules(Struct, frozen=True, forbid_unknown_fields=True):

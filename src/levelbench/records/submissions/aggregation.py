@@ -11,11 +11,13 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from levelbench.measure.statistics import median_interval, olympic_mean, t_quantile
 from levelbench.measure.statistics.intervals import median_interval_ranks
+from levelbench.records.rulesets.olympic import window_median
 from levelbench.records.rulesets.schema import Aggregation
 from levelbench.records.submissions.figures import Figure, absent
 
@@ -41,19 +43,34 @@ def aggregate(times: Times, rules: Aggregation) -> Figure:
     if rules.rule == "first-run":
         first = times.seconds[0]
         return absent("the run did not reach the target") if first is None else Figure(first, how="one run")
-    return _olympic(times.seconds, rules) if rules.rule == "olympic" else _median(times)
+    return _olympic(times.seconds, rules) if rules.rule == "olympic" else _median(times.seconds, rules.best_of)
 
 
 def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> Figure:
-    """MLPerf's score; the interval is that of a trimmed mean (Tukey & McLaughlin 1963), which MLPerf does not print.
+    """MLPerf's score; of more runs than are asked for that of the window in the middle, where rules have windows."""
+    n = len(seconds)
+    if n < rules.runs or (n > rules.runs and rules.exact_runs):
+        return absent(f"{n} runs, where the rules want {rules.runs}")
+    if n == rules.runs or rules.windows is None:
+        return _trimmed(seconds, rules.drop)
+    found = window_median(seconds, rules.runs, drop=rules.drop, even=rules.windows)
+    count = len(found.scores_s)
+    of = f"median ({rules.windows}) of the {count} windows of {rules.runs} among {n} runs"
+    if found.score_s is None:
+        return absent(f"{of}: in that window more than {rules.drop} did not reach the target")
+    if found.window is None:
+        return Figure(found.score_s, how=f"{of}, which lies between two")
+    inside = _trimmed(seconds[found.window : found.window + rules.runs], rules.drop)
+    return msgspec.structs.replace(inside, how=f"{of}: {inside.how}")
+
+
+def _trimmed(seconds: Sequence[float | None], drop: int) -> Figure:
+    """The Olympic mean; the interval is that of a trimmed mean (Tukey & McLaughlin 1963), which MLPerf does not print.
 
     t with h - 1 degrees of freedom for the h runs kept, and the standard deviation of the sample in which each
     run that is left out counts as the nearest one kept.
     """
-    n, drop = len(seconds), rules.drop
-    if n < rules.runs or (n > rules.runs and rules.exact_runs):
-        return absent(f"{n} runs, where the rules want {rules.runs}")
-    missed = sum(time is None for time in seconds)
+    n, missed = len(seconds), sum(time is None for time in seconds)
     mean = olympic_mean(seconds, drop)
     if mean is None:
         return absent(f"{missed} of {n} runs did not reach the target, and {drop} may")
@@ -67,17 +84,23 @@ def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> Figure:
     return Figure(mean, max(0.0, mean - reach), mean + reach, f"{how}; 95 % interval of a trimmed mean")
 
 
-def _median(times: Times) -> Figure:
-    arrived = [time for time in times.seconds if time is not None]
-    n = len(times.seconds)
+def _median(seconds: Sequence[float | None], best_of: int) -> Figure:
+    """The median of all, or of the fastest of each so many (one that never arrived counts as never)."""
+    if len(seconds) % best_of:
+        return absent(f"{len(seconds)} runs, where the rules want studies of {best_of}")
+    studies = [seconds[first : first + best_of] for first in range(0, len(seconds), best_of)]
+    bests = [min((time for time in study if time is not None), default=None) for study in studies]
+    what = "run" if best_of == 1 else f"best-of-{best_of} run"
+    arrived = [time for time in bests if time is not None]
+    n = len(bests)
     if len(arrived) == n:
-        return median_figure(arrived, "run")
+        return median_figure(arrived, what)
     if not arrived:
         return absent("no run reached the target")
     if 2 * len(arrived) <= n:
-        return absent(f"no median: {len(arrived)} of {n} runs reached the target")
-    ordered = sorted(math.inf if time is None else time for time in times.seconds)
-    value, how = float(median(ordered)), f"median of {n} runs, {len(arrived)} reached the target, the others never"
+        return absent(f"no median: {len(arrived)} of {n} {what}s reached the target")
+    ordered = sorted(math.inf if time is None else time for time in bests)
+    value, how = float(median(ordered)), f"median of {n} {what}s, {len(arrived)} reached the target, the others never"
     ranks = median_interval_ranks(n, _LEVEL)
     if ranks is not None:
         return Figure(value, ordered[ranks[0] - 1], ordered[ranks[1] - 1], f"{how}; exact 95 % interval")

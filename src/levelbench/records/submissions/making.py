@@ -37,6 +37,8 @@ __all__ = ["division_of", "file_of", "left_out", "make", "run_of", "target_of"]
 def make(records: Sequence[Record], terms: Terms) -> Submission:
     """The entry of ``records``: runs of one specification and one source, on one machine, in the order of their seeds.
 
+    Under rules that score windows of runs they are in the order of their start.
+
     Raises ``UsageError`` where an entry would be incomplete, ``IncomparableError`` for runs of two kinds or machines.
     """
     if not records:
@@ -46,7 +48,7 @@ def make(records: Sequence[Record], terms: Terms) -> Submission:
     specification, environment = first.header.specification, first.header.environment
     target = target_of(rules, specification.task, specification.target)
     crossing = specification.crossing if specification.crossing == "final" else rules.crossing
-    ordered = sorted(records, key=lambda record: (record.header.seed, record.header.started, record.header.id))
+    ordered = sorted(records, key=_by_start if rules.aggregation.windows else _by_seed)
     facts = next((record.end.dataset for record in ordered if record.end and record.end.dataset), None)
     code, remarks = code_of([record.header.environment for record in ordered], terms.code_url)
     return Submission(
@@ -78,6 +80,14 @@ def make(records: Sequence[Record], terms: Terms) -> Submission:
         ),
         notes="\n".join([*left_out(terms), *remarks, *([terms.notes] if terms.notes else [])]),
     )
+
+
+def _by_seed(record: Record) -> tuple[int, str, str]:
+    return record.header.seed, record.header.started, record.header.id
+
+
+def _by_start(record: Record) -> tuple[str, str]:
+    return record.header.started, record.header.id
 
 
 def division_of(terms: Terms) -> Literal["closed", "open"]:

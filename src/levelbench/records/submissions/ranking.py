@@ -86,9 +86,9 @@ def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, flo
     can be a record. An entry whose day is no date holds none: nobody knows what it was before.
     """
     best, found = math.inf, []
-    dated = [(day, value, index) for index, (day, value) in enumerate(entries) if value is not None and _is_day(day)]
-    for day, value, index in sorted(dated):
-        if value < best:
+    known = [(day, value, index) for index, (day, value) in enumerate(entries) if value is not None]
+    for day, value, index in sorted(known):
+        if value < best and _is_day(day):
             best = value
             found.append((day, value, index))
     return found

@@ -87,16 +87,28 @@ def read_bytes(path: str | Path, *, root: str | Path | None = None, limit: int =
     except (OSError, ValueError) as error:
         found = "it is a link" if Path(path).is_symlink() else getattr(error, "strerror", None) or str(error)
         raise UnreadableError(asked, found, "give the path of a regular file") from error
-    facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode):
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise UnreadableError(asked, "it is not a regular file", "give the path of a regular file")
+        raw = b"" if facts.st_size > limit else _read(descriptor, facts.st_size, limit)
+    finally:
         os.close(descriptor)
-        raise UnreadableError(asked, "it is not a regular file", "give the path of a regular file")
-    with os.fdopen(descriptor, "rb") as file:
-        raw = b"" if facts.st_size > limit else file.read(limit + 1)
     if facts.st_size > limit or len(raw) > limit:
         found = f"it has {max(facts.st_size, len(raw))} bytes, more than {limit}"
         raise UnreadableError(asked, found, "submit fewer runs, or thinner curves, in one file")
     return raw
+
+
+def _read(descriptor: int, size: int, limit: int) -> bytes:
+    """All of an open file that was of ``size`` bytes a moment ago; of one that grows not much more than ``limit``."""
+    parts: list[bytes] = []
+    left = limit + 1
+    # Asked for as much as there is and one byte more: to ask for the limit would take that much memory each time.
+    while left > 0 and (part := os.read(descriptor, min(left, size + 1))):
+        parts.append(part)
+        left -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _lies_in(path: Path, root: Path) -> bool:
@@ -133,6 +145,9 @@ def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submiss
 
 def _shape(raw: bytes) -> bytes:
     """The brackets and colons outside of texts: all of a file's shape in a thousandth of its length."""
+    if b"\\" not in raw:
+        # Without an escape every quote begins or ends a text: so are nearly all files, and to cut them is quicker.
+        return b"".join(raw.split(b'"')[::2]).translate(None, _NO_SHAPE)
     return _STRING.sub(b"", raw).translate(None, _NO_SHAPE)
 
 

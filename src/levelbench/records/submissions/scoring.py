@@ -35,11 +35,26 @@ def aggregation_words(rules: Aggregation) -> str:
     if rules.rule == "olympic":
         return (
             f"The mean of {rules.runs} runs without the {rules.drop} fastest and the {rules.drop} slowest; "
-            f"up to {rules.drop} that never arrive count as slowest."
+            f"up to {rules.drop} that never arrive count as slowest.{_windows_words(rules)}"
+        )
+    if rules.best_of > 1:
+        return (
+            f"The median over the studies of the fastest of {rules.best_of} runs each, {rules.runs} runs or more; "
+            "a study that never arrives counts as never, and the interval is part of the ranking."
         )
     return (
         f"The median of all runs, {rules.runs} or more; those that never arrive count as never, "
         "and the interval is part of the ranking: 95 %, of five runs the smallest to the largest (93.75 %)."
+    )
+
+
+def _windows_words(rules: Aggregation) -> str:
+    if rules.windows is None:
+        return ""
+    which = {"lower": "the faster", "upper": "the slower", "mean": "the mean"}[rules.windows]
+    return (
+        f" Of more runs the median over all windows of {rules.runs} in the order of their start counts, "
+        f"of two in the middle {which}."
     )
 
 
@@ -70,13 +85,37 @@ def score(
     task = task_rules(ruleset, submission.task)
     if task is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no task {submission.task!r}")
+    held = _known.get(id(submission)) if threshold is None else None
+    if held is not None and held[0] is submission and held[1] is ruleset:
+        return held[2]
     target = task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
+    found = _scored(submission, ruleset, task, target, threshold, climbs)
+    if threshold is None:
+        while len(_known) >= _MOST:
+            _known.pop(next(iter(_known)), None)
+        _known[id(submission)] = submission, ruleset, found
+    return found
+
+
+_MOST = 8
+_known: dict[int, tuple[Submission, Ruleset, Score]] = {}
+"""What was scored last, for whoever asks next (a site, then its linter); each is held, so no other has its identity."""
+
+
+def _scored(
+    submission: Submission,
+    ruleset: Ruleset,
+    task: TaskRules,
+    target: Target,
+    threshold: float | None,
+    climbs: Sequence[Climb | None] | None,
+) -> Score:
     if submission.mode == "training":
         return _training(submission, ruleset, task, target, climbs)
     if task.inference is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no inference for this task")
-    found = inference_figures(submission, task.inference, ruleset.cost, target, threshold)
-    return _of_inference(submission, ruleset, task.task, target, found)
+    inferred = inference_figures(submission, task.inference, ruleset.cost, target, threshold)
+    return _of_inference(submission, ruleset, task.task, target, inferred)
 
 
 def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[Figure]:

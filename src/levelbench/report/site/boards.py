@@ -100,6 +100,8 @@ def ruleset_facts(rules: Ruleset) -> RulesetFacts:
         runs=rules.aggregation.runs,
         drop=rules.aggregation.drop,
         rounding=rules.cost.rounding,
+        best_of=rules.aggregation.best_of,
+        windows=rules.aggregation.windows,
     )
 
 
@@ -163,8 +165,9 @@ def _records(entries: Sequence[EntryPayload], column: Column) -> list[tuple[str,
     """The records of each division, oldest first."""
     found = []
     for division in DIVISIONS:
-        values = (_value(entry, column) if entry.division == division else None for entry in entries)
-        found += progress([(entry.date, value) for entry, value in zip(entries, values, strict=True)])
+        having = [at for at, entry in enumerate(entries) if column in entry.figures and entry.division == division]
+        values = [(entries[at].date, entries[at].figures[column].value) for at in having]
+        found += [(day, value, having[at]) for day, value, at in progress(values)]
     return sorted(found)
 
 

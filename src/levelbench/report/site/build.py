@@ -19,9 +19,9 @@ from levelbench import __version__
 from levelbench.measure.clocks import utc_now
 from levelbench.records.submissions.rules import Finding
 from levelbench.records.submissions.rules.listing import submission_paths
+from levelbench.records.submissions.several import seldom_collecting
 from levelbench.report.site import pages
 from levelbench.report.site.boards import board_slug, card, filled, leaderboard_csv, leaderboard_json
-from levelbench.report.site.feed import feed
 from levelbench.report.site.intake import Leaderboard, Lint, line
 from levelbench.report.site.outputs import Outputs
 from levelbench.report.site.payload import BoardPayload, NotShown, SiteFacts
@@ -82,7 +82,7 @@ def build(
     board = Leaderboard(folder, day, only=ruleset, lint=lint)
     url = (base_url if base_url is not None else board.url).rstrip("/")
     made = made_by(__version__, url.encode(), *board.settings(), digest_of(lint))
-    with held(site, folder):
+    with held(site, folder), seldom_collecting():
         before = None if force else load(site, made)
         if before is None or before.day > day.isoformat():
             # What was judged tomorrow may have been too new today.
@@ -166,14 +166,14 @@ class _Build:
             return False
         if like:
             if fresh:
-                self._outputs.drop(files_of(entry.payload.page))
+                self._outputs.drop(files_of(entry))
             return False
         if came_back:
             # It was another's twin until now.
             self._built.read += 1
             self._place(self._workshop.make(Path(path)))
         elif fresh is None:
-            for name in files_of(entry.payload.page):
+            for name in files_of(entry):
                 self._outputs.keep(name)
         return True
 
@@ -188,7 +188,7 @@ class _Build:
         entry = self._leaderboard.remembered(path, self._before.entries.get(id))
         if entry is None or entry.payload is None or entry.twin:
             return entry
-        return entry if all(map(self._outputs.is_intact, files_of(entry.payload.page))) else None
+        return entry if all(map(self._outputs.is_intact, files_of(entry))) else None
 
     def _count(self, errors: int, warnings: int) -> None:
         self._built.errors += errors
@@ -247,6 +247,9 @@ class _Build:
         self._outputs.put("leaderboard.csv", leaderboard_csv(boards))
         generated = max((board.generated for board in boards), default=self._now.day)
         if self._url:
+            # It brings much of the standard library with it, which few sites need.
+            from levelbench.report.site.feed import feed
+
             self._outputs.put("feed.xml", feed(title, self._url, generated, boards))
         facts = SiteFacts(
             title=title,

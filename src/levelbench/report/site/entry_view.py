@@ -6,6 +6,7 @@ again when one entry changes; and all of it is there without a script.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -54,12 +55,13 @@ def entry_page(
     submission: Submission,
     findings: Sequence[Finding],
     *,
-    source: str = "",
+    source: str | bytes = "",
     linted: Linted | None = None,
 ) -> str:
     """The page of ``entry``, as the text of an HTML document.
 
-    ``source`` is where the site keeps a copy of the submission's file, relative to its root; empty: nowhere.
+    ``source`` is the submission's file, which the page then carries, or where the site keeps a copy of it, relative to
+    its root; empty: nowhere.
     ``linted`` is what the linter says of it.
     """
     root = root_of(entry.page)
@@ -80,7 +82,7 @@ def entry_page(
         runs=runs_section(entry, submission, payload.target),
         inference=inference_section(submission.inference, payload.target),
         phases=phases_section(submission.runs),
-        facts=_facts(submission, root, source),
+        facts=_facts(submission, _file(source, root, entry.slug)),
         findings=_findings(findings),
         lint=_lint(linted) if linted is not None else Html(""),
         notes=section("Notes", _prose(submission.notes)) if submission.notes else Html(""),
@@ -136,7 +138,18 @@ def _doubts(entry: EntryPayload) -> Html:
     return section("To keep in mind", fill("<ul>{items}</ul>", items=items)) if items else Html("")
 
 
-def _facts(submission: Submission, root: str, source: str) -> Html:
+def _file(source: str | bytes, root: str, name: str) -> Html | None:
+    """The link to the submission's file: in the page itself, as an address that is its content, or a file beside it."""
+    if isinstance(source, str):
+        return inside(root, source, "JSON") if source else None
+    # The letters of base 64 are none that end an attribute.
+    content = Html(b64encode(source).decode("ascii"))
+    return fill(
+        '<a download="{name}.json" href="data:application/json;base64,{content}">JSON</a>', name=name, content=content
+    )
+
+
+def _facts(submission: Submission, file: Html | None) -> Html:
     """Hardware, price, code, software, data, tuning, settings and where the entry is from."""
     hardware, price, origin, tuning = submission.hardware, submission.price, submission.origin, submission.tuning
     made = submission.provenance
@@ -159,7 +172,7 @@ def _facts(submission: Submission, root: str, source: str) -> Html:
                 ("On tuning", tuning.notes),
                 ("Clock", submission.clock),
                 ("Read from", f"{origin.format}: {origin.file}" if origin else None),
-                ("This entry's file", inside(root, source, "JSON") if source else None),
+                ("This entry's file", file),
             ]
         ),
         _folded("Settings", submission.settings),

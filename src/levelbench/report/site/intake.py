@@ -28,6 +28,7 @@ from levelbench.records.submissions.rules.rivals import trace_of
 from levelbench.records.submissions.rules.signing import Signing
 from levelbench.records.submissions.schema import Submission
 from levelbench.records.submissions.scoring import score
+from levelbench.records.submissions.several import Steps
 from levelbench.records.submissions.signatures import AUTHORS, ENDING, available
 from levelbench.records.submissions.steps import climbs_of, crossing_of
 from levelbench.report.beside import Linted, all_words
@@ -38,6 +39,7 @@ from levelbench.report.site.state import Entry, glance, is_same, look
 __all__ = ["BOARD", "Leaderboard", "Lint", "Read", "line"]
 
 _LARGEST_BYTES = 1 << 20
+_SMALL_BYTES = 1 << 18
 _WRONG = frozenset({"B230", "B232", "B233", "B235"})
 _UNVERIFIED = "B231"
 _DAY = timedelta(days=1)
@@ -113,8 +115,8 @@ class Leaderboard:
             return before
         return msgspec.structs.replace(before, file=file, signature=signature)
 
-    def read(self, path: Path) -> Read:
-        """The entry in the file at ``path``, whatever is in it."""
+    def read(self, path: Path) -> Steps[Read]:
+        """The entry in the file at ``path``, whatever is in it; in steps, for ``in_step``."""
         where = str(path)
         file = path.as_posix()[self._start :].encode("utf-8", "backslashreplace").decode()
         # Looked at before they are read: a file that changes meanwhile differs at the next look.
@@ -126,10 +128,14 @@ class Leaderboard:
         except UnreadableError as problem:
             found = Finding(problem.code, "error", file, problem.field, problem.brief, problem.do)
             return Read(Entry(seen, signature, None, None, 1, 0, [line(found)]), b"", None, [found])
+        # What takes much memory is gone before the next is read.
+        pause = (None,) if len(raw) <= _SMALL_BYTES else ()
+        yield from pause
         signing = list(self._signing.check(path, file, raw, submission))
         held = Judged(submission, self.today, self.known, file, raw=raw)
         findings = ordered([*judged(held), *signing])
         signed = _signed(signing, signature is not None)
+        yield from pause
         entry = Entry(
             file=seen,
             signature=signature,
@@ -141,11 +147,14 @@ class Leaderboard:
             trace=trace_of(submission, held.task.task if held.task else None, signed=signed == "signed"),
             again=_again(submission, self.today),
         )
+        yield from pause
         if not entry.reasons:
             self._score(entry, held, file.removesuffix(".json"), signed)
+        yield from pause
         linted = self._linted(submission, file) if entry.payload is not None else None
         if entry.payload is not None and linted is not None:
             entry.payload.lint = all_words(linted)
+        yield from pause
         return Read(entry, raw, submission, findings, linted)
 
     def _linted(self, submission: Submission, file: str) -> Linted | None:

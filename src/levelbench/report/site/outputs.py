@@ -25,6 +25,8 @@ __all__ = ["Outputs", "write"]
 
 _BESIDE = ".levelbench.part"
 _BESIDE_OF = ".levelbench.{process}.part"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Never into what lies there already: it may be a link, or have a second name elsewhere."""
 _SAFE = re.compile(r"(?:(?:assets|data|entries)/)?[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -32,23 +34,28 @@ def write(site: Path, name: str, content: bytes) -> Output:
     """Write a file of a site from a process that is not alone; ``OSError`` where that fails."""
     if not _SAFE.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a file of a site")
-    facts = _renamed(site / name, content, _BESIDE_OF.format(process=os.getpid()))
+    facts = _renamed(str(site), name, content, _BESIDE_OF.format(process=os.getpid()))
     return Output(facts.st_size, facts.st_mtime_ns, hashlib.sha256(content).hexdigest())
 
 
-def _renamed(path: Path, content: bytes, beside_name: str) -> os.stat_result:
+def _renamed(site: str, name: str, content: bytes, beside_name: str) -> os.stat_result:
     """Write the file beside its place and rename it; what it is then."""
-    beside = path.with_name(beside_name)
-    # Never into what lies there already: it may be a link, or have a second name elsewhere.
+    # As texts: for each of ten thousand pages a path of its own would cost as much as the calls.
+    path = f"{site}/{name}"
+    beside = f"{path[: path.rindex('/')]}/{beside_name}"
     try:
-        file = beside.open("xb", buffering=0)
+        descriptor = os.open(beside, _NEW, 0o666)
     except FileExistsError:
-        beside.unlink()
-        file = beside.open("xb", buffering=0)
-    with file:
-        file.write(content)
-        facts = os.fstat(file.fileno())
-    beside.replace(path)
+        os.unlink(beside)  # noqa: PTH108
+        descriptor = os.open(beside, _NEW, 0o666)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        facts = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(beside, path)  # noqa: PTH105
     return facts
 
 
@@ -56,7 +63,7 @@ class Outputs:
     """The files of one site while they are written; ``written`` and ``removed`` list names relative to it."""
 
     def __init__(self, site: Path, before: dict[str, Output]) -> None:
-        self._site = site
+        self._site, self._path = site, str(site)
         self._before = before
         self._lying = _lying(site)
         self._now: dict[str, Output] = {}
@@ -159,7 +166,7 @@ class Outputs:
 
     def _write(self, name: str, content: bytes) -> os.stat_result:
         # One name for all: this process is the only one that uses it, and what a killed one left is overwritten.
-        return _renamed(self._site / name, content, _BESIDE)
+        return _renamed(self._path, name, content, _BESIDE)
 
     def _mark(self) -> None:
         self._write(MARKER, msgspec.json.encode(Marker("levelbench board build", sorted(self._at_top))))

@@ -126,7 +126,7 @@ class EntryPayload(Struct, gc=False):
 
 
 class RulesetFacts(Struct):
-    """The rules of this board. ``aggregation`` is a sentence; rule, runs and drop are what it is made of."""
+    """The rules of this board. ``aggregation`` is a sentence; what it is made of is as in ``Aggregation``."""
 
     id: str
     name: str
@@ -140,6 +140,8 @@ class RulesetFacts(Struct):
     runs: int
     drop: int
     rounding: Literal["ceil-seconds", "significant"]
+    best_of: int = 1
+    windows: Literal["lower", "upper", "mean"] | None = None
 
 
 class BoardPayload(Struct):

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from levelbench.records.rulesets.registry import task_rules
-from levelbench.records.submissions.several import FEW, shared_out
+from levelbench.records.submissions.several import FEW, TOGETHER, Steps, in_step, shared_out
 from levelbench.report.site import pages
 from levelbench.report.site.boards import empty_board
 from levelbench.report.site.intake import Leaderboard, Lint
@@ -22,7 +22,11 @@ from levelbench.report.site.outputs import write
 from levelbench.report.site.payload import BoardPayload
 from levelbench.report.site.state import Entry, Output
 
-__all__ = ["Made", "Workshop", "files_of"]
+__all__ = ["CARRIED_BYTES", "Made", "Workshop", "files_of"]
+
+CARRIED_BYTES = 1 << 15
+"""A submission of so many bytes, as nearly all are, is in its page: to make a file for each would double their number,
+and that is what a file system is slow at."""
 
 
 class Made(Struct, array_like=True):
@@ -33,9 +37,12 @@ class Made(Struct, array_like=True):
     written: list[tuple[str, Output]] = []
 
 
-def files_of(page: str) -> tuple[str, str]:
-    """The files of the entry with that page: the copy of its submission, and the page, which leads to it."""
-    return f"{page.removesuffix('.html')}.json", page
+def files_of(entry: Entry) -> tuple[str, ...]:
+    """The files of an entry that is shown: its page, and before it the copy of a submission too large to be in it."""
+    if entry.payload is None:
+        return ()
+    page = entry.payload.page
+    return (page,) if entry.file.size <= CARRIED_BYTES else (f"{page.removesuffix('.html')}.json", page)
 
 
 class Workshop:
@@ -56,19 +63,31 @@ class Workshop:
 
     def make(self, path: Path) -> Made:
         """The entry in the file at ``path``, whatever is in it."""
-        read = self.leaderboard.read(path)
+        (made,) = in_step([self._make(path)])
+        return made
+
+    def _make(self, path: Path) -> Steps[Made]:
+        read = yield from self.leaderboard.read(path)
         entry = read.entry
         if entry.payload is None or entry.board is None or read.submission is None:
             return Made(entry)
-        copy, page = files_of(entry.payload.page)
+        # What was read decides: the file may have changed since its size was asked for.
+        entry.file = msgspec.structs.replace(entry.file, size=len(read.raw))
+        *copy, page = files_of(entry)
+        source = copy[0] if copy else read.raw
         board = self.board(entry.board)
-        text = pages.entry_page(board, entry.payload, read.submission, read.findings, source=copy, linted=read.linted)
-        return Made(entry, [(copy, read.raw), (page, text.encode("utf-8", "replace"))])
+        text = pages.entry_page(board, entry.payload, read.submission, read.findings, source=source, linted=read.linted)
+        return Made(entry, [*((name, read.raw) for name in copy), (page, text.encode("utf-8", "replace"))])
+
+    def make_each(self, paths: Sequence[Path]) -> Iterator[Made]:
+        """What comes of each of ``paths``, in their order; a few are worked on together."""
+        for at in range(0, len(paths), TOGETHER):
+            yield from in_step(map(self._make, paths[at : at + TOGETHER]))
 
     def make_all(self, paths: Sequence[Path], site: Path, processes: int) -> Iterator[Made]:
         """What comes of each of ``paths``, in their order; other processes write into ``site`` what they made."""
         if processes < 2 or len(paths) < FEW:
-            yield from map(self.make, paths)
+            yield from self.make_each(paths)
             return
         board = self.leaderboard
         given = (board.folder, board.today, board.only, board.lint, site)
@@ -89,8 +108,7 @@ def _begin(folder: Path, today: date, only: str | None, lint: Lint | None, site:
 def _make_chunk(paths: Sequence[Path]) -> bytes:
     ((workshop, site),) = _workshops
     found = []
-    for path in paths:
-        made = workshop.make(path)
+    for made in workshop.make_each(paths):
         written = [(name, write(site, name, content)) for name, content in made.contents]
         found.append(Made(made.entry, [], written))
     return _ENCODER.encode(found)

@@ -1,50 +1,106 @@
-"""The rule about figures that no machine could have made: more operations a second than its measured ceiling.
+"""The rule about figures that no machine could have made: more operations a second than its ceiling.
 
-The one idea: an entry may state what its machine can do (``provenance.environment["ceiling.flop_s"]``, as
-``levelbench doctor`` measures it) and what a sample costs (``settings["flops_per_sample"]``, forward and backward, for
-training). Where both are there, its times are held against them; where one is not, nothing is concluded.
+The one idea: an entry may state what its machine can do (``provenance.environment["ceiling.flop_s"]``, as measured
+there) and what a sample costs (``settings["flops_per_sample"]``, three times the forward pass for training). What it
+does not state, whoever checks may know (``Limits``). Where both are there, its times are held against them; where one
+is not, nothing is concluded.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
 
 from levelbench.records.submissions.rules.entry import Entry
 from levelbench.records.submissions.rules.findings import Finding
+from levelbench.records.submissions.schema import Curve, Setting, Submission
 
-__all__ = ["CEILING", "FLOPS", "ceiling"]
+__all__ = ["CEILING", "CEILING_OF", "FLOPS", "STEP", "Limits", "ceiling"]
 
 CEILING = "ceiling.flop_s"
-"""Measured floating-point operations a second of the whole system, in the precision that ran."""
+"""Measured floating-point operations a second of the whole system, in its fastest precision."""
+CEILING_OF = "ceiling.record"
+"""Which record of which precision that is from."""
 FLOPS = "flops_per_sample"
 """Floating-point operations a sample, counting 2 a multiply-add: of a training step, or of an answer."""
+STEP = 3.0
+"""A training step in forward passes: one forward, and one each for the derivatives by activations and by weights."""
 _SLACK = 0.1
 """A ceiling that was measured is not the last word: by this much it may be passed."""
+_FAST = 4.0
+"""So many times fewer multiplications than counted a fast convolution needs, F(4x4, 3x3) of Lavin & Gray 2016."""
+
+
+class Limits(Struct, frozen=True):
+    """What is known of an entry beside what it states; ``None`` is unknown.
+
+    ``flop_s`` are the operations a second that ``machine`` does at most. ``flops_per_sample`` is of ``network``, which
+    the entry's model is taken for, and ``samples_per_epoch`` of the task's training data. ``recipe`` holds the settings
+    of the task's own recipe that the entry names; empty: it has none of that name.
+    """
+
+    flop_s: float | None = None
+    machine: str = ""
+    flops_per_sample: float | None = None
+    network: str = ""
+    samples_per_epoch: int | None = None
+    recipe: Mapping[str, Setting] | None = None
 
 
 def ceiling(entry: Entry) -> Iterator[Finding]:
-    """No run and no measurement needs more operations a second than the stated ceiling."""
-    limit, flops = _number(entry.submission.provenance.environment.get(CEILING)), _stated_flops(entry)
-    if limit is None or flops is None:
+    """No run and no measurement needs more operations a second than the machine's ceiling."""
+    submission = entry.submission
+    known = entry.aside or Limits()
+    limit, flops = _lowest(submission, known), _stated(submission)
+    work = known.flops_per_sample if flops is None else flops
+    if limit is None or work is None:
         return
-    for at, run in enumerate(entry.submission.runs):
-        samples, times = run.curve.samples, run.curve.time_s
-        if samples and times and len(samples) == len(times) and times[-1] > 0:
-            yield from _over(entry, f"runs[{at}].curve.time_s", flops * samples[-1] / times[-1], limit)
-    for at, each in enumerate(entry.submission.inference):
+    for at, run in enumerate(submission.runs):
+        rate = work * _samples_a_second(run.curve, known.samples_per_epoch)
+        yield from _over(entry, f"runs[{at}].curve.time_s", rate, limit, "" if flops else known.network)
+    for at, each in enumerate(submission.inference):
         if each.duration_s > 0:
-            yield from _over(entry, f"inference[{at}].duration_s", flops * each.samples / each.duration_s, limit)
+            rate = work * each.samples / each.duration_s
+            yield from _over(entry, f"inference[{at}].duration_s", rate, limit, "" if flops else known.network)
 
 
-def _over(entry: Entry, field: str, rate: float, limit: float) -> Iterator[Finding]:
-    if rate > limit * (1 + _SLACK):
-        found = f"{rate:.3g} operations a second; the machine's ceiling is {limit:.3g}"
+def _over(entry: Entry, field: str, rate: float, limit: tuple[float, str], network: str) -> Iterator[Finding]:
+    flop_s, machine = limit
+    if rate <= flop_s * (1 + _SLACK):
+        return
+    of = f" of {network}" if network else ""
+    found = f"{rate:.3g} operations a second{of}; {machine} is {flop_s:.3g}"
+    if rate <= flop_s * _FAST * (1 + _SLACK):
+        yield entry.warning("B190", field, found, "see whether a fast convolution explains it")
+    elif network:
+        yield entry.warning("B190", field, found, f"see whether its network is {network}, or correct the times")
+    else:
         yield entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
 
 
-def _stated_flops(entry: Entry) -> float | None:
-    value = entry.submission.settings.get(FLOPS)
+def _lowest(submission: Submission, known: Limits) -> tuple[float, str] | None:
+    """The lower of what the entry states and what is known, for nobody is faster than either."""
+    stated = _number(submission.provenance.environment.get(CEILING))
+    found = [] if stated is None else [(stated, "the machine's ceiling")]
+    found += [] if known.flop_s is None else [(known.flop_s, f"the peak of {known.machine}")]
+    return min(found, default=None)
+
+
+def _samples_a_second(curve: Curve, per_epoch: int | None) -> float:
+    """The highest mean rate from the beginning to any of the evaluations; 0 where it is not known."""
+    samples: list[int] | list[float] = curve.samples or []
+    if not samples and per_epoch is not None:
+        samples = [epoch * per_epoch for epoch in curve.epoch or ()]
+    if len(samples) != len(curve.time_s):
+        return 0.0
+    rates = (count / time_s for count, time_s in zip(samples, curve.time_s, strict=True) if time_s > 0)
+    return max((rate for rate in rates if not math.isnan(rate)), default=0.0)
+
+
+def _stated(submission: Submission) -> float | None:
+    value = submission.settings.get(FLOPS)
     return None if isinstance(value, bool) else _number(value)
 
 

@@ -7,43 +7,37 @@ what other entries are compared with is kept (digests, sketches of curves).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
-from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import utc_now
 from levelbench.records.rulesets.registry import rulesets
 from levelbench.records.rulesets.schema import Ruleset
-from levelbench.records.submissions import board
 from levelbench.records.submissions.digests import file_digest
 from levelbench.records.submissions.reading import UnreadableError, parse_submission, read_bytes
-from levelbench.records.submissions.rules import (
-    ceilings,
-    curves,
-    identity,
-    latency,
-    provenance,
-    recorded,
-    results,
-    texts,
-)
 from levelbench.records.submissions.rules.entry import Entry
-from levelbench.records.submissions.rules.findings import Finding, error, ordered, warning
+from levelbench.records.submissions.rules.findings import Finding, ordered, warning
+from levelbench.records.submissions.rules.judging import (
+    RULES,
+    Judge,
+    KnownLimits,
+    Lint,
+    Terms,
+    judged,
+    rulesets_of,
+    unreadable,
+)
 from levelbench.records.submissions.rules.listing import SITE_MARKER, name_in, submission_files, submission_paths
-from levelbench.records.submissions.rules.rivals import Rivals, Trace, trace_of
+from levelbench.records.submissions.rules.rivals import Rivals
 from levelbench.records.submissions.rules.signing import Signing
 from levelbench.records.submissions.schema import Curve, Submission
-from levelbench.records.submissions.several import FEW, shared_out
-from levelbench.records.submissions.signatures import ENDING
 
 __all__ = [
     "RULES",
     "SITE_MARKER",
+    "KnownLimits",
     "check",
     "check_file",
     "check_folder",
@@ -55,29 +49,6 @@ __all__ = [
     "submission_paths",
 ]
 
-RULES: tuple[Callable[[Entry], Iterator[Finding]], ...] = (
-    identity.rules_of,
-    identity.place,
-    identity.dates,
-    identity.author,
-    curves.curves,
-    results.claims,
-    results.reached,
-    results.replicates,
-    results.measurements,
-    results.phases,
-    results.numbers,
-    provenance.price,
-    provenance.code,
-    provenance.data,
-    provenance.records,
-    recorded.recorded,
-    provenance.tuning,
-    provenance.origin,
-    ceilings.ceiling,
-    latency.inference,
-    texts.texts,
-)
 _RECORDS = (".jsonl", ".jsonlines")
 
 
@@ -88,23 +59,20 @@ def check(
     known: Mapping[str, Ruleset] | None = None,
     records: Mapping[str, str] | None = None,
     today: date | None = None,
+    limits: KnownLimits | None = None,
 ) -> list[Finding]:
     """What is wrong with one submission, errors first.
 
     ``file`` is its path in the leaderboard (empty: it lies in none), ``known`` the rulesets by id (those that ship,
-    unless given), ``records`` the digests of the records at hand with their names.
+    unless given), ``records`` the digests of the records at hand with their names, ``limits`` what is known of an
+    entry's machine and network beside what it states.
     """
-    return ordered(judged(Entry(submission, today or utc_now().date(), _known(known), file, records)))
+    day = today or utc_now().date()
+    return ordered(judged(Entry(submission, day, _known(known), file, records, limits=limits)))
 
 
 def _known(known: Mapping[str, Ruleset] | None) -> Mapping[str, Ruleset]:
     return {each.id: each for each in rulesets()} if known is None else known
-
-
-def judged(entry: Entry) -> Iterator[Finding]:
-    """What is wrong with one entry, in the order of the rules."""
-    for rule in RULES:
-        yield from rule(entry)
 
 
 def check_file(
@@ -113,36 +81,36 @@ def check_file(
     root: Path | None = None,
     records: Mapping[str, str] | None = None,
     today: date | None = None,
+    limits: KnownLimits | None = None,
+    lint: Lint | None = None,
 ) -> list[Finding]:
     """What is wrong with the file at ``path``, its signature too; ``root``: the leaderboard that it lies in.
 
-    Without one, it is ``path``'s third parent where that folder has a leaderboard's files, else none.
+    Without one, it is ``path``'s third parent where that folder has a leaderboard's files, else none. ``lint`` says
+    what the linter finds.
     """
     path = Path(path).absolute()
     root = root.absolute() if root else _root_of(path)
     file = name_in(path, root) if root else path.name
-    known, found = _rulesets_of(root) if root else (_known(None), [])
+    known, found = rulesets_of(root) if root else (_known(None), [])
     signing = Signing(root or path.parent)
     found += signing.problems
     try:
         raw = read_bytes(path, root=root)
         submission = parse_submission(raw, f"reading the submission {path}")
     except UnreadableError as problem:
-        return ordered([*found, _unreadable(problem, file)])
-    found += judged(Entry(submission, today or utc_now().date(), known, file if root else "", records))
+        return ordered([*found, unreadable(problem, file)])
+    day = today or utc_now().date()
+    found += judged(Entry(submission, day, known, file if root else "", records, limits=limits))
     found += signing.check(path, file, raw, submission)
+    if lint is not None:
+        found += lint(submission, file, known)
     return ordered(found)
 
 
 def _root_of(path: Path) -> Path | None:
     """The leaderboard of a file at ``DIR/<task>/<mode>/<stem>.json``, by where it lies."""
     return path.parents[2] if len(path.parents) > 2 and path.parent.name in ("training", "inference") else None
-
-
-def _unreadable(problem: LevelbenchError, file: str) -> Finding:
-    code, field = (problem.code, problem.field) if isinstance(problem, UnreadableError) else ("B252", "")
-    found = problem.brief if isinstance(problem, UnreadableError) else problem.found
-    return error(code, file, field, found, problem.do)
 
 
 def check_folder(
@@ -155,75 +123,24 @@ def check_folder(
     return checked_folder(folder, records=records, today=today)[1]
 
 
-class _Judged(Struct, array_like=True):
-    """What came of one file: its findings, and what other entries are compared with, where it is an entry."""
-
-    found: list[Finding]
-    trace: Trace | None
-
-
-class _Judge:
-    """What a leaderboard's files are held to."""
-
-    def __init__(self, root: Path, records: Mapping[str, str] | None, day: date) -> None:
-        self.root, self._records, self._day = root, records, day
-        self._start = len(os.path.join(root, ""))  # noqa: PTH118 -- of a text, which is cut there
-        self._known, self.problems = _rulesets_of(root)
-        self._signing = Signing(root)
-        self.problems += self._signing.problems
-
-    def name(self, path: str) -> str:
-        """What findings call the file."""
-        return path[self._start :].replace(os.sep, "/").encode("utf-8", "backslashreplace").decode()
-
-    def judge(self, path: str) -> _Judged:
-        """One file, whatever is in it."""
-        file = self.name(path)
-        try:
-            raw = read_bytes(path)
-            submission = parse_submission(raw)
-        except UnreadableError as problem:
-            return _Judged([_unreadable(problem, file)], None)
-        entry = Entry(submission, self._day, self._known, file, self._records, raw)
-        signing = [*self._signing.check(Path(path), file, raw, submission)]
-        signed = not signing and os.path.lexists(f"{path}{ENDING}")
-        task = entry.task.task if entry.task else None
-        return _Judged([*judged(entry), *signing], trace_of(submission, task, signed=signed))
-
-    def judge_all(self, paths: Sequence[str], processes: int) -> Iterator[_Judged]:
-        """Each file, in order."""
-        if processes < 2 or len(paths) < FEW:
-            yield from map(self.judge, paths)
-            return
-        for raw in shared_out(paths, _judge_chunk, processes, _begin, (self.root, self._records, self._day)):
-            yield from _DECODER.decode(raw)
-
-
-_DECODER = msgspec.msgpack.Decoder(list[_Judged])
-_judges: list[_Judge] = []
-"""The judge of a process of its own."""
-
-
-def _begin(root: Path, records: Mapping[str, str] | None, day: date) -> None:
-    _judges[:] = [_Judge(root, records, day)]
-
-
-def _judge_chunk(paths: Sequence[str]) -> bytes:
-    return msgspec.msgpack.encode([_judges[0].judge(path) for path in paths])
-
-
 def checked_folder(
-    folder: Path | str, *, records: Mapping[str, str] | None = None, today: date | None = None, processes: int = 1
+    folder: Path | str,
+    *,
+    records: Mapping[str, str] | None = None,
+    today: date | None = None,
+    processes: int = 1,
+    limits: KnownLimits | None = None,
+    lint: Lint | None = None,
 ) -> tuple[int, list[Finding]]:
     """As ``check_folder``, after how many files of entries there are.
 
     Many files are shared out among ``processes``, which are spawned: whoever asks for more than one is a program with
-    a main guard.
+    a main guard, and its ``limits`` and ``lint`` are functions of a module.
     """
     root = Path(folder)
     if not root.is_dir():
         raise UnreadableError(f"checking the leaderboard {root}", "there is no such folder", "check the path")
-    judge, rivals = _Judge(root, records, today or utc_now().date()), Rivals()
+    judge, rivals = Judge(Terms(root, today or utc_now().date(), records, limits, lint)), Rivals()
     found = judge.problems
     paths = list(submission_paths(root, found))
     names = list(map(judge.name, paths))
@@ -249,12 +166,6 @@ def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], 
             return []
 
     return read
-
-
-def _rulesets_of(root: Path) -> tuple[Mapping[str, Ruleset], list[Finding]]:
-    """The rulesets that entries of the leaderboard may name, and what is wrong with its own."""
-    known, found = board.own_rulesets(root)
-    return known, [*found, *board.board_findings(root, known)]
 
 
 def record_digests(folder: Path) -> dict[str, str]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from levelbench.measure.crossing import RULES
 from levelbench.records.rulesets.registry import task_rules
@@ -19,7 +20,10 @@ from levelbench.records.submissions.rules.findings import Finding, error, note, 
 from levelbench.records.submissions.schema import Submission
 from levelbench.records.submissions.steps import Climb, climbs_of
 
-__all__ = ["Entry", "day_of", "is_sha256", "shown"]
+if TYPE_CHECKING:
+    from levelbench.records.submissions.rules.ceilings import Limits
+
+__all__ = ["Entry", "day_of", "instant_of", "is_sha256", "shown"]
 
 _SYSTEMS = frozenset({"dawnbench", "mlperf", "algoperf"})
 """Whose files are read into entries, by the beginning of their format; rules of theirs have names that begin so too."""
@@ -32,7 +36,7 @@ class Entry:
     """``file`` is relative to the leaderboard, empty for a submission of no leaderboard yet.
 
     ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with. ``raw``
-    are the bytes that it was read from, where it was.
+    are the bytes that it was read from, where it was. ``limits`` says what is known of an entry's machine and network.
     """
 
     submission: Submission
@@ -41,6 +45,7 @@ class Entry:
     file: str = ""
     records: Mapping[str, str] | None = field(default=None, repr=False)
     raw: bytes | None = field(default=None, repr=False)
+    limits: Callable[[Submission], Limits] | None = field(default=None, repr=False)
 
     @cached_property
     def rules(self) -> Ruleset | None:
@@ -74,6 +79,11 @@ class Entry:
             return stated if stated is not None and stated in RULES else "first"
         fixed = self.rules.crossing == "confirmed" and self.submission.crossing == "final"
         return "final" if fixed else self.rules.crossing
+
+    @cached_property
+    def aside(self) -> Limits | None:
+        """What is known beside what the entry states; ``None`` where nobody was asked."""
+        return None if self.limits is None else self.limits(self.submission)
 
     @cached_property
     def climbs(self) -> list[Climb | None]:
@@ -111,6 +121,17 @@ def day_of(text: str) -> date | None:
         return date.fromisoformat(text)
     except ValueError:
         return None
+
+
+def instant_of(text: str) -> datetime | None:
+    """The instant that ``text`` names with its day, time and zone; ``None`` for anything else."""
+    if len(text) <= len("2026-01-31") or day_of(text[:10]) is None:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return instant if instant.tzinfo is not None else None
 
 
 def is_sha256(text: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import date
 from pathlib import PurePosixPath
 
 from levelbench.records.submissions.names import has_mixed_scripts
-from levelbench.records.submissions.rules.entry import Entry, day_of, shown
+from levelbench.records.submissions.rules.entry import Entry, day_of, instant_of, shown
 from levelbench.records.submissions.rules.findings import Finding
 
 __all__ = ["ONLY_THESE", "author", "dates", "place", "rules_of"]
@@ -130,13 +130,8 @@ def dates(entry: Entry) -> Iterator[Finding]:
 
 def _instant(text: str) -> date | None:
     """The day of an instant with its time and zone; ``None`` for anything else."""
-    if len(text) <= len("2026-01-31") or day_of(text[:10]) is None:
-        return None
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return instant.date() if instant.tzinfo is not None else None
+    instant = instant_of(text)
+    return None if instant is None else instant.date()
 
 
 def author(entry: Entry) -> Iterator[Finding]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from levelbench.measure.policies import policy
-from levelbench.records.submissions.rules.entry import Entry, shown
+from levelbench.records.rulesets.schema import Aggregation
+from levelbench.records.submissions.aggregation import Times, aggregate
+from levelbench.records.submissions.rules.entry import Entry, instant_of, shown
 from levelbench.records.submissions.rules.findings import Finding
 from levelbench.records.submissions.schema import SubmittedRun
 
@@ -67,14 +70,22 @@ def reached(entry: Entry) -> Iterator[Finding]:
     rule = rules.aggregation.rule
     if k == 0:
         yield entry.error("B140", "runs", missed, "submit an entry that reaches the target")
-    elif rule == "olympic" and n - k > rules.aggregation.drop:
+    elif rule == "olympic" and _too_many_missed(entry, rules.aggregation):
         found = f"{missed}; {rules.aggregation.drop} may miss it"
         yield entry.error("B140", "runs", found, "submit an entry that reaches the target more often")
-    elif rule == "median" and 2 * k <= n:
+    elif rule == "median" and aggregate(Times(tuple(entry.times), ()), rules.aggregation).value is None:
         yield entry.warning("B140", "runs", missed, "nothing: the board shows it without a median")
     if entry.crossing == "first":
         yield from _fell_back(entry)
     yield from (_at_one_end(entry) if entry.crossing == "final" else _gave_up(entry))
+
+
+def _too_many_missed(entry: Entry, rules: Aggregation) -> bool:
+    """Under windows what counts is how many missed in the one in the middle."""
+    n, k = len(entry.times), sum(time is not None for time in entry.times)
+    if rules.windows is None or n <= rules.runs:
+        return n - k > rules.drop
+    return aggregate(Times(tuple(entry.times), ()), rules).value is None
 
 
 def _gave_up(entry: Entry) -> Iterator[Finding]:
@@ -131,6 +142,10 @@ def replicates(entry: Entry) -> Iterator[Finding]:
         elif len(runs) > wanted.runs and wanted.exact_runs:
             found = f"{len(runs)} runs; {rules.id} wants {wanted.runs}"
             yield entry.error("B151", "runs", found, "submit under rules that take all runs")
+        elif len(runs) > wanted.runs and wanted.windows:
+            yield from _in_order(entry)
+        if wanted.best_of > 1:
+            yield from _studies(entry, wanted.best_of)
     seeds = Counter(run.seed for run in runs if run.seed is not None)
     for seed, times in seeds.items():
         if times > 1:
@@ -144,6 +159,32 @@ def replicates(entry: Entry) -> Iterator[Finding]:
     if doubtful:
         found = f"{len(doubtful)} of {len(runs)}, the first: {shown(doubtful[0], 200)}"
         yield entry.note("B155", "runs", found, "look at it, or run again")
+
+
+def _studies(entry: Entry, best_of: int) -> Iterator[Finding]:
+    """The fastest of a study counts, so its trials stand together: as many in each, named ``STUDY/TRIAL``."""
+    named = [(run.record_id or "").rpartition("/")[0] for run in entry.submission.runs]
+    blocks = [named[first : first + best_of] for first in range(0, len(named), best_of)]
+    found = next((at for at, block in enumerate(blocks) if len(set(block)) > 1 or len(block) < best_of), None)
+    if found is not None:
+        what = f"{entry.submission.ruleset} takes the fastest of each {best_of} runs of a study"
+        do = f"give {best_of} runs of each study after another, record_id STUDY/TRIAL"
+        yield entry.error("B149", f"runs[{found * best_of}].record_id", what, do)
+
+
+def _in_order(entry: Entry) -> Iterator[Finding]:
+    """Whoever could choose the order of the runs could choose the window in the middle."""
+    starts = [run.started for run in entry.submission.runs]
+    do = "give the runs in the order of their start: levelbench board submit does"
+    if None in starts:
+        found = f"{starts.count(None)} of {len(starts)} runs do not state it, and their order decides the score"
+        yield entry.error("B149", "runs.started", found, do)
+        return
+    instants = [instant_of(start) for start in starts if start is not None]
+    known = [each for each in instants if each is not None]
+    late = next((at for at, (one, other) in enumerate(pairwise(known), 1) if other < one), None)
+    if late is not None and len(known) == len(instants):
+        yield entry.error("B149", f"runs[{late}].started", "it started before the run before it", do)
 
 
 def _twice(entry: Entry) -> Iterator[Finding]:

@@ -164,7 +164,7 @@ class Rivals:
         known = self._records.setdefault(trace.scope, {})
         shared: dict[str, list[tuple[_Holder, _Holder]]] = {}
         for at, digest in trace.records:
-            mine = own._replace(field=f"{at}.record_digest")
+            mine = _Holder(file, f"{at}.record_digest", trace.signed, trace.day)
             other = known.setdefault(digest, mine)
             if other.file != file:
                 shared.setdefault(other.file, []).append((other, mine))

@@ -20,16 +20,31 @@
   /* One figure of all runs' times (Infinity: never), by the rule of the board; the same as the build's own. */
   const AGGREGATIONS = {
     "first-run": (times) => times[0],
-    median: (times) => {
-      const half = times.length >> 1;
-      const sorted = times.slice().sort((a, b) => a - b);
-      return times.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-    },
-    olympic: (times, drop) => {
-      const kept = times.slice().sort((a, b) => a - b).slice(drop, times.length - drop);
-      return kept.length ? kept.reduce((sum, each) => sum + each, 0) / kept.length : Infinity;
+    median: (times, rules) => middle(bests(times, rules.best_of || 1), "mean"),
+    olympic: (times, rules) => {
+      if (!rules.windows || times.length <= rules.runs) return trimmed(times, rules.drop);
+      const windows = times.slice(rules.runs - 1).map((_, at) => trimmed(times.slice(at, at + rules.runs), rules.drop));
+      return middle(windows, rules.windows);
     },
   };
+
+  /* Of each so many times after another the least. */
+  function bests(times, count) {
+    return times.filter((_, at) => at % count === 0).map((_, at) => Math.min(...times.slice(at * count, (at + 1) * count)));
+  }
+
+  /* The median; which of the two in the middle counts where their number is even, or their mean. */
+  function middle(values, even) {
+    const sorted = values.slice().sort((a, b) => a - b);
+    const lower = sorted[(sorted.length - 1) >> 1];
+    const upper = sorted[sorted.length >> 1];
+    return { lower, upper, mean: (lower + upper) / 2 }[even];
+  }
+
+  function trimmed(times, drop) {
+    const kept = times.slice().sort((a, b) => a - b).slice(drop, times.length - drop);
+    return kept.length ? kept.reduce((sum, each) => sum + each, 0) / kept.length : Infinity;
+  }
 
   /* Ranks at the board's own target, computed once a column: what moved is told against them. */
   board.ranksBefore = function (payload, column) {
@@ -43,7 +58,7 @@
   board.timeAt = function (steps, threshold, lower, ruleset) {
     if (!steps.length) return Infinity;
     const times = steps.map((run) => crossing(run, threshold, lower));
-    return AGGREGATIONS[ruleset.aggregation_rule](times, ruleset.drop);
+    return AGGREGATIONS[ruleset.aggregation_rule](times, ruleset);
   };
   board.reachedAt = (steps, threshold, lower) =>
     steps.filter((run) => Number.isFinite(crossing(run, threshold, lower))).length;

@@ -1,0 +1,182 @@
+"""What no machine can exceed: what ``board submit`` states of it, and what a check knows beside what an entry states.
+
+The one idea: a record holds neither what its machine can do nor what its network costs. The one was measured by others
+of the store, the other is counted from the recipe's network; of what other systems ran, a table of hardware knows the
+peak and the zoo the network, where a name says clearly which it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from levelbench.networks.network import Network
+    from levelbench.records.submissions.rules.ceilings import Limits
+    from levelbench.records.submissions.schema import Setting, Submission
+
+__all__ = ["known_limits", "with_limits"]
+
+_IMAGES = {"cifar10": (3, 32, 32), "imagenet": (3, 224, 224), "resnet": (3, 224, 224)}
+"""The size of an example of tasks whose networks other systems name."""
+_EPOCHS = {"cifar10": 50_000, "imagenet": 1_281_167, "resnet": 1_281_167}
+"""Their training examples: CIFAR-10's training set, and that of ImageNet 2012."""
+_FIXED = {"resnet": "resnet50"}
+"""The network that a task of MLPerf prescribes: version 1.5 of ResNet-50."""
+
+
+def with_limits(made: Sequence[tuple[str, Submission]], store_path: Path) -> list[tuple[str, Submission]]:
+    """The entries with what their records do not hold: a ceiling of the store, and what a sample costs.
+
+    Nothing is added where it is not known: no such measurement, a task that is not installed or whose source has
+    changed, a team of several processes (no ceiling of one is theirs), or a stated figure.
+    """
+    return [(path, _with_limits(each, store_path)) for path, each in made]
+
+
+def _with_limits(entry: Submission, store: Path) -> Submission:
+    from msgspec.structs import replace
+
+    from levelbench.records.submissions.measured import measured_ceiling
+    from levelbench.records.submissions.rules.ceilings import CEILING, CEILING_OF, FLOPS
+
+    basis = _basis(entry, store)
+    if basis is None:
+        return entry
+    specification, environment, device, flops = basis
+    settings, stated = dict(entry.settings), dict(entry.provenance.environment)
+    if flops and FLOPS not in settings:
+        settings[FLOPS] = flops
+    precision = str(specification.settings.get("precision", "float32"))
+    found = None if specification.distribution else measured_ceiling(store, environment, device, precision)
+    if found is not None:
+        stated |= {CEILING: f"{found.flop_s:.6g}", CEILING_OF: f"{found.record} ({found.precision})"}
+    return replace(entry, settings=settings, provenance=replace(entry.provenance, environment=stated))
+
+
+def _basis(entry: Submission, store: Path) -> tuple[Any, dict[str, Any], str, float] | None:
+    """The specification of the training, the environment and device of what is submitted, and its FLOPs a sample."""
+    from levelbench.cli import options as shared
+    from levelbench.errors import LevelbenchError
+    from levelbench.records.submissions.rules.ceilings import STEP
+
+    training = entry.mode == "training"
+    trained = entry.runs[0].record_id if training else entry.settings.get("trained_by")
+    try:
+        header = shared.open_store(store).one(str(trained)).header
+        forward = _forward(header)
+    except LevelbenchError:
+        return None
+    if training:
+        return header.specification, header.environment, header.specification.device, STEP * forward
+    environment = _of_inference(entry, store)
+    return None if environment is None else (header.specification, *environment, forward)
+
+
+def _of_inference(entry: Submission, store: Path) -> tuple[dict[str, Any], str] | None:
+    """Environment and device of the record that the entry's first measurement names."""
+    from levelbench.errors import LevelbenchError
+    from levelbench.records.inference import FOLDER, read_inference
+
+    identity = entry.inference[0].record_id
+    for path in (store / FOLDER).glob(f"*/*/*-{identity}.jsonlines") if identity and identity.isalnum() else ():
+        try:
+            header = read_inference(path).header
+        except LevelbenchError:
+            continue
+        return header.environment, header.specification.arm.device
+    return None
+
+
+def _forward(header: Any) -> float:
+    """FLOPs of one example through the network that the run trained; 0 where it would be built otherwise today."""
+    from levelbench.runner.request import load_task, source_of
+
+    specification = header.specification
+    task = load_task(specification.task)
+    if source_of(task, specification.recipe).digest != header.source.digest:
+        return 0.0
+    return _flops(task.assemble(specification.recipe, specification.settings).network.for_inference)
+
+
+def _flops(network: Network) -> float:
+    from levelbench.networks.cost import network_cost
+
+    return network_cost(network).flops
+
+
+def known_limits(submission: Submission) -> Limits:
+    """The peak of the named hardware, as the table has it, and the cost of the network that the model is taken for.
+
+    For an entry of the closed division the settings of the task's own recipe, too.
+    """
+    from levelbench.records.submissions.rules.ceilings import FLOPS, Limits
+
+    recipe = _recipe(submission) if submission.division == "closed" and submission.origin is None else None
+    flop_s, machine = _peak(submission)
+    if flop_s is None:
+        return Limits(recipe=recipe)
+    task = submission.task.lower()
+    network = "" if FLOPS in submission.settings else _network_of(task, submission.model)
+    return Limits(
+        flop_s,
+        machine,
+        _cost_of(network, submission.mode == "training") if network else None,
+        network,
+        _EPOCHS.get(task) if submission.origin is not None else None,
+        recipe,
+    )
+
+
+def _recipe(submission: Submission) -> Mapping[str, Setting] | None:
+    """The settings of the recipe that the entry names, empty where the task has none; ``None`` for an unknown task."""
+    from levelbench.errors import LevelbenchError
+    from levelbench.runner.request import load_task
+
+    try:
+        task = load_task(submission.task) if not submission.task.endswith(".py") else None
+    except LevelbenchError:
+        return None
+    name = submission.settings.get("recipe")
+    if task is None:
+        return None
+    return task.settings(str(name), {}) if name in task.recipes else {}
+
+
+def _peak(submission: Submission) -> tuple[float | None, str]:
+    """Operations a second of the whole system in its fastest precision, where the description says how many it has."""
+    from levelbench.claims.hardware import lookup
+
+    hardware = submission.hardware
+    found = lookup(hardware.description, hardware.accelerators or None)
+    if found is None or not found.count_stated or not found.is_accelerator:
+        return None, ""
+    # Nothing is trained in whole numbers.
+    whole = submission.mode == "inference"
+    peaks = [peak for name, peak in found.peak_flops.items() if whole or not name.startswith("int")]
+    nodes = hardware.nodes or 1
+    return (max(peaks) * nodes, f"{nodes * found.units:g} x {found.name}") if peaks else (None, "")
+
+
+@cache
+def _network_of(task: str, model: str) -> str:
+    """The network of the zoo that a model is called like and that takes the task's examples; empty for none."""
+    from levelbench.networks import zoo
+
+    if task not in _IMAGES:
+        return ""
+    word = re.sub(r"[^a-z0-9]", "", model.lower())
+    name = _FIXED.get(task) or next((each for each in zoo.names() if re.sub(r"[^a-z0-9]", "", each) == word), "")
+    shape = zoo.build(name).inputs[0].shape if name else None
+    return name if shape is not None and tuple(shape[1:]) == _IMAGES[task] else ""
+
+
+@cache
+def _cost_of(network: str, training: bool) -> float:
+    from levelbench.networks import zoo
+    from levelbench.records.submissions.rules.ceilings import STEP
+
+    return (STEP if training else 1.0) * _flops(zoo.build(network).for_inference)

@@ -1,0 +1,141 @@
+"""What ``board submit`` states of machine and network, and what is known of other systems' entries."""
+
+import json
+
+import msgspec
+import pytest
+from tests.records.submissions.test_ceilings import head
+from tests.records.submissions.test_ceilings import write as write_heads
+
+from levelbench.cli.board_limits import known_limits
+from levelbench.records.schema import Target
+from levelbench.records.submissions.digests import encode
+from levelbench.records.submissions.reading import read_submission
+from levelbench.records.submissions.rules import check
+from levelbench.records.submissions.schema import Author, Curve, Hardware, Origin, Submission, SubmittedRun
+from levelbench.runner.request import load_task, source_of
+
+WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
+MLP = 2 * (64 * 128 + 128 * 10)
+"""Operations of digits' recipe in its two matrix products."""
+
+
+@pytest.fixture
+def own_source(store):
+    """The records of the store as runs of the task's present source leave them."""
+    digest = source_of(load_task("digits"), "mlp").digest
+    for path in store.rglob("*.jsonl"):
+        first, rest = path.read_text().split("\n", 1)
+        header = json.loads(first)
+        header["source"]["digest"] = digest
+        path.write_text(f"{json.dumps(header)}\n{rest}")
+    return store
+
+
+@pytest.fixture
+def submit(call, store, tmp_path):
+    def run(*words):
+        code = call("board", "submit", "digits[framework=numpy]", *WHO, *words, "--store", store, "-o", tmp_path / "b")
+        written = [read_submission(each) for each in (tmp_path / "b").rglob("*.json")]
+        return code[0], written[0] if written else code[1]
+
+    return run
+
+
+def ceiling(store, flop_s):
+    machine = {"environment": {"machine": {"id": "m1"}}}
+    write_heads(store, {**head(flop_s), **machine})
+
+
+def test_an_entry_states_what_a_step_costs_and_what_the_machine_was_measured_to_do(submit, own_source):
+    ceiling(own_source, 1e12)
+    code, entry = submit()
+    assert code == 0
+    assert entry.settings["flops_per_sample"] == pytest.approx(3 * MLP, rel=0.1)
+    assert entry.provenance.environment["ceiling.flop_s"] == "1e+12"
+    assert entry.provenance.environment["ceiling.record"] == "m1cpu1e+12 (float32)"
+
+
+def test_runs_that_are_ten_times_faster_than_the_machine_are_not_written(submit, own_source):
+    # 640 samples of 57,216 operations in 31 ms are 1.2e9 a second.
+    ceiling(own_source, 1e8)
+    code, out = submit()
+    assert code == 1
+    assert "error B190 runs[0].curve.time_s: " in out
+    assert "not written: " in out
+
+
+def test_a_task_whose_source_has_changed_since_is_not_counted(submit, store):
+    ceiling(store, 1e12)
+    _, entry = submit()
+    assert "flops_per_sample" not in entry.settings
+    assert entry.provenance.environment["ceiling.flop_s"] == "1e+12"
+
+
+def test_a_stated_cost_of_a_sample_is_left_alone(submit, own_source):
+    assert submit("--flops-per-sample", "7")[1].settings["flops_per_sample"] == 7.0
+
+
+def imported(task="cifar10", model="ResNet 56", hardware="1 K80 / 61 GB / 4 CPU", hours=1.0, **parts):
+    rules = "mlperf-training-like-1.0" if task == "resnet" else "dawnbench-1.0"
+    target = Target("top1", 0.94, split="test")
+    run = SubmittedRun(Curve([3600 * hours], [0.95], epoch=[100.0]))
+    base = Submission(
+        schema=1, ruleset=rules, task=task, mode="training", author=Author("A"), submitted="2026-01-02", model=model,
+        framework="torch", hardware=Hardware(hardware), target=target, runs=[run], origin=Origin("dawnbench", "a"),
+    )  # fmt: skip
+    return msgspec.structs.replace(base, **parts)
+
+
+def found(entry):
+    return [each.severity for each in check(entry, limits=known_limits) if each.code == "B190"]
+
+
+def test_of_an_import_the_table_knows_the_peak_and_the_zoo_the_network():
+    limits = known_limits(imported())
+    assert (limits.machine, limits.flop_s, limits.network) == ("1 x K80", 4.37e12, "resnet56")
+    assert limits.flops_per_sample == pytest.approx(3 * 2 * 125.75e6, rel=0.01)
+
+
+def test_an_import_that_is_faster_than_its_machine_is_doubted():
+    # 100 epochs of 50,000 images at 7.58e8 operations take a K80 868 s at least.
+    assert found(imported(hours=0.24)) == []
+    assert found(imported(hours=0.024)) == ["warning"]
+
+
+def test_mlperfs_resnet_is_the_network_that_its_rules_prescribe():
+    limits = known_limits(imported("resnet", "resnet", "tpu-v3-2048"))
+    assert (limits.machine, limits.network, limits.samples_per_epoch) == ("1024 x TPU v3", "resnet50", 1_281_167)
+    assert limits.flops_per_sample == pytest.approx(3 * 2 * 4.1e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"model": "Custom ResNet 9"},
+        {"model": "ResNet50"},
+        {"task": "squad"},
+        {"hardware": "V100"},
+        {"hardware": "60 GB / 16 CPU"},
+    ],
+    ids=["no network of the zoo", "of other images", "another task", "how many is not said", "no accelerator"],
+)
+def test_what_no_name_says_clearly_is_not_concluded(parts):
+    assert found(imported(hours=1e-5, **parts)) == []
+
+
+def test_a_closed_entry_is_held_to_the_tasks_own_recipe():
+    entry = imported("digits", "mlp", "2 cores", division="closed", origin=None, settings={"recipe": "mlp"})
+    assert known_limits(entry).recipe == load_task("digits").settings("mlp", {})
+    assert known_limits(msgspec.structs.replace(entry, settings={"recipe": "mine"})).recipe == {}
+    assert known_limits(msgspec.structs.replace(entry, task="chess")).recipe is None
+    assert known_limits(msgspec.structs.replace(entry, division="open")).recipe is None
+
+
+def test_a_check_of_a_leaderboard_or_of_one_entry_knows_the_hardware(call, tmp_path):
+    path = tmp_path / "board" / "cifar10" / "training" / "a_ResNet-56.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(encode(imported(hours=0.024)))
+    for place in (tmp_path / "board", path):
+        found = json.loads(call("board", "check", place, "--no-lint", "--json")[1])["findings"]
+        assert "B190" in {each["code"] for each in found}

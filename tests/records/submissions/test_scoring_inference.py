@@ -1,0 +1,61 @@
+"""Scores of inference: on published figures, and on what does not count."""
+
+import msgspec
+import pytest
+from tests.records.submissions.scored import DAWNBENCH, OURS, submission
+
+from levelbench.records.rulesets.schema import InferenceRules
+from levelbench.records.submissions.schema import Inference, Price
+from levelbench.records.submissions.scoring import score
+
+
+def measured(**parts):
+    return Inference("dawnbench", 100, 100, 3.0, quality=0.95, **parts)
+
+
+def test_latency_and_cost_of_inference_published_by_dawnbench_are_reproduced():
+    entry = submission(mode="inference", inference=[measured(mean_latency_s=0.028688)], price=Price(0.90))
+    found = score(entry, DAWNBENCH)
+    assert found.latency.value == 0.028688
+    assert found.inference_cost.value == pytest.approx(7.172)
+
+
+def test_a_stated_cost_stands_in_for_a_price_and_says_so():
+    found = score(submission(mode="inference", inference=[measured(mean_latency_s=1.0, cost_usd=2e-6)]), DAWNBENCH)
+    assert found.inference_cost.value == pytest.approx(2.0)
+    assert "cost-stated" in found.flags
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"quality": 0.9}, "a quality of 0.9, where the rules keep 0.94"),
+        ({"quality": None}, "the quality of the same answers is not stated"),
+        ({"valid": False}, "not valid by the scenario's own rules"),
+    ],
+)
+def test_a_measurement_that_does_not_count_says_why(parts, reason):
+    found = measured(mean_latency_s=1.0)
+    entry = submission(mode="inference", inference=[msgspec.structs.replace(found, **parts)])
+    assert score(entry, DAWNBENCH).latency.how == reason
+
+
+def test_a_column_compares_one_scenario():
+    entry = submission(mode="inference", inference=[measured(mean_latency_s=1.0)])
+    assert "compares single-stream; this entry measured dawnbench" in score(entry, OURS).latency.how
+    assert "other-scenario" in score(entry, OURS).flags
+
+
+def single_stream_rules():
+    tasks = [msgspec.structs.replace(each, inference=InferenceRules(["single-stream"])) for each in OURS.tasks]
+    return msgspec.structs.replace(OURS, tasks=tasks)
+
+
+def test_the_early_stopping_estimate_is_the_latency_and_the_quantile_stands_in_for_it():
+    stream = Inference("single-stream", 9, 9, 9.0, mean_latency_s=1.0, quantiles_s={"0.9": 2.0})
+    plain = score(submission(mode="inference", inference=[stream]), single_stream_rules())
+    assert (plain.latency.value, "no-estimate" in plain.flags) == (2.0, True)
+    estimated = msgspec.structs.replace(stream, estimate_s=3.0, estimate_quantile=0.9)
+    found = score(submission(mode="inference", inference=[estimated]), single_stream_rules())
+    assert (found.latency.value, "no-estimate" in found.flags) == (3.0, False)
+    assert found.latency.how.startswith("single-stream: 90th percentile")
