@@ -1,13 +1,23 @@
 """``levelbench run --keep-model``: an ordinary run whose network ``levelbench infer`` finds."""
 
+import pytest
+
 from levelbench.measure.environment import capture
 from levelbench.records import Store
 from levelbench.records.inference.trained import runs_for_inference
+from levelbench.runner import inference_training
 from levelbench.runner.child import boundary
 from levelbench.runner.inference_making import Wanted, kept_model
 from levelbench.runner.inference_models import basis_of
 from levelbench.runner.jobs import Job
+from levelbench.runner.members import AloneMember
 from levelbench.runner.request import Options, load_task, resolve
+
+
+@pytest.fixture
+def job(tmp_path):
+    arm = resolve("digits", {"framework": "numpy", "hidden": 4}, Options(budget_epochs=1.0))
+    return Job(arm.reference, arm.specification, arm.key, 3, "aaaa0003", str(tmp_path), keep_model=True)
 
 
 def test_the_network_of_a_run_is_kept_and_the_run_stays_an_ordinary_one(tmp_path):
@@ -22,3 +32,25 @@ def test_the_network_of_a_run_is_kept_and_the_run_stays_an_ordinary_one(tmp_path
     assert kept is not None
     assert (kept.facts.run, kept.facts.quality) == (run.header.id, run.end.quality)
     assert runs_for_inference(tmp_path) == frozenset()
+
+
+def test_what_onnx_raises_is_no_fault_of_the_task_and_its_run_is_done(job, tmp_path, monkeypatch):
+    def broken(*given):
+        raise TypeError("a field of another kind")
+
+    monkeypatch.setattr(inference_training, "save", broken)
+    told = []
+    assert boundary(job, told.append) == 3
+    asked, found, do = told[-1].error
+    assert asked == "the trained network of digits, seed 3"
+    assert "TypeError: a field of another kind" in found
+    assert "task" not in do
+    (run,) = Store(tmp_path).records()
+    assert run.status == "done"
+
+
+def test_a_rank_is_refused_before_it_trains(job, tmp_path):
+    told = []
+    assert boundary(job, told.append, AloneMember()) == 2
+    assert "several ranks" in told[-1].error[0]
+    assert not list(Store(tmp_path).records())

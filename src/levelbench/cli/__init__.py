@@ -24,9 +24,9 @@ from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 __all__ = ["cli", "main"]
 
 VERBS = {
-    "list": "What can run here, and what each item lacks; or the runs there are.",
+    "list": "What can run here, and what each item lacks; or the runs and measurements there are.",
     "run": "Run or resume; several are interleaved and compared.",
-    "show": "One run: phases, curve, warnings.",
+    "show": "One run: phases, curve, warnings; or what infer measured.",
     "compare": "Verdict, attribution and difference of environments of two sides.",
     "operator": "Level 0: operators measured against each other and the machine's ceilings.",
     "network": "Level 1: whole networks, their latency and memory, and where the time goes.",
@@ -39,15 +39,15 @@ VERBS = {
     "analyze": "What a study of many runs says: composition.",
     "data": "Datasets: what there is, download, check, what they are made of.",
     "lint": "The twelve ways to fool the masses, as rules over a performance claim.",
-    "board": "The competition: submit, check, build, import, export.",
+    "board": "The competition: submit, check, sign, build, import, export.",
     "report": "One HTML file, with Markdown and CSV of every table.",
     "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
 }
 
 EPILOG = """Runs are selected by an id or its beginning, task, task[key=value,...], a path, or latest.
 
-Exit codes: 0 as wished, 1 a worse verdict or a missed target, 2 usage, 3 something is missing here, 4 cannot tell,
-70 a bug of levelbench."""
+Exit codes: 0 as wished, 1 a finding, a worse verdict or a missed target, 2 usage, 3 something is missing here,
+4 cannot tell, 70 a bug of levelbench."""
 
 _BUG = 70
 

@@ -28,7 +28,10 @@ _GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
 @click.argument("place", type=click.Path(path_type=Path), metavar="DIR|FILE", required=False)
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @click.option(
-    "--records", "records_folder", type=click.Path(path_type=Path), help="Folder of the records: compare their digests."
+    "--records",
+    "records_folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the records: make every run again of its record, and tell what is left out.",
 )
 @click.option(
     "--format",

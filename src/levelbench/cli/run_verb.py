@@ -210,11 +210,17 @@ def _say(plan: Plan, store: Store, as_json: bool, observed: bool, kept: bool) ->
         click.echo(line, err=as_json)
     if plan.steps:
         click.echo(f"records: {store.path}", err=as_json)
-    for asked, word in ((observed, "observed"), (kept, "made again to be kept")):
-        if asked and plan.done:
-            click.echo(
-                f"{len(plan.done)} of the runs are done and are not {word}: --fresh makes them anew", err=as_json
-            )
+    unseen, unkept = len(plan.done) * observed, _unkept(plan, store) if kept else 0
+    for count, word in ((unseen, "observed"), (unkept, "made again to be kept")):
+        if count:
+            click.echo(f"{count} of the runs are done and are not {word}: --fresh makes them anew", err=as_json)
+
+
+def _unkept(plan: Plan, store: Store) -> int:
+    """How many of the runs that are done have no network in the store."""
+    from levelbench.runner.inference_models import find_model
+
+    return sum(find_model(store.path, plan.arms[arm].key, seed) is None for arm, seed in plan.done)
 
 
 def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> None:

@@ -47,7 +47,7 @@ __all__ = ["command"]
 )
 @click.option("--simulate", help="Predict these numbers of ranks, too: 8,64,512,4096.")
 @click.option(
-    "--network", help='Of what is predicted: "alpha=2us,beta=25GB/s,topology=ring|tree|fat-tree|torus|hosts".'
+    "--network", help='Of what is predicted: "alpha=2us,beta=25GB/s,topology=flat|ring|tree|fat-tree|torus|hosts".'
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the efficiencies to this .svg or .png file.")
@@ -62,7 +62,7 @@ def command(task: str, store_path: Path, as_json: bool, debug: bool, **given: An
     \b
       levelbench scale fashion-mnist --ranks 1,2,4 --scheme all-reduce
       levelbench scale digits --ranks 1,2 --scheme 'all-reduce,top-k[ratio=0.01]' --engine mpi --scaling weak
-      levelbench scale fashion-mnist --ranks 1 --simulate 8,64,512 --network "alpha=2us,beta=25GB/s,topology=fat-tree"
+      levelbench scale fashion-mnist --ranks 1 --simulate 8,64 --network "alpha=2us,beta=25GB/s,topology=fat-tree"
     """
     from levelbench.report.drawing import check_ending
 

@@ -6,7 +6,7 @@ raises) mostly stops all; what was finished before is in the store, and the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -50,7 +50,8 @@ def carry_out(
 ) -> dict[tuple[int, int], Record]:
     """Run what is to go, in order. All records that count, by arm and seed: those done before, and the new ones.
 
-    Raises the error of a run that could not be done; its record, if there is one, says ``failed`` or ``interrupted``.
+    Raises the error of a run that could not be done; its record, if there is one, says ``failed`` or ``interrupted``,
+    or ``done`` where only its network could not be kept.
     """
     records = dict(plan.done)
     extras = extras or Extras()
@@ -74,7 +75,9 @@ def carry_out(
         watcher.started(step, arm)
         finished = launch(job, watcher.progress)
         record = read_record(finished.path) if finished.path else None
-        watcher.finished(step, arm, finished, record)
+        # What failed after the end of a run, as keeping its network may, makes it no failed run.
+        done = record is not None and record.status == "done"
+        watcher.finished(step, arm, replace(finished, error=None) if done else finished, record)
         if finished.error is not None:
             raise finished.error
         if record is not None:

@@ -13,7 +13,7 @@ import traceback
 
 import msgspec
 
-from levelbench.errors import DefinitionError, LevelbenchError
+from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UsageError
 from levelbench.measure.lifetime import die_with_parent
 from levelbench.runner.execution import execute
 from levelbench.runner.jobs import Job, Message, Tell
@@ -35,7 +35,7 @@ def boundary(job: Job, tell: Tell, member: Member | None = None) -> int:
     """Carry out the job; whatever is raised is told, and answered with its exit code."""
     try:
         if job.keep_model:
-            _keeping(job, tell)
+            _keeping(job, tell, member)
         else:
             execute(job, tell, member)
         tell(Message(phase="done"))
@@ -54,13 +54,25 @@ def boundary(job: Job, tell: Tell, member: Member | None = None) -> int:
     return 0
 
 
-def _keeping(job: Job, tell: Tell) -> None:
-    """The same, and its network is kept."""
+def _keeping(job: Job, tell: Tell, member: Member | None) -> None:
+    """The same, and its network is kept; ``StoreError`` where that fails, though the run is done and counts."""
     from levelbench.runner.inference_training import KeepingMember, keep_network
 
-    member = KeepingMember()
-    execute(job, tell, member)
-    keep_network(job, member, for_inference=False)
+    if member is not None:
+        raise UsageError("the network of one of several ranks", "each rank has its own", "train it in one process")
+    keeper = KeepingMember()
+    execute(job, tell, keeper)
+    try:
+        keep_network(job, keeper, for_inference=False)
+    except Exception as error:  # what ONNX raises is not ours, and no fault of the task
+        found, do = f"{type(error).__name__}: {error}", ""
+        if isinstance(error, LevelbenchError):
+            found, do = error.found, f"{error.do}; "
+        raise StoreError(
+            f"the trained network of {job.specification.task}, seed {job.seed}",
+            f"it was not kept ({found}); its run is done and counts",
+            f"{do}the same command with --fresh makes its run anew",
+        ) from error
 
 
 def main(arguments: list[str]) -> int:

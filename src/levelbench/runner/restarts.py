@@ -24,7 +24,7 @@ _BEGAN = "began.json"
 
 
 class _Began(msgspec.Struct, frozen=True):
-    """When the first rank was first ready, on the clock of its machine, with how much on the run's own."""
+    """When the leading rank of a node was first ready, on the clock of its machine, with how much on the run's own."""
 
     machine: str
     now_ns: int
@@ -59,16 +59,16 @@ def last_checkpoint(folder: Path, otherwise: Path | None) -> Path | None:
 
 
 def began(folder: Path, before_ns: int) -> None:
-    """Note that the first rank is ready, ``before_ns`` on the run's clock; only the first time counts."""
+    """Note that this node's leading rank is ready, ``before_ns`` on the run's clock; only the first time counts."""
     path = folder / _BEGAN
     if not path.exists():
         path.write_bytes(msgspec.json.encode(_Began(machine(), HOST.now_ns(), before_ns)))
 
 
 def lost_ns(folder: Path, before_ns: int) -> int:
-    """The nanoseconds since the first rank was first ready that are not among ``before_ns``.
+    """The nanoseconds since this node's leading rank was first ready that are not among ``before_ns``.
 
-    ``DataError`` where it was on another machine, whose clock says nothing here, or was never ready.
+    0 where none ever was; ``DataError`` where it was on another machine, whose clock says nothing here.
     """
     asked = "the time that was lost before the ranks were started again"
     try:
