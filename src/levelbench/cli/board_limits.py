@@ -113,28 +113,36 @@ def known_limits(submission: Submission) -> Limits:
 
     For an entry of the closed division the settings of the task's own recipe, too.
     """
-    from levelbench.records.submissions.rules.ceilings import FLOPS, Limits
+    from levelbench import __version__
+    from levelbench.records.submissions.rules.ceilings import Limits
 
-    recipe = _recipe(submission) if submission.division == "closed" and submission.origin is None else None
+    recipe = _recipe(submission) if submission.division == "closed" else None
     flop_s, machine = _peak(submission)
     if flop_s is None:
-        return Limits(recipe=recipe)
+        return Limits(recipe=recipe, version=__version__)
     task = submission.task.lower()
-    network = "" if FLOPS in submission.settings else _network_of(task, submission.model)
+    # A task of somebody's own rules may have the name that a benchmark of MLPerf has.
+    known = task in _IMAGES and (task not in _FIXED or submission.ruleset.partition("-")[0] == "mlperf")
+    network = _network_of(task, submission.model) if known else ""
     return Limits(
         flop_s,
         machine,
         _cost_of(network, submission.mode == "training") if network else None,
         network,
-        _EPOCHS.get(task) if submission.origin is not None else None,
+        _EPOCHS[task] if known and submission.origin is not None else None,
         recipe,
+        __version__,
     )
 
 
 def _recipe(submission: Submission) -> Mapping[str, Setting] | None:
-    """The settings of the recipe that the entry names, empty where the task has none; ``None`` for an unknown task."""
+    """The settings of the recipe that the entry names, empty where the task has none; ``None`` for an unknown task.
+
+    Of training how often is evaluated is one of them: a target is only reached where somebody looks.
+    """
     from levelbench.errors import LevelbenchError
     from levelbench.runner.request import load_task
+    from levelbench.training.cadence import Evaluate
 
     try:
         task = load_task(submission.task) if not submission.task.endswith(".py") else None
@@ -143,7 +151,10 @@ def _recipe(submission: Submission) -> Mapping[str, Setting] | None:
     name = submission.settings.get("recipe")
     if task is None:
         return None
-    return task.settings(str(name), {}) if name in task.recipes else {}
+    if name not in task.recipes:
+        return {}
+    evaluated = {"evaluate_every": str(Evaluate.parse(task.evaluate_every))} if submission.mode == "training" else {}
+    return {**task.settings(str(name), {}), **evaluated}
 
 
 def _peak(submission: Submission) -> tuple[float | None, str]:
@@ -166,8 +177,6 @@ def _network_of(task: str, model: str) -> str:
     """The network of the zoo that a model is called like and that takes the task's examples; empty for none."""
     from levelbench.networks import zoo
 
-    if task not in _IMAGES:
-        return ""
     word = re.sub(r"[^a-z0-9]", "", model.lower())
     name = _FIXED.get(task) or next((each for each in zoo.names() if re.sub(r"[^a-z0-9]", "", each) == word), "")
     shape = zoo.build(name).inputs[0].shape if name else None

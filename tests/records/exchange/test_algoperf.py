@@ -117,6 +117,15 @@ def test_a_broken_trial_is_a_sentence_and_the_others_are_read(tmp_path):
     assert "a/study_0/mnist_jax/trial_2/eval_measurements.csv: line 2 has 1 cells" in problems[0]
 
 
+def test_studies_whose_other_trials_are_broken_are_not_self_tuning(tmp_path):
+    for study in ("study_0", "study_1"):
+        place = tmp_path / "a" / study / "mnist_jax"
+        log(place / "trial_1", [(1.0, 0.9)])
+        (log(place / "trial_2", [(1.0, 0.9)]) / "eval_measurements.csv").write_text("a,b\n1\n")
+    (entry,), _ = read_results(tmp_path)
+    assert (len(entry.runs), entry.ruleset) == (2, "algoperf-0.6")
+
+
 @pytest.mark.parametrize("level", ["", "a", "a/study_0", "a/study_0/mnist_jax", "a/study_0/mnist_jax/trial_1"])
 def test_any_level_of_the_layout_may_be_given(tmp_path, level):
     log(tmp_path / "a" / "study_0" / "mnist_jax" / "trial_1", [(1.0, 0.9)])

@@ -71,8 +71,10 @@ def test_which_of_two_middle_windows_counts_is_said(even, score, window):
     assert (found.score_s, found.window, found.even) == (score, window, even)
 
 
-def test_without_a_word_more_runs_do_not_buy_a_better_score():
+def test_without_a_word_it_is_the_slower_one_so_that_one_run_more_betters_no_score():
     assert window_median([1.0, 2.0, 3.0, 4.0], 3) == window_median([1.0, 2.0, 3.0, 4.0], 3, even="upper")
+    asked = [9.0, 8.0, 7.0]
+    assert [window_median(asked + more, 3).score_s for more in ([], [1.0], [1.0, 1.0])] == [8.0, 8.0, 7.0]
 
 
 @pytest.mark.parametrize(("even", "score"), [("lower", 3.0), ("upper", None), ("mean", None)])

@@ -27,6 +27,10 @@ def test_the_rulesets_that_ship():
     assert [each.id for each in rulesets()] == list(ruleset_ids())
 
 
+def test_algoperfs_two_rulesets_have_the_same_tasks():
+    assert ruleset("algoperf-0.6").tasks == ruleset("algoperf-self-tuning-0.6").tasks
+
+
 def test_our_rules_have_every_task_with_its_target_and_clock():
     rules = ruleset("levelbench-1.0")
     tasks = {name: plugins.load("task", name) for name in plugins.names("task")}

@@ -146,6 +146,14 @@ def test_the_interval_of_a_window_is_that_of_its_own_runs():
     assert (six.value, six.low, six.high) == (40.0, last.low, last.high)
 
 
+def test_a_mean_of_two_windows_has_the_interval_that_holds_both_of_theirs():
+    rules, times = under(OURS, rule="olympic", runs=5, drop=1, windows="mean"), [50.0, 60.0, 70.0, 80.0, 90.0, 55.0]
+    six = score(submission(map(a_run, times)), rules).time
+    first, last = (score(submission(map(a_run, each)), rules).time for each in (times[:5], times[1:]))
+    assert six.value == (first.value + last.value) / 2
+    assert (six.low, six.high) == (min(first.low, last.low), max(first.high, last.high))
+
+
 def test_a_window_in_the_middle_with_too_many_misses_is_no_score():
     times = [1.0, 2.0, 3.0, None, None, 1.0]
     assert score(submission(map(a_run, times)), windowed("lower")).time.value == 3.0

@@ -64,6 +64,21 @@ def test_an_entry_that_states_neither_is_held_to_what_is_known_and_only_doubted(
     assert (finding.severity, finding.do) == ("warning", "see whether its network is resnet56, or correct the times")
 
 
+@pytest.mark.parametrize("stated", [1, True, "x", 0.0, 1e5])
+def test_no_statement_that_is_lower_than_what_is_known_switches_it_off(clean, stated):
+    changes = {"settings.flops_per_sample": stated, "runs[0]": faster(0.1)}
+    limits = Limits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56")
+    (finding,) = found(clean, changes, limits=lambda entry: limits)
+    assert (finding.severity, finding.field) == ("warning", "runs[0].curve.time_s")
+    assert "operations a second of resnet56" in finding.found
+
+
+def test_a_statement_that_is_too_high_by_itself_is_refused_whatever_is_known(clean):
+    limits = Limits(PEAK, "1 x V100", 1.05 * TIGHT["settings.flops_per_sample"], "resnet56")
+    (finding,) = found(clean, {**TIGHT, "runs[0]": faster(0.1)}, limits=lambda entry: limits)
+    assert finding.severity == "error"
+
+
 def test_answers_are_held_to_it_as_well(clean):
     flops = {"settings.flops_per_sample": 10 * PEAK * 20.4 / 2000}
     findings = clean.find(clean.make("inference", flops))
@@ -72,13 +87,16 @@ def test_answers_are_held_to_it_as_well(clean):
     ]
 
 
-def head(flop_s, *, device="cpu", machine="m1", threads="2", folder="networks"):
+def head(flop_s, *, device="cpu", machine="m1", threads="2", cores=2, folder="networks"):
     specification = {"arm": {"device": device}} if folder == "networks" else {"device": device}
     return {
         "kind": folder,
         "id": f"{machine}{device}{flop_s:g}",
         "specification": specification,
-        "environment": {"machine": {"id": machine}, "threads": {"settings": {"OMP_NUM_THREADS": threads}}},
+        "environment": {
+            "machine": {"id": machine, "cores_allowed": cores},
+            "threads": {"settings": {"OMP_NUM_THREADS": threads}},
+        },
         "ceilings": {"flop_s": {"float32": {"value": flop_s}, "float64": {"value": flop_s / 2}}},
     }
 
@@ -90,8 +108,8 @@ def write(store, *heads):
         place.write_text(json.dumps(each) + "\n")
 
 
-def test_the_highest_ceiling_of_the_same_machine_device_and_threads_counts(tmp_path):
-    others = [head(9e9, device="cuda"), head(9e9, machine="m2"), head(9e9, threads="1")]
+def test_the_highest_ceiling_of_the_same_machine_device_cores_and_threads_counts(tmp_path):
+    others = [head(9e9, device="cuda"), head(9e9, machine="m2"), head(9e9, threads="1"), head(9e9, cores=4)]
     write(tmp_path, head(1e9), head(2e9, folder="operators"), *others)
     environment = head(0.0)["environment"]
     measured = measured_ceiling(tmp_path, environment, "cpu")

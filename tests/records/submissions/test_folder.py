@@ -161,7 +161,7 @@ def test_another_process_judges_as_this_one_does(board, clean):
     board("b.json", changes=faster(2))
     (board.root / "digits/training/broken.json").write_bytes(b"{")
     paths = list(submission_paths(board.root, []))
-    terms = judging.Terms(board.root, clean.today, lint=of_a_linter)
+    terms = judging.Standard(board.root, clean.today, lint=of_a_linter)
     judge = judging.Judge(terms)
     judging._begin(terms)
     assert judging._DECODER.decode(judging._judge_chunk(paths)) == list(judge.judge_each(paths))

@@ -157,6 +157,11 @@ def test_more_runs_than_are_asked_for_are_scored_in_the_order_of_their_start(cle
     assert of_windows(clean, {"runs": lambda runs: runs[::-1]}) == {"B149"}
 
 
+def test_runs_of_one_start_have_no_order_but_the_authors(clean):
+    same = {f"runs[{at}].started": "2026-11-29T03:00:00.000+00:00" for at in (1, 2)}
+    assert of_windows(clean, {"runs[0].started": "2026-11-29T02:59:00.000+00:00"} | same) == {"B149"}
+
+
 def test_runs_that_state_no_start_have_no_order(clean):
     assert of_windows(clean, {"runs[3].started": clean.remove}) == {"B128", "B149"}
 
@@ -177,9 +182,13 @@ def test_misses_outside_of_the_window_in_the_middle_are_allowed(clean):
         (("a/1", "a/2", "b/1", "b/2"), set()),
         (("a/1", "b/1", "a/2", "b/2"), {"B149"}),
         (("a/1", "a/2", "a/3", "b/1"), {"B149"}),
+        (("a/1", "a/2", "a/3", "a/4"), {"B149"}),
+        (("1", "2", "3", "4"), {"B149"}),
+        (("a/1", "a/2", "/3", "/4"), {"B149"}),
+        ((None,) * 4, {"B149"}),
     ],
 )
-def test_trials_of_one_study_stand_together(clean, names, found):
+def test_trials_of_one_study_stand_together_and_are_named_for_it(clean, names, found):
     studies = msgspec.structs.replace(ruleset("levelbench-1.0"), aggregation=Aggregation("median", runs=4, best_of=2))
     changes = {f"runs[{at}].record_id": name for at, name in enumerate(names)} | {"runs[4]": clean.remove}
     assert clean.codes(clean.make("training", changes), known={studies.id: studies}) == found

@@ -36,6 +36,18 @@ def refused(raw):
     return caught.value
 
 
+def test_a_file_that_a_file_system_calls_empty_is_not_read_byte_by_byte(tmp_path, monkeypatch):
+    path, asked, read = tmp_path / "a", [], os.read
+    path.write_bytes(b"x" * 100_000)
+    monkeypatch.setattr(reading.os, "read", lambda file, count: asked.append(count) or read(file, count))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert len(reading._read(descriptor, 0, FILE_LIMIT)) == 100_000
+    finally:
+        os.close(descriptor)
+    assert len(asked) == 3
+
+
 def test_what_was_written_is_read_as_it_was(clean, raw, tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(raw)

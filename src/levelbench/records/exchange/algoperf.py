@@ -140,8 +140,8 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
     studies = {trial.name.partition("/")[0] for trial in trials}
     return Submission(
         schema=SUBMISSION_SCHEMA,
-        # Whoever tunes has several trials in a study.
-        ruleset=SELF_TUNING if len(studies) == len(runs) else RULES,
+        # Whoever tunes has several trials in a study, of which some may be broken.
+        ruleset=SELF_TUNING if len(studies) == len(trials) else RULES,
         task=f"{PREFIX}{first.workload}"[:200],
         mode="training",
         author=Author("not stated"),

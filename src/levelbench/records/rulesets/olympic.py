@@ -43,14 +43,16 @@ class OlympicScore(Struct, frozen=True):
 class WindowScore(Struct, frozen=True):
     """The score over all windows of consecutive runs: the median's, ``None`` if the median window is invalid.
 
-    ``scores_s`` are those of the windows by their first run, ``None`` for an invalid one. ``window`` is the first run
-    of the window that the median is, ``None`` where it lies between two.
+    ``scores_s`` are those of the windows by their first run, ``None`` for an invalid one. ``middle`` are the first runs
+    of the one or two windows in the middle, the faster one first. ``window`` is the first run of the window that the
+    median is, ``None`` where it lies between two.
     """
 
     score_s: float | None
     scores_s: tuple[float | None, ...]
     window: int | None
     even: Even
+    middle: tuple[int, int]
 
 
 def olympic_score(times_s: Sequence[float | None], *, drop: int = 1, scaling: float = 1.0) -> OlympicScore:
@@ -80,8 +82,9 @@ def window_median(times_s: Sequence[float | None], runs: int, *, drop: int = 1, 
 
     Every window of ``runs`` consecutive runs is scored, an invalid one counts as slower than any, and the median
     window's score is the result. The rules do not say which of the two middle windows is meant when their number is
-    even: ``upper`` (the default) is the slower one, since it is a set of runs that was measured, and more runs must not
-    buy a better score; ``lower`` is the faster one; ``mean`` their mean, which no set of runs scored.
+    even: ``upper`` (the default) is the slower one, since it is a set of runs that was measured, and one run more than
+    asked can then not better a score that stands (two more can: 9, 8, 7 s score 8 s, and 9, 8, 7, 1, 1 s score 7 s);
+    ``lower`` is the faster one; ``mean`` their mean, which no set of runs scored.
     """
     if not 1 <= runs <= len(times_s):
         raise ValueError(f"windows of {runs} runs among {len(times_s)}")
@@ -91,9 +94,9 @@ def window_median(times_s: Sequence[float | None], runs: int, *, drop: int = 1, 
     if even == "mean" and low != high:
         both = (scores[low], scores[high])
         mean = None if both[0] is None or both[1] is None else (both[0] + both[1]) / 2
-        return WindowScore(mean, scores, None, even)
+        return WindowScore(mean, scores, None, even, (low, high))
     chosen = low if even == "lower" else high
-    return WindowScore(scores[chosen], scores, chosen, even)
+    return WindowScore(scores[chosen], scores, chosen, even, (low, high))
 
 
 def _rank(score: float | None) -> float:

@@ -59,9 +59,19 @@ def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> Figure:
     if found.score_s is None:
         return absent(f"{of}: in that window more than {rules.drop} did not reach the target")
     if found.window is None:
-        return Figure(found.score_s, how=f"{of}, which lies between two")
+        return _between(found.score_s, [_trimmed(seconds[at : at + rules.runs], rules.drop) for at in found.middle], of)
     inside = _trimmed(seconds[found.window : found.window + rules.runs], rules.drop)
     return msgspec.structs.replace(inside, how=f"{of}: {inside.how}")
+
+
+def _between(value: float, windows: Sequence[Figure], of: str) -> Figure:
+    """The mean of two windows, with the interval that holds both of theirs."""
+    how = f"{of}, which lies between two"
+    lows = [each.low for each in windows if each.low is not None]
+    highs = [each.high for each in windows if each.high is not None]
+    if not (lows and highs):
+        return Figure(value, how=how)
+    return Figure(value, min(lows), max(highs), f"{how}; from the lowest to the highest end of their 95 % intervals")
 
 
 def _trimmed(seconds: Sequence[float | None], drop: int) -> Figure:

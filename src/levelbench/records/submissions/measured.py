@@ -1,7 +1,7 @@
 """Finds in a store what a machine can do at most: the ceilings that records of Level 0 and 1 begin with.
 
-The one idea: a ceiling is looked for and never guessed. It counts where machine, device and settings of threads are
-the run's own; of several the highest is taken, since somebody reached it.
+The one idea: a ceiling is looked for and never guessed. It counts where machine, device, the cores that may be used and
+the settings of threads are the run's own; of several the highest is taken, since somebody reached it.
 """
 
 from __future__ import annotations
@@ -74,12 +74,11 @@ def measured_ceiling(
     ``None`` unless the fastest that may have run is among them: ``precision`` on a processor, elsewhere one of 16 bits,
     since an accelerator may take it without being asked. What cannot be read is passed over.
     """
-    wanted = (machine_of(environment), _threads(environment))
+    wanted = _place(environment)
     found = [
         MeasuredCeiling(rate.value, precision, head.id)
         for head in _heads(store)
-        if (head.specification.device or head.specification.arm.device) == device
-        and (machine_of(head.environment), _threads(head.environment)) == wanted
+        if (head.specification.device or head.specification.arm.device) == device and _place(head.environment) == wanted
         for precision, rate in head.ceilings.flop_s.items()
         if math.isfinite(rate.value) and rate.value > 0
     ]
@@ -89,10 +88,15 @@ def measured_ceiling(
     return max(found, key=lambda each: each.flop_s)
 
 
-def _threads(environment: Mapping[str, Any]) -> Any:
-    """What was set, not what was loaded: that differs with the framework."""
-    threads = environment.get("threads")
-    return (threads.get("settings") if isinstance(threads, Mapping) else None) or {}
+def _place(environment: Mapping[str, Any]) -> tuple[str, object, object]:
+    """The machine, how many of its cores may be used (a container or ``taskset`` says), and the settings of threads.
+
+    Of threads what was set, not what was loaded: that differs with the framework.
+    """
+    machine, threads = environment.get("machine"), environment.get("threads")
+    cores = machine.get("cores_allowed") if isinstance(machine, Mapping) else None
+    settings = threads.get("settings") if isinstance(threads, Mapping) else None
+    return machine_of(environment), cores, settings or {}
 
 
 def _heads(store: Path) -> Iterator[_Head]:

@@ -82,14 +82,14 @@ def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
     hashes = np.frombuffer(b"".join(sketches), np.int64)
     if len(hashes) == 0:
         return {}
-    owners = np.repeat(np.arange(len(sketches)), [len(each) // 8 for each in sketches])
-    order = np.argsort(hashes, kind="stable")
+    owners = np.repeat(np.arange(len(sketches)), np.fromiter(map(len, sketches), np.int64, len(sketches)) // 8)
+    order = np.argsort(hashes)
     hashes, owners = hashes[order], owners[order]
     begins = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
     sizes = np.diff(np.append(begins, len(hashes)))
     votes: dict[int, dict[int, int]] = {}
     for begin, size in zip(begins[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
-        members = owners[begin : begin + size].tolist()
+        members = sorted(owners[begin : begin + size].tolist())
         for at, number in enumerate(members):
             mine = votes.setdefault(number, {})
             for earlier in members[: min(at, MOST_RIVALS)]:

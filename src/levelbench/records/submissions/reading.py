@@ -101,11 +101,14 @@ def read_bytes(path: str | Path, *, root: str | Path | None = None, limit: int =
 
 
 def _read(descriptor: int, size: int, limit: int) -> bytes:
-    """All of an open file that was of ``size`` bytes a moment ago; of one that grows not much more than ``limit``."""
+    """All of an open file that was of ``size`` bytes a moment ago; of one that grows not much more than ``limit``.
+
+    Some file systems call every file empty, so no call asks for less than 64 KiB.
+    """
     parts: list[bytes] = []
     left = limit + 1
     # Asked for as much as there is and one byte more: to ask for the limit would take that much memory each time.
-    while left > 0 and (part := os.read(descriptor, min(left, size + 1))):
+    while left > 0 and (part := os.read(descriptor, min(left, max(size + 1, 1 << 16)))):
         parts.append(part)
         left -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -179,7 +179,7 @@ class Origin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """What the other format says and this one has no place for, by dotted name."""
 
 
-class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, weakref=True):
     """One entry: one task, one mode, one author, one system, one set of settings; all of its runs.
 
     ``ruleset`` names the rules it was made for ("levelbench-1.0", "dawnbench-1.0"). ``submitted`` is an ISO day.

@@ -19,6 +19,7 @@ from levelbench.records.rulesets.schema import Aggregation, Ruleset, TaskRules
 from levelbench.records.schema import Target
 from levelbench.records.submissions.aggregation import Times, aggregate
 from levelbench.records.submissions.figures import Figure, Score, absent
+from levelbench.records.submissions.lately import Lately
 from levelbench.records.submissions.latencies import Inferred, inference_figures
 from levelbench.records.submissions.schema import Submission, SubmittedRun
 from levelbench.records.submissions.steps import LONGEST_S, Climb, climbs_of, column_of, crossing_of
@@ -85,21 +86,18 @@ def score(
     task = task_rules(ruleset, submission.task)
     if task is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no task {submission.task!r}")
-    held = _known.get(id(submission)) if threshold is None else None
-    if held is not None and held[0] is submission and held[1] is ruleset:
-        return held[2]
+    held = _known.get(submission) if threshold is None else None
+    if held is not None and held[0] is ruleset:
+        return held[1]
     target = task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
     found = _scored(submission, ruleset, task, target, threshold, climbs)
     if threshold is None:
-        while len(_known) >= _MOST:
-            _known.pop(next(iter(_known)), None)
-        _known[id(submission)] = submission, ruleset, found
+        _known.put(submission, ruleset, found)
     return found
 
 
-_MOST = 8
-_known: dict[int, tuple[Submission, Ruleset, Score]] = {}
-"""What was scored last, for whoever asks next (a site, then its linter); each is held, so no other has its identity."""
+_known: Lately[Ruleset, Score] = Lately()
+"""What was scored last, for whoever asks next (a site, then its linter)."""
 
 
 def _scored(

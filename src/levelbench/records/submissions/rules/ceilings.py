@@ -2,14 +2,15 @@
 
 The one idea: an entry may state what its machine can do (``provenance.environment["ceiling.flop_s"]``, as measured
 there) and what a sample costs (``settings["flops_per_sample"]``, three times the forward pass for training). What it
-does not state, whoever checks may know (``Limits``). Where both are there, its times are held against them; where one
-is not, nothing is concluded.
+does not state, or states too low, whoever checks may know (``Limits``). Where both are there, its times are held
+against them; where one is not, nothing is concluded.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from msgspec import Struct
 
@@ -38,7 +39,7 @@ class Limits(Struct, frozen=True):
 
     ``flop_s`` are the operations a second that ``machine`` does at most. ``flops_per_sample`` is of ``network``, which
     the entry's model is taken for, and ``samples_per_epoch`` of the task's training data. ``recipe`` holds the settings
-    of the task's own recipe that the entry names; empty: it has none of that name.
+    of the task's own recipe that the entry names, as ``version`` of levelbench has it; empty: it has none of that name.
     """
 
     flop_s: float | None = None
@@ -47,37 +48,52 @@ class Limits(Struct, frozen=True):
     network: str = ""
     samples_per_epoch: int | None = None
     recipe: Mapping[str, Setting] | None = None
+    version: str = ""
 
 
 def ceiling(entry: Entry) -> Iterator[Finding]:
     """No run and no measurement needs more operations a second than the machine's ceiling."""
     submission = entry.submission
     known = entry.aside or Limits()
-    limit, flops = _lowest(submission, known), _stated(submission)
-    work = known.flops_per_sample if flops is None else flops
-    if limit is None or work is None:
+    limit, works = _lowest(submission, known), _works(submission, known)
+    if limit is None or not works:
         return
-    for at, run in enumerate(submission.runs):
-        rate = work * _samples_a_second(run.curve, known.samples_per_epoch)
-        yield from _over(entry, f"runs[{at}].curve.time_s", rate, limit, "" if flops else known.network)
-    for at, each in enumerate(submission.inference):
-        if each.duration_s > 0:
-            rate = work * each.samples / each.duration_s
-            yield from _over(entry, f"inference[{at}].duration_s", rate, limit, "" if flops else known.network)
+    rates = {
+        f"runs[{at}].curve.time_s": _samples_a_second(run.curve, known.samples_per_epoch)
+        for at, run in enumerate(submission.runs)
+    } | {
+        f"inference[{at}].duration_s": each.samples / each.duration_s
+        for at, each in enumerate(submission.inference)
+        if each.duration_s > 0
+    }
+    for field, samples_s in rates.items():
+        found = (_over(entry, field, flops * samples_s, limit, network) for flops, network in works)
+        yield from islice(filter(None, found), 1)
 
 
-def _over(entry: Entry, field: str, rate: float, limit: tuple[float, str], network: str) -> Iterator[Finding]:
+def _works(submission: Submission, known: Limits) -> list[tuple[float, str]]:
+    """FLOPs of a sample with the network that they are taken for: as stated (no name), and as known where that is more.
+
+    Whoever states less than the network is known to cost is held to both, to the known figure with a warning at most.
+    """
+    stated = _number(submission.settings.get(FLOPS))
+    works = [] if stated is None else [(stated, "")]
+    if known.flops_per_sample is not None and (stated is None or known.flops_per_sample > stated):
+        works.append((known.flops_per_sample, known.network))
+    return works
+
+
+def _over(entry: Entry, field: str, rate: float, limit: tuple[float, str], network: str) -> Finding | None:
     flop_s, machine = limit
     if rate <= flop_s * (1 + _SLACK):
-        return
+        return None
     of = f" of {network}" if network else ""
     found = f"{rate:.3g} operations a second{of}; {machine} is {flop_s:.3g}"
     if rate <= flop_s * _FAST * (1 + _SLACK):
-        yield entry.warning("B190", field, found, "see whether a fast convolution explains it")
-    elif network:
-        yield entry.warning("B190", field, found, f"see whether its network is {network}, or correct the times")
-    else:
-        yield entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
+        return entry.warning("B190", field, found, "see whether a fast convolution explains it")
+    if network:
+        return entry.warning("B190", field, found, f"see whether its network is {network}, or correct the times")
+    return entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
 
 
 def _lowest(submission: Submission, known: Limits) -> tuple[float, str] | None:
@@ -99,14 +115,9 @@ def _samples_a_second(curve: Curve, per_epoch: int | None) -> float:
     return max((rate for rate in rates if not math.isnan(rate)), default=0.0)
 
 
-def _stated(submission: Submission) -> float | None:
-    value = submission.settings.get(FLOPS)
-    return None if isinstance(value, bool) else _number(value)
-
-
 def _number(value: object) -> float | None:
     """A positive, finite number, also written as text; ``None`` for anything else."""
-    if not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         number = float(value)

@@ -24,7 +24,7 @@ from levelbench.records.submissions.rules.judging import (
     Judge,
     KnownLimits,
     Lint,
-    Terms,
+    Standard,
     judged,
     rulesets_of,
     unreadable,
@@ -140,7 +140,7 @@ def checked_folder(
     root = Path(folder)
     if not root.is_dir():
         raise UnreadableError(f"checking the leaderboard {root}", "there is no such folder", "check the path")
-    judge, rivals = Judge(Terms(root, today or utc_now().date(), records, limits, lint)), Rivals()
+    judge, rivals = Judge(Standard(root, today or utc_now().date(), records, limits, lint)), Rivals()
     found = judge.problems
     paths = list(submission_paths(root, found))
     names = list(map(judge.name, paths))

@@ -39,7 +39,7 @@ from levelbench.records.submissions.schema import Submission
 from levelbench.records.submissions.several import FEW, TOGETHER, Steps, in_step, shared_out
 from levelbench.records.submissions.signatures import ENDING
 
-__all__ = ["RULES", "Judge", "Judged", "KnownLimits", "Lint", "Terms", "judged", "rulesets_of", "unreadable"]
+__all__ = ["RULES", "Judge", "Judged", "KnownLimits", "Lint", "Standard", "judged", "rulesets_of", "unreadable"]
 
 RULES: tuple[Callable[[Entry], Iterator[Finding]], ...] = (
     identity.rules_of,
@@ -92,7 +92,7 @@ class Judged(Struct, array_like=True):
     trace: Trace | None
 
 
-class Terms(NamedTuple):
+class Standard(NamedTuple):
     """What a leaderboard's files are held to; ``records`` maps digests of the records at hand to their names."""
 
     root: Path
@@ -105,11 +105,11 @@ class Terms(NamedTuple):
 class Judge:
     """Holds the files of one leaderboard to its rules; ``problems`` are those of the leaderboard's own files."""
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-        self._start = len(os.path.join(terms.root, ""))  # noqa: PTH118 -- of a text, which is cut there
-        self._known, self.problems = rulesets_of(terms.root)
-        self._signing = Signing(terms.root)
+    def __init__(self, standard: Standard) -> None:
+        self._standard = standard
+        self._start = len(os.path.join(standard.root, ""))  # noqa: PTH118 -- of a text, which is cut there
+        self._known, self.problems = rulesets_of(standard.root)
+        self._signing = Signing(standard.root)
         self.problems += self._signing.problems
 
     def name(self, path: str) -> str:
@@ -127,15 +127,15 @@ class Judge:
         # What takes much memory is gone before the next is read.
         pause = (None,) if len(raw) <= _SMALL_BYTES else ()
         yield from pause
-        terms = self._terms
-        entry = Entry(submission, terms.today, self._known, file, terms.records, raw, terms.limits)
+        standard = self._standard
+        entry = Entry(submission, standard.today, self._known, file, standard.records, raw, standard.limits)
         signing = [*self._signing.check(Path(path), file, raw, submission)]
         signed = not signing and os.path.lexists(f"{path}{ENDING}")
         task = entry.task.task if entry.task else None
         found = [*judged(entry), *signing]
         yield from pause
-        if terms.lint is not None:
-            found += terms.lint(submission, file, self._known)
+        if standard.lint is not None:
+            found += standard.lint(submission, file, self._known)
             yield from pause
         return Judged(found, trace_of(submission, task, signed=signed))
 
@@ -149,7 +149,7 @@ class Judge:
         if processes < 2 or len(paths) < FEW:
             yield from self.judge_each(paths)
             return
-        for raw in shared_out(paths, _judge_chunk, processes, _begin, (self._terms,)):
+        for raw in shared_out(paths, _judge_chunk, processes, _begin, (self._standard,)):
             yield from _DECODER.decode(raw)
 
 
@@ -158,8 +158,8 @@ _judges: list[Judge] = []
 """The judge of a process of its own."""
 
 
-def _begin(terms: Terms) -> None:
-    _judges[:] = [Judge(terms)]
+def _begin(standard: Standard) -> None:
+    _judges[:] = [Judge(standard)]
 
 
 def _judge_chunk(paths: Sequence[str]) -> bytes:

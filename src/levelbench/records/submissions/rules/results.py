@@ -162,14 +162,21 @@ def replicates(entry: Entry) -> Iterator[Finding]:
 
 
 def _studies(entry: Entry, best_of: int) -> Iterator[Finding]:
-    """The fastest of a study counts, so its trials stand together: as many in each, named ``STUDY/TRIAL``."""
+    """The fastest of a study counts, so its trials stand together: as many in each, named ``STUDY/TRIAL``.
+
+    No study has two blocks, nor none a name: else whoever sends the entry could choose what is one.
+    """
     named = [(run.record_id or "").rpartition("/")[0] for run in entry.submission.runs]
     blocks = [named[first : first + best_of] for first in range(0, len(named), best_of)]
-    found = next((at for at, block in enumerate(blocks) if len(set(block)) > 1 or len(block) < best_of), None)
-    if found is not None:
+    seen = {""}
+    for at, block in enumerate(blocks):
+        if block[0] not in seen and block == [block[0]] * best_of:
+            seen.add(block[0])
+            continue
         what = f"{entry.submission.ruleset} takes the fastest of each {best_of} runs of a study"
         do = f"give {best_of} runs of each study after another, record_id STUDY/TRIAL"
-        yield entry.error("B149", f"runs[{found * best_of}].record_id", what, do)
+        yield entry.error("B149", f"runs[{at * best_of}].record_id", what, do)
+        return
 
 
 def _in_order(entry: Entry) -> Iterator[Finding]:
@@ -182,9 +189,11 @@ def _in_order(entry: Entry) -> Iterator[Finding]:
         return
     instants = [instant_of(start) for start in starts if start is not None]
     known = [each for each in instants if each is not None]
-    late = next((at for at, (one, other) in enumerate(pairwise(known), 1) if other < one), None)
+    late = next((at for at, (one, other) in enumerate(pairwise(known), 1) if other <= one), None)
     if late is not None and len(known) == len(instants):
-        yield entry.error("B149", f"runs[{late}].started", "it started before the run before it", do)
+        same = known[late] == known[late - 1]
+        found = "it started when the run before it did" if same else "it started before the run before it"
+        yield entry.error("B149", f"runs[{late}].started", found, do)
 
 
 def _twice(entry: Entry) -> Iterator[Finding]:

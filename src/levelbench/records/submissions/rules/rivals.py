@@ -144,6 +144,7 @@ class Rivals:
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Holder] = {}
+        self._traces: dict[str, Trace] = {}
         self._records: dict[tuple[str, ...], dict[str, _Holder]] = {}
         self._figures: dict[tuple[str, ...], dict[bytes, _Holder]] = {}
         self._told: list[Finding] = []
@@ -160,25 +161,42 @@ class Rivals:
         first = self._entries.setdefault(trace.digest, own)
         if first is not own:
             return self._judged(first, own, "B240", "the same as {0}", "remove one of them")
-        found, told = [], set()
+        found: list[Finding] = []
+        told: frozenset[str] = frozenset()
+        self._traces[file] = trace
         known = self._records.setdefault(trace.scope, {})
+        mine = dict.fromkeys([digest for _, digest in trace.records], own)
+        # Nearly all share nothing: one look at all of an entry's records.
+        if known.keys().isdisjoint(mine):
+            known.update(mine)
+        else:
+            found, told = self._shared(own, trace, known)
+        if trace.figures:
+            self._compare(own, trace, told)
+        if trace.scope not in self._curves:
+            self._curves[trace.scope] = _Scope()
+        self._curves[trace.scope].add(file, trace, told)
+        return found
+
+    def _shared(self, own: _Holder, trace: Trace, known: dict[str, _Holder]) -> tuple[list[Finding], frozenset[str]]:
+        """What comes of records that others have too, and which of the entry's runs have one of them."""
+        found, told = [], set()
         shared: dict[str, list[tuple[_Holder, _Holder]]] = {}
         for at, digest in trace.records:
-            mine = _Holder(file, f"{at}.record_digest", trace.signed, trace.day)
-            other = known.setdefault(digest, mine)
-            if other.file != file:
-                shared.setdefault(other.file, []).append((other, mine))
-                known[digest] = min(other, mine, key=_behind)
+            other = known.setdefault(digest, own)
+            if other.file != own.file:
+                theirs = next(at for at, digest_of in self._traces[other.file].records if digest_of == digest)
+                first, second = (
+                    holder._replace(field=f"{run}.record_digest") for holder, run in ((other, theirs), (own, at))
+                )
+                shared.setdefault(other.file, []).append((first, second))
+                known[digest] = min(other, own, key=_behind)
                 told.add(at)
         for pairs in shared.values():
             more = f", and {len(pairs) - 1} more in the same two entries" if len(pairs) > 1 else ""
             words = f"the same record as {{1}} of {{0}}{more}"
             found += self._judged(*pairs[0], "B241", words, "submit a run in one entry")
-        self._compare(own, trace, told)
-        if trace.scope not in self._curves:
-            self._curves[trace.scope] = _Scope()
-        self._curves[trace.scope].add(file, trace, frozenset(told))
-        return found
+        return found, frozenset(told)
 
     def _judged(self, first: _Holder, second: _Holder, code: str, words: str, do: str) -> list[Finding]:
         """Both are told; the one that goes behind by more than its name is off the board, and given where it is new."""
