@@ -122,9 +122,11 @@ def _checked(folder: Path, lint: Lint | None) -> str:
 
 def _build(folder: Path, site: Path) -> str:
     from levelbench.claims.beside import beside_entry
+    from levelbench.cli.board_limits import known_limits
     from levelbench.report.site.build import build
 
-    built = build(folder, site, processes=len(os.sched_getaffinity(0)), lint=beside_entry)
+    processes = len(os.sched_getaffinity(0))
+    built = build(folder, site, processes=processes, lint=beside_entry, limits=known_limits)
     return f"{built.entries} entries, {built.read} read, {len(built.written)} written"
 
 

@@ -5,9 +5,18 @@ import json
 import msgspec
 import pytest
 
+from levelbench import __version__
 from levelbench.records.rulesets.registry import ruleset, task_rules
 from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.schema import Author, Curve, Hardware, Origin, Submission, SubmittedRun
+from levelbench.records.submissions.schema import (
+    Author,
+    Curve,
+    Hardware,
+    Origin,
+    Provenance,
+    Submission,
+    SubmittedRun,
+)
 
 TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
 
@@ -44,6 +53,25 @@ def test_an_entry_that_is_not_shown_ends_in_1_with_its_reason(folder, tmp_path, 
     code, out, _ = call("board", "build", folder, "-o", tmp_path / "site")
     assert code == 1
     assert "not shown: cifar10/training/broken.json\n  B105" in out
+
+
+def test_what_a_check_refuses_for_its_recipe_is_not_shown(folder, tmp_path, call):
+    target = task_rules(ruleset("levelbench-1.0"), "digits").target
+    runs = [SubmittedRun(Curve([1.0, 2.0 + seed, 4.0 + seed], [0.5, 0.98, 0.98]), seed=seed) for seed in range(5)]
+    entry = Submission(
+        schema=1, ruleset="levelbench-1.0", task="digits", mode="training", author=Author("An author"), model="mlp",
+        submitted="2026-07-01", framework="numpy", hardware=Hardware("a machine"), target=target, clock="wall",
+        crossing="confirmed", runs=runs, division="closed", settings={"recipe": "mlp", "hidden": 100_000},
+        provenance=Provenance(version=__version__),
+    )  # fmt: skip
+    path = folder / "digits/training/wide.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(encode(entry))
+    assert "error B169" in call("board", "check", path)[1]
+    built = json.loads(call("board", "build", folder, "-o", tmp_path / "site", "--json")[1])
+    (wide,) = built["not_shown"]
+    assert wide["file"] == "digits/training/wide.json"
+    assert any(reason.startswith("B169 settings.hidden") for reason in wide["reasons"])
 
 
 def test_strict_ends_in_1_for_warnings_too(folder, tmp_path, call):

@@ -109,6 +109,16 @@ def test_mlperfs_resnet_is_the_network_that_its_rules_prescribe():
     assert limits.flops_per_sample == pytest.approx(3 * 2 * 4.1e9, rel=0.01)
 
 
+@pytest.mark.parametrize("stated", [1, True, "x"])
+def test_no_stated_cost_of_a_sample_hides_the_network(stated):
+    assert found(imported(hours=0.024, settings={"flops_per_sample": stated}))[-1:] == ["warning"]
+
+
+def test_under_rules_of_ones_own_a_task_called_resnet_is_not_mlperfs():
+    limits = known_limits(imported("resnet", "resnet50", "tpu-v3-2048", ruleset="club-1.0"))
+    assert (limits.network, limits.flops_per_sample, limits.samples_per_epoch) == ("", None, None)
+
+
 @pytest.mark.parametrize(
     "parts",
     [
@@ -126,7 +136,10 @@ def test_what_no_name_says_clearly_is_not_concluded(parts):
 
 def test_a_closed_entry_is_held_to_the_tasks_own_recipe():
     entry = imported("digits", "mlp", "2 cores", division="closed", origin=None, settings={"recipe": "mlp"})
-    assert known_limits(entry).recipe == load_task("digits").settings("mlp", {})
+    own = load_task("digits").settings("mlp", {})
+    assert known_limits(entry).recipe == {**own, "evaluate_every": "1 epoch"}
+    assert known_limits(msgspec.structs.replace(entry, mode="inference")).recipe == own
+    assert known_limits(msgspec.structs.replace(entry, origin=Origin("loadgen", "a"))).recipe is not None
     assert known_limits(msgspec.structs.replace(entry, settings={"recipe": "mine"})).recipe == {}
     assert known_limits(msgspec.structs.replace(entry, task="chess")).recipe is None
     assert known_limits(msgspec.structs.replace(entry, division="open")).recipe is None

@@ -51,10 +51,20 @@ def command(
     """
     from levelbench.claims.beside import beside_entry
     from levelbench.cli.board_check import one_line
+    from levelbench.cli.board_limits import known_limits
     from levelbench.report.site.build import build
 
     jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
-    built = build(folder, output, ruleset=ruleset, base_url=base_url, force=force, processes=jobs, lint=beside_entry)
+    built = build(
+        folder,
+        output,
+        ruleset=ruleset,
+        base_url=base_url,
+        force=force,
+        processes=jobs,
+        lint=beside_entry,
+        limits=known_limits,
+    )
     if as_json:
         shared.emit_json(built)
     else:

@@ -609,3 +609,16 @@ def test_an_attack_in_any_text_of_an_entry_is_shown_as_text(visit, hostile_site)
         heading, everything = looked_at(page)
         assert heading == text
         assert everything.count(text) > 20
+
+
+def test_the_file_that_a_page_carries_is_saved_under_the_entrys_name(shared, by_hand, tmp_path):
+    entry, source = by_hand.entry("alpha", page="alpha.html"), '{"model": "<b>α</b>"}\n'.encode()
+    text = pages.entry_page(by_hand.board([entry]), entry, by_hand.submission(), [], source=source)
+    (tmp_path / "alpha.html").write_text(text)
+    page = shared.new_page()
+    page.goto((tmp_path / "alpha.html").as_uri())
+    with page.expect_download() as begun:
+        page.get_by_role("link", name="JSON", exact=True).click()
+    assert begun.value.suggested_filename == "alpha.json"
+    assert Path(begun.value.path()).read_bytes() == source
+    page.close()

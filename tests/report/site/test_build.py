@@ -3,7 +3,7 @@
 import os
 import re
 from base64 import b64decode
-from datetime import date
+from datetime import date, timedelta
 
 import msgspec
 import pytest
@@ -318,8 +318,31 @@ def test_a_page_that_cannot_be_rendered_leaves_the_site_as_it_was(folder, site, 
     before = files(site)
     monkeypatch.setattr(pages, "index_page", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        build(folder, site, today=DAY)
+        build(folder, site, today=DAY, force=True)
     assert files(site) == before
+
+
+def test_where_nothing_changed_nothing_is_made_and_the_same_is_told(folder, site, monkeypatch):
+    (folder / "cifar10/training/broken.json").write_text("[]")
+    write(folder, "twin", 10.0, model="first", origin=Origin("dawnbench", "first.json"))
+    build(folder, site, today=DAY)
+    told = build(folder, site, today=DAY, force=True)
+    before, remembered = files(site), (site / STATE).read_bytes()
+    monkeypatch.setattr(building, "filled", None)
+    again = build(folder, site, today=DAY + timedelta(days=1))
+    assert (files(site), (site / STATE).read_bytes()) == (before, remembered)
+    assert again == msgspec.structs.replace(told, read=0, written=[], removed=[], kept=len(told.written))
+    assert len(again.not_shown) == 2
+
+
+@pytest.mark.parametrize("where", ["leaderboard/stray.bin", "site/entries/stray.html", "site/leaderboard.csv"])
+def test_a_file_that_came_beside_the_others_is_seen_by_the_next_build(folder, site, where):
+    before = build(folder, site, today=DAY)
+    whole = files(site)
+    (site.parent / where).write_text("stray")
+    after = build(folder, site, today=DAY)
+    assert after.warnings == before.warnings + where.startswith("leaderboard")
+    assert files(site) == whole
 
 
 def test_several_processes_build_the_same_site(folder, site, tmp_path, monkeypatch):

@@ -202,11 +202,13 @@ def test_where_signatures_can_be_verified_now_every_entry_is_read_again(folder, 
     assert build(folder, site, today=DAY).read == 2
 
 
-@pytest.mark.parametrize("source", ["measure/statistics/medians.py", "report/numbers.py", "records/schema.py"])
+@pytest.mark.parametrize(
+    "source", ["measure/statistics/medians.py", "report/numbers.py", "claims/hardware/table.py", "tasks/digits.py"]
+)
 def test_a_source_that_figures_are_made_with_is_part_of_what_made_a_site(source, tmp_path, monkeypatch):
-    for room in ("measure", "report", "records"):
+    for room in ("measure", "report", "records", "claims", "networks", "tasks", "runner"):
         (tmp_path / room).mkdir()
-    monkeypatch.setattr(state.resources, "files", lambda package: tmp_path / package.rpartition(".")[2])
+    monkeypatch.setattr(state.resources, "files", lambda package: tmp_path)
     monkeypatch.setattr(state, "_sources", state._sources.__wrapped__)
     before = state.made_by("1")
     (tmp_path / source).parent.mkdir(exist_ok=True)

@@ -115,7 +115,7 @@ def runs_of(entry: Submission, times_s: Sequence[float | None], where: str) -> l
     Where the entry was read from a folder of logs, a run's place is its own log.
     """
     padded = [*times_s, *[None] * (len(entry.runs) - len(times_s))]
-    logs = Path(where).is_dir()
+    logs = any(run.record_id for run in entry.runs) and Path(where).is_dir()
     return [
         _run(run, time_s, bool(times_s), where if logs else "") for run, time_s in zip(entry.runs, padded, strict=False)
     ]

@@ -149,8 +149,10 @@ def _diverged(field: str, side: Side) -> Iterator[Finding]:
     for at, run in enumerate(side.runs):
         if run.curve is None or run.reached is False or run.failed or len(run.curve.quality) < 3:
             continue
-        turned = [sign * quality for quality in run.curve.quality if quality == quality]
         # One that had reached it is LB130's: lost again.
+        if target is not None and sign * (max if sign > 0 else min)(run.curve.quality) >= sign * target:
+            continue
+        turned = [sign * quality for quality in run.curve.quality if quality == quality]
         if not turned or (target is not None and max(turned) >= sign * target):
             continue
         best, first, last = max(turned), turned[0], turned[-1]

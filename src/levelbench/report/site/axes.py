@@ -8,7 +8,7 @@ from datetime import date
 
 from levelbench.report.markup import Html
 from levelbench.report.numbers import TIME
-from levelbench.report.site.parts import fill
+from levelbench.report.site.parts import escaped
 
 __all__ = [
     "BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Scale", "axis_text", "horizontal", "log_scale", "log_ticks",
@@ -93,22 +93,24 @@ def widened(low: float, high: float) -> tuple[float, float]:
 
 def vertical(x: float, text: str, anchor: str = "middle") -> Html:
     """A thin line at ``x`` with its value below."""
-    return fill(_VERTICAL, x=f"{x:.1f}", text=text, anchor=anchor)
+    at = f"{x:.1f}"
+    return Html(_VERTICAL.format(at, at, at, anchor, escaped(text)))
 
 
 _VERTICAL = (
-    f'<line class="grid" x1="{{x}}" x2="{{x}}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-    f'<text x="{{x}}" y="{HEIGHT - BOTTOM + 17}" text-anchor="{{anchor}}">{{text}}</text>'
+    f'<line class="grid" x1="{{}}" x2="{{}}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+    f'<text x="{{}}" y="{HEIGHT - BOTTOM + 17}" text-anchor="{{}}">{{}}</text>'
 )
 _HORIZONTAL = (
-    f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{{y}}" y2="{{y}}"/>'
-    f'<text x="{LEFT - 7}" y="{{middle}}" text-anchor="end">{{text}}</text>'
+    f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{{}}" y2="{{}}"/>'
+    f'<text x="{LEFT - 7}" y="{{}}" text-anchor="end">{{}}</text>'
 )
 
 
 def horizontal(y: float, text: str) -> Html:
     """A thin line at ``y`` with its value beside it."""
-    return fill(_HORIZONTAL, y=f"{y:.1f}", middle=f"{y + 4:.1f}", text=text)
+    at = f"{y:.1f}"
+    return Html(_HORIZONTAL.format(at, at, f"{y + 4:.1f}", escaped(text)))
 
 
 def axis_text(value: float, column: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product, repeat
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -48,11 +48,10 @@ __all__ = [
 ]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_UNSAFE = re.compile(r"(?:^|\|)[=+\-@\t\r]")
+_BEGUN = [f"|{character}" for character in _FORMULA]
 _BOUNDS = ("value", "low", "high", "rank")
 _OF_FIGURE = attrgetter(*_BOUNDS)
 _NO_FIGURE = (None,) * len(_BOUNDS)
-_Getter = Callable[[EntryPayload], tuple[Any, ...]]
 
 
 def board_slug(task: str, ruleset: str) -> str:
@@ -132,16 +131,13 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
 
     The closed division comes before the open one, each with ranks of its own.
     """
-    places: dict[str, dict[Column, FigurePayload]] = {entry.id: {} for entry in entries}
-    position: dict[str, tuple[int, int]] = {}
-    for number, column in enumerate(COLUMNS):
-        for at, (entry, place) in enumerate(_placed(entries, column)):
-            places[entry.id][column] = with_rank(entry.figures[column], place)
-            position.setdefault(entry.id, (number, at))
-    ranked = [
-        msgspec.structs.replace(entry, figures=places[entry.id])
-        for entry in sorted(entries, key=lambda entry: position[entry.id])
-    ]
+    figures: list[dict[str, FigurePayload]] = [{} for _ in entries]
+    ordered: dict[int, None] = {}
+    for column in COLUMNS:
+        for at, place in _placed(entries, column):
+            figures[at][column] = with_rank(entries[at].figures[column], place)
+            ordered.setdefault(at)
+    ranked = [msgspec.structs.replace(entries[at], figures=figures[at]) for at in ordered]
     modes: list[Literal["training", "inference"]] = ["training", "inference"]
     return msgspec.structs.replace(
         board,
@@ -151,21 +147,28 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
     )
 
 
-def _placed(entries: Sequence[EntryPayload], column: Column) -> Iterator[tuple[EntryPayload, Ranked]]:
-    """The entries that have a figure in the column, in order, each with its place in its division."""
-    for division in DIVISIONS:
-        having = [entry for entry in entries if column in entry.figures and entry.division == division]
-        figures = [_figure(entry.figures[column]) for entry in having]
+def _placed(entries: Sequence[EntryPayload], column: Column) -> Iterator[tuple[int, Ranked]]:
+    """The entries that have a figure in the column, by number and in order, each with its place in its division."""
+    for having in _divided(entries, column):
+        figures = [_figure(entries[at].figures[column]) for at in having]
         ranks = rank(figures)
-        for index in order(figures, ranks, [entry.id for entry in having]):
+        for index in order(figures, ranks, [entries[at].id for at in having]):
             yield having[index], ranks[index]
+
+
+def _divided(entries: Sequence[EntryPayload], column: Column) -> list[list[int]]:
+    """The numbers of the entries that have a figure in the column, those of each division apart."""
+    having = [at for at, entry in enumerate(entries) if column in entry.figures]
+    divided: dict[str, list[int]] = {division: [] for division in DIVISIONS}
+    for at in having:
+        divided[entries[at].division].append(at)
+    return [each for each in divided.values() if each]
 
 
 def _records(entries: Sequence[EntryPayload], column: Column) -> list[tuple[str, float, int]]:
     """The records of each division, oldest first."""
     found = []
-    for division in DIVISIONS:
-        having = [at for at, entry in enumerate(entries) if column in entry.figures and entry.division == division]
+    for having in _divided(entries, column):
         values = [(entries[at].date, entries[at].figures[column].value) for at in having]
         found += [(day, value, having[at]) for day, value, at in progress(values)]
     return sorted(found)
@@ -175,7 +178,8 @@ def card(board: BoardPayload) -> TaskCard:
     """The board as the index shows it, with the first of each column in each division."""
     leaders, divisions = [], board.divisions()
     for column, division in product(COLUMNS, divisions):
-        first = [entry for entry in board.entries if entry.division == division and _rank(entry, column) == 1]
+        having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
+        first = [entry for entry, figure in having if figure is not None and figure.rank == 1]
         if first:
             best = min(first, key=lambda entry: (_value(entry, column) or 0.0, entry.id))
             said = division if len(divisions) > 1 else ""
@@ -201,11 +205,6 @@ def _figure(figure: FigurePayload) -> Figure:
 def _value(entry: EntryPayload, column: Column) -> float | None:
     figure = entry.figures.get(column)
     return None if figure is None else figure.value
-
-
-def _rank(entry: EntryPayload, column: Column) -> int | None:
-    figure = entry.figures.get(column)
-    return None if figure is None else figure.rank
 
 
 class _Board(Struct):
@@ -240,7 +239,7 @@ def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -
             board.data,
             board.steps,
             board.generated,
-            [msgspec.structs.replace(entry, steps=[]) for entry in board.entries],
+            [msgspec.structs.replace(entry, steps=[]) if entry.steps else entry for entry in board.entries],
         )
         for board in boards
     ]
@@ -259,23 +258,29 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
     figures = [f"{column}_{name}" for column in COLUMNS for name in _BOUNDS]
     writer.writerow(["task", "ruleset", *texts, "code_url", "usd_per_hour", "signed", *figures, *counts])
     for board in boards:
-        getters = attrgetter(*texts), attrgetter(*counts)
-        writer.writerows(_cells(board, entry, *getters) for entry in board.entries)
+        of_entries = board.entries
+        shown = [list(map(attrgetter(name), of_entries)) for name in texts]
+        shown.append([entry.code_url or "" for entry in of_entries])
+        prices = [entry.price.usd_per_hour if entry.price else None for entry in of_entries]
+        columns: list[Iterable[Any]] = [repeat(_cell(board.task)), repeat(_cell(board.ruleset.id)), *map(_safe, shown)]
+        columns += [prices, [entry.signed for entry in of_entries], *_figures(of_entries)]
+        columns += [map(attrgetter(name), of_entries) for name in counts]
+        writer.writerows(zip(*columns, strict=False))
     return out.getvalue().encode("utf-8", "replace")
 
 
-def _cells(board: BoardPayload, entry: EntryPayload, texts: _Getter, counts: _Getter) -> list[Any]:
-    shown = [board.task, board.ruleset.id, *texts(entry), entry.code_url or ""]
-    joined = "|".join(shown)
-    # Nearly all texts are plain: one look at all of them.
-    if _UNSAFE.search(joined) is not None or not joined.isprintable():
-        shown = [_cell(text) for text in shown]
-    values: list[Any] = []
+def _figures(entries: Sequence[EntryPayload]) -> Iterator[Iterable[Any]]:
+    """Value, bounds and rank of each of the four figures, a column each."""
     for column in COLUMNS:
-        figure = entry.figures.get(column)
-        values += _NO_FIGURE if figure is None else _OF_FIGURE(figure)
-    price = entry.price.usd_per_hour if entry.price else None
-    return [*shown, price, entry.signed, *values, *counts(entry)]
+        having = [_NO_FIGURE if (each := entry.figures.get(column)) is None else _OF_FIGURE(each) for entry in entries]
+        yield from zip(*having, strict=True)
+
+
+def _safe(texts: list[str]) -> list[str]:
+    """A column's texts as cells. Nearly all are plain: one look at all of them."""
+    joined = "|" + "|".join(texts)
+    plain = joined.isprintable() and not any(begun in joined for begun in _BEGUN)
+    return texts if plain else [_cell(text) for text in texts]
 
 
 def _cell(text: str) -> str:

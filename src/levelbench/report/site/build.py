@@ -13,7 +13,6 @@ from datetime import date
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct, field
 
 from levelbench import __version__
 from levelbench.measure.clocks import utc_now
@@ -22,37 +21,20 @@ from levelbench.records.submissions.rules.listing import submission_paths
 from levelbench.records.submissions.several import seldom_collecting
 from levelbench.report.site import pages
 from levelbench.report.site.boards import board_slug, card, filled, leaderboard_csv, leaderboard_json
-from levelbench.report.site.intake import Leaderboard, Lint, line
+from levelbench.report.site.intake import KnownLimits, Leaderboard, Lint, line
 from levelbench.report.site.outputs import Outputs
 from levelbench.report.site.payload import BoardPayload, NotShown, SiteFacts
 from levelbench.report.site.place import fault, held
 from levelbench.report.site.scripts import FEW_BYTES, joined_steps, script, steps_script
-from levelbench.report.site.state import Board, Entry, State, digest_of, load, made_by, new
+from levelbench.report.site.state import Board, Built, Entry, State, digest_of, load, made_by, new
 from levelbench.report.site.together import Together
 from levelbench.report.site.workshop import Made, Workshop, files_of
 
 __all__ = ["Built", "build"]
 
 _GENERATED = b'"generated":""'
-
-
-class Built(Struct):
-    """What a build did: entries shown, files read again, boards, what is not shown and why, files written and removed.
-
-    ``errors`` and ``warnings`` count the findings about all files. ``near`` are those of curves that are nearly copies.
-    """
-
-    site: str
-    boards: list[str] = field(default_factory=list)
-    entries: int = 0
-    read: int = 0
-    errors: int = 0
-    warnings: int = 0
-    not_shown: list[NotShown] = field(default_factory=list)
-    near: list[NotShown] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    kept: int = 0
+_Known = tuple[str, str, Entry | None]
+"""A file of the leaderboard, its id, and what is remembered of it."""
 
 
 def build(
@@ -65,6 +47,7 @@ def build(
     today: date | None = None,
     processes: int = 1,
     lint: Lint | None = None,
+    limits: KnownLimits | None = None,
 ) -> Built:
     """Build the site of the leaderboard in ``folder`` as the folder ``site``.
 
@@ -72,16 +55,17 @@ def build(
     not shown, with its findings, and stops nothing. ``base_url`` is where the site will be (else the ``url`` of
     ``board.toml``); with one there is a feed. ``force`` trusts nothing that an earlier build remembers. Many files are
     shared out among ``processes``, which are spawned: whoever asks for more than one is a program with a main guard.
-    ``lint`` says what the linter finds in an entry; it is a function of a module, beside its rules.
+    ``lint`` says what the linter finds in an entry; it is a function of a module, beside its rules. ``limits`` says
+    what is known of its machine and network, as a check asks it: what that refuses is not shown.
 
     Raises ``UsageError`` where ``folder`` is none or ``site`` holds something else, ``UnknownNameError`` for a ruleset
     that is not there, ``DefinitionError`` for a ``board.toml`` that cannot be read, ``StoreError`` where nothing can be
     written or another build is at it.
     """
     day = today or utc_now().date()
-    board = Leaderboard(folder, day, only=ruleset, lint=lint)
+    board = Leaderboard(folder, day, only=ruleset, lint=lint, limits=limits)
     url = (base_url if base_url is not None else board.url).rstrip("/")
-    made = made_by(__version__, url.encode(), *board.settings(), digest_of(lint))
+    made = made_by(__version__, url.encode(), *board.settings(), digest_of(lint), digest_of(limits))
     with held(site, folder), seldom_collecting():
         before = None if force else load(site, made)
         if before is None or before.day > day.isoformat():
@@ -108,26 +92,46 @@ class _Build:
 
     def run(self) -> Built:
         """In this order: what is pointed at is there before what points there."""
+        around: list[Finding] = list(self._leaderboard.problems)
+        known = [(path, id, self._remembered(path, id)) for path, id in self._files(around)]
+        self._now.around = _digest(msgspec.msgpack.encode(around))
+        if self._is_as_it_was(known):
+            return self._as_it_was()
         self._outputs.forget()
         for name, content in pages.assets().items():
             self._outputs.put(f"assets/{name}", content)
         members: dict[tuple[str, str], list[Entry]] = {}
-        for entry in self._shown_entries():
+        for entry in self._shown_entries(known, around):
             if entry.board is not None:
                 members.setdefault(entry.board, []).append(entry)
         boards = [self._finished(key, members[key]) for key in sorted(members, key=lambda key: (key[1], key[0]))]
         self._write_whole(boards)
-        self._outputs.finish(self._now)
         built, outputs = self._built, self._outputs
         built.boards = [board.page for board in boards]
         built.entries = sum(map(len, members.values()))
+        self._now.built = msgspec.structs.replace(built, read=0)
+        self._outputs.finish(self._now)
         built.written, built.removed, built.kept = outputs.written, outputs.removed, outputs.kept
         return built
 
-    def _shown_entries(self) -> Iterator[Entry]:
+    def _is_as_it_was(self, known: Sequence[_Known]) -> bool:
+        """Whether all files, their signatures and all pages are what the last build left: it would do nothing."""
+        before = self._before
+        return (
+            before.built is not None
+            and before.around == self._now.around
+            # The index of a site without a board has today's date.
+            and len(known) == len(before.entries) > 0 < len(before.boards)
+            and all(entry is not None and entry is before.entries[id] for _, id, entry in known)
+            and self._outputs.are_as_they_were()
+        )
+
+    def _as_it_was(self) -> Built:
+        assert self._before.built is not None
+        return msgspec.structs.replace(self._before.built, site=self._built.site, kept=len(self._before.outputs))
+
+    def _shown_entries(self, known: Sequence[_Known], around: Sequence[Finding]) -> Iterator[Entry]:
         """Each entry that is shown, with its page in place; what is not shown is noted."""
-        around: list[Finding] = list(self._leaderboard.problems)
-        known = [(path, id, self._remembered(path, id)) for path, id in self._files(around)]
         unknown = [Path(path) for path, _, entry in known if entry is None]
         made = self._workshop.make_all(unknown, self._site, self._processes)
         together = Together()

@@ -34,7 +34,7 @@ from levelbench.report.site.axes import (
     widened,
     years,
 )
-from levelbench.report.site.parts import fill, many, quality_text
+from levelbench.report.site.parts import escaped, fill, many, quality_text
 from levelbench.report.style import DASHES, PHASES, SERIES
 
 __all__ = ["curve_drawing", "interval_bar", "phases_drawing", "progress_drawing", "time_text"]
@@ -140,28 +140,26 @@ def _run_line(at: int, line: _Line, across: float, zero: float, down: float) -> 
     times, qualities = line.times, line.qualities
     if step > 1:
         times, qualities = [*times[::step], times[-1]], [*qualities[::step], qualities[-1]]
-    return fill(
-        '<path class="line s{colour}" d="M{way}" stroke-dasharray="{dashes}"><title>{title}</title></path>',
-        colour=str(at % len(SERIES)),
-        way=_way([LEFT + across * time for time in times], [zero - down * quality for quality in qualities]),
-        dashes=_DASHED[at % len(DASHES)],
-        title=line.title,
-    )
+    way, dashes = _way(times, qualities, across, zero, down), _DASHED[at % len(DASHES)]
+    title = f"<title>{escaped(line.title)}</title>"
+    return Html(f'<path class="line s{at % len(SERIES)}" d="M{way}" stroke-dasharray="{dashes}">{title}</path>')
 
 
 _DASHED = [" ".join(f"{2 * length:g}" for length in lengths) or "none" for _, lengths in DASHES]
 
 
-def _way(xs: Sequence[float], ys: Sequence[float]) -> Html:
+def _way(times: Sequence[float], qualities: Sequence[float], across: float, zero: float, down: float) -> Html:
     """Where the points of a line go, to tenths."""
-    known = min(xs) >= 0 and min(ys) >= 0 and max(xs) < _TABLED and max(ys) < _TABLED
-    if not (known and math.isfinite(sum(ys))):
-        return Html("L".join([f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True)]))
+    left, right = LEFT + across * min(times), LEFT + across * max(times)
+    top, foot = zero - down * max(qualities), zero - down * min(qualities)
+    if not (left >= 0 and top >= 0 and right < _TABLED and foot < _TABLED):
+        points = zip(times, qualities, strict=True)
+        return Html("L".join([f"{LEFT + across * x:.1f} {zero - down * y:.1f}" for x, y in points]))
     # Of ten thousand pages this is the most numbers by far: to look one up takes a fifth of what printing it does.
     first, second = _tenths()
-    parts = [""] * (2 * len(xs))
-    parts[::2] = [first[int(10 * x + 0.5)] for x in xs]
-    parts[1::2] = [second[int(10 * y + 0.5)] for y in ys]
+    parts = [""] * (2 * len(times))
+    parts[::2] = [first[int(10 * (LEFT + across * time) + 0.5)] for time in times]
+    parts[1::2] = [second[int(10 * (zero - down * quality) + 0.5)] for quality in qualities]
     return Html("".join(parts)[:-1])
 
 

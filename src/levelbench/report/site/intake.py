@@ -6,6 +6,7 @@ pages' data; and a file that is wrong is a reason to say so beside the others, n
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
@@ -24,6 +25,7 @@ from levelbench.records.submissions.rules import Finding, ordered
 from levelbench.records.submissions.rules.checking import judged
 from levelbench.records.submissions.rules.entry import Entry as Judged
 from levelbench.records.submissions.rules.entry import day_of
+from levelbench.records.submissions.rules.judging import KnownLimits
 from levelbench.records.submissions.rules.rivals import trace_of
 from levelbench.records.submissions.rules.signing import Signing
 from levelbench.records.submissions.schema import Submission
@@ -36,7 +38,7 @@ from levelbench.report.site.entries import Signed, entry_payload, steps_json
 from levelbench.report.site.payload import FindingCounts
 from levelbench.report.site.state import Entry, glance, is_same, look
 
-__all__ = ["BOARD", "Leaderboard", "Lint", "Read", "line"]
+__all__ = ["BOARD", "KnownLimits", "Leaderboard", "Lint", "Read", "line"]
 
 _LARGEST_BYTES = 1 << 20
 _SMALL_BYTES = 1 << 18
@@ -70,14 +72,23 @@ class Leaderboard:
     """A folder of submissions with its rules and keys; ``problems`` says what of these files cannot be used.
 
     ``only`` is the id of one ruleset that all entries are scored under, whichever they name; ``lint`` is asked about
-    each entry that is shown. Raises ``UsageError`` where there is no folder, ``UnknownNameError`` for a ruleset that is
-    neither ours nor the folder's, and ``DefinitionError`` for a ``board.toml`` or ruleset that cannot be read.
+    each entry that is shown, ``limits`` what is known of its machine and network, as a check asks it. Raises
+    ``UsageError`` where there is no folder, ``UnknownNameError`` for a ruleset that is neither ours nor the folder's,
+    and ``DefinitionError`` for a ``board.toml`` or ruleset that cannot be read.
     """
 
-    def __init__(self, folder: Path, today: date, *, only: str | None = None, lint: Lint | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        today: date,
+        *,
+        only: str | None = None,
+        lint: Lint | None = None,
+        limits: KnownLimits | None = None,
+    ) -> None:
         if not folder.is_dir():
             raise UsageError(f"the leaderboard {folder}", "there is no such folder", "give the folder of the entries")
-        self.folder, self.today, self.lint = folder, today, lint
+        self.folder, self.today, self.lint, self.limits = folder, today, lint, limits
         self._start = len((folder / "x").as_posix()) - 1
         rulesets, wrong = own_rulesets(folder)
         self.known: Mapping[str, Ruleset] = rulesets
@@ -90,6 +101,7 @@ class Leaderboard:
             raise UnknownNameError("ruleset", only, self.known)
         self._listed, self.only = frozenset(facts.rulesets), only
         self._signing = Signing(folder)
+        self._signed: dict[str, frozenset[str]] = {}
         self.problems: list[Finding] = [*self._signing.problems, *wrong]
 
     def settings(self) -> list[bytes]:
@@ -108,12 +120,25 @@ class Leaderboard:
         """``before`` if the file and its signature are what they were, and no date in it has come meanwhile."""
         if before is None or "" < before.again <= self.today.isoformat():
             return None
-        file, signature = look(path, before.file), look(path + ENDING, before.signature)
+        file, signature = look(path, before.file), None
+        if before.signature is not None or f"{path}{ENDING}" in self._signatures(path):
+            signature = look(path + ENDING, before.signature)
         if file is None or not is_same(file, before.file) or not is_same(signature, before.signature):
             return None
         if file is before.file and signature is before.signature:
             return before
         return msgspec.structs.replace(before, file=file, signature=signature)
+
+    def _signatures(self, path: str) -> frozenset[str]:
+        """All that lie in the file's folder: to ask for that of each file is as much work as to look at the file."""
+        folder = path.rpartition(os.sep)[0]
+        if folder not in self._signed:
+            try:
+                names = os.listdir(folder or os.curdir)  # noqa: PTH208 -- of ten thousand files, as texts
+            except OSError:
+                names = []
+            self._signed[folder] = frozenset(f"{folder}{os.sep}{name}" for name in names if name.endswith(ENDING))
+        return self._signed[folder]
 
     def read(self, path: Path) -> Steps[Read]:
         """The entry in the file at ``path``, whatever is in it; in steps, for ``in_step``."""
@@ -132,7 +157,7 @@ class Leaderboard:
         pause = (None,) if len(raw) <= _SMALL_BYTES else ()
         yield from pause
         signing = list(self._signing.check(path, file, raw, submission))
-        held = Judged(submission, self.today, self.known, file, raw=raw)
+        held = Judged(submission, self.today, self.known, file, raw=raw, limits=self.limits)
         findings = ordered([*judged(held), *signing])
         signed = _signed(signing, signature is not None)
         yield from pause

@@ -10,7 +10,7 @@ from levelbench.records.schema import Target
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit, number
 from levelbench.report.site.drawings import curve_drawing, phases_drawing, time_text
-from levelbench.report.site.parts import facts, fill, many, quality_text, section, table, target_text
+from levelbench.report.site.parts import escaped, facts, fill, many, quality_text, section, table, target_text
 from levelbench.report.site.payload import EntryPayload
 
 if TYPE_CHECKING:
@@ -84,12 +84,15 @@ def runs_section(entry: EntryPayload, submission: Submission, target: Target) ->
         else fill('<p class="note">The first {most} of {of} runs.</p>', most=str(_MOST), of=str(of))
     )
     # A sentence that many runs share would make each row of a phone's table as high as itself.
-    listed = fill(
-        '<p class="note">Doubtful, by number:</p><ol class="note">{items}</ol>',
-        items=many(fill("<li>{doubt}</li>", doubt=doubt) for doubt in list(doubts)[:_MOST]),
-    )
     runs = table("Every run of this entry", [heads[at] for at in kept], shown, _MOST)
-    return section("Runs", runs, note, listed if doubts else Html(""))
+    return section("Runs", runs, note, _numbered(list(doubts)[:_MOST]))
+
+
+def _numbered(doubts: Sequence[str]) -> Html:
+    if not doubts:
+        return Html("")
+    items = many(fill("<li>{doubt}</li>", doubt=doubt) for doubt in doubts)
+    return fill('<p class="note">Doubtful, by number:</p><ol class="note">{items}</ol>', items=items)
 
 
 def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
@@ -102,7 +105,7 @@ def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
 
 def _short(digest: str | None) -> Html | str:
     """The head of a digest, the whole of it as its title."""
-    return fill('<code title="{whole}">{head}</code>', whole=digest, head=digest[:12]) if digest else ""
+    return Html(f'<code title="{escaped(digest)}">{escaped(digest[:12])}</code>') if digest else ""
 
 
 def inference_section(measured: Sequence[Inference], target: Target) -> Html:

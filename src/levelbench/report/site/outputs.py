@@ -89,6 +89,14 @@ class Outputs:
         before = self._before.get(name)
         return before is not None and self._lying.get(name) == (before.size, before.mtime_ns)
 
+    def are_as_they_were(self) -> bool:
+        """Whether all files lie there as the last build left them, and none beside them."""
+        left = {name: (each.size, each.mtime_ns) for name, each in self._before.items()}
+        return left == {name: facts for name, facts in self._lying.items() if self._is_ours(name)}
+
+    def _is_ours(self, name: str) -> bool:
+        return "/" in name or name in self._at_top
+
     def keep(self, name: str) -> None:
         """The file of the last build stays: it is intact, and what it was made of has not changed."""
         self._claim(name, self._before[name])
@@ -144,7 +152,7 @@ class Outputs:
         # What a killed build left beside its files lies in the folders, where all is ours, or at the top.
         with suppress(OSError):
             (self._site / _BESIDE).unlink()
-        ours = {name for name in self._lying if "/" in name or name in self._at_top}
+        ours = set(filter(self._is_ours, self._lying))
         for name in sorted(ours - set(self._now)):
             self._remove(name)
         self._at_top = {name for name in self._now if "/" not in name}

@@ -24,6 +24,7 @@ from levelbench.report.tables import clean
 __all__ = [
     "TITLES",
     "badges",
+    "escaped",
     "facts",
     "fill",
     "inside",
@@ -53,7 +54,7 @@ _INSIDE = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*\.(html|json|csv|xm
 _SIGNED = {"signed": "signed", "unsigned": "unsigned", "wrong": "wrong signature"}
 
 
-def _safe(value: str) -> str:
+def escaped(value: str) -> str:
     """``value`` for text or a quoted attribute; plain ASCII, which is nearly all, needs one look."""
     if value.__class__ is Html or _SPECIAL.search(value) is None:
         return value
@@ -68,13 +69,13 @@ def fill(template: LiteralString, /, **values: str) -> Html:
     """
     for name, value in values.items():
         if value.__class__ is not Html and _SPECIAL.search(value) is not None:
-            values[name] = _safe(value)
+            values[name] = escaped(value)
     return Html(template.format_map(values))
 
 
 def many(parts: Iterable[str]) -> Html:
     """The parts one after another, escaped unless they are :class:`Html`."""
-    return Html("".join(map(_safe, parts)))
+    return Html("".join(map(escaped, parts)))
 
 
 def root_of(name: str) -> str:
@@ -128,13 +129,13 @@ def section(title: str, *parts: Html, identity: str = "") -> Html:
     content = many(parts)
     if not content:
         return Html("")
-    where = fill(' id="{identity}"', identity=identity) if identity else Html("")
-    return fill("<section{where}><h2>{title}</h2>{content}</section>\n", where=where, title=title, content=content)
+    where = f' id="{escaped(identity)}"' if identity else ""
+    return Html(f"<section{where}><h2>{escaped(title)}</h2>{content}</section>\n")
 
 
 def facts(pairs: Iterable[tuple[str, str | None]]) -> Html:
     """A list of names and values, those that are not stated left out; nothing where none is."""
-    rows = [f"<div><dt>{_safe(name)}</dt><dd>{_safe(value)}</dd></div>" for name, value in pairs if value]
+    rows = [f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in pairs if value]
     return Html(f'<dl class="facts">{"".join(rows)}</dl>') if rows else _NONE
 
 
@@ -145,16 +146,16 @@ def table(caption: str, heads: Sequence[tuple[str, str]], rows: Sequence[Sequenc
     """
     if not rows:
         return Html("")
-    head = "".join(f'<th scope="col" class="{_safe(kind)}">{_safe(text)}</th>' for text, kind in heads)
-    first, *rest = (_safe(kind).replace("{", "{{").replace("}", "}}") for _, kind in heads)
+    head = "".join(f'<th scope="col" class="{escaped(kind)}">{escaped(text)}</th>' for text, kind in heads)
+    first, *rest = (escaped(kind).replace("{", "{{").replace("}", "}}") for _, kind in heads)
     cells = "".join(f'<td class="{kind}">{{}}</td>' for kind in rest)
     row = f'<tr><th scope="row" class="{first}">{{}}</th>{cells}</tr>'.format
-    body = "".join(row(*map(_safe, texts)) for texts in rows[:most])
-    note = fill('<p class="note">The first {most} of {all} rows.</p>', most=str(most), all=f"{len(rows):,}")
+    body = "".join(row(*map(escaped, texts)) for texts in rows[:most])
+    note = Html(f'<p class="note">The first {most} of {len(rows):,} rows.</p>') if len(rows) > most else _NONE
     return fill(
         '<div class="scroll" role="region" tabindex="0" aria-label="{caption}"><table><caption class="hidden">{caption}'
         "</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}",
-        caption=caption, head=Html(head), body=Html(body), note=note if len(rows) > most else Html(""),
+        caption=caption, head=Html(head), body=Html(body), note=note,
     )  # fmt: skip
 
 
@@ -176,7 +177,7 @@ def badges(entry: EntryPayload, *, always: bool = False) -> Html:
     if entry.origin is not None:
         doubts = len(entry.origin.doubts)
         found.append(("plain", entry.origin.format + (f", {doubts} doubt{'s' * (doubts > 1)}" if doubts else "")))
-    items = "".join(f'<li class="badge {_safe(kind)}">{_safe(text)}</li>' for kind, text in found)
+    items = "".join(f'<li class="badge {escaped(kind)}">{escaped(text)}</li>' for kind, text in found)
     return Html(f'<ul class="badges">{items}</ul>') if items else _NONE
 
 

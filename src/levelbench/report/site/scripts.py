@@ -103,14 +103,10 @@ def _figures(figures: Sequence[FigurePayload | None]) -> dict[str, Any]:
 
 def _coded(texts: Iterable[str]) -> tuple[list[str], list[int]]:
     """The distinct texts, and which of them each one is."""
-    known: dict[str, int] = {}
-    places = []
-    for text in texts:
-        place = known.get(text)
-        if place is None:
-            place = known[text] = len(known)
-        places.append(place)
-    return list(known), places
+    all_of_them = list(texts)
+    distinct = list(dict.fromkeys(all_of_them))
+    places = {text: place for place, text in enumerate(distinct)}
+    return distinct, list(map(places.__getitem__, all_of_them))
 
 
 def _origin(origin: OriginFacts | None) -> str:

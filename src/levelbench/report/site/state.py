@@ -20,19 +20,20 @@ from msgspec import Struct, field
 
 from levelbench.records.submissions.reading import UnreadableError, read_bytes
 from levelbench.records.submissions.rules.rivals import Compared, Trace
-from levelbench.report.site.payload import EntryPayload
+from levelbench.report.site.payload import EntryPayload, NotShown
 from levelbench.report.site.seal import plain_file, unseal
 
 __all__ = [
-    "MARKER", "STATE", "Board", "Entry", "Input", "Output", "State", "digest_of", "glance", "is_same", "load", "look",
-    "made_by", "new",
+    "MARKER", "STATE", "Board", "Built", "Entry", "Input", "Output", "State", "digest_of", "glance", "is_same", "load",
+    "look", "made_by", "new",
 ]  # fmt: skip
 
 MARKER = ".levelbench-site"
 """The file that says that a folder is a site of ours, with the names that lie at its top."""
 STATE = ".levelbench-site.state"
-_SCHEMA = 3
-_PACKAGES = ("levelbench.report", "levelbench.records", "levelbench.measure")
+_SCHEMA = 4
+_PACKAGES = ("report", "records", "measure", "claims", "networks", "tasks", "runner")
+"""What pages are made with, and what an entry is held to beside its own file: rules, peaks, networks, recipes."""
 _MOST_BYTES = 1 << 30
 
 
@@ -83,6 +84,25 @@ class Board(Struct, array_like=True, gc=False):
     generated: str
 
 
+class Built(Struct):
+    """What a build did: entries shown, files read again, boards, what is not shown and why, files written and removed.
+
+    ``errors`` and ``warnings`` count the findings about all files. ``near`` are those of curves that are nearly copies.
+    """
+
+    site: str
+    boards: list[str] = field(default_factory=list)
+    entries: int = 0
+    read: int = 0
+    errors: int = 0
+    warnings: int = 0
+    not_shown: list[NotShown] = field(default_factory=list)
+    near: list[NotShown] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    kept: int = 0
+
+
 class State(Struct):
     """All that is remembered. ``made_by`` is a digest of everything beside the entries that a page depends on."""
 
@@ -94,6 +114,10 @@ class State(Struct):
     boards: dict[str, Board]
     compared: Compared = field(default_factory=dict)
     """What came of comparing curves that have something in common."""
+    built: Built | None = None
+    """What the build that left it told, but for what it did."""
+    around: str = ""
+    """A digest of the findings about other files than entries."""
 
 
 def load(site: Path, made_by_now: str) -> State | None:
@@ -118,7 +142,7 @@ def made_by(version: str, *further: bytes) -> str:
     """A digest of this tool (its version and the sources and assets of what makes a site) and of ``further`` bytes."""
     digest = hashlib.sha256(version.encode())
     for package in _PACKAGES:
-        digest.update(_sources(package))
+        digest.update(_sources(f"levelbench.{package}"))
     for each in further:
         digest.update(len(each).to_bytes(8, "big") + each)
     return digest.hexdigest()
@@ -133,7 +157,12 @@ def digest_of(function: Callable[..., object] | None) -> bytes:
 def _sources(package: str) -> bytes:
     """A digest of all files of a package, read once: what this process runs is what it found when it began."""
     digest = hashlib.sha256()
-    _add(digest, resources.files(package))
+    outermost, *inner = package.split(".")
+    # Not imported: some of them bring much that no build needs.
+    folder = resources.files(outermost)
+    for name in inner:
+        folder = folder / name
+    _add(digest, folder)
     return digest.digest()
 
 

@@ -17,7 +17,7 @@ from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.submissions.several import FEW, TOGETHER, Steps, in_step, shared_out
 from levelbench.report.site import pages
 from levelbench.report.site.boards import empty_board
-from levelbench.report.site.intake import Leaderboard, Lint
+from levelbench.report.site.intake import KnownLimits, Leaderboard, Lint
 from levelbench.report.site.outputs import write
 from levelbench.report.site.payload import BoardPayload
 from levelbench.report.site.state import Entry, Output
@@ -90,7 +90,7 @@ class Workshop:
             yield from self.make_each(paths)
             return
         board = self.leaderboard
-        given = (board.folder, board.today, board.only, board.lint, site)
+        given = (board.folder, board.today, board.only, board.lint, board.limits, site)
         for raw in shared_out(paths, _make_chunk, processes, _begin, given):
             yield from _DECODER.decode(raw)
 
@@ -101,8 +101,10 @@ _workshops: list[tuple[Workshop, Path]] = []
 """The workshop of a process of its own, and the site that it writes into."""
 
 
-def _begin(folder: Path, today: date, only: str | None, lint: Lint | None, site: Path) -> None:
-    _workshops[:] = [(Workshop(Leaderboard(folder, today, only=only, lint=lint)), site)]
+def _begin(
+    folder: Path, today: date, only: str | None, lint: Lint | None, limits: KnownLimits | None, site: Path
+) -> None:
+    _workshops[:] = [(Workshop(Leaderboard(folder, today, only=only, lint=lint, limits=limits)), site)]
 
 
 def _make_chunk(paths: Sequence[Path]) -> bytes:
