@@ -43,8 +43,15 @@ TORCH = ("levelbench.frameworks.torch.executor", "array_api_compat.torch")
 """What there is to import for a run on PyTorch."""
 
 
+_ENDS = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+# What is replaced is private to CPython: where another version has it otherwise, real processes do, and take longer.
+_KNOWN = sys.platform == "linux" and {*_ENDS, "pass_fds", "cwd", "env", "start_new_session"} <= set(
+    inspect.signature(subprocess.Popen._execute_child).parameters if hasattr(subprocess.Popen, "_execute_child") else ()
+)
+
+
 def _can_be_forked(args: Any) -> bool:
-    words = list(args) if isinstance(args, list) and sys.platform == "linux" else []
+    words = list(args) if isinstance(args, list) and _KNOWN else []
     return "-m" in words and words[0] == sys.executable and words[words.index("-m") + 1] in MODULES
 
 
@@ -69,8 +76,7 @@ class Warm:
                 bound = inspect.signature(real).bind(self, args, *given).arguments
                 self.pid = warm.fork(words, bound)
                 self._child_created = True
-                ends = "p2cread p2cwrite c2pread c2pwrite errread errwrite"
-                self._close_pipe_fds(*(bound[end] for end in ends.split()))
+                self._close_pipe_fds(*(bound[end] for end in _ENDS))
             else:
                 real(self, args, *given)
 

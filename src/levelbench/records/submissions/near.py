@@ -95,7 +95,7 @@ def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
             for earlier in members[: min(at, MOST_RIVALS)]:
                 mine[earlier] = mine.get(earlier, 0) + 1
     return {
-        number: sorted(mine, key=lambda earlier, mine=mine: (-mine[earlier], earlier))[:MOST_RIVALS]  # type: ignore[misc]
+        number: [earlier for _, earlier in sorted((-shared, earlier) for earlier, shared in mine.items())[:MOST_RIVALS]]
         for number, mine in sorted(votes.items())
         if mine
     }

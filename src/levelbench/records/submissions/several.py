@@ -50,38 +50,28 @@ def shared_out(
     Each process, this one among them, calls ``begin(*given)`` once; the others are spawned, so both are functions of a
     module, and whoever asks is a program with a main guard. Raises ``MissingError`` where one is ended from outside.
     """
-    with seldom_collecting():
-        yield from _shared_out(items, work, processes, begin, given)
-
-
-def _shared_out(
-    items: Sequence[T],
-    work: Callable[[Sequence[T]], bytes],
-    processes: int,
-    begin: Callable[..., None],
-    given: tuple[Any, ...],
-) -> Iterator[bytes]:
     rest = iter([items[at : at + _CHUNK] for at in range(0, len(items), _CHUNK)])
     others = processes - 1
     pool = ProcessPoolExecutor(others, multiprocessing.get_context("spawn"), _begin, (begin, given))
     try:
-        waiting: deque[Future[bytes] | bytes] = deque(
-            pool.submit(work, chunk) for chunk in islice(rest, _AHEAD * others)
-        )
-        begin(*given)
-        while waiting:
-            first = waiting[0]
-            # While the others have not come to what is next to be given, this process takes a chunk from the end.
-            if isinstance(first, Future) and not first.done() and len(waiting) < _MOST_WAITING * processes:
-                mine = next(rest, None)
-                if mine is not None:
-                    waiting.append(work(mine))
-                    continue
-            waiting.popleft()
-            found = first.result() if isinstance(first, Future) else first
-            if isinstance(first, Future):
-                waiting += [pool.submit(work, chunk) for chunk in islice(rest, 1)]
-            yield found
+        with seldom_collecting():
+            waiting: deque[Future[bytes] | bytes] = deque(
+                pool.submit(work, chunk) for chunk in islice(rest, _AHEAD * others)
+            )
+            begin(*given)
+            while waiting:
+                first = waiting[0]
+                # While the others have not come to what is next to be given, this process takes a chunk from the end.
+                if isinstance(first, Future) and not first.done() and len(waiting) < _MOST_WAITING * processes:
+                    mine = next(rest, None)
+                    if mine is not None:
+                        waiting.append(work(mine))
+                        continue
+                waiting.popleft()
+                found = first.result() if isinstance(first, Future) else first
+                if isinstance(first, Future):
+                    waiting += [pool.submit(work, chunk) for chunk in islice(rest, 1)]
+                yield found
     except BrokenProcessPool as error:
         asked, do = f"working on {len(items)} files", "see whether memory ran out, or take one: --jobs 1"
         raise MissingError(asked, "a process came to an end before its work", do) from error
