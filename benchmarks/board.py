@@ -100,7 +100,7 @@ def make_leaderboard(folder: Path, entries: int) -> None:
 
 def _check(folder: Path, site: Path) -> str:
     """As the command does: with the linter's errors."""
-    from levelbench.cli.board_lint import worst_of_linter
+    from levelbench.cli.board.lint import worst_of_linter
 
     return _checked(folder, worst_of_linter)
 
@@ -111,7 +111,7 @@ def _rules_alone(folder: Path, site: Path) -> str:
 
 
 def _checked(folder: Path, lint: Lint | None) -> str:
-    from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.board.limits import known_limits
     from levelbench.records.submissions.rules.checking import checked_folder
 
     processes = len(os.sched_getaffinity(0))
@@ -122,7 +122,7 @@ def _checked(folder: Path, lint: Lint | None) -> str:
 
 def _build(folder: Path, site: Path) -> str:
     from levelbench.claims.beside import beside_entry
-    from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.board.limits import known_limits
     from levelbench.report.site.build import build
 
     processes = len(os.sched_getaffinity(0))

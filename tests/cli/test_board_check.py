@@ -130,15 +130,6 @@ def test_an_unknown_word_names_the_nearest(call):
     assert "close: check" in err
 
 
-def test_a_word_whose_module_is_not_there_is_not_listed(call, monkeypatch):
-    from levelbench.cli import board_verb
-
-    found = board_verb.find_spec
-    monkeypatch.setattr(board_verb, "find_spec", lambda name: None if name.endswith("board_build") else found(name))
-    assert "  build " not in call("board", "--help")[1]
-    assert call("board", "build", "x")[0] == 2
-
-
 def test_quiet_leaves_the_notes_out_and_counts_them(call, board):
     change(board, price=None)
     _, out, _ = call("board", "check", board)

@@ -7,7 +7,7 @@ import pytest
 from tests.records.submissions.test_ceilings import head
 from tests.records.submissions.test_ceilings import write as write_heads
 
-from levelbench.cli.board_limits import known_limits
+from levelbench.cli.board.limits import known_limits
 from levelbench.records.schema import Target
 from levelbench.records.submissions.digests import encode
 from levelbench.records.submissions.reading import read_submission

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from levelbench.cli import board_check, board_lint
+from levelbench.cli.board import check, lint
 from levelbench.errors import RecordError
 from levelbench.records.submissions.rules.findings import warning
 
@@ -80,7 +80,7 @@ def test_a_clean_entry_has_nothing_more(call, board):
 
 def test_what_misleads_keeps_no_entry_off_the_board_but_is_a_warning_for_strict(call, board, monkeypatch):
     found = []
-    monkeypatch.setattr(board_check, "_checked", lambda *_: (1, found))
+    monkeypatch.setattr(check, "_checked", lambda *_: (1, found))
     assert call("board", "check", board, "--strict")[0] == 0
     found += [warning("LB126", "digits/training/ada.json", "", "synthetic-data: made up", "measure again")]
     assert call("board", "check", board)[0] == 0
@@ -120,5 +120,5 @@ def test_an_entry_of_which_no_claim_can_be_made_is_the_checks_own_to_say(monkeyp
     def none(*_):
         raise RecordError("making a claim", "it has no figure", "see the check")
 
-    monkeypatch.setattr(board_lint, "beside_entry", none)
-    assert board_lint.all_of_linter(None, "ada.json", {}) == []
+    monkeypatch.setattr(lint, "beside_entry", none)
+    assert lint.all_of_linter(None, "ada.json", {}) == []

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from levelbench.cli.check_optimizers import check_optimizers
+from levelbench.cli.check.optimizers import check_optimizers
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.training.optimizers import SGD, Momentum
 from levelbench.training.validation.optimizer_files import load_optimizers

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.records.inference.builder import specification, write
 
+from levelbench.cli.infer.words import frameworks_of, scenario_settings, seconds
 from levelbench.cli.infer_verb import _code
-from levelbench.cli.infer_words import frameworks_of, scenario_settings, seconds
 from levelbench.errors import UsageError
 from levelbench.networks import zoo
 from levelbench.networks.files import save

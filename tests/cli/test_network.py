@@ -5,8 +5,8 @@ import json
 import pytest
 from onnx import TensorProto, helper
 
-from levelbench.cli.network_arms import transform_lists
-from levelbench.cli.network_words import make_cases, name_network
+from levelbench.cli.network.arms import transform_lists
+from levelbench.cli.network.words import make_cases, name_network
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.networks import zoo
 from levelbench.networks.files import save

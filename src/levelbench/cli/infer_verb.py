@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.infer_words import SCENARIOS
+from levelbench.cli.infer.words import SCENARIOS
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     the quality or an audit is not kept, with 4 where an audit cannot tell. The same command resumes: processes that are
     done are not made again.
     """
-    from levelbench.cli.infer_progress import Progress
+    from levelbench.cli.infer.progress import Progress
     from levelbench.measure.environment import capture
     from levelbench.records.inference import summarise_inference
     from levelbench.runner.inference import arms_of, carry_out_inference, plan_inference
@@ -109,7 +109,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
 
 def _check(given: dict[str, Any]) -> None:
     """Refuse what needs no network to be refused."""
-    from levelbench.cli.infer_words import scenario_settings
+    from levelbench.cli.infer.words import scenario_settings
     from levelbench.report.drawing import check_ending
 
     shared.check_statistics(given["margin"], given["level"])
@@ -137,14 +137,14 @@ def _specifications(
     what: str, store: Path, as_json: bool, given: dict[str, Any]
 ) -> tuple[list[InferenceSpecification], Path | None]:
     """What each arm measures, and the folder of the task's data; trains the network where none is kept."""
-    from levelbench.cli.infer_words import foreign, frameworks_of, is_task, scenario_settings
+    from levelbench.cli.infer.words import foreign, frameworks_of, is_task, scenario_settings
     from levelbench.records.inference import InferenceSpecification
 
     if given["frameworks"] is not None:
         # Before a network is trained for a framework that is not here.
         frameworks_of(given["frameworks"], given["device"], None, "")
     if is_task(what):
-        from levelbench.cli.infer_task import task_model
+        from levelbench.cli.infer.task import task_model
 
         found = task_model(what, store, as_json, given)
         model, data, folder, fixed, default = found.model, found.data, found.folder, None, found.framework
@@ -222,7 +222,7 @@ def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json:
 
         written["plot"] = str(write_inference(summary, arms, given["plot"]))
     if as_json:
-        from levelbench.cli.infer_json import inference_json
+        from levelbench.cli.infer.as_json import inference_json
 
         shared.emit_json({**inference_json(summary, arms), **written})
         return

@@ -81,7 +81,7 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
     fails, with 4 where nothing could be measured. Processes that the store already holds are not made again: the same
     command resumes.
     """
-    from levelbench.cli.network_progress import Progress
+    from levelbench.cli.network.progress import Progress
     from levelbench.measure.environment import capture
     from levelbench.records.network_summary import summarise_networks
     from levelbench.runner.networks import carry_out_networks, grid_of, plan_networks
@@ -101,7 +101,7 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
 
 def _check(given: dict[str, Any]) -> None:
     """Refuse what needs no network to be refused."""
-    from levelbench.cli.network_writing import check_figures
+    from levelbench.cli.network.writing import check_figures
 
     shared.check_statistics(given["margin"], given["level"])
     if given["processes"] is not None and given["processes"] < 1:
@@ -117,8 +117,8 @@ def _check(given: dict[str, Any]) -> None:
 
 def _grid(word: str, given: dict[str, Any]) -> tuple[int, list[list[NetworkSpecification]]]:
     """How many processes, and the specification of each case on each arm."""
-    from levelbench.cli.network_arms import make_arms, transform_lists
-    from levelbench.cli.network_words import make_cases, name_network
+    from levelbench.cli.network.arms import make_arms, transform_lists
+    from levelbench.cli.network.words import make_cases, name_network
     from levelbench.records.networks import NetworkSpecification
 
     named = name_network(word, given["options"])
@@ -157,7 +157,7 @@ def _say(plan: NetworkPlan, changes: list[str], store: Path, as_json: bool) -> N
 
 def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, Any]) -> None:
     """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
-    from levelbench.cli.network_writing import write_all
+    from levelbench.cli.network.writing import write_all
     from levelbench.report.breakdown import breakdown_tables, profile_lines
     from levelbench.report.networks import facts_lines, latency_table, network_lines
     from levelbench.report.operators import ceilings_line
@@ -174,7 +174,7 @@ def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, 
                 click.echo(line)
     written = write_all(summary, store, given)
     if as_json:
-        from levelbench.cli.network_json import network_json
+        from levelbench.cli.network.as_json import network_json
 
         shared.emit_json({**network_json(summary), **written})
         return

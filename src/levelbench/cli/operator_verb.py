@@ -65,7 +65,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
     Each result is compared with NumPy's in float64 before it is timed. Exits with 1 where one is wrong, with 4 where
     nothing could be measured. Processes that the store already holds are not made again: the same command resumes.
     """
-    from levelbench.cli.operator_progress import Progress
+    from levelbench.cli.operator.progress import Progress
     from levelbench.measure.environment import capture
     from levelbench.records.benchmark_summary import summarise_benchmark
     from levelbench.runner.benchmarks import carry_out_benchmark, plan_benchmark
@@ -205,7 +205,7 @@ def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, 
                 click.echo(line)
     written = _write(summary, table, details, store, given)
     if as_json:
-        from levelbench.cli.operator_json import summary_json
+        from levelbench.cli.operator.as_json import summary_json
 
         shared.emit_json({**summary_json(summary), "left_out": left_out, **written})
         return

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.check_operators import open_frameworks
+from levelbench.cli.check.findings import findings_table, print_wrong, summary
+from levelbench.cli.check.operators import open_frameworks
 from levelbench.cli.progress_line import ProgressLine
 from levelbench.errors import MissingError, UsageError
 
@@ -90,23 +91,11 @@ def _print(checked: dict[str, Checked], as_json: bool) -> None:
         return
     shared.print_tables(*(_table(each.report) for each in checked.values()))
     for name, each in checked.items():
-        wrong = len(each.report.failed)
         longest = max((len(way.linf) for way in each.divergences), default=0)
         beside = f", in up to {longest:,} steps beside the reference" if longest else ""
-        found = f"{wrong} finding{'s' * (wrong > 1)}" if wrong else "nothing found wrong"
-        click.echo(f"{name}: {found}{beside}")
-        for finding in each.report.failed:
-            click.echo(f"  {finding.probe}: {finding.found}\n    do: {finding.do}")
+        click.echo(f"{name}: {summary(len(each.report.failed))}{beside}")
+        print_wrong(each.report)
 
 
 def _table(report: Report) -> Table:
-    from levelbench.report.tables import Column, Table, Text
-
-    columns = tuple(Column(key, title) for key, title in (("probe", "Probe"), ("status", "Status"), ("seen", "Seen")))
-    rows = tuple((Text(each.probe), Text(each.status), Text(_short(each.found))) for each in report.findings)
-    notes = ("noted: seen, and not judged; not tried: with the reason",)
-    return Table("check", report.name, columns, rows, notes)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 160 else f"{text[:157]}..."
+    return findings_table(report.name, ((each.probe, each.status, each.found) for each in report.findings))

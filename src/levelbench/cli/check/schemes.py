@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from levelbench.cli import options as shared
-from levelbench.cli.check_operators import open_frameworks
+from levelbench.cli.check.findings import print_reports
+from levelbench.cli.check.operators import open_frameworks
 from levelbench.cli.progress_line import ProgressLine
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.distributed.scheme import Scheme
-    from levelbench.report.tables import Table
     from levelbench.training.validation.probes import Report
 
 __all__ = ["SchemeWords", "check_schemes"]
@@ -58,7 +55,7 @@ def check_schemes(what: str, words: SchemeWords, as_json: bool) -> int:
                     tell=tell,
                 )
                 reports.append(replace(report, name=f"{report.name} on {framework}"))
-    _print(reports, as_json)
+    print_reports(reports, as_json)
     return int(any(report.failed for report in reports))
 
 
@@ -85,36 +82,3 @@ def _schemes(what: str) -> dict[str, Scheme]:
         return load_schemes(Path(what))
     name, settings = parse_item(what)
     return {what: named_scheme(name, settings)}
-
-
-def _print(reports: list[Report], as_json: bool) -> None:
-    if as_json:
-        shared.emit_json(
-            {
-                "passed": not any(report.failed for report in reports),
-                "reports": [report.to_dict() for report in reports],
-            }
-        )
-        return
-    shared.print_tables(*(_table(report) for report in reports))
-    for report in reports:
-        wrong = len(report.failed)
-        found = f"{wrong} finding{'s' * (wrong > 1)}" if wrong else "nothing found wrong"
-        gaps = dict.fromkeys(each.probe for each in report.findings if each.status == "not tried")
-        left = f"; not tried: {', '.join(gaps)}" if gaps else ""
-        click.echo(f"{report.name}: {found}{left}")
-        for each in report.failed:
-            click.echo(f"  {each.probe}: {each.found}\n    do: {each.do}")
-
-
-def _table(report: Report) -> Table:
-    from levelbench.report.tables import Column, Table, Text
-
-    columns = tuple(Column(key, title) for key, title in (("probe", "Probe"), ("status", "Status"), ("found", "Found")))
-    rows = tuple((Text(each.probe), Text(each.status), Text(_short(each.found))) for each in report.findings)
-    notes = ("noted: seen, and not judged; not tried: with the reason",)
-    return Table("check", report.name, columns, rows, notes)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 160 else f"{text[:157]}..."

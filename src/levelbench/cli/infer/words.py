@@ -132,7 +132,7 @@ def frameworks_of(words: str | None, device: str, threads: int | None, default: 
 
     Raises ``MissingError`` for a framework or device that is not here.
     """
-    from levelbench.cli.network_arms import framework_words
+    from levelbench.cli.network.arms import framework_words
     from levelbench.operators.frameworks import load_framework
     from levelbench.records.inference import InferenceArm
 
@@ -147,7 +147,7 @@ def frameworks_of(words: str | None, device: str, threads: int | None, default: 
 def foreign(word: str, data: Path | None, labels: Path | None, sizes: Sequence[str]) -> Foreign:
     """The network of a file or of the zoo, with the user's data or made-up inputs."""
     from levelbench import plugins
-    from levelbench.cli.network_words import make_cases, name_network
+    from levelbench.cli.network.words import make_cases, name_network
     from levelbench.records.inference import Data, Model
     from levelbench.runner.inference_data import check_examples, digest_of_data, file_examples
 

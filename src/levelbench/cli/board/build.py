@@ -50,8 +50,8 @@ def command(
     the exit code is then 1. Entries whose curves are nearly those of others are listed, and shown.
     """
     from levelbench.claims.beside import beside_entry
-    from levelbench.cli.board_check import one_line
-    from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.board.check import one_line
+    from levelbench.cli.board.limits import known_limits
     from levelbench.report.site.build import build
 
     jobs = jobs or min(len(os.sched_getaffinity(0)), 8)

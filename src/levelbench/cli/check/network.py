@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.check_operators import open_frameworks, read_shape
+from levelbench.cli.check.operators import open_frameworks, read_shape
 from levelbench.errors import DataError, MissingError, UnknownNameError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:

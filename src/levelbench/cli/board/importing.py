@@ -125,7 +125,7 @@ def _read(kind: str, path: Path, stated: dict[str, str | None]) -> tuple[list[Su
 def _print_json(
     kind: str, submissions: Sequence[Submission], problems: list[str], top: int, written: list[str] | None
 ) -> None:
-    from levelbench.cli.board_import_tables import profile_scores, ranked
+    from levelbench.cli.board.import_tables import profile_scores, ranked
 
     rankings = [
         {name: value for name, value in each.items() if name != "head"} for each in ranked(kind, submissions, top)
@@ -150,7 +150,7 @@ def _print_json(
 def _print(
     kind: str, path: Path, submissions: Sequence[Submission], problems: list[str], top: int, no_doubts: bool
 ) -> None:
-    from levelbench.cli.board_import_tables import import_tables
+    from levelbench.cli.board.import_tables import import_tables
 
     modes = Counter(each.mode for each in submissions)
     unread = f"{len(problems)} {'file' if len(problems) == 1 else 'files'} could not be read"

@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from levelbench.cli import options as shared
-from levelbench.cli.check_operators import open_frameworks
+from levelbench.cli.check.findings import print_reports
+from levelbench.cli.check.operators import open_frameworks
 from levelbench.cli.progress_line import ProgressLine
 from levelbench.errors import MissingError, UnknownNameError, UnsupportedError
 
 if TYPE_CHECKING:
     from levelbench.networks.executor import Backend
-    from levelbench.report.tables import Table
     from levelbench.training.datasets.base import Dataset
     from levelbench.training.task import Setting, Task
     from levelbench.training.validation.probes import Report
@@ -61,7 +58,7 @@ def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
             backend = _opened(framework, words.device)
             for recipe in recipes:
                 reports.append(_checked(task, recipe, dataset, backend, framework, given, words, line))
-    _print(reports, as_json)
+    print_reports(reports, as_json)
     return int(any(report.failed for report in reports))
 
 
@@ -134,35 +131,3 @@ def _opened(name: str, device: str) -> Backend:
     if not isinstance(backend, Backend):
         raise UnsupportedError(f"framework {name!r}", "it does not train", "use torch or numpy")
     return backend
-
-
-def _print(reports: list[Report], as_json: bool) -> None:
-    if as_json:
-        shared.emit_json(
-            {
-                "passed": not any(report.failed for report in reports),
-                "reports": [report.to_dict() for report in reports],
-            }
-        )
-        return
-    shared.print_tables(*(_table(report) for report in reports))
-    for report in reports:
-        wrong = len(report.failed)
-        found = f"{wrong} finding{'s' * (wrong > 1)}" if wrong else "nothing found wrong"
-        gaps = dict.fromkeys(each.probe for each in report.findings if each.status == "not tried")
-        left = f"; not tried: {', '.join(gaps)}" if gaps else ""
-        click.echo(f"{report.name}: {found}{left}")
-        for each in report.failed:
-            click.echo(f"  {each.probe}: {each.found}\n    do: {each.do}")
-
-
-def _table(report: Report) -> Table:
-    from levelbench.report.tables import Column, Table, Text
-
-    columns = tuple(Column(key, title) for key, title in (("probe", "Probe"), ("status", "Status"), ("found", "Found")))
-    rows = []
-    for each in report.findings:
-        advice = f" ({each.do})" if each.do and each.status != "failed" else ""
-        rows.append((Text(each.probe), Text(each.status), Text(f"{each.found}{advice}")))
-    notes = ("noted: seen, and not judged; not tried: with the reason",)
-    return Table("check", report.name, columns, tuple(rows), notes)

@@ -72,8 +72,8 @@ def command(
     RUNS may be files of inference records. Prints what levelbench board check says of each entry. One with an error is
     not written unless --force, and the exit code is 1.
     """
-    from levelbench.cli.board_limits import with_limits
-    from levelbench.cli.board_words import terms_of
+    from levelbench.cli.board.limits import with_limits
+    from levelbench.cli.board.words import terms_of
     from levelbench.records.submissions.entries import entries_of
 
     if given["only_these"] != (given["because"] is not None):
@@ -92,7 +92,7 @@ def command(
 
 def _refused(made: list[tuple[str, Submission]], folder: Path) -> dict[str, list[Finding]]:
     """What a check says of each entry that it would keep off the board, before anything is written."""
-    from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.board.limits import known_limits
     from levelbench.records.submissions.board import own_rulesets
     from levelbench.records.submissions.rules import check, worst
 
@@ -124,8 +124,8 @@ def _write(file: str, submission: Submission, folder: Path, replace: bool, key: 
 
 def _report(written: list[Any], refused: list[Any], folder: Path, as_json: bool) -> int:
     """Say what was written and what was not, and what a check says of it; the exit code."""
-    from levelbench.cli.board_check import finding_lines, summary_line
-    from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.board.check import finding_lines, summary_line
+    from levelbench.cli.board.limits import known_limits
     from levelbench.records.submissions.rules import check_file, worst
 
     found = [each for _, _, path, _ in written for each in check_file(path, root=folder, limits=known_limits)]

@@ -117,7 +117,7 @@ def _checked(
     place: Path, records: dict[str, str] | None, jobs: int, lint: bool | None = None
 ) -> tuple[int, list[Finding]]:
     """How many files, and what is wrong with them; ``lint``: with the linter's warnings, without it, or its errors."""
-    from levelbench.cli.board_limits import known_limits
+    from levelbench.cli.board.limits import known_limits
     from levelbench.records.submissions.rules.checking import check_file, checked_folder
 
     linter = None if lint is False else _linter(all_of_it=lint is True)
@@ -127,7 +127,7 @@ def _checked(
 
 
 def _linter(*, all_of_it: bool) -> Lint:
-    from levelbench.cli.board_lint import all_of_linter, worst_of_linter
+    from levelbench.cli.board.lint import all_of_linter, worst_of_linter
 
     return all_of_linter if all_of_it else worst_of_linter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from levelbench.cli.network_words import Named
+from levelbench.cli.network.words import Named
 from levelbench.errors import MissingError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
+from levelbench.cli.check.findings import findings_table, summary
 from levelbench.errors import MissingError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -203,26 +204,13 @@ def _print(reports: list[tuple[str, Report]], as_json: bool) -> None:
         return
     shared.print_tables(*(_table(framework, report) for framework, report in reports))
     for framework, report in reports:
-        wrong = len(report.failed)
-        found = f"{wrong} finding{'s' * (wrong > 1)}" if wrong else "nothing found wrong"
         gaps = dict.fromkeys(each.check for each in report.findings if each.status == "not tried")
         left = f"; not tried, or not everywhere: {', '.join(gaps)}" if gaps else ""
-        click.echo(f"{report.name} on {framework}: {found}{left}")
+        click.echo(f"{report.name} on {framework}: {summary(len(report.failed))}{left}")
         for each in report.failed:
             click.echo(f"  {each.check}{f' ({each.case})' if each.case else ''}: {each.detail}")
 
 
 def _table(framework: str, report: Report) -> Table:
-    from levelbench.report.tables import Column, Table, Text
-
-    columns = tuple(Column(key, title) for key, title in (("check", "Check"), ("status", "Status"), ("seen", "Seen")))
-    rows = tuple(
-        (Text(each.check), Text(each.status), Text(_short(each.detail or each.case))) for each in report.findings
-    )
-    title = f"{report.name} on {framework}"
-    notes = ("noted: seen, and not judged; not tried: with the reason",)
-    return Table("check", title, columns, rows, notes)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 160 else f"{text[:157]}..."
+    rows = ((each.check, each.status, each.detail or each.case) for each in report.findings)
+    return findings_table(f"{report.name} on {framework}", rows, "Check")

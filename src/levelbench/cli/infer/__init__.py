@@ -1,0 +1,1 @@
+"""What ``levelbench infer`` is made of besides its options: its words, its task, its progress, its JSON."""
