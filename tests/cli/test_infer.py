@@ -13,7 +13,7 @@ from levelbench.networks import zoo
 from levelbench.networks.files import save
 from levelbench.records import Store
 from levelbench.records.inference import Audit, read_inference, summarise_inference
-from levelbench.runner.inference_child import _carry_out
+from levelbench.runner.inference.child import _carry_out
 
 TASK = '''
 """A task of a user's own."""
@@ -175,7 +175,7 @@ def in_this_process(monkeypatch):
         _carry_out(job, tell)
         return [*notes, note(done=True)], 0, ""
 
-    monkeypatch.setattr("levelbench.runner.inference.listen", listen)
+    monkeypatch.setattr("levelbench.runner.inference.processes.listen", listen)
 
 
 def test_a_model_of_the_users_is_measured_with_its_data(call, tmp_path, monkeypatch, in_this_process):

@@ -6,7 +6,7 @@ from levelbench.errors import StoreError
 from levelbench.records import Store
 from levelbench.runner import campaign
 from levelbench.runner.child import boundary
-from levelbench.runner.inference_models import model_path
+from levelbench.runner.inference.models import model_path
 from levelbench.runner.launch import Finished
 
 RUN = ("run", "digits[hidden=4]", "--framework", "numpy", "--epochs", "1", "-n", "1", "--no-report", "--keep-model")

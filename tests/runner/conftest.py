@@ -1,6 +1,8 @@
 import pytest
+from tests.runner.campaigns import NUMPY
 
 from levelbench.records import Store
+from levelbench.runner.request import resolve
 
 TASK = '''
 """A task of a user's own."""
@@ -32,3 +34,8 @@ def task_file(tmp_path, task_text):
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def arm(task_file):
+    return resolve(str(task_file), {}, NUMPY)

@@ -14,7 +14,7 @@ from levelbench.records.benchmarks import (
     Case,
     benchmark_key,
 )
-from levelbench.runner import benchmarks
+from levelbench.runner import benchmarks, replicates
 from levelbench.runner.benchmark_child import BenchmarkJob, Note
 from levelbench.runner.benchmarks import plan_benchmark
 
@@ -43,7 +43,7 @@ def write(store, spec, seed=0, end=True, **more):
 
 def test_without_records_all_is_to_go_and_frameworks_take_turns(tmp_path, monkeypatch):
     here = type("Here", (), {"lacks": lambda self, device: None})
-    monkeypatch.setattr(benchmarks, "load_framework", lambda name: here())
+    monkeypatch.setattr(replicates, "load_framework", lambda name: here())
     plan = plan_benchmark([specification("a"), specification("b")], 3, tmp_path, NOW)
     assert [(step.arm, step.seed) for step in plan.steps] == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
 
@@ -51,7 +51,7 @@ def test_without_records_all_is_to_go_and_frameworks_take_turns(tmp_path, monkey
 def test_a_process_that_is_done_is_not_made_again(tmp_path):
     write(tmp_path, specification(), 1)
     plan = plan_benchmark([specification()], 3, tmp_path, NOW)
-    assert list(plan.done) == [(0, 1)]
+    assert list(plan.done) == [(0, 0, 1)]
     assert [step.seed for step in plan.steps] == [0, 2]
     assert plan.lines() == ["3 processes wanted · 1 done · 2 to go"]
 

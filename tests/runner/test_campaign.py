@@ -1,57 +1,22 @@
-"""Whole campaigns in processes of their own: resumed, interleaved, killed."""
+"""Whole campaigns in processes of their own: planned, interleaved, resumed, recorded."""
 
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 
 import msgspec
 import pytest
+from tests.runner.campaigns import HERE, NUMPY, Quiet, losses, plan_of
 from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.measure.environment import capture
 from levelbench.records import Store, new_id, read_record, summarise
-from levelbench.runner.campaign import Extras, carry_out
+from levelbench.runner.campaign import carry_out
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import launch
-from levelbench.runner.plan import Step, make_plan
+from levelbench.runner.plan import Step
 from levelbench.runner.request import Options, resolve
-from levelbench.training.checkpoints import checkpoint_of
-
-HERE = capture()
-NUMPY = Options(framework="numpy")
-
-
-class Quiet:
-    def __init__(self):
-        self.order = []
-
-    def started(self, step, arm):
-        self.order.append((step.arm, step.seed))
-
-    def progress(self, events, elapsed_s, phase):
-        pass
-
-    def finished(self, step, arm, finished, record):
-        pass
-
-
-def plan_of(arms, seeds, store, environment=HERE, **options):
-    return make_plan(arms, seeds, store, environment, **options)
-
-
-def losses(record):
-    return [each.loss for each in record.evaluations]
-
-
-@pytest.fixture
-def arm(task_file):
-    return resolve(str(task_file), {}, NUMPY)
 
 
 @pytest.fixture(scope="module")
@@ -165,30 +130,6 @@ def test_a_task_that_leaves_with_code_0_has_not_done_its_run(arm, store, task_fi
         carry_out(plan_of([arm], range(1), store), store, None, Quiet())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
-def test_a_run_does_not_outlive_a_parent_that_is_killed(arm, store, tmp_path):
-    slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
-    job = Job(slow.reference, slow.specification, slow.key, 0, new_id(), str(store.path))
-    (tmp_path / "job.json").write_bytes(msgspec.json.encode(job))
-    code = (
-        "import msgspec, sys\nfrom levelbench.runner.jobs import Job\nfrom levelbench.runner.launch import launch\n"
-        "launch(msgspec.json.decode(open(sys.argv[1], 'rb').read(), type=Job))"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "job.json")])
-    for _ in range(400):
-        if store.rows():
-            break
-        time.sleep(0.05)
-    assert store.rows()[0].status == "running"
-    parent.kill()
-    parent.wait()
-    for _ in range(400):
-        if store.rows()[0].status == "interrupted":
-            break
-        time.sleep(0.05)
-    assert store.rows()[0].status == "interrupted"
-
-
 def test_a_changed_task_file_is_run_again_and_the_plan_says_why(arm, store, task_file):
     carry_out(plan_of([arm], range(1), store), store, None, Quiet())
     task_file.write_text(task_file.read_text() + "\n# changed\n")
@@ -253,100 +194,6 @@ def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(
     assert record.status == "failed"
     assert "KeyError" in record.end.error
     assert plan_of([arm], [0], store).steps[0].why == "the run before failed"
-
-
-@pytest.mark.usefixtures("cold")
-def test_a_run_killed_from_outside_is_told_as_such_and_can_be_resumed(arm, store):
-    def kill(events, elapsed_s, phase):
-        subprocess.run(["pkill", "-KILL", "-P", str(os.getpid()), "-f", "levelbench.runner.child"], check=False)
-
-    class Killer(Quiet):
-        progress = staticmethod(kill)
-
-    slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
-    with pytest.raises(LevelbenchError, match="killed by signal 9") as caught:
-        carry_out(plan_of([slow], [0], store), store, None, Killer())
-    assert "resume" in caught.value.do
-    assert caught.value.exit_code == 3
-
-
-@pytest.mark.slow
-def test_killed_at_random_instants_a_run_loses_nothing_and_resumes_to_the_same_result(task_file, store):
-    arm = resolve(str(task_file), {"epochs": 250, "target": 0.999}, NUMPY)
-    whole = carry_out(plan_of([arm], [5], store), store, None, Quiet())[0, 5]
-    generator, statuses = random.Random(0), Counter()
-    for _ in range(6):
-        job = Job(arm.reference, arm.specification, arm.key, 5, new_id(), str(store.path))
-        _kill_after(job, generator.uniform(-0.2, 0.3))
-        for record in store.records(job.id) if _exists(store, job.id) else []:
-            statuses[record.status] += 1
-            seen = len(record.evaluations)
-            # Every whole event is a prefix of the uninterrupted run, bit for bit.
-            assert losses(record) == losses(whole)[:seen]
-            assert [each.quality for each in record.evaluations] == [e.quality for e in whole.evaluations[:seen]]
-    assert statuses["interrupted"] >= 3
-    assert store.problems == []
-    again = carry_out(plan_of([arm], [5], store, fresh=True), store, None, Quiet())[0, 5]
-    assert losses(again) == losses(whole)
-    assert again.end.quality == whole.end.quality
-
-
-def _exists(store, identity):
-    return any(row.id == identity for row in store.rows())
-
-
-def _kill_after(job, seconds):
-    """Kill the run so many seconds after its record is there; below zero so many after its start."""
-    read, write = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "levelbench.runner.child", str(write)], stdin=subprocess.PIPE, pass_fds=(write,)
-    )
-    os.close(write)
-    process.stdin.write(msgspec.json.encode(job))
-    process.stdin.close()
-    if seconds >= 0:
-        assert os.read(read, 1)
-    time.sleep(abs(seconds))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    os.close(read)
-
-
-def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_result(task_file, store):
-    arm = resolve(str(task_file), {"epochs": 60, "target": 0.999}, NUMPY)
-    extras = Extras(checkpoint="1 epoch")
-    job = Job(arm.reference, arm.specification, arm.key, 6, new_id(), str(store.path), checkpoint="1 epoch")
-    _kill_after_evaluations(job, store, 3)
-    plan = plan_of([arm], [6], store)
-    assert [step.resume is not None for step in plan.steps] == [True]
-    assert "goes on from its checkpoint" in plan.lines()[1]
-    resumed = carry_out(plan, store, None, Quiet(), extras)[0, 6]
-    straight = carry_out(plan_of([arm], [6], store, fresh=True), store, None, Quiet(), extras)[0, 6]
-    assert not checkpoint_of(straight.path).exists()
-    assert losses(resumed) == losses(straight)
-    assert resumed.end.quality == straight.end.quality
-    assert any("went on from a checkpoint" in doubt for doubt in resumed.end.suspect)
-    assert len(resumed.samples["step_time"].values) == resumed.evaluations[-1].step
-    assert not list(store.path.rglob("*.npz"))
-
-
-def _kill_after_evaluations(job, store, count):
-    read, write = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "levelbench.runner.child", str(write)], stdin=subprocess.PIPE, pass_fds=(write,)
-    )
-    os.close(write)
-    process.stdin.write(msgspec.json.encode(job))
-    process.stdin.close()
-    while True:
-        found = list(store.records(job.id)) if _exists(store, job.id) else []
-        if found and len(found[0].evaluations) >= count and checkpoint_of(found[0].path).exists():
-            break
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    os.close(read)
 
 
 def test_two_campaigns_on_one_store_lose_nothing(task_file, store):

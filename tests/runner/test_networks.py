@@ -1,4 +1,4 @@
-"""Benchmarks of networks: a process a case, an arm and a number; resumed after a kill, and crashes are told."""
+"""Benchmarks of networks, a process each: resumed after a kill, and crashes are told."""
 
 import os
 import signal
@@ -7,32 +7,17 @@ import sys
 import time
 
 import pytest
-from msgspec.structs import replace
+from tests.runner.network_runs import NOW, specification
 
-from levelbench import __version__
-from levelbench.errors import LevelbenchError, MissingError, UsageError
+from levelbench.errors import LevelbenchError
 from levelbench.networks.files import save
 from levelbench.networks.zoo import cnn
 from levelbench.records.network_summary import summarise_networks
-from levelbench.records.networks import (
-    FOLDER,
-    PHASES,
-    NetworkArm,
-    NetworkCase,
-    NetworkEnd,
-    NetworkHeader,
-    NetworkOutcome,
-    NetworkSpecification,
-    NetworkWriter,
-    network_key,
-    read_network_record,
-)
+from levelbench.records.networks import FOLDER, PHASES, NetworkArm, NetworkCase, read_network_record
 from levelbench.runner import networks
 from levelbench.runner.children import CrashError
 from levelbench.runner.network_child import NetworkJob, NetworkNote
-from levelbench.runner.networks import NetworkWatcher, carry_out_networks, grid_of, plan_networks
-
-NOW = {"machine": {"id": "m1"}, "libraries": {"numpy": "2.4"}}
+from levelbench.runner.networks import NetworkWatcher, carry_out_networks, plan_networks
 
 
 @pytest.fixture(scope="module")
@@ -41,80 +26,6 @@ def model_file(tmp_path_factory):
     network = cnn((1, 8, 8), 4, 8, 3)
     save(network.stored(network.initialise(0)), path)
     return path
-
-
-def specification(framework="numpy", batch=1, path="", **parts):
-    case = NetworkCase("small", "file", batch, path=str(path))
-    return replace(NetworkSpecification("small", case, NetworkArm(framework), budget_s=0.1, samples=20), **parts)
-
-
-def begin(store, spec, seed=0, environment=NOW, version=__version__):
-    started = "2026-01-02T03:04:05.000+00:00"
-    header = NetworkHeader(1, f"id{seed}", network_key(spec), seed, started, spec, environment, {}, version)
-    return NetworkWriter.begin(store, header)
-
-
-def write(store, spec, seed=0, end=True, **more):
-    with begin(store, spec, seed, **more) as writer:
-        writer.add(NetworkOutcome("measured"))
-        if end:
-            writer.add(NetworkEnd())
-    return read_network_record(writer.path)
-
-
-@pytest.fixture
-def anything_is_here(monkeypatch):
-    here = type("Here", (), {"lacks": lambda self, device: None})
-    monkeypatch.setattr(networks, "load_framework", lambda name: here())
-
-
-@pytest.mark.usefixtures("anything_is_here")
-def test_without_records_all_is_to_go_and_arms_take_turns_at_each_case(tmp_path):
-    grid = [[specification(name, batch) for name in ("a", "b")] for batch in (1, 8)]
-    plan = plan_networks(grid, 2, tmp_path, NOW)
-    places = [step.place for step in plan.steps]
-    assert places == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 1, 1), (0, 0, 1), (1, 1, 1), (1, 0, 1)]
-    assert plan.specification(plan.steps[3]) == specification("b", 8)
-
-
-def test_a_process_that_is_done_is_not_made_again(tmp_path):
-    write(tmp_path, specification(), 1)
-    plan = plan_networks([[specification()]], 3, tmp_path, NOW)
-    assert list(plan.done) == [(0, 0, 1)]
-    assert [step.seed for step in plan.steps] == [0, 2]
-    assert plan.lines() == ["3 processes wanted · 1 done · 2 to go"]
-
-
-@pytest.mark.parametrize(
-    ("record", "why"),
-    [
-        ({"end": False}, "interrupted"),
-        ({"environment": {**NOW, "machine": {"id": "m2"}}}, "another machine"),
-        ({"environment": {**NOW, "libraries": {"numpy": "1.0"}}}, "numpy 1.0"),
-        ({"version": "0.0.0"}, "levelbench 0.0.0"),
-    ],
-)
-def test_a_process_that_does_not_count_is_made_again_and_the_plan_says_why(tmp_path, record, why):
-    write(tmp_path, specification(), **record)
-    plan = plan_networks([[specification()]], 1, tmp_path, NOW)
-    assert not plan.done
-    assert why in plan.lines()[1]
-
-
-def test_fresh_counts_nothing_as_done(tmp_path):
-    write(tmp_path, specification())
-    assert len(plan_networks([[specification()]], 1, tmp_path, NOW, fresh=True).steps) == 1
-
-
-def test_a_process_that_is_at_it_right_now_is_not_joined(tmp_path):
-    with begin(tmp_path, specification()), pytest.raises(UsageError, match="right now"):
-        plan_networks([[specification()]], 1, tmp_path, NOW)
-
-
-def test_a_device_that_is_not_here_is_missing_before_anything_is_measured(tmp_path):
-    elsewhere = specification(arm=NetworkArm("numpy", "", "cuda"))
-    with pytest.raises(MissingError, match="numpy runs on cpu only"):
-        plan_networks([[elsewhere]], 1, tmp_path, NOW)
 
 
 def test_a_process_that_was_killed_says_at_which_stage():
@@ -202,7 +113,7 @@ def test_a_small_network_is_measured_on_two_frameworks_and_summarised(tmp_path, 
     environment, watcher = capture(), Watcher()
     plan = plan_networks(grid, 1, tmp_path, environment)
     records = carry_out_networks(plan, tmp_path, watcher)
-    summary = summarise_networks(grid_of(plan, records))
+    summary = summarise_networks(plan.arranged(records))
     assert watcher.seen == ["reference", "1 of 2", "measured", "2 of 2", "measured"]
     assert "latency" in watcher.stages
     for entry in summary.rows[0][1]:

@@ -15,7 +15,7 @@ from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.records.inference import InferenceRecord, InferenceSpecification, InferenceSummary
-    from levelbench.runner.inference import InferencePlan
+    from levelbench.runner.inference.processes import InferencePlan
 
 __all__ = ["command"]
 
@@ -91,7 +91,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
     from levelbench.cli.infer.progress import Progress
     from levelbench.measure.environment import capture
     from levelbench.records.inference import summarise_inference
-    from levelbench.runner.inference import arms_of, carry_out_inference, plan_inference
+    from levelbench.runner.inference.processes import carry_out_inference, plan_inference
 
     _check(given)
     specifications, folder = _specifications(what, store_path, as_json, given)
@@ -100,7 +100,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
         _say(plan, store_path, as_json)
     with Progress(plan) as progress:
         records = carry_out_inference(plan, store_path, folder, progress)
-    arms = arms_of(plan, records)
+    (arms,) = plan.arranged(records)
     price, demand = _price(given), _demand(given)
     summary = summarise_inference(arms, given["level"], given["margin"], price, demand)
     _show(summary, arms, as_json, given)

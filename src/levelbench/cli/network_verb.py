@@ -84,7 +84,7 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
     from levelbench.cli.network.progress import Progress
     from levelbench.measure.environment import capture
     from levelbench.records.network_summary import summarise_networks
-    from levelbench.runner.networks import carry_out_networks, grid_of, plan_networks
+    from levelbench.runner.networks import carry_out_networks, plan_networks
 
     _check(given)
     count, grid = _grid(network, given)
@@ -94,7 +94,7 @@ def command(network: str, store_path: Path, as_json: bool, debug: bool, **given:
         _say(plan, changes, store_path, as_json)
     with Progress(plan) as progress:
         records = carry_out_networks(plan, store_path, progress)
-    summary = summarise_networks(grid_of(plan, records), given["level"], given["margin"])
+    summary = summarise_networks(plan.arranged(records), given["level"], given["margin"])
     _show(summary, store_path, as_json, given)
     return _code(summary)
 

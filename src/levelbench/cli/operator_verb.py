@@ -81,7 +81,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
         _say(plan, store_path, left_out, as_json)
     with Progress(plan) as progress:
         records = carry_out_benchmark(plan, store_path, given["dtype"], progress)
-    columns = [[records[at, seed] for seed in range(count)] for at in range(len(arms))]
+    (columns,) = plan.arranged(records)
     summary = summarise_benchmark(columns, given["level"], given["margin"])
     _show(summary, left_out, store_path, as_json, given)
     return _code(summary)

@@ -218,7 +218,7 @@ def _say(plan: Plan, store: Store, as_json: bool, observed: bool, kept: bool) ->
 
 def _unkept(plan: Plan, store: Store) -> int:
     """How many of the runs that are done have no network in the store."""
-    from levelbench.runner.inference_models import find_model
+    from levelbench.runner.inference.models import find_model
 
     return sum(find_model(store.path, plan.arms[arm].key, seed) is None for arm, seed in plan.done)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from levelbench.records import Evaluation, Event, Record, summarise
 from levelbench.records.groups import labels_of
-from levelbench.report.live import LiveLine, NullLine, live_line
+from levelbench.report.live import LiveLine, live_line
 
 if TYPE_CHECKING:
     from levelbench.runner.launch import Finished
@@ -24,7 +24,7 @@ class LiveWatcher:
     def __init__(self, plan: Plan, on_stderr: bool) -> None:
         self._total = len(plan.steps)
         stream = sys.stderr if on_stderr else sys.stdout
-        self._line: LiveLine = live_line(stream) if stream is not None else NullLine()
+        self._line: LiveLine = live_line(stream) if stream is not None else LiveLine()
         self._clocks = [arm.specification.clock for arm in plan.arms]
         self._labels = labels_of([arm.specification for arm in plan.arms])
         self._times: list[list[float]] = [[] for _ in plan.arms]
@@ -81,7 +81,7 @@ class LiveWatcher:
         try:
             what(self._line)
         except BrokenPipeError:
-            self._line = NullLine()
+            self._line = LiveLine()
 
     def _note(self, arm: int, record: Record) -> None:
         self._runs[arm] += 1

@@ -8,20 +8,24 @@ each problem the raw times and what was found right or wrong, then the end. The 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
 
-from levelbench.errors import RecordError
 from levelbench.records import locks
 from levelbench.records.digest import key_of
-from levelbench.records.processes import begin, decoded_header, decoded_lines, open_record
-from levelbench.records.schema import Count, Samples, Specification
-from levelbench.records.writer import RecordWriter, path_part
+from levelbench.records.processes import (
+    ProcessRecord,
+    ProcessWriter,
+    decoded_header,
+    decoded_lines,
+    find_records,
+    open_record,
+)
+from levelbench.records.schema import Count, Samples
 
 __all__ = ["BENCHMARK_SCHEMA", "FOLDER", "BenchmarkEnd", "BenchmarkHeader", "BenchmarkRecord", "BenchmarkSpecification"]
 __all__ += ["BenchmarkWriter", "Case", "Problem", "Tensor", "benchmark_key", "find_benchmarks", "read_benchmark"]
@@ -29,7 +33,6 @@ __all__ += ["BenchmarkWriter", "Case", "Problem", "Tensor", "benchmark_key", "fi
 BENCHMARK_SCHEMA = 1
 FOLDER = "operators"
 """The folder in a store that holds benchmarks of operators."""
-_ENDING = ".jsonlines"
 
 Fill = Literal["normal", "positive", "unit", "index", "boolean", "sparse", "given"]
 
@@ -130,7 +133,7 @@ _EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Case | Samples | Benchm
 
 
 @dataclass(frozen=True)
-class BenchmarkRecord:
+class BenchmarkRecord(ProcessRecord):
     """What one process left behind: cases by index, and its raw times in seconds a call."""
 
     path: Path
@@ -140,36 +143,17 @@ class BenchmarkRecord:
     end: BenchmarkEnd | None
     running: bool = False
 
-    @property
-    def status(self) -> Literal["done", "running", "interrupted"]:
-        """``done`` has an end; what is not done and not being written was interrupted."""
-        return "done" if self.end is not None else "running" if self.running else "interrupted"
-
 
 def benchmark_key(specification: BenchmarkSpecification) -> str:
     """The digest of a specification, as for runs: 64 hexadecimal digits of the canonical JSON's SHA-256."""
-    return key_of(cast(Specification, specification))
+    return key_of(specification)
 
 
-class BenchmarkWriter(RecordWriter):
-    """An open record of a benchmark; see :class:`RecordWriter`, whose way to write whole lines it shares."""
+class BenchmarkWriter(ProcessWriter[BenchmarkHeader, Case | Samples | BenchmarkEnd]):
+    """An open record of a benchmark."""
 
-    @classmethod
-    def begin(cls, store: Path, header: BenchmarkHeader) -> BenchmarkWriter:
-        """Begin ``<store>/operators/<title>/<date>/<key8>-s<seed>-<id>.jsonlines`` with its header in it.
-
-        Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
-        """
-        name = f"{header.key[:8]}-s{header.seed}-{path_part(header.id)}{_ENDING}"
-        path = store / FOLDER / path_part(header.specification.title) / path_part(header.started[:10]) / name
-        return cls(path, *begin(path, header, f"beginning a benchmark's record in {store}"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def add(self, event: Case | Samples | BenchmarkEnd) -> None:
-        """Write one line; it survives the end of this process from then on."""
-        self.append(cast(Any, event))
+    folder = FOLDER
+    kind = "benchmark's record"
 
 
 def read_benchmark(path: Path) -> BenchmarkRecord:
@@ -193,10 +177,4 @@ def read_benchmark(path: Path) -> BenchmarkRecord:
 
 def find_benchmarks(store: Path, key: str) -> list[BenchmarkRecord]:
     """The records in ``store`` of the specification with that key, oldest first; those damaged are passed over."""
-    found = []
-    for path in (store / FOLDER).glob(f"*/*/{key[:8]}-s*{_ENDING}"):
-        with suppress(RecordError):
-            record = read_benchmark(path)
-            if record.header.key == key:
-                found.append(record)
-    return sorted(found, key=lambda record: (record.header.started, str(record.path)))
+    return find_records(store, FOLDER, key, read_benchmark)

@@ -12,9 +12,9 @@ import math
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from levelbench.errors import UsageError
-from levelbench.records.schema import Specification
 
 __all__ = ["key_of"]
 
@@ -22,7 +22,7 @@ _ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution"})
 """Fields that came later: left out where they say nothing, so that the keys of earlier runs stay what they were."""
 
 
-def key_of(spec: Specification) -> str:
+def key_of(spec: Struct) -> str:
     """SHA-256, as 64 hexadecimal digits, of the canonical JSON of ``spec`` (sorted keys, no white space).
 
     Its clock is left out: a policy is a way to read a run, and another one needs no new run.

@@ -9,20 +9,24 @@ store's folder ``networks``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
 
-from levelbench.errors import RecordError
 from levelbench.records import locks
 from levelbench.records.digest import key_of
-from levelbench.records.processes import begin, decoded_header, decoded_lines, open_record
-from levelbench.records.schema import Count, Measurement, Samples, Specification
-from levelbench.records.writer import RecordWriter, path_part
+from levelbench.records.processes import (
+    ProcessRecord,
+    ProcessWriter,
+    decoded_header,
+    decoded_lines,
+    find_records,
+    open_record,
+)
+from levelbench.records.schema import Count, Measurement, Samples
 
 __all__ = ["FOLDER", "NETWORK_SCHEMA", "PHASES", "NetworkArm", "NetworkCase", "NetworkEnd", "NetworkFacts"]
 __all__ += ["NetworkHeader", "NetworkOutcome", "NetworkRecord", "NetworkSpecification", "NetworkWriter"]
@@ -34,7 +38,6 @@ FOLDER = "networks"
 PHASES = ("open", "build", "prepare", "first")
 """In order: importing the framework and opening its device; building or loading the network and transforming it;
 making the executor with its parameters; the first call, with whatever is compiled at it."""
-_ENDING = ".jsonlines"
 
 Setting = int | float | str | bool
 
@@ -200,7 +203,7 @@ _EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(NetworkEvent, strict=Fa
 
 
 @dataclass(frozen=True)
-class NetworkRecord:
+class NetworkRecord(ProcessRecord):
     """What one process left behind.
 
     ``measurements`` by name: ``phase/open`` and the others of ``PHASES`` in s, ``peak_memory`` in B. ``samples`` by
@@ -218,36 +221,17 @@ class NetworkRecord:
     end: NetworkEnd | None
     running: bool = False
 
-    @property
-    def status(self) -> Literal["done", "running", "interrupted"]:
-        """``done`` has an end; what is not done and not being written was interrupted."""
-        return "done" if self.end is not None else "running" if self.running else "interrupted"
-
 
 def network_key(specification: NetworkSpecification) -> str:
     """The digest of a specification, as for runs: 64 hexadecimal digits of the canonical JSON's SHA-256."""
-    return key_of(cast(Specification, specification))
+    return key_of(specification)
 
 
-class NetworkWriter(RecordWriter):
-    """An open record of a network's benchmark; see :class:`RecordWriter`, whose way to write whole lines it shares."""
+class NetworkWriter(ProcessWriter[NetworkHeader, NetworkEvent]):
+    """An open record of a network's benchmark."""
 
-    @classmethod
-    def begin(cls, store: Path, header: NetworkHeader) -> NetworkWriter:
-        """Begin ``<store>/networks/<title>/<date>/<key8>-s<seed>-<id>.jsonlines`` with its header in it.
-
-        Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
-        """
-        name = f"{header.key[:8]}-s{header.seed}-{path_part(header.id)}{_ENDING}"
-        path = store / FOLDER / path_part(header.specification.title) / path_part(header.started[:10]) / name
-        return cls(path, *begin(path, header, f"beginning a network's record in {store}"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def add(self, event: NetworkEvent) -> None:
-        """Write one line; it survives the end of this process from then on."""
-        self.append(cast(Any, event))
+    folder = FOLDER
+    kind = "network's record"
 
 
 def read_network_record(path: Path) -> NetworkRecord:
@@ -277,10 +261,4 @@ def read_network_record(path: Path) -> NetworkRecord:
 
 def find_network_records(store: Path, key: str) -> list[NetworkRecord]:
     """The records in ``store`` of the specification with that key, oldest first; those damaged are passed over."""
-    found = []
-    for path in (store / FOLDER).glob(f"*/*/{key[:8]}-s*{_ENDING}"):
-        with suppress(RecordError):
-            record = read_network_record(path)
-            if record.header.key == key:
-                found.append(record)
-    return sorted(found, key=lambda record: (record.header.started, str(record.path)))
+    return find_records(store, FOLDER, key, read_network_record)

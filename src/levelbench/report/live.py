@@ -1,7 +1,7 @@
 """The line that says where a running measurement stands: run, phase, time, quality against target, estimate.
 
-The one idea: nobody asks whether there is a terminal. A :class:`LiveLine` has three twins: one that rewrites one line
-of a terminal, one that prints a plain line now and then, and one that says nothing. No remaining time is shown, because
+The one idea: nobody asks whether there is a terminal. A :class:`LiveLine` says nothing; of its two twins one rewrites
+one line of a terminal, the other prints a plain line now and then. No remaining time is shown, because
 nothing is known of a run that has not yet reached its target.
 """
 
@@ -18,20 +18,18 @@ from levelbench.report.numbers import ABSENT, duration
 from levelbench.report.tables import clean
 from levelbench.report.terminal import cell_width
 
-__all__ = ["LiveLine", "NullLine", "PlainLines", "TerminalLine", "live_line"]
+__all__ = ["LiveLine", "PlainLines", "TerminalLine", "live_line"]
 
 _SECOND_NS = 1_000_000_000
 _GAP = " · "
 
 
-class LiveLine(ABC):
-    """Shows progress until it is closed. ``position`` counts the runs from 1."""
+class LiveLine:
+    """Shows progress until it is closed; this one says nothing (``--quiet``, ``--json``)."""
 
-    @abstractmethod
     def start(self, total: int) -> None:
         """``total`` runs are to come."""
 
-    @abstractmethod
     def update(
         self,
         position: int,
@@ -46,13 +44,14 @@ class LiveLine(ABC):
         epoch: float | None = None,
         metric: str = "accuracy",
     ) -> None:
-        """The run at ``position`` is in ``phase``; ``quality`` is its last, ``estimate_text`` its group's so far."""
+        """The run at ``position`` (from 1) is in ``phase``.
 
-    @abstractmethod
+        ``quality`` is its last, ``estimate_text`` its group's so far.
+        """
+
     def finish_run(self, label: str, seed: int, outcome: str) -> None:
         """A run has ended; ``outcome`` says how: a line that stays."""
 
-    @abstractmethod
     def close(self) -> None:
         """Nothing more comes; safe to call twice."""
 
@@ -61,35 +60,6 @@ class LiveLine(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-class NullLine(LiveLine):
-    """Says nothing: ``--quiet`` and ``--json``."""
-
-    def start(self, total: int) -> None:
-        """Nothing."""
-
-    def update(
-        self,
-        position: int,
-        label: str,
-        seed: int,
-        phase: str,
-        elapsed_s: float,
-        quality: float | None = None,
-        target: float | None = None,
-        estimate_text: str = "",
-        *,
-        epoch: float | None = None,
-        metric: str = "accuracy",
-    ) -> None:
-        """Nothing."""
-
-    def finish_run(self, label: str, seed: int, outcome: str) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 class _WrittenLine(LiveLine, ABC):
@@ -214,7 +184,7 @@ def live_line(stream: TextIO | None = None, *, on_stderr: bool = True, quiet: bo
     Nothing if ``quiet``; one rewritten line on a terminal that can do it; else plain lines.
     """
     if quiet:
-        return NullLine()
+        return LiveLine()
     chosen = stream or (sys.stderr if on_stderr else sys.stdout)
     if chosen.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         return TerminalLine(chosen)

@@ -7,15 +7,12 @@ these libraries; one that was interrupted is made anew, since its problems belon
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from levelbench.errors import MissingError, UsageError
 from levelbench.operators.benchmark.ceilings import merged
-from levelbench.operators.frameworks import load_framework
 from levelbench.records import new_id
 from levelbench.records.benchmarks import (
     FOLDER,
@@ -29,37 +26,13 @@ from levelbench.records.benchmarks import (
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.benchmark_child import BenchmarkJob, Note
 from levelbench.runner.children import CrashError, listen, need_folder, raise_told
+from levelbench.runner.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
 
-__all__ = ["BenchmarkPlan", "BenchmarkWatcher", "Replicate", "carry_out_benchmark", "plan_benchmark"]
-
-
-@dataclass(frozen=True)
-class Replicate:
-    """One process to make: the arm (a framework's place), its number, and why it is made again, if it is."""
-
-    arm: int
-    seed: int
-    why: str = ""
+__all__ = ["BenchmarkPlan", "BenchmarkWatcher", "carry_out_benchmark", "plan_benchmark"]
 
 
-@dataclass(frozen=True)
-class BenchmarkPlan:
-    """``arms`` are the specifications, one a framework; ``done`` the records that count, by arm and number."""
-
-    arms: tuple[BenchmarkSpecification, ...]
-    count: int
-    done: Mapping[tuple[int, int], BenchmarkRecord]
-    steps: tuple[Replicate, ...]
-
-    def lines(self) -> list[str]:
-        """The plan in words: the counts, then each reason that something is made again."""
-        wanted = len(self.arms) * self.count
-        reasons: dict[str, int] = {}
-        for step in self.steps:
-            if step.why:
-                reasons[step.why] = reasons.get(step.why, 0) + 1
-        counts = f"{wanted} processes wanted · {len(self.done)} done · {len(self.steps)} to go"
-        return [counts, *(f"  again: {number}: {why}" for why, number in reasons.items())]
+BenchmarkPlan = Plan[BenchmarkSpecification, BenchmarkRecord]
+"""Of one case, whose arms are the frameworks."""
 
 
 class BenchmarkWatcher:
@@ -91,43 +64,27 @@ def plan_benchmark(
     Raises ``MissingError`` for a framework or device that is not here, ``UsageError`` for a replicate that another
     process is at right now.
     """
-    for arm in arms:
-        if lacking := load_framework(arm.framework).lacks(arm.device):
-            asked = f"framework {arm.framework!r} on device {arm.device!r}"
-            raise MissingError(asked, lacking, "levelbench list shows what runs")
-    done: dict[tuple[int, int], BenchmarkRecord] = {}
-    whys: dict[tuple[int, int], str] = {}
-    for at, arm in enumerate(arms):
-        for record in find_benchmarks(store, benchmark_key(arm)):
-            place = (at, record.header.seed)
-            if record.status == "running" and record.header.seed < count:
-                found = f"another process is at it right now ({record.path.name})"
-                raise UsageError(f"process {record.header.seed} of {arm.framework}", found, "wait for it")
-            if fresh or record.header.seed >= count:
-                continue
-            if why := _why_not(record, environment):
-                whys[place] = why
-            else:
-                done[place] = record
-    steps = []
-    for seed in range(count):
-        order = range(len(arms)) if seed % 2 == 0 else range(len(arms) - 1, -1, -1)
-        steps += [Replicate(at, seed, whys.get((at, seed), "")) for at in order if (at, seed) not in done]
-    return BenchmarkPlan(tuple(arms), count, done, tuple(steps))
+    need_frameworks((arm.framework, arm.device) for arm in arms)
+    return plan_replicates(
+        [arms],
+        count,
+        find=lambda arm: find_benchmarks(store, benchmark_key(arm)),
+        why_not=lambda record: _why_not(record, environment),
+        title=lambda arm: arm.framework,
+        fresh=fresh,
+    )
 
 
 def _why_not(record: BenchmarkRecord, now: Mapping[str, Any]) -> str:
-    """Why a record does not count as done, or an empty string."""
-    if record.status != "done":
-        return "the process before was interrupted"
+    """Why a record that came to its end does not count, or an empty string."""
     libraries = ("numpy", record.header.specification.framework)
     return disagreement(record.header.version, record.header.environment, now, libraries)
 
 
 def carry_out_benchmark(
     plan: BenchmarkPlan, store: Path, dtype: str, watcher: BenchmarkWatcher
-) -> dict[tuple[int, int], BenchmarkRecord]:
-    """Measure the ceilings once, then make what is to go; all records that count, by arm and number.
+) -> dict[Place, BenchmarkRecord]:
+    """Measure the ceilings once, then make what is to go; all records that count, by place.
 
     Raises the error of a process that could not be carried out; what was finished before it is kept.
     """
@@ -136,9 +93,10 @@ def carry_out_benchmark(
         return records
     need_folder(store / FOLDER)
     own: dict[int, dict[str, Any]] = {}
+    (arms,) = plan.grid
     for at in sorted({step.arm for step in plan.steps}):
-        watcher.ceilings(plan.arms[at].framework)
-        notes = _process(BenchmarkJob(plan.arms[at], str(store), dtype=dtype))
+        watcher.ceilings(arms[at].framework)
+        notes = _process(BenchmarkJob(arms[at], str(store), dtype=dtype))
         own[at] = next(note.ceilings for note in notes if note.ceilings is not None)
     ceilings = merged(list(own.values()))
     for number, step in enumerate(plan.steps, 1):
@@ -150,10 +108,10 @@ def carry_out_benchmark(
             if note.case is not None:
                 watcher.case(step, note.case)
 
-        job = BenchmarkJob(plan.arms[step.arm], str(store), "", step.seed, dtype, ceilings, own[step.arm])
+        job = BenchmarkJob(arms[step.arm], str(store), "", step.seed, dtype, ceilings, own[step.arm])
         notes = _survived(job, begin, on_note)
         path = next(note.path for note in notes if note.path)
-        records[step.arm, step.seed] = read_benchmark(Path(path))
+        records[step.place] = read_benchmark(Path(path))
         watcher.finished(step)
     return records
 

@@ -56,7 +56,7 @@ def boundary(job: Job, tell: Tell, member: Member | None = None) -> int:
 
 def _keeping(job: Job, tell: Tell, member: Member | None) -> None:
     """The same, and its network is kept; ``StoreError`` where that fails, though the run is done and counts."""
-    from levelbench.runner.inference_training import KeepingMember, keep_network
+    from levelbench.runner.inference.training import KeepingMember, keep_network
 
     if member is not None:
         raise UsageError("the network of one of several ranks", "each rank has its own", "train it in one process")

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from levelbench.errors import MissingError, UsageError
 from levelbench.operators.benchmark.ceilings import merged
-from levelbench.operators.frameworks import load_framework
 from levelbench.records import new_id
 from levelbench.records.networks import (
     FOLDER,
@@ -31,50 +28,11 @@ from levelbench.records.networks import (
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.children import CrashError, listen, need_folder, raise_told
 from levelbench.runner.network_child import NetworkJob, NetworkNote
+from levelbench.runner.replicates import Place, Plan, Replicate, need_frameworks, plan_replicates
 
-__all__ = ["NetworkPlan", "NetworkReplicate", "NetworkWatcher", "carry_out_networks", "grid_of", "plan_networks"]
+__all__ = ["NetworkPlan", "NetworkWatcher", "carry_out_networks", "plan_networks"]
 
-Place = tuple[int, int, int]
-"""The place of a case, that of an arm, and the number of a process."""
-
-
-@dataclass(frozen=True)
-class NetworkReplicate:
-    """One process to make: places of the case and of the arm, its number, and why it is made again, if it is."""
-
-    case: int
-    arm: int
-    seed: int
-    why: str = ""
-
-    @property
-    def place(self) -> Place:
-        """What it is known by."""
-        return self.case, self.arm, self.seed
-
-
-@dataclass(frozen=True)
-class NetworkPlan:
-    """``grid[case][arm]`` are the specifications; ``done`` the records that count, by place."""
-
-    grid: tuple[tuple[NetworkSpecification, ...], ...]
-    count: int
-    done: Mapping[Place, NetworkRecord]
-    steps: tuple[NetworkReplicate, ...]
-
-    def specification(self, step: NetworkReplicate) -> NetworkSpecification:
-        """What a step measures."""
-        return self.grid[step.case][step.arm]
-
-    def lines(self) -> list[str]:
-        """The plan in words: the counts, then each reason that something is made again."""
-        wanted = len(self.grid) * len(self.grid[0]) * self.count
-        reasons: dict[str, int] = {}
-        for step in self.steps:
-            if step.why:
-                reasons[step.why] = reasons.get(step.why, 0) + 1
-        counts = f"{wanted} processes wanted · {len(self.done)} done · {len(self.steps)} to go"
-        return [counts, *(f"  again: {number}: {why}" for why, number in reasons.items())]
+NetworkPlan = Plan[NetworkSpecification, NetworkRecord]
 
 
 class NetworkWatcher:
@@ -86,13 +44,13 @@ class NetworkWatcher:
     def reference(self, specification: NetworkSpecification) -> None:
         """The reference of a case is being computed."""
 
-    def started(self, step: NetworkReplicate, at: int, total: int) -> None:
+    def started(self, step: Replicate, at: int, total: int) -> None:
         """The process of the replicate at place ``at`` (from 1) of ``total`` begins."""
 
-    def stage(self, step: NetworkReplicate, stage: str) -> None:
+    def stage(self, step: Replicate, stage: str) -> None:
         """The process begins a stage of ``levelbench.networks.benchmark.measuring.STAGES``."""
 
-    def finished(self, step: NetworkReplicate, outcome: NetworkOutcome) -> None:
+    def finished(self, step: Replicate, outcome: NetworkOutcome) -> None:
         """The process has ended, and its record is whole."""
 
 
@@ -109,54 +67,21 @@ def plan_networks(
     Raises ``MissingError`` for a framework or device that is not here, ``UsageError`` for a replicate that another
     process is at right now.
     """
-    for each in {(each.arm.framework, each.arm.device): each.arm for row in grid for each in row}.values():
-        if lacking := load_framework(each.framework).lacks(each.device):
-            asked = f"framework {each.framework!r} on device {each.device!r}"
-            raise MissingError(asked, lacking, "levelbench list shows what runs")
-    done: dict[Place, NetworkRecord] = {}
-    whys: dict[Place, str] = {}
-    for case, row in enumerate(grid):
-        for arm, specification in enumerate(row):
-            for record in find_network_records(store, network_key(specification)):
-                place = (case, arm, record.header.seed)
-                if record.status == "running" and record.header.seed < count:
-                    found = f"another process is at it right now ({record.path.name})"
-                    raise UsageError(f"process {record.header.seed} of {specification.arm.title}", found, "wait for it")
-                if fresh or record.header.seed >= count:
-                    continue
-                if why := _why_not(record, environment):
-                    whys[place] = why
-                else:
-                    done[place] = record
-    steps = [
-        NetworkReplicate(*place, whys.get(place, ""))
-        for place in _interleaved(len(grid), len(grid[0]), count)
-        if place not in done
-    ]
-    return NetworkPlan(tuple(tuple(row) for row in grid), count, done, tuple(steps))
-
-
-def _interleaved(cases: int, arms: int, count: int) -> list[Place]:
-    """All places: the processes one after the other, in each the cases, in each the arms in turn or in return."""
-    places = []
-    for seed in range(count):
-        order = range(arms) if seed % 2 == 0 else range(arms - 1, -1, -1)
-        places += [(case, arm, seed) for case in range(cases) for arm in order]
-    return places
+    need_frameworks((each.arm.framework, each.arm.device) for row in grid for each in row)
+    return plan_replicates(
+        grid,
+        count,
+        find=lambda each: find_network_records(store, network_key(each)),
+        why_not=lambda record: _why_not(record, environment),
+        title=lambda each: each.arm.title,
+        fresh=fresh,
+    )
 
 
 def _why_not(record: NetworkRecord, now: Mapping[str, Any]) -> str:
-    """Why a record does not count as done, or an empty string."""
-    if record.status != "done":
-        return "the process before was interrupted"
+    """Why a record that came to its end does not count, or an empty string."""
     libraries = ("numpy", "onnx", record.header.specification.arm.framework)
     return disagreement(record.header.version, record.header.environment, now, libraries)
-
-
-def grid_of(plan: NetworkPlan, records: Mapping[Place, NetworkRecord]) -> list[list[list[NetworkRecord]]]:
-    """The records as ``summarise_networks`` takes them: by case, arm and number."""
-    cases, arms = range(len(plan.grid)), range(len(plan.grid[0]))
-    return [[[records[case, arm, seed] for seed in range(plan.count)] for arm in arms] for case in cases]
 
 
 def carry_out_networks(plan: NetworkPlan, store: Path, watcher: NetworkWatcher) -> dict[Place, NetworkRecord]:
@@ -180,10 +105,10 @@ def carry_out_networks(plan: NetworkPlan, store: Path, watcher: NetworkWatcher) 
                 references[step.case], specification=plan.specification(step), seed=step.seed, ceilings=ceilings
             )
 
-            def begin(step: NetworkReplicate = step, number: int = number) -> None:
+            def begin(step: Replicate = step, number: int = number) -> None:
                 watcher.started(step, number, len(plan.steps))
 
-            def on_note(note: NetworkNote, step: NetworkReplicate = step) -> None:
+            def on_note(note: NetworkNote, step: Replicate = step) -> None:
                 if note.stage:
                     watcher.stage(step, note.stage)
 

@@ -232,6 +232,9 @@ def _take_part(job: Job, place: Place, tell: Tell, folder: Path, restarts: int) 
     if distribution is None:
         raise DefinitionError("a rank of a run", "its job is for one process", "start it with levelbench run --ranks")
     try:
+        if place.size != distribution.ranks:
+            found = f"its launcher started {place.size}"
+            raise UsageError(f"a run of {distribution.ranks} ranks", found, "start as many as the run is of")
         scheme = named_scheme(distribution.scheme, distribution.settings)
         communicator = open_communicator(distribution.communicator, place, job.timeout_s)
     except LevelbenchError as error:

@@ -121,7 +121,7 @@ def _error(job: Job, failure: Failure | None, told: list[Message]) -> Levelbench
     if cause is not None:
         return _told(cause)
     asked = f"a run of {job.specification.task} on {_team(job)}, seed {job.seed}"
-    again = "run the same command again; --debug shows the last that the rank printed"
+    again = f"run the same command again{_everywhere(job)}; --debug shows the last that the rank printed"
     if failure is not None:
         error = failure.error(asked)
         error.do = again
@@ -148,6 +148,13 @@ def _told(message: Message) -> LevelbenchError:
     error = LevelbenchError(*message.error)
     error.exit_code, error.trace = message.exit_code, message.trace
     return error
+
+
+def _everywhere(job: Job) -> str:
+    """Words where the command is given on each of several nodes."""
+    assert job.specification.distribution is not None
+    name, options = parse_item(job.specification.distribution.engine)
+    return " on each node" if name == "torchrun" and nodes_of(options, os.environ) > 1 else ""
 
 
 def _team(job: Job) -> str:

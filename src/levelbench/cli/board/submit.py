@@ -151,15 +151,16 @@ def _report(written: list[Any], refused: list[Any], folder: Path, as_json: bool)
 
 
 def _unranked(each: Submission, folder: Path) -> list[str]:
-    """That no ranking by latency will have the entry, and why: of several scenarios a column compares one."""
+    """That no ranking of inference will have the entry, and why."""
     from levelbench.records.submissions.board import own_rulesets
     from levelbench.records.submissions.scoring import score
 
     rules = own_rulesets(folder)[0].get(each.ruleset)
     if rules is None or each.mode != "inference":
         return []
-    latency = score(each, rules).latency
-    return [] if latency.value is not None else [f"  not ranked by latency: {latency.how}"]
+    found = score(each, rules)
+    figure = found.latency if found.scenario is None else found.figure(found.scenario.column)
+    return [] if figure.value is not None else [f"  not ranked: {figure.how}"]
 
 
 def _words(each: Submission) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from levelbench.cli.progress_line import ProgressLine
 from levelbench.records.inference import InferenceOutcome
-from levelbench.runner.inference import InferencePlan, InferenceReplicate, InferenceWatcher
+from levelbench.runner.inference.processes import InferencePlan, InferenceWatcher
+from levelbench.runner.replicates import Replicate
 
 __all__ = ["Progress"]
 
@@ -17,22 +18,22 @@ class Progress(ProgressLine, InferenceWatcher):
         self._plan = plan
         self._at, self._total = 0, 0
 
-    def started(self, step: InferenceReplicate, at: int, total: int) -> None:
+    def started(self, step: Replicate, at: int, total: int) -> None:
         """A process begins."""
         self._at, self._total = at, total
         self.say(self._where(step))
 
-    def stage(self, step: InferenceReplicate, stage: str) -> None:
+    def stage(self, step: Replicate, stage: str) -> None:
         """On a terminal, what the process is at."""
         if self.live:
             self.say(f"{self._where(step)} · {stage}")
 
-    def finished(self, step: InferenceReplicate, outcome: InferenceOutcome) -> None:
+    def finished(self, step: Replicate, outcome: InferenceOutcome) -> None:
         """Elsewhere, what went otherwise than it should."""
         if outcome.status != "measured" and not self.live:
             self.say(f"{self._where(step)}: {outcome.status}: {outcome.reason}")
 
-    def _where(self, step: InferenceReplicate) -> str:
-        found = self._plan.arms[step.arm]
+    def _where(self, step: Replicate) -> str:
+        found = self._plan.specification(step)
         what = f"{found.title}, {found.scenario.name} on {found.arm.title}"
         return f"{self._at}/{self._total} {what}, process {step.seed + 1}"

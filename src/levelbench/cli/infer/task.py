@@ -13,8 +13,8 @@ from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.records.inference import Data, Model
-    from levelbench.runner.inference_making import Wanted
-    from levelbench.runner.inference_models import Basis, KeptModel
+    from levelbench.runner.inference.making import Wanted
+    from levelbench.runner.inference.models import Basis, KeptModel
     from levelbench.training.task import Task
 
 __all__ = ["TaskModel", "task_model"]
@@ -36,8 +36,8 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
     Says so beforehand. Raises ``UsageError`` for what cannot be meant, and what the run raised.
     """
     from levelbench.records.inference import Data, Model
-    from levelbench.runner.inference_making import kept_model
-    from levelbench.runner.inference_subject import refuse_quality
+    from levelbench.runner.inference.making import kept_model
+    from levelbench.runner.inference.subject import refuse_quality
     from levelbench.runner.request import load_task
 
     if given["labels"] is not None or given["sizes"]:
@@ -80,7 +80,7 @@ def _checksums(task: Task, folder: Path | None) -> dict[str, str]:
 def _basis(task: Task, wanted: Wanted, checksums: dict[str, str]) -> Basis:
     """What the network would be trained from now."""
     from levelbench.measure.environment import capture
-    from levelbench.runner.inference_models import basis_of
+    from levelbench.runner.inference.models import basis_of
 
     specification = wanted.specification
     network = task.assemble(specification.recipe, specification.settings).network
@@ -89,7 +89,7 @@ def _basis(task: Task, wanted: Wanted, checksums: dict[str, str]) -> Basis:
 
 def _wanted(word: str, store: Path, given: dict[str, Any]) -> Wanted:
     from levelbench.records.selection import parse_item
-    from levelbench.runner.inference_making import Wanted
+    from levelbench.runner.inference.making import Wanted
     from levelbench.runner.request import Options, load_task, resolve, source_of
 
     reference, settings = parse_item(word)
@@ -117,7 +117,7 @@ def _trained(store: Path, wanted: Wanted, as_json: bool, data: Path | None, desc
     """Train, having said so with the time that it took before, where that is known."""
     from levelbench.cli.progress_line import ProgressLine
     from levelbench.report.numbers import duration
-    from levelbench.runner.inference_making import expected_s, train_model, why_not_kept
+    from levelbench.runner.inference.making import expected_s, train_model, why_not_kept
 
     specification = wanted.specification
     name = f"{specification.task}[{specification.recipe}]"

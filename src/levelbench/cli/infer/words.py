@@ -149,7 +149,7 @@ def foreign(word: str, data: Path | None, labels: Path | None, sizes: Sequence[s
     from levelbench import plugins
     from levelbench.cli.network.words import make_cases, name_network
     from levelbench.records.inference import Data, Model
-    from levelbench.runner.inference_data import check_examples, digest_of_data, file_examples
+    from levelbench.runner.inference.data import check_examples, digest_of_data, file_examples
 
     try:
         named = name_network(word, ())

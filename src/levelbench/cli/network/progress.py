@@ -5,7 +5,8 @@ from __future__ import annotations
 from levelbench.cli.progress_line import ProgressLine
 from levelbench.records.networks import NetworkOutcome, NetworkSpecification
 from levelbench.report.networks import arm_label, case_label
-from levelbench.runner.networks import NetworkPlan, NetworkReplicate, NetworkWatcher
+from levelbench.runner.networks import NetworkPlan, NetworkWatcher
+from levelbench.runner.replicates import Replicate
 
 __all__ = ["Progress"]
 
@@ -26,22 +27,22 @@ class Progress(ProgressLine, NetworkWatcher):
         """Said everywhere: it takes a while for a large network."""
         self.say(f"computing the reference of {specification.case.title}")
 
-    def started(self, step: NetworkReplicate, at: int, total: int) -> None:
+    def started(self, step: Replicate, at: int, total: int) -> None:
         """A process begins."""
         self._at, self._total = at, total
         self.say(self._where(step))
 
-    def stage(self, step: NetworkReplicate, stage: str) -> None:
+    def stage(self, step: Replicate, stage: str) -> None:
         """On a terminal, what the process is at."""
         if self.live:
             self.say(f"{self._where(step)} · {stage}")
 
-    def finished(self, step: NetworkReplicate, outcome: NetworkOutcome) -> None:
+    def finished(self, step: Replicate, outcome: NetworkOutcome) -> None:
         """Elsewhere, what went otherwise than it should."""
         if outcome.status != "measured" and not self.live:
             self.say(f"{self._where(step)}: {outcome.status}: {outcome.reason}")
 
-    def _where(self, step: NetworkReplicate) -> str:
+    def _where(self, step: Replicate) -> str:
         found = self._plan.specification(step)
         case, arm = case_label(found.case), arm_label(found.arm)
         return f"{self._at}/{self._total} {found.case.name} {case} on {arm}, process {step.seed + 1}"

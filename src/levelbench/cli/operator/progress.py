@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from levelbench.cli.progress_line import ProgressLine
 from levelbench.records.benchmarks import Case
-from levelbench.runner.benchmarks import BenchmarkPlan, BenchmarkWatcher, Replicate
+from levelbench.runner.benchmarks import BenchmarkPlan, BenchmarkWatcher
+from levelbench.runner.replicates import Replicate
 
 __all__ = ["Progress"]
 
@@ -33,7 +34,7 @@ class Progress(ProgressLine, BenchmarkWatcher):
         if case.status != "measured":
             self._bad[case.status] = self._bad.get(case.status, 0) + 1
         if self.live:
-            problems = self._plan.arms[step.arm].problems
+            problems = self._plan.specification(step).problems
             following = f" · {problems[self._count].name}" if self._count < len(problems) else ""
             self.say(f"{self._where(step)} · {self._count} of {len(problems)}{self._found()}{following}")
 
@@ -43,7 +44,7 @@ class Progress(ProgressLine, BenchmarkWatcher):
             self.say(f"{self._where(step)}: done{self._found()}")
 
     def _where(self, step: Replicate) -> str:
-        return f"{self._at}/{self._total} {self._plan.arms[step.arm].framework}, process {step.seed + 1}"
+        return f"{self._at}/{self._total} {self._plan.specification(step).framework}, process {step.seed + 1}"
 
     def _found(self) -> str:
         return "".join(f" · {count} {status}" for status, count in self._bad.items())

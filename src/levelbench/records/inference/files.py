@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -31,9 +31,17 @@ from levelbench.records.inference.schema import (
     InferenceSpecification,
     PeakTrial,
 )
-from levelbench.records.processes import begin, decoded_header, decoded_lines, open_record
-from levelbench.records.schema import Measurement, Samples, Specification
-from levelbench.records.writer import RecordWriter, path_part
+from levelbench.records.processes import (
+    ENDING,
+    ProcessRecord,
+    ProcessWriter,
+    decoded_header,
+    decoded_lines,
+    find_records,
+    open_record,
+)
+from levelbench.records.schema import Measurement, Samples
+from levelbench.records.writer import path_part
 
 if TYPE_CHECKING:
     # A process that measures imports this first, and NumPy is part of what it takes a framework to start.
@@ -43,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["InferenceRecord", "InferenceWriter", "find_inference_records", "inference_key"]
 __all__ += ["inference_headers", "other_seeds", "read_inference"]
 
-_ENDING = ".jsonlines"
 _BLOCK = 100_000
 _HEADER = msgspec.json.Decoder(InferenceHeader)
 # Lax, so that "nan" and "inf", which stand for what JSON has not, are figures again.
@@ -51,7 +58,7 @@ _EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(InferenceEvent, strict=
 
 
 @dataclass(frozen=True)
-class InferenceRecord:
+class InferenceRecord(ProcessRecord):
     """What one process left behind.
 
     ``samples`` by name, in nanoseconds: ``latency`` one a query, ``lateness`` of its issue where the scenario has a
@@ -70,11 +77,6 @@ class InferenceRecord:
     outcome: InferenceOutcome | None
     end: InferenceEnd | None
     running: bool = False
-
-    @property
-    def status(self) -> Literal["done", "running", "interrupted"]:
-        """``done`` has an end; what is not done and not being written was interrupted."""
-        return "done" if self.end is not None else "running" if self.running else "interrupted"
 
     def seconds(self, name: str) -> NDArray[np.float64]:
         """The raw values of that name in seconds; none where there are none."""
@@ -96,25 +98,14 @@ class InferenceRecord:
 
 def inference_key(specification: InferenceSpecification) -> str:
     """The digest of a specification, as for runs: 64 hexadecimal digits of the canonical JSON's SHA-256."""
-    return key_of(cast(Specification, specification))
+    return key_of(specification)
 
 
-class InferenceWriter(RecordWriter):
-    """An open record of inference; see :class:`RecordWriter`, whose way to write whole lines it shares."""
+class InferenceWriter(ProcessWriter[InferenceHeader, InferenceEvent]):
+    """An open record of inference."""
 
-    @classmethod
-    def begin(cls, store: Path, header: InferenceHeader) -> InferenceWriter:
-        """Begin the file with its header in it. Raises ``StoreError`` if it cannot be made: nothing is left then."""
-        name = f"{header.key[:8]}-s{header.seed}-{path_part(header.id)}{_ENDING}"
-        path = store / FOLDER / path_part(header.specification.title) / path_part(header.started[:10]) / name
-        return cls(path, *begin(path, header, f"beginning a record of inference in {store}"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def add(self, event: InferenceEvent) -> None:
-        """Write one line; it survives the end of this process from then on."""
-        self.append(cast(Any, event))
+    folder = FOLDER
+    kind = "record of inference"
 
     def add_ns(self, name: str, values: NDArray[np.int64]) -> None:
         """Write raw values in nanoseconds, in as many lines as it takes."""
@@ -167,7 +158,7 @@ def other_seeds(store: Path, specification: InferenceSpecification) -> dict[int,
     """How many processes were measured of the same but for the seed of the queries, by that seed."""
     own = inference_key(specification)
     found: dict[int, int] = {}
-    for path in (store / FOLDER / path_part(specification.title)).glob(f"*/*{_ENDING}"):
+    for path in (store / FOLDER / path_part(specification.title)).glob(f"*/*{ENDING}"):
         with suppress(RecordError), open_record(path, str(path)) as file:
             header = decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", str(path))
             theirs = header.specification
@@ -179,17 +170,11 @@ def other_seeds(store: Path, specification: InferenceSpecification) -> dict[int,
 
 def inference_headers(store: Path) -> Iterator[tuple[Path, InferenceHeader]]:
     """The path and header of every record in ``store`` (or below a folder of one); those damaged are passed over."""
-    for path in store.rglob(f"*{_ENDING}"):
+    for path in store.rglob(f"*{ENDING}"):
         with suppress(RecordError, StoreError), open_record(path, str(path)) as file:
             yield path, decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", str(path))
 
 
 def find_inference_records(store: Path, key: str) -> list[InferenceRecord]:
     """The records in ``store`` of the specification with that key, oldest first; those damaged are passed over."""
-    found = []
-    for path in (store / FOLDER).glob(f"*/*/{key[:8]}-s*{_ENDING}"):
-        with suppress(RecordError):
-            record = read_inference(path)
-            if record.header.key == key:
-                found.append(record)
-    return sorted(found, key=lambda record: (record.header.started, str(record.path)))
+    return find_records(store, FOLDER, key, read_inference)

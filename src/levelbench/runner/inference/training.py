@@ -1,4 +1,4 @@
-"""One run whose trained network is kept, in a process of its own: ``python -m levelbench.runner.inference_training``.
+"""One run whose trained network is kept, in a process of its own: ``python -m levelbench.runner.inference.training``.
 
 The one idea: it is a run like any other, carried out by the same code into the same store, with one more observer that
 takes the weights as they were evaluated last.
@@ -21,7 +21,7 @@ from levelbench.networks.files import save
 from levelbench.records import Header, read_record
 from levelbench.runner.children import Telling, serve
 from levelbench.runner.execution import execute
-from levelbench.runner.inference_models import TrainedModel, basis_of, keep_facts, kept_facts, model_path
+from levelbench.runner.inference.models import TrainedModel, basis_of, keep_facts, kept_facts, model_path
 from levelbench.runner.jobs import Job, Message
 from levelbench.runner.members import AloneMember, Member, Together, Written
 from levelbench.runner.request import load_task

@@ -34,10 +34,10 @@ from levelbench.records.inference import (
     inference_key,
 )
 from levelbench.records.schema import Measurement
-from levelbench.runner.inference_audits import audit_answers, audit_cache
-from levelbench.runner.inference_driving import drive, scenario_of
-from levelbench.runner.inference_subject import Subject, make_subject
-from levelbench.runner.inference_threads import check_threads
+from levelbench.runner.inference.audits import audit_answers, audit_cache
+from levelbench.runner.inference.driving import drive, scenario_of
+from levelbench.runner.inference.subject import Subject, make_subject
+from levelbench.runner.inference.threads import check_threads
 
 __all__ = ["STAGES", "make_inference_record"]
 

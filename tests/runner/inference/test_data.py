@@ -6,7 +6,7 @@ import pytest
 from levelbench.errors import DataError, UsageError
 from levelbench.networks import zoo
 from levelbench.records.inference import Data
-from levelbench.runner.inference_data import check_examples, digest_of_data, file_examples, synthetic_examples
+from levelbench.runner.inference.data import check_examples, digest_of_data, file_examples, synthetic_examples
 from levelbench.training.datasets.formats.idx import write_idx
 
 NETWORK = zoo.mlp(4, 3, 2)

@@ -21,12 +21,12 @@ from levelbench.records.inference import (
     ScenarioSettings,
     read_inference,
 )
-from levelbench.runner.inference import plan_inference
-from levelbench.runner.inference_audits import audit_cache
-from levelbench.runner.inference_data import Examples, digest_of_data
-from levelbench.runner.inference_driving import _thinned, drive, scenario_of
-from levelbench.runner.inference_measuring import make_inference_record
-from levelbench.runner.inference_subject import Subject, make_subject, refuse_quality
+from levelbench.runner.inference.audits import audit_cache
+from levelbench.runner.inference.data import Examples, digest_of_data
+from levelbench.runner.inference.driving import _thinned, drive, scenario_of
+from levelbench.runner.inference.measuring import make_inference_record
+from levelbench.runner.inference.processes import plan_inference
+from levelbench.runner.inference.subject import Subject, make_subject, refuse_quality
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
 from levelbench.training.quality import Top1
 from levelbench.training.quality.translation import Bleu
@@ -197,8 +197,8 @@ def test_what_is_done_here_is_not_made_again_and_the_rest_is_interleaved(model, 
     measured(spec, store)
     other = InferenceSpecification("small", spec.model, spec.data, spec.scenario, InferenceArm("numpy", "eager"))
     plan = plan_inference([spec, other], 2, store, capture())
-    assert list(plan.done) == [(0, 0)]
-    assert [step.place for step in plan.steps] == [(1, 0), (1, 1), (0, 1)]
+    assert list(plan.done) == [(0, 0, 0)]
+    assert [step.place for step in plan.steps] == [(0, 1, 0), (0, 1, 1), (0, 0, 1)]
     assert not plan_inference([spec], 1, store, capture()).steps
     assert len(plan_inference([spec], 1, store, capture(), fresh=True).steps) == 1
 

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from levelbench.networks import zoo
 from levelbench.networks.files import save
 from levelbench.records.schema import Specification, Target
-from levelbench.runner.inference_data import digest_of_data
-from levelbench.runner.inference_models import (
+from levelbench.runner.inference.data import digest_of_data
+from levelbench.runner.inference.models import (
     Basis,
     TrainedModel,
     basis_of,

@@ -1,4 +1,4 @@
-"""One process of an inference benchmark: ``python -m levelbench.runner.inference_child``.
+"""One process of an inference benchmark: ``python -m levelbench.runner.inference.child``.
 
 The one idea: nothing heavy is imported here, so that the first that is, the framework, is measured as it starts.
 """
@@ -14,7 +14,7 @@ import msgspec
 
 from levelbench.records.inference.schema import InferenceArm, InferenceOutcome, InferenceSpecification
 from levelbench.runner.children import Telling, serve
-from levelbench.runner.inference_threads import told_by_environment
+from levelbench.runner.inference.threads import told_by_environment
 
 __all__ = ["InferenceJob", "InferenceNote", "limit_cores", "main"]
 
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
 
 def _carry_out(job: InferenceJob, tell: Callable[[Telling], None]) -> None:
     limit_cores(job.specification.arm)
-    from levelbench.runner.inference_measuring import make_inference_record
+    from levelbench.runner.inference.measuring import make_inference_record
 
     make_inference_record(
         job.specification,

@@ -7,8 +7,8 @@ import pytest
 from levelbench.errors import CheckFailedError, UsageError
 from levelbench.measure.environment import capture
 from levelbench.records.inference import InferenceArm
-from levelbench.runner.inference_child import limit_cores
-from levelbench.runner.inference_threads import check_cores, check_threads, with_threads
+from levelbench.runner.inference.child import limit_cores
+from levelbench.runner.inference.threads import check_cores, check_threads, with_threads
 
 
 def test_other_threads_make_other_records():

@@ -16,8 +16,8 @@ from levelbench.records import Record, Store, new_id
 from levelbench.records.schema import Specification
 from levelbench.records.selection import Selector
 from levelbench.runner.children import listen, need_folder, raise_told
-from levelbench.runner.inference_models import Basis, KeptModel, find_model, kept_facts, stale
-from levelbench.runner.inference_training import TrainingNote
+from levelbench.runner.inference.models import Basis, KeptModel, find_model, kept_facts, stale
+from levelbench.runner.inference.training import TrainingNote
 from levelbench.runner.jobs import Job
 
 __all__ = ["Wanted", "expected_s", "kept_model", "train_model", "why_not_kept"]
@@ -81,7 +81,7 @@ def train_model(
         if note.phase:
             on_phase(note.phase)
 
-    notes, code, output = listen("levelbench.runner.inference_training", job, TrainingNote, on_note)
+    notes, code, output = listen("levelbench.runner.inference.training", job, TrainingNote, on_note)
     raise_told(notes, code, output, f"training {wanted.specification.task}, seed {wanted.seed}", "", 0)
     found = kept_model(store, wanted)
     if found is None:

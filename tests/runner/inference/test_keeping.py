@@ -5,10 +5,10 @@ import pytest
 from levelbench.measure.environment import capture
 from levelbench.records import Store
 from levelbench.records.inference.trained import runs_for_inference
-from levelbench.runner import inference_training
 from levelbench.runner.child import boundary
-from levelbench.runner.inference_making import Wanted, kept_model
-from levelbench.runner.inference_models import basis_of
+from levelbench.runner.inference import training
+from levelbench.runner.inference.making import Wanted, kept_model
+from levelbench.runner.inference.models import basis_of
 from levelbench.runner.jobs import Job
 from levelbench.runner.members import AloneMember
 from levelbench.runner.request import Options, load_task, resolve
@@ -38,7 +38,7 @@ def test_what_onnx_raises_is_no_fault_of_the_task_and_its_run_is_done(job, tmp_p
     def broken(*given):
         raise TypeError("a field of another kind")
 
-    monkeypatch.setattr(inference_training, "save", broken)
+    monkeypatch.setattr(training, "save", broken)
     told = []
     assert boundary(job, told.append) == 3
     asked, found, do = told[-1].error

@@ -13,7 +13,7 @@ from levelbench.measure.scenarios import (
     find_peak,
     run_scenario,
 )
-from levelbench.runner.inference_audits import audit_seeds, audited
+from levelbench.runner.inference.audits import audit_seeds, audited
 
 MS = 10**6
 

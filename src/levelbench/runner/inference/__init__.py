@@ -1,0 +1,1 @@
+"""Measures the inference of trained networks: which network, on which data, how driven, in which processes."""

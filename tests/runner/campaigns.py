@@ -1,0 +1,30 @@
+"""What tests of campaigns ask for, and a watcher that prints nothing."""
+
+from levelbench.measure.environment import capture
+from levelbench.runner.plan import make_plan
+from levelbench.runner.request import Options
+
+HERE = capture()
+NUMPY = Options(framework="numpy")
+
+
+class Quiet:
+    def __init__(self):
+        self.order = []
+
+    def started(self, step, arm):
+        self.order.append((step.arm, step.seed))
+
+    def progress(self, events, elapsed_s, phase):
+        pass
+
+    def finished(self, step, arm, finished, record):
+        pass
+
+
+def plan_of(arms, seeds, store, environment=HERE, **options):
+    return make_plan(arms, seeds, store, environment, **options)
+
+
+def losses(record):
+    return [each.loss for each in record.evaluations]
