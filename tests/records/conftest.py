@@ -21,6 +21,7 @@ from levelbench.records import (
     Samples,
     Source,
     Specification,
+    Store,
     Target,
     key_of,
     new_id,
@@ -113,3 +114,16 @@ def make_events() -> Callable[..., list[Event]]:
 @pytest.fixture(scope="session")
 def make_run() -> Callable[..., Path]:
     return write_run
+
+
+@pytest.fixture
+def fill(tmp_path: Path) -> Callable[..., Store]:
+    """A store of ``n`` runs, seed i started in minute i and taking (n - i) seconds an epoch."""
+
+    def make(n: int = 3, task: str = "digits", **parts: Any) -> Store:
+        for i in range(n):
+            head = header(seed=i, started=f"2026-03-{1 + i // 2:02d}T12:{i:02d}:00+00:00", task=task, **parts)
+            write_run(tmp_path / "store", head, run_events(epoch_s=float(n - i)))
+        return Store(tmp_path / "store")
+
+    return make

@@ -5,16 +5,21 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.records.submissions.made import ENVIRONMENT
+from tests.records.submissions.made import TARGET as REACHED
 
+from levelbench.records.rulesets.registry import ruleset
 from levelbench.records.submissions.digests import curve_digest
 from levelbench.records.submissions.rules import Finding, check
-from levelbench.records.submissions.schema import Submission
+from levelbench.records.submissions.schema import Author, Price, Submission
+from levelbench.records.submissions.terms import Terms
 
 TODAY = date(2026, 12, 1)
 TARGET = {"metric": "top1", "threshold": 0.96, "direction": "higher", "low": 0.0, "high": 1.0, "split": "validation"}
@@ -190,3 +195,33 @@ class Clean:
 @pytest.fixture(scope="session")
 def clean() -> type[Clean]:
     return Clean
+
+
+@pytest.fixture
+def terms() -> Terms:
+    price = Price(3.06, "https://example.org/prices", "2026-11-30", True)
+    rules = ruleset("levelbench-1.0")
+    url = "https://example.org/a/tree/0a1b2c3d"
+    return Terms(Author("Ada", "ada@example.org"), "2026-12-01", rules, price, code_url=url)
+
+
+@pytest.fixture
+def put(tmp_path: Path, make_header: Any, make_events: Any, make_run: Any) -> Callable[..., Path]:
+    """Put a run of digits into the store: ``put(seed, qualities, environment=..., end=..., **specification)``."""
+
+    def add(
+        seed: int,
+        qualities: Sequence[float] | None = None,
+        *,
+        environment: Mapping[str, Any] = ENVIRONMENT,
+        end: Mapping[str, Any] | None = None,
+        epoch_s: float = 1.0,
+        **parts: Any,
+    ) -> Path:
+        head = make_header(seed=seed, **{"target": REACHED, **parts})
+        head = msgspec.structs.replace(head, environment=environment)
+        qualities = qualities or (0.90 + 0.001 * seed, 0.961, 0.97)
+        path: Path = make_run(tmp_path / "store", head, make_events(qualities, epoch_s + 0.01 * seed, **(end or {})))
+        return path
+
+    return add

@@ -3,62 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import shutil
 from dataclasses import replace
 from datetime import date
 
 import msgspec
 import pytest
+from tests.records.submissions.made import ENVIRONMENT, TARGET, records
 
 from levelbench.errors import IncomparableError, UsageError
-from levelbench.records import Store, Target, read_record
-from levelbench.records.inference.trained import runs_for_inference
+from levelbench.records import Target
 from levelbench.records.rulesets.registry import ruleset
 from levelbench.records.rulesets.schema import Aggregation
-from levelbench.records.schema import End
 from levelbench.records.submissions.digests import curve_digest, encode
-from levelbench.records.submissions.entries import entries_of
 from levelbench.records.submissions.making import file_of, make
 from levelbench.records.submissions.reading import parse_submission
 from levelbench.records.submissions.rules import check
-from levelbench.records.submissions.schema import Author, Price, Tuning
-from levelbench.records.submissions.terms import Terms, hardware_of
-
-TARGET = Target("top1", 0.96)
-ENVIRONMENT = {
-    "machine": {"id": "m1", "cpu": "a processor", "cores_allowed": 2, "memory_bytes": 2**30, "caches": [{"level": 1}]},
-    "accelerators": {"names": ["V100", "V100"]},
-    "libraries": {"numpy": "2.4", "python": {"version": "3.11"}},
-    "git": {"commit": "0a1b2c3d4e", "dirty": False},
-    "load": {"one_minute": 3.0},
-}
-
-
-@pytest.fixture
-def terms():
-    price = Price(3.06, "https://example.org/prices", "2026-11-30", True)
-    rules = ruleset("levelbench-1.0")
-    url = "https://example.org/a/tree/0a1b2c3d"
-    return Terms(Author("Ada", "ada@example.org"), "2026-12-01", rules, price, code_url=url)
-
-
-@pytest.fixture
-def put(tmp_path, make_header, make_events, make_run):
-    """Put a run of digits into the store: ``put(seed, qualities, environment=..., end=..., **specification)``."""
-
-    def add(seed, qualities=None, *, environment=ENVIRONMENT, end=None, epoch_s=1.0, **parts):
-        head = make_header(seed=seed, **{"target": TARGET, **parts})
-        head = msgspec.structs.replace(head, environment=environment)
-        qualities = qualities or (0.90 + 0.001 * seed, 0.961, 0.97)
-        return make_run(tmp_path / "store", head, make_events(qualities, epoch_s + 0.01 * seed, **(end or {})))
-
-    return add
-
-
-def records(*paths):
-    return [read_record(path) for path in paths]
+from levelbench.records.submissions.schema import Tuning
+from levelbench.records.submissions.terms import hardware_of
 
 
 def test_under_rules_that_score_windows_the_runs_are_in_the_order_of_their_start(put, terms):
@@ -169,145 +131,3 @@ def test_the_hardware_of_an_accelerated_run_is_its_accelerators():
     assert hardware_of(ENVIRONMENT, "cuda", "p3.2xlarge").description == "p3.2xlarge"
     with pytest.raises(UsageError, match="--hardware"):
         hardware_of({}, "cpu", None)
-
-
-def test_every_group_that_is_selected_makes_an_entry(put, terms, tmp_path):
-    for seed in range(2):
-        put(seed)
-        put(seed, settings={"lr": 0.2})
-    made = entries_of(["digits"], Store(tmp_path / "store"), terms)
-    assert [len(entry.runs) for _, entry in made] == [2, 2]
-    files = [file for file, _ in made]
-    assert len(set(files)) == 2
-    assert all(file.startswith("digits/training/Ada_mlp_2-cores-of-a-processor_numpy-") for file in files)
-
-
-def test_trials_are_counted_in_the_store_where_they_are_not_stated(put, terms, tmp_path):
-    put(0)
-    for lr in (0.2, 0.3):
-        put(0, settings={"lr": lr})
-        put(1, settings={"lr": lr})
-    store = Store(tmp_path / "store")
-    ((_, entry),) = entries_of(["digits[lr=0.1]"], store, terms)
-    assert entry.tuning.trials == 2
-    assert entry.tuning.hours == pytest.approx(2 * (3.0 + 3.03) / 3600)
-    assert "2 other specifications of digits[recipe=mlp], 4 runs" in entry.tuning.notes
-    stated = msgspec.structs.replace(terms, tuning=Tuning(7))
-    assert entries_of(["digits[lr=0.1]"], store, stated, count_trials=False)[0][1].tuning == Tuning(7)
-
-
-def name_beside_a_model(store, *ids):
-    (store / "models").mkdir(exist_ok=True)
-    text = json.dumps({"run": ids[0], "earlier": ids[1:], "quality": {"test": 0.9}})
-    (store / "models" / "0-s0.json").write_text(text)
-
-
-def test_a_run_that_was_made_to_infer_with_is_no_entry_of_its_own_and_no_trial(put, terms, tmp_path):
-    path = tmp_path / "store"
-    put(0)
-    ids = [read_record(put(seed, settings={"lr": 0.3})).header.id for seed in (0, 1)]
-    name_beside_a_model(path, *ids)
-    ((_, entry),) = entries_of(["digits"], Store(path), terms)
-    assert entry.settings["lr"] != 0.3
-    assert entry.tuning.trials == 0
-    ((_, asked),) = entries_of(["digits[lr=0.3]"], Store(path), terms)
-    assert len(asked.runs) == 2
-
-
-def test_a_run_that_was_made_to_infer_with_counts_where_it_took_a_seeds_place(put, terms, tmp_path):
-    path = tmp_path / "store"
-    name_beside_a_model(path, read_record(put(0)).header.id)
-    put(1)
-    ((_, entry),) = entries_of(["digits"], Store(path), terms)
-    assert [run.seed for run in entry.runs] == [0, 1]
-    put(0)
-    ((_, entry),) = entries_of(["digits"], Store(path), terms)
-    assert [run.seed for run in entry.runs] == [0, 1]
-
-
-def test_a_run_whose_network_was_kept_beside_is_an_ordinary_one(tmp_path):
-    name_beside_a_model(tmp_path, "one", "two")
-    (tmp_path / "models" / "kept.json").write_text('{"run": "three", "for_inference": false, "earlier": ["four"]}')
-    assert runs_for_inference(tmp_path) == {"one", "two", "four"}
-
-
-def test_what_lies_beside_a_model_and_is_damaged_names_no_run(tmp_path):
-    name_beside_a_model(tmp_path, "one", "two")
-    (tmp_path / "models" / "broken.json").write_text('{"run": ')
-    assert runs_for_inference(tmp_path) == {"one", "two"}
-
-
-def test_a_selection_of_some_seeds_is_refused_without_a_reason(put, terms, tmp_path):
-    for seed in range(3):
-        put(seed)
-    store = Store(tmp_path / "store")
-    with pytest.raises(UsageError, match="2 runs of the same group are left out") as caught:
-        entries_of(["digits[seed=1]"], store, terms)
-    assert "--only-these --because" in caught.value.do
-    because = msgspec.structs.replace(terms, only_these="the rules\nwant one")
-    ((_, entry),) = entries_of(["digits[seed=1]"], store, because)
-    assert entry.notes == "Only some runs were submitted: the rules want one"
-    assert [run.seed for run in entry.runs] == [1]
-
-
-def test_runs_of_another_machine_are_another_group(put, terms, tmp_path):
-    other = {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], "id": "m2"}}
-    put(0)
-    put(1, environment=other)
-    made = entries_of(["digits"], Store(tmp_path / "store"), terms)
-    assert [len(entry.runs) for _, entry in made] == [1, 1]
-
-
-def test_an_interrupted_run_is_finished_first(put, terms, tmp_path):
-    put(0)
-    path = put(1)
-    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
-    assert not any(isinstance(each, End) for each in records(path))
-    with pytest.raises(UsageError, match="interrupted") as caught:
-        entries_of(["digits"], Store(tmp_path / "store"), terms)
-    assert "finish what was interrupted" in caught.value.do
-
-
-def test_a_copy_of_a_folder_is_the_same_runs(put, terms, tmp_path):
-    for seed in range(2):
-        put(seed)
-    shutil.copytree(tmp_path / "store", tmp_path / "copy")
-    ((_, entry),) = entries_of([str(tmp_path / "copy")], Store(tmp_path / "store"), terms)
-    assert len(entry.runs) == 2
-
-
-def judged(entry, paths):
-    digests = {hashlib.sha256(path.read_bytes()).hexdigest(): str(path) for path in paths}
-    found = check(entry, today=date(2026, 12, 1), records=digests)
-    return [(each.code, each.field) for each in found if each.code.startswith(("B17", "B18"))]
-
-
-def test_an_entry_is_held_against_its_records(put, terms):
-    paths = [put(seed) for seed in range(5)]
-    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=Tuning(0)))
-    assert judged(entry, paths) == []
-    first = entry.runs[0]
-    curve = msgspec.structs.replace(first.curve, time_s=[each / 20 for each in first.curve.time_s])
-    forged = msgspec.structs.replace(
-        first, curve=curve, phases_s={}, seed=9, curve_digest=curve_digest(curve), time_to_target_s=None
-    )
-    changed = msgspec.structs.replace(entry, runs=[forged, *entry.runs[1:]])
-    assert judged(changed, paths) == [("B183", f"runs[0].{name}") for name in ("curve", "phases_s", "seed")]
-
-
-def test_labels_are_held_against_the_records(put, terms):
-    paths = [put(seed) for seed in range(5)]
-    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=Tuning(0)))
-    more = msgspec.structs.replace(entry, settings={**entry.settings, "flops_per_sample": 1.0})
-    assert judged(more, paths) == []
-    other = msgspec.structs.replace(entry, framework="another", settings={**entry.settings, "lr": 0.7})
-    assert judged(other, paths) == [("B183", "framework"), ("B183", "settings.lr")]
-
-
-def test_records_of_the_group_that_an_entry_leaves_out_are_told(put, terms):
-    paths = [put(seed) for seed in range(6)]
-    elsewhere = {**ENVIRONMENT, "machine": {"id": "m2"}}
-    others = [put(7, recipe="cnn"), put(8, environment=elsewhere)]
-    entry = make(records(*paths[:5]), msgspec.structs.replace(terms, tuning=Tuning(0)))
-    assert judged(entry, [*paths, *others]) == [("B184", "runs")]
-    assert judged(entry, [*paths[:5], *others]) == []

@@ -1,174 +1,11 @@
-"""Small boards by hand: entries with figures that a reader can check without a calculator."""
+"""What the tests of the site share: boards by hand, folders to build sites of, and a browser that has a page open."""
 
 from types import SimpleNamespace
 
 import pytest
-
-from levelbench.records.schema import Target
-from levelbench.records.submissions.schema import (
-    Author,
-    Code,
-    Curve,
-    Hardware,
-    Inference,
-    Origin,
-    Price,
-    Provenance,
-    Submission,
-    SubmittedRun,
-    Tuning,
-)
-from levelbench.report.site.payload import (
-    BOARD_SCHEMA,
-    BoardPayload,
-    EntryPayload,
-    FigurePayload,
-    FindingCounts,
-    OriginFacts,
-    PriceFacts,
-    RulesetFacts,
-)
-
-TARGET = Target("top1", 0.9)
-
-
-def figure(value, text, rank=1, *, low=None, high=None, shared=False, note=""):
-    return FigurePayload(value, low, high, rank, shared, text, note)
-
-
-def entry(name, **changes):
-    """One training entry, ``name`` being its model and its slug; ``changes`` replace its fields."""
-    fields = {
-        "id": f"task/training/{name}",
-        "slug": name,
-        "page": f"entries/{name}.html",
-        "model": name,
-        "author": f"{name} author",
-        "organisation": "",
-        "framework": "PyTorch",
-        "hardware": "1 GPU",
-        "date": "2024-05-01",
-        "division": "open",
-        "mode": "training",
-        "code_url": "https://example.org/code",
-        "price": PriceFacts(3.6),
-        "signed": "unsigned",
-        "figures": {"time": figure(10.0, "10 s"), "cost": figure(0.01, "$0.01")},
-        "n": 1,
-        "reached": 1,
-        "reached_text": "1/1",
-        "single_run": True,
-        "expected_with_restarts_s": None,
-        "best_s": None,
-        "flags": [],
-        "findings": FindingCounts(),
-        "origin": None,
-        "steps": [[(0.5, 1.0), (0.9, 10.0)]],
-    }
-    fields |= changes
-    runs = fields["steps"] = [[number for pair in run for number in pair] for run in fields["steps"]]
-    fields.setdefault("best_quality", max((run[-2] for run in runs if run), default=None))
-    return EntryPayload(**fields)
-
-
-def board(entries, **changes):
-    """A board of ``entries`` under a rule that takes the median."""
-    rules = RulesetFacts(
-        "rules-1.0",
-        "rules",
-        "1.0",
-        "2024-01-01",
-        "https://example.org/rules",
-        "wall",
-        "first",
-        "the median of all runs",
-        "median",
-        5,
-        0,
-        "significant",
-    )
-    fields = {
-        "schema": BOARD_SCHEMA,
-        "title": "A board",
-        "generated": "2024-06-01",
-        "slug": "task",
-        "page": "task.html",
-        "data": "data/task.js",
-        "ruleset": rules,
-        "task": "task",
-        "task_title": "A task",
-        "target": TARGET,
-        "modes": list(dict.fromkeys(each.mode for each in entries)) or ["training"],
-        "entries": entries,
-        "progress": {},
-    }
-    return BoardPayload(**{**fields, **changes})
-
-
-def submission(text="plain", **changes):
-    """An entry's file with ``text`` in every place where an author can write; two runs, of which one arrives."""
-    runs = [
-        SubmittedRun(
-            Curve([1.0, 2.0, 3.0], [0.5, 0.8, 0.95]),
-            seed=1,
-            phases_s={text: 2.0, "forward": 1.0},
-            excluded_s={text: 1.0},
-            test_quality={text: 0.9},
-            suspect=[text],
-            record_digest=text,
-            started=text,
-        ),
-        SubmittedRun(Curve([1.0, 2.0], [0.5, 0.7]), status="failed", seed=2, error=text),
-    ]
-    measured = Inference(
-        "single-stream", 100, 100, 1.0, mean_latency_s=0.01, quantiles_s={text: 0.02}, includes=[text], valid=True
-    )
-    fields = {
-        "schema": 1,
-        "ruleset": text,
-        "task": text,
-        "mode": "training",
-        "author": Author(text, text, text, text),
-        "submitted": text,
-        "model": text,
-        "framework": text,
-        "hardware": Hardware(text, 1, 2, text, text, 3, 4),
-        "target": TARGET,
-        "clock": text,
-        "code": Code(text, text, True),
-        "price": Price(3.6, text, text, True),
-        "runs": runs,
-        "inference": [measured],
-        "tuning": Tuning(3, 1.0, 2.0, text),
-        "settings": {text: text},
-        "provenance": Provenance(text, {text: text}, {text: text}, text, False, {text: text}, text),
-        "origin": Origin(text, text, text, [text], {text: text}),
-        "notes": text,
-    }
-    return Submission(**{**fields, **changes})
-
-
-def hostile(text, name="hostile"):
-    """An entry with ``text`` in every place where an author can write."""
-    return entry(
-        name,
-        id=text,
-        model=text,
-        author=text,
-        organisation=text,
-        framework=text,
-        hardware=text,
-        date=text,
-        code_url=text,
-        price=PriceFacts(3.6, text, text),
-        figures={"time": figure(10.0, text, note=text), "cost": figure(None, text, None, note=text)},
-        reached_text=text,
-        expected_with_restarts_s=20.0,
-        best_s=5.0,
-        flags=[text],
-        findings=FindingCounts(1, 1),
-        origin=OriginFacts(text, text, [text]),
-    )
+from tests.report.site import by_hand as making
+from tests.report.site.browsing import CHROMIUM, FOLLOW, QUIET, small_site, watched
+from tests.report.site.leaderboards import write
 
 
 @pytest.fixture(autouse=True)
@@ -182,5 +19,94 @@ def cache(tmp_path, monkeypatch):
 def by_hand():
     """What makes the parts of a board: ``entry``, ``figure``, ``board``, ``submission``, ``hostile``, ``target``."""
     return SimpleNamespace(
-        entry=entry, figure=figure, board=board, submission=submission, hostile=hostile, target=TARGET
-    )
+        entry=making.entry, figure=making.figure, board=making.board, submission=making.submission,
+        hostile=making.hostile, target=making.TARGET,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A leaderboard of three entries."""
+    place = tmp_path / "leaderboard"
+    for at, name in enumerate(("first", "second", "third")):
+        write(place, name, 10.0 * (at + 1))
+    return place
+
+
+@pytest.fixture
+def site(tmp_path):
+    return tmp_path / "site"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no {CHROMIUM} to open the pages in")
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=str(CHROMIUM), args=QUIET)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def shared(browser):
+    """One context for tests that change nothing outside their page."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def tab(shared):
+    """A page that is used again and again (a new one is a new process), what went wrong on it, and its debugger."""
+    wrong = []
+    page = watched(shared, wrong)
+    return page, wrong, shared.new_cdp_session(page)
+
+
+@pytest.fixture
+def visit(tab):
+    """Open a file; at the end, no error was logged and nothing but files was asked for.
+
+    ``unguarded``: the page's policy forbids nothing, so what stops an attack is the escaping alone.
+    """
+    page, wrong, debugger = tab
+
+    def open_page(path, fragment="", *, unguarded=False):
+        debugger.send("Page.setBypassCSP", {"enabled": unguarded})
+        page.goto(path.as_uri() + fragment)
+        return page
+
+    yield open_page
+    found = [*wrong]
+    wrong.clear()
+    assert found == []
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A small site, for a browser to open."""
+    return small_site(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="module")
+def kept(shared, shown):
+    """The small site's board, loaded once, and what went wrong on it."""
+    wrong = []
+    page = watched(shared, wrong)
+    page.goto((shown / "task.html").as_uri())
+    return page, wrong
+
+
+@pytest.fixture
+def board(kept):
+    """The small site's board, to which a link with a fragment was followed."""
+    page, wrong = kept
+
+    def follow(fragment="#column="):
+        page.evaluate(FOLLOW, fragment)
+        return page
+
+    yield follow
+    assert wrong == []

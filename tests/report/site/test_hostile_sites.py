@@ -8,17 +8,13 @@ from datetime import date
 
 import msgspec
 import pytest
+from tests.report.site.leaderboards import DAY, write
 
 from levelbench.errors import DefinitionError, StoreError, UsageError
-from levelbench.records.rulesets.registry import ruleset, task_rules
-from levelbench.records.submissions.digests import encode
 from levelbench.records.submissions.schema import (
     Author,
     Curve,
-    Hardware,
-    Origin,
     Price,
-    Submission,
     SubmittedRun,
 )
 from levelbench.report.site import entries, intake, outputs, state
@@ -27,22 +23,7 @@ from levelbench.report.site.place import LOCK
 from levelbench.report.site.seal import seal, unseal
 from levelbench.report.site.state import MARKER, STATE, State
 
-DAY = date(2026, 11, 21)
 FORGED_MARKER = '{"made_by":"levelbench board build","files":[]}'
-
-
-def write(folder, name, seconds=10.0, **parts):
-    base = Submission(
-        schema=1, ruleset="dawnbench-1.0", task="cifar10", mode="training", author=Author("An author"),
-        submitted="2018-07-01", model=name, framework="torch", hardware=Hardware("a machine"),
-        target=task_rules(ruleset("dawnbench-1.0"), "cifar10").target, clock="dawnbench", crossing="first",
-        price=Price(3.06), origin=Origin("dawnbench", f"{name}.json"),
-        runs=[SubmittedRun(Curve([seconds / 2, seconds, 2 * seconds], [0.9, 0.941, 0.95]))],
-    )  # fmt: skip
-    path = folder / "cifar10" / "training" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode(msgspec.structs.replace(base, **parts)))
-    return path
 
 
 @pytest.fixture
@@ -51,11 +32,6 @@ def folder(tmp_path):
     write(place, "one")
     write(place, "two", 20.0)
     return place
-
-
-@pytest.fixture
-def site(tmp_path):
-    return tmp_path / "site"
 
 
 @pytest.fixture

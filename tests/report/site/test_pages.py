@@ -1,24 +1,17 @@
+"""The three kinds of page as text: what they say, and what no author can make them say."""
+
 import hashlib
 import re
-from html import escape
 from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from levelbench.records.rulesets.schema import InferenceRules
 from levelbench.records.schema import Target
 from levelbench.records.submissions.figures import FLAGS
 from levelbench.records.submissions.rules import Finding
-from levelbench.report.markup import Html
 from levelbench.report.site import pages
-from levelbench.report.site.axes import log_scale, time_ticks
-from levelbench.report.site.boards import task_title
-from levelbench.report.site.drawings import curve_drawing, interval_bar, phases_drawing, progress_drawing
-from levelbench.report.site.inference_rules import compared
-from levelbench.report.site.parts import fill, inside, outside, quality_text, target_text
 from levelbench.report.site.payload import Leader, NotShown, OriginFacts, SiteFacts, TaskCard
 from levelbench.report.site.shared import asset
 
@@ -112,53 +105,6 @@ def test_the_assets_ask_the_network_for_nothing():
         assert not re.search(r"https?://|url\((?!#)|@import|fetch\(|XMLHttpRequest|eval\(|innerHTML", text), name
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "javascript:alert(1)",
-        "data:text/html,x",
-        "//example.org",
-        "https://",
-        "https:\n//x.org",
-        "ftp://x.org",
-        "/x",
-        "",
-    ],
-)
-def test_only_an_http_address_is_a_link(address):
-    assert "<a" not in outside(address)
-
-
-def test_a_link_outside_follows_nothing_back():
-    assert 'rel="noopener nofollow noreferrer"' in outside("https://example.org/a?b=1&c=2")
-
-
-@pytest.mark.parametrize(
-    "name", ["../x.html", "/x.html", "a/../../x.html", "javascript:x.html", "//x.html", "x.html?a"]
-)
-def test_no_page_of_the_site_is_outside_of_it(name):
-    assert inside("", name, "text") == "text"
-
-
-def test_a_template_escapes_what_is_not_markup_and_reads_no_braces_of_a_value():
-    assert fill('<p title="{a}">{b}{c}</p>', a="\"'", b="{a}<", c=Html("<br>")) == (
-        '<p title="&quot;&#x27;">{a}&lt;<br></p>'
-    )
-
-
-def test_every_ascii_character_is_escaped_as_the_standard_library_does():
-    text = "".join(map(chr, range(32, 127)))
-    assert fill("{a}", a=text) == escape(text)
-    assert [fill("{a}", a=each) for each in text] == [escape(each) for each in text]
-
-
-@pytest.mark.parametrize("character", ["\u202e", "\u200b", "\x00", "\x1b", "\ud800"])
-def test_a_character_that_hides_or_turns_text_is_shown(character):
-    shown = fill("{a}", a=f"a{character}b")
-    assert character not in shown
-    assert "\\" in shown
-
-
 def test_without_a_script_the_table_has_the_first_columns_ranking_in_its_order(by_hand):
     entries = [
         by_hand.entry("third", figures={"time": by_hand.figure(30.0, "30 s", 3)}),
@@ -229,112 +175,6 @@ def test_the_index_has_each_record_and_what_is_not_shown(all_pages):
     assert "Not shown" in text
 
 
-@pytest.mark.parametrize(
-    ("value", "target", "text"),
-    [
-        (0.94, Target("top1", 0.94), "94 %"),
-        (0.75, Target("f1", 0.75), "0.75"),
-        (1.6, Target("perplexity", 1.6, "lower", 1.0, None), "1.6"),
-        (94.0, Target("top1Accuracy", 94.0, high=100.0), "94"),
-    ],
-)
-def test_a_quality_is_shown_on_its_own_scale(value, target, text):
-    assert quality_text(value, target) == text
-
-
-def test_the_target_says_which_side_is_good():
-    assert target_text(Target("loss", 1.5, "lower", 0.0, None)) == "loss at most 1.5 on the validation split"
-
-
-def test_a_curve_without_a_finite_point_is_not_drawn():
-    assert curve_drawing([("run", [1.0], [float("nan")]), ("run", [], [])], Target("top1", 0.9)) == ""
-
-
-def test_a_curve_ends_where_the_run_ended():
-    drawing = curve_drawing([("run", [0.0, 5.0, 10.0], [0.1, 0.5, 0.9])], Target("top1", 0.9))
-    assert re.search(r'd="M104\.0 [\d.]+L364\.0 [\d.]+L624\.0 [\d.]+"', drawing)
-
-
-def test_the_record_over_time_is_a_link_a_step():
-    records = [("2020-01-01", 100.0, "100 s", "a", "a.html"), ("2021-01-01", 10.0, "10 s", "b", "b.html")]
-    drawing = progress_drawing([*records, ("no date", 1.0, "1 s", "c", "c.html")], "2022-01-01", "time")
-    assert re.findall('href="([^"]*)" aria-label="([^"]*)"', drawing) == [
-        ("a.html", "2020-01-01: 100 s, a"),
-        ("b.html", "2021-01-01: 10 s, b"),
-    ]
-
-
-def marks(drawing):
-    return re.findall(r'text-anchor="(?:end|middle)">([^<]*)</text>', drawing)
-
-
-@pytest.mark.parametrize(
-    ("value", "column", "said"),
-    [
-        (0.19, "time", ["100 ms", "200 ms", "500 ms"]),
-        (1.2e-4, "latency", ["50 µs", "100 µs", "200 µs"]),
-        (4.8e-6, "cost", ["$0.000002", "$0.000005", "$0.00001"]),
-        (2100.0, "cost", ["$1,000", "$2,000", "$5,000"]),
-    ],
-)
-def test_the_axis_of_one_record_has_round_values_and_its_own_day(value, column, said):
-    drawing = progress_drawing([("2026-11-21", value, "text", "who", "a.html")], "2026-11-21", column)
-    assert marks(drawing) == [*said, "2026-11-21"]
-
-
-@pytest.mark.parametrize(
-    ("until", "days"),
-    [
-        ("2026-11-21", ["2026-11-03", "2026-11-21"]),
-        ("2026-11-06", ["2026-11-03"]),
-        ("2027-01-04", ["2026-12", "2027-01"]),
-    ],
-)
-def test_no_day_is_marked_after_the_data_end(until, days):
-    drawing = progress_drawing([("2026-11-03", 1.0, "text", "who", "a.html")], until, "time")
-    assert [mark for mark in marks(drawing) if mark[:2] == "20" and "-" in mark] == days
-
-
-def test_a_bar_without_an_interval_is_a_hollow_point():
-    scale = log_scale(1.0, 100.0, 0.0, 100.0)
-    assert 'class="point alone" cx="50.0"' in interval_bar(10.0, None, None, scale)
-    assert 'x1="25.0" x2="75.0"' in interval_bar(10.0, 10**0.5, 10**1.5, scale)
-
-
-def test_phases_are_shares_of_the_whole_and_an_unknown_one_is_drawn_as_other():
-    drawing = phases_drawing({"forward": 3.0, "dream": 1.0})
-    assert "forward 3 s (75 %)" in drawing
-    assert 'class="p-other" x="480.00"' in drawing
-
-
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
-
-
-@settings(max_examples=40)
-@given(
-    points=st.lists(st.tuples(FINITE, FINITE), max_size=5),
-    threshold=FINITE,
-    direction=st.sampled_from(["higher", "lower"]),
-)
-def test_any_finite_curve_is_drawn_or_left_out(points, threshold, direction):
-    times, qualities = [x for x, _ in points], [y for _, y in points]
-    drawing = curve_drawing([("run", times, qualities)], Target("top1", threshold, direction))
-    assert drawing == "" or "nan" not in drawing
-
-
-@settings(max_examples=40)
-@given(values=st.lists(st.tuples(st.dates(), FINITE), max_size=4), column=st.sampled_from(["time", "cost"]))
-def test_any_records_are_drawn_or_left_out(values, column):
-    records = [(day.isoformat(), value, "text", "who", "a.html") for day, value in sorted(values)]
-    drawing = progress_drawing(records, "2026-01-01", column)
-    assert drawing == "" or "nan" not in drawing
-
-
-@pytest.mark.parametrize(("low", "high", "ticks"), [(0.5, 4000, [1, 60, 3600]), (8, 700, [10, 60, 600])])
-def test_an_axis_of_time_is_marked_in_times_people_count_in(low, high, ticks):
-    assert time_ticks(low, high) == ticks
-
-
 def test_a_doubt_is_said_once_by_whoever_says_more(by_hand):
     flags = [FLAGS["single-run"], FLAGS["price-missing"], FLAGS["falls-back"]]
     doubts = ["single-run: one run, so nothing is known", "price: none is stated", "format: a byte order mark"]
@@ -365,7 +205,7 @@ RULES = InferenceRules(
 
 def test_a_board_says_which_latency_it_compares_and_what_an_entry_of_inference_must_keep(by_hand):
     entry = by_hand.entry("a", mode="inference", n=1, figures={"latency": by_hand.figure(0.001, "1 ms")})
-    board = by_hand.board([entry], inference=RULES, compared=compared(RULES))
+    board = by_hand.board([entry], inference=RULES, compared="single-stream, 90th percentile")
     text = Reader(pages.task_page(board)).text
     assert "Latency (single-stream, 90th percentile)" in text
     assert "Latency is the 90th percentile of single-stream, as LoadGen's early stopping estimates it" in text
@@ -375,7 +215,6 @@ def test_a_board_says_which_latency_it_compares_and_what_an_entry_of_inference_m
 
 
 def test_rules_without_inference_say_nothing_of_it(by_hand):
-    assert compared(None) == ""
     assert "of inference" not in Reader(pages.task_page(by_hand.board([by_hand.entry("a")]))).text
 
 
@@ -389,24 +228,3 @@ def test_an_asset_is_named_after_its_content():
     for name, content in pages.assets().items():
         assert hashlib.sha256(content).hexdigest()[:10] in name
     assert asset("board.js").removeprefix("assets/") in pages.assets()
-
-
-@pytest.mark.parametrize(("task", "title"), [("cifar10", "CIFAR-10"), ("squad", "SQuAD"), ("my-task", "my-task")])
-def test_a_task_is_called_what_people_call_it(task, title):
-    assert task_title(task) == title
-
-
-@given(st.lists(st.floats(0.0, 99.9), min_size=2, max_size=30), st.lists(st.floats(0.0, 1.0), min_size=30, max_size=30))
-@settings(max_examples=50, deadline=None)
-def test_every_evaluation_is_a_point_of_its_curve_to_a_tenth(gaps, qualities):
-    times = [sum(gaps[: at + 1]) + at + 1 for at in range(len(gaps))]
-    drawing = curve_drawing([("run 1", times, qualities[: len(times)])], Target("top1", 0.9))
-    (way,) = re.findall('class="line s0" d="M([^"]*)"', drawing)
-    assert re.fullmatch(r"(-?\d+\.\d -?\d+\.\d)(L-?\d+\.\d -?\d+\.\d)*", way)
-    points = [tuple(map(float, point.split())) for point in way.split("L")]
-    assert len(points) == len(times)
-    for (x, _), time in zip(points, times, strict=True):
-        assert abs(x - (104 + 520 * time / times[-1])) < 0.051
-    # More is higher up.
-    for (_, one), (_, other), before, after in zip(points, points[1:], qualities, qualities[1:], strict=False):
-        assert (one - other) * (after - before) >= 0

@@ -22,10 +22,11 @@ from levelbench.records.submissions.schema import (
 )
 from levelbench.records.submissions.scoring import score
 from levelbench.records.submissions.steps import climbs_of
-from levelbench.report.site.boards import board_slug, card, empty_board, filled, leaderboard_csv, leaderboard_json
+from levelbench.report.site.boards import board_slug, card, empty_board, filled
 from levelbench.report.site.entries import MOST_STEPS, entry_payload, figure_text, safe_url, slug_of, steps_json
 from levelbench.report.site.feed import feed
 from levelbench.report.site.payload import FindingCounts
+from levelbench.report.site.programs import leaderboard_csv, leaderboard_json
 from levelbench.report.site.scripts import joined_steps, script, steps_script
 
 RULES = ruleset("dawnbench-1.0")
@@ -179,7 +180,7 @@ def test_the_names_of_the_payload_are_those_that_the_script_reads():
     data = data_of(a_board(an_entry(price=3.0)))
     assert set(data) == {
         "schema", "title", "generated", "slug", "page", "steps", "ruleset", "task", "task_title", "target", "modes",
-        "progress", "reach", "columns", "runs", "inference", "compared",
+        "progress", "reach", "columns", "runs", "inference", "compared", "scenario", "about",
     }  # fmt: skip
     assert set(data["columns"]) == {
         "slug", "id", "code_url", "n", "reached", "single_run", "model", "author", "organisation", "framework",

@@ -12,12 +12,15 @@ from typing import Literal
 from msgspec import Struct
 
 from levelbench.records.schema import Target
+from levelbench.records.submissions.scenarios import RankedScenario
 
-__all__ = ["COLUMNS", "FLAGS", "Column", "Figure", "Score", "absent"]
+__all__ = ["COLUMNS", "FLAGS", "MORE_IS_BETTER", "Column", "Figure", "Score", "absent"]
 
-Column = Literal["time", "cost", "latency", "inference_cost"]
-COLUMNS: tuple[Column, ...] = ("time", "cost", "latency", "inference_cost")
-"""Training has the first two, inference the last two. In each of them less is better."""
+Column = Literal["time", "cost", "latency", "throughput", "inference_cost"]
+COLUMNS: tuple[Column, ...] = ("time", "cost", "latency", "throughput", "inference_cost")
+"""Training has the first two; inference the last, and latency or throughput, whichever its scenario is about."""
+MORE_IS_BETTER: frozenset[Column] = frozenset({"throughput"})
+"""In every other column less is better."""
 
 FLAGS = MappingProxyType(
     {
@@ -26,7 +29,8 @@ FLAGS = MappingProxyType(
         "preprocessing-on-clock": "making the network's inputs of raw examples is on the clock",
         "not-reached": "no run reached the target",
         "judged-at-end": "judged at its last evaluation alone, as a schedule of fixed length",
-        "other-scenario": "measured in another scenario than the one that is ranked",
+        "other-scenario": "measured in a scenario that the rules do not rank",
+        "further-scenarios": "measurements of further scenarios, bounds or query sizes are shown and not ranked",
         "censored": "some runs did not reach the target; they count as never, not as slow",
         "failed-runs": "some runs failed",
         "too-few-runs": "fewer runs than the rules want",
@@ -53,7 +57,7 @@ FLAGS = MappingProxyType(
 
 
 class Figure(Struct, frozen=True, gc=False):
-    """One figure: seconds, US dollars, or (``inference_cost``) US dollars per million answers.
+    """One figure: seconds, US dollars, answers a second, or (``inference_cost``) US dollars per million answers.
 
     ``low`` and ``high`` are a 95 % interval (of fewer than six runs one of the level that ``how`` says), both ``None``
     where the sample allows none; a bound may be infinite.
@@ -69,6 +73,11 @@ class Figure(Struct, frozen=True, gc=False):
         """The same with value and bounds multiplied by ``factor`` above zero."""
         value, low, high = (None if each is None else each * factor for each in (self.value, self.low, self.high))
         return Figure(value, low, high, how or self.how)
+
+
+def absent(reason: str) -> Figure:
+    """No figure, and why."""
+    return Figure(None, how=reason)
 
 
 class Score(Struct, frozen=True):
@@ -95,6 +104,9 @@ class Score(Struct, frozen=True):
     best_s: float | None
     expected_with_restarts_s: float | None
     flags: tuple[str, ...]
+    throughput: Figure = absent("ranked by another figure")
+    scenario: RankedScenario | None = None
+    """What an entry of inference is ranked in; ``None``: in none."""
 
     def figure(self, column: Column) -> Figure:
         """The figure of that column."""
@@ -102,10 +114,6 @@ class Score(Struct, frozen=True):
             "time": self.time,
             "cost": self.cost,
             "latency": self.latency,
+            "throughput": self.throughput,
             "inference_cost": self.inference_cost,
         }[column]
-
-
-def absent(reason: str) -> Figure:
-    """No figure, and why."""
-    return Figure(None, how=reason)

@@ -1,13 +1,15 @@
-"""Latency and cost of inference from the measurements of an entry.
+"""Latency, throughput and cost of inference from the measurements of an entry.
 
-The one idea: each scenario asks another question (a mean, a 90th percentile, a 99th), so a column compares one of
-them: the first that the rules name. A measurement counts if its answers keep the quality that the rules want.
+The one idea: each scenario asks another question (a mean, a 90th percentile, a rate), so an entry is ranked in one of
+them: the first of the rules that it has. A measurement counts if its answers keep the quality that the rules want.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from levelbench.measure.crossing import sign_of
@@ -15,25 +17,34 @@ from levelbench.records.rulesets.schema import CostRules, InferenceRules
 from levelbench.records.schema import Target
 from levelbench.records.submissions.aggregation import median_figure
 from levelbench.records.submissions.figures import Figure, absent
+from levelbench.records.submissions.scenarios import QUANTILES, RankedScenario, ranked_scenario, scenario_of
 from levelbench.records.submissions.schema import Inference, Submission
 from levelbench.records.submissions.steps import LONGEST_S
 
 __all__ = ["QUANTILES", "Inferred", "inference_figures"]
 
-QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99, "server": 0.99}
-"""The quantile of each scenario's latency (LoadGen's defaults); ``dawnbench`` is a mean, ``offline`` has none."""
-
 FEWEST = 3
 """Fewer processes than these tell little of what the next one will measure."""
 
 _MILLION, _HOUR_S = 1e6, 3600.0
+_FASTEST = 1e15
+"""More answers a second than that are no figure."""
+_STREAMS = ("single-stream", "multi-stream")
+"""The scenarios that LoadGen's early stopping has an estimate for."""
+_SLACK, _DEVIATIONS = 0.05, 4.0
+"""How far a server's answers a second may stay behind the rate that was asked: what ending a run takes, and chance."""
 
 
 class Inferred(Struct, frozen=True):
-    """Both figures, how many measurements of the scenario there are and how many count, and what to know of them."""
+    """The figures, how many measurements are compared and how many of them count, what to know of them.
+
+    Of ``latency`` and ``throughput`` the one that the ``scenario`` is not about has no value.
+    """
 
     latency: Figure
+    throughput: Figure
     cost: Figure
+    scenario: RankedScenario | None
     n: int
     counted: int
     flags: tuple[str, ...]
@@ -42,28 +53,48 @@ class Inferred(Struct, frozen=True):
 def inference_figures(
     submission: Submission, rules: InferenceRules, cost: CostRules, target: Target, threshold: float | None = None
 ) -> Inferred:
-    """Latency in seconds and US dollars per million answers, under the scenario that the rules name first.
+    """Latency in seconds or answers a second, and US dollars per million answers, of the scenario that is ranked.
 
-    ``threshold`` replaces the quality that the rules keep.
+    That is the first of the rules that the entry has; measurements under another bound than the first one's, or with
+    other queries, are left out of it. ``threshold`` replaces the quality that the rules keep.
     """
-    scenario = rules.scenarios[0] if rules.scenarios else ""
-    chosen = [each for each in submission.inference if each.scenario == scenario]
-    if not chosen:
+    scenario = ranked_scenario(submission.inference, rules)
+    if scenario is None:
         others = ", ".join(sorted({each.scenario for each in submission.inference})) or "nothing"
-        figure = absent(f"the column compares {scenario}; this entry measured {others}")
-        return Inferred(figure, figure, 0, 0, ("other-scenario",) if submission.inference else ())
+        figure = absent(
+            f"the rules compare {', '.join(rules.scenarios) or 'no scenario'}; this entry measured {others}"
+        )
+        flags = ("other-scenario",) if submission.inference else ()
+        return Inferred(figure, _NOT_THIS, figure, None, 0, 0, flags)
+    chosen = [each for each in submission.inference if scenario_of(each, rules) == scenario]
     least = rules.threshold if threshold is None else threshold
     faults = [_fault(each, rules, target, least) for each in chosen]
     good = [each for each, fault in zip(chosen, faults, strict=True) if not fault]
-    flags = _flags(submission, chosen, good, target, least)
-    if not good:
-        figure = absent(next(fault for fault in faults if fault))
-        return Inferred(figure, figure, len(chosen), 0, tuple(flags))
-    latencies = _possible(_latency(each) for each in good)
-    latency = median_figure(latencies, "measurement") if latencies else absent("no latency is stated")
-    if latency.value is not None:
-        latency = Figure(latency.value, latency.low, latency.high, f"{_words(scenario)}, {latency.how}")
-    return Inferred(latency, _cost(submission, good, cost, flags), len(chosen), len(good), tuple(flags))
+    found = _flags(submission, chosen, good, target, least)
+    if good:
+        figure, spent = _measured(good, scenario), _cost(submission, good, cost)
+    else:
+        figure = spent = absent(next(fault for fault in faults if fault))
+    latency, throughput = (_NOT_THIS, figure) if scenario.column == "throughput" else (figure, _NOT_THIS)
+    return Inferred(latency, throughput, spent, scenario, len(chosen), len(good), tuple(found))
+
+
+_NOT_THIS = absent("its scenario is about another figure")
+
+
+def _measured(good: Sequence[Inference], scenario: RankedScenario) -> Figure:
+    """The figure that the scenario is about."""
+    if scenario.column == "latency":
+        values, missing = _possible(_latency(each) for each in good), "no latency is stated"
+    else:
+        values, missing = _rates(good), "no throughput is stated"
+    if not values:
+        return absent(missing)
+    found = median_figure(values, "measurement")
+    if scenario.name == "server" and len(values) > 1 and min(values) == max(values):
+        # The rate was chosen beforehand: that all of them kept it is no spread of zero.
+        found = Figure(found.value, how=f"asked of and kept by each of {len(values)} measurements")
+    return msgspec.structs.replace(found, how=f"{scenario.title}: {scenario.measure}, {found.how}")
 
 
 def _fault(found: Inference, rules: InferenceRules, target: Target, least: float | None) -> str:
@@ -75,11 +106,34 @@ def _fault(found: Inference, rules: InferenceRules, target: Target, least: float
         return "the quality of the same answers is not stated"
     if least is not None and found.quality is not None and sign * found.quality < sign * least:
         return f"a quality of {found.quality:g}, where the rules keep {least:g}"
-    if found.queries < (least_queries := rules.least(found.scenario)):
-        return f"{found.queries} queries, where the rules want {least_queries}"
+    if found.scenario == "dawnbench":
+        # As long as one pass takes: every sample once.
+        return ""
+    # Offline asks one query of all samples.
+    had, what = (found.samples, "samples") if found.scenario == "offline" else (found.queries, "queries")
+    if had < rules.least(found.scenario):
+        return f"{had} {what}, where the rules want {rules.least(found.scenario)}"
     if found.duration_s < rules.least_duration_s:
         return f"{found.duration_s:g} s, where the rules want {rules.least_duration_s:g} s"
-    return ""
+    return _server_fault(found, rules) if found.scenario == "server" else ""
+
+
+def _server_fault(found: Inference, rules: InferenceRules) -> str:
+    """Why it is not known that the server kept its rate within the bound; empty if it is."""
+    bound = found.latency_bound_s if rules.latency_bound_s is None else rules.latency_bound_s
+    if found.target_per_s is None or bound is None:
+        return "the rate is not stated" if found.target_per_s is None else "the latency bound is not stated"
+    late = _quantile(found, QUANTILES["server"])
+    if late is None and not (found.valid and (found.latency_bound_s or math.inf) <= bound):
+        return f"nobody says that 99 % were within {bound:g} s"
+    if late is not None and late > bound:
+        return f"99 % within {late:g} s, where the bound is {bound:g} s"
+    answered = found.throughput_per_s
+    if answered is None:
+        answered = found.queries / found.duration_s if found.duration_s > 0 else 0.0
+    # As many arrivals as come by chance vary by one in the root of their number.
+    least = found.target_per_s * (1.0 - _SLACK - _DEVIATIONS / math.sqrt(max(found.queries, 1)))
+    return f"{answered:g} answers a second, asked {found.target_per_s:g}" if answered < least else ""
 
 
 def _flags(
@@ -88,21 +142,16 @@ def _flags(
     sign = sign_of(target.direction)
     stated = [each.quality for each in chosen if each.quality is not None]
     found = {
+        "further-scenarios": len(chosen) < len(submission.inference),
         "single-run": len(chosen) == 1,
         "few-processes": 1 < len(chosen) < FEWEST,
         "preprocessing-on-clock": any("preprocessing" in each.includes for each in chosen),
         "quality-missing": len(stated) < len(chosen),
         "quality-too-low": least is not None and any(sign * quality < sign * least for quality in stated),
-        "no-estimate": any(each.scenario in QUANTILES and _estimate(each) is None for each in good),
+        "no-estimate": any(each.scenario in _STREAMS and _estimate(each) is None for each in good),
         "cost-stated": submission.price is None and any(each.cost_usd is not None for each in good),
     }
     return [flag for flag, holds in found.items() if holds]
-
-
-def _words(scenario: str) -> str:
-    if scenario not in QUANTILES:
-        return f"{scenario}: mean"
-    return f"{scenario}: {QUANTILES[scenario] * 100:g}th percentile"
 
 
 def _estimate(found: Inference) -> float | None:
@@ -112,15 +161,20 @@ def _estimate(found: Inference) -> float | None:
 
 
 def _latency(found: Inference) -> float | None:
-    if found.scenario == "offline":
-        return None
     if found.scenario == "dawnbench":
         return found.mean_latency_s
     estimate = _estimate(found)
-    if estimate is not None:
-        return estimate
-    wanted = QUANTILES[found.scenario]
+    return _quantile(found, QUANTILES[found.scenario]) if estimate is None else estimate
+
+
+def _quantile(found: Inference, wanted: float) -> float | None:
     return next((value for name, value in found.quantiles_s.items() if _number(name) == wanted), None)
+
+
+def _rates(good: Iterable[Inference]) -> list[float]:
+    """Queries a second that a server was asked and kept, samples a second of a batch; those that are possible."""
+    rates = (each.target_per_s if each.scenario == "server" else each.throughput_per_s for each in good)
+    return [rate for rate in rates if rate is not None and 0.0 < rate <= _FASTEST]
 
 
 def _possible(values: Iterable[float | None]) -> list[float]:
@@ -135,7 +189,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules, flags: list[str]) -> Figure:
+def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -> Figure:
     """US dollars per million answers: price by answers an hour; without a price what the author states."""
     price = submission.price
     if price is not None and price.on_demand is False and rules.on_demand_only:

@@ -74,7 +74,7 @@ def score(
     threshold: float | None = None,
     climbs: Sequence[Climb | None] | None = None,
 ) -> Score:
-    """The four figures of ``submission`` under ``ruleset``, or at another ``threshold`` on the target's scale.
+    """The figures of ``submission`` under ``ruleset``, or at another ``threshold`` on the target's scale.
 
     A submission of training has no figure in the columns of inference, and the other way round; one whose task the
     rules do not have has none at all. Nothing in a submission makes this raise; a threshold that is no number does
@@ -185,6 +185,8 @@ def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Tar
         best_s=None,
         expected_with_restarts_s=None,
         flags=(*_claims(submission, rules, target), *found.flags),
+        throughput=found.throughput,
+        scenario=found.scenario,
     )
 
 

@@ -11,12 +11,14 @@ from levelbench.report.numbers import TIME
 from levelbench.report.site.parts import escaped
 
 __all__ = [
-    "BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Scale", "axis_text", "horizontal", "log_scale", "log_ticks",
-    "ticks", "time_ticks", "vertical", "widened", "years",
+    "BOTTOM", "HEIGHT", "LEFT", "OF_TIME", "RIGHT", "TOP", "WIDTH", "Scale", "axis_text", "horizontal", "log_scale",
+    "log_ticks", "ticks", "time_ticks", "vertical", "widened", "years",
 ]  # fmt: skip
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 104, 16, 14, 40
+OF_TIME = frozenset({"time", "latency"})
+"""The columns in seconds."""
 _WIDE = 12.0
 """Between values so many times apart there are always three of 1, 2 and 5 times powers of ten."""
 
@@ -115,10 +117,10 @@ def horizontal(y: float, text: str) -> Html:
 
 def axis_text(value: float, column: str) -> str:
     """A round value of a column's axis."""
-    if "cost" not in column:
+    if column in OF_TIME:
         return _tick_text(value)
     decimals = max(0, -math.floor(math.log10(value) + 1e-9))
-    return f"${value:,.{decimals}f}"
+    return f"{value:,.{decimals}f}/s" if column == "throughput" else f"${value:,.{decimals}f}"
 
 
 def years(begin: int, end: int) -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""A board's page: the records of its four columns, the ranking, the record over the years, the rules.
+"""A board's page: the records of its columns, the ranking, the record over the years, the rules.
 
 The one idea: the page is whole without a script: it shows the first column's ranking and every record. The script
 then takes the same table over and adds what needs one: the other columns, sorting, filters, another target, curves.
@@ -7,11 +7,13 @@ then takes the same table over and adds what needs one: the other columns, sorti
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT
 from levelbench.report.site.axes import Scale, log_scale
+from levelbench.report.site.boards import goodness
 from levelbench.report.site.drawings import interval_bar, progress_drawing
 from levelbench.report.site.inference_rules import inference_facts, inference_note
 from levelbench.report.site.parts import (
@@ -30,31 +32,37 @@ from levelbench.report.site.parts import (
 from levelbench.report.site.payload import COLUMNS, DIVISIONS, BoardPayload, Column, EntryPayload, FigurePayload
 from levelbench.report.site.shared import asset
 
-__all__ = ["task_page"]
+__all__ = ["MOST_OTHERS", "task_page"]
 
 _MOST_ROWS = 100
 
 _NOT_YET = "no entry yet"
 _OF_TRAINING = ("time", "cost")
+_OF_SCENARIO = ("latency", "throughput")
+MOST_OTHERS = 24
 
 
-def task_page(payload: BoardPayload) -> str:
-    """The page of one board, as the text of an HTML document; its script reads ``payload.data``."""
+def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> str:
+    """The page of one board, as the text of an HTML document; its script reads ``payload.data``.
+
+    ``others`` are titles and pages of the same task's boards of other scenarios.
+    """
     root = root_of(payload.page)
     columns = [column for column in COLUMNS if any(column in entry.figures for entry in payload.entries)]
     first: Column = columns[0] if columns else "time"
     training = "training" in payload.modes
     main = fill(
         '<div class="intro"><h1>{title}</h1><p class="lead">{target}. Rules: <a href="#rules">{rules}</a>. '
-        "{count}, as of <time>{day}</time>.</p></div>\n"
+        "{count}, as of <time>{day}</time>.</p>{others}</div>\n"
         '<section aria-labelledby="h-columns"><h2 id="h-columns" class="hidden">Columns and their records</h2>'
         '<ul class="columns" id="columns" role="list">{tiles}</ul></section>\n{ranking}'
         '<div class="pair">{progress}{curves}</div>{facts}',
         title=payload.task_title,
-        target=_sentence(target_text(payload.target)),
+        target=_sentence(payload.about or target_text(payload.target)),
         rules=payload.ruleset.id,
         count=f"{len(payload.entries):,} entr{'y' if len(payload.entries) == 1 else 'ies'}",
         day=payload.generated or ABSENT,
+        others=_others(others, root),
         tiles=many(_tile(payload, column, root) for column in columns),
         ranking=_ranking(payload, first, root),
         progress=_progress(payload, columns, first, root),
@@ -72,13 +80,25 @@ def task_page(payload: BoardPayload) -> str:
     return page(title, "task", payload.page, main, site=payload.title, back=back, scripts=scripts)
 
 
+def _others(others: Sequence[tuple[str, str]], root: str) -> Html:
+    """Links to the boards of the task's other scenarios; where somebody made very many, to the index for the rest."""
+    if not others:
+        return Html("")
+    shown = [*others[:MOST_OTHERS], *([("more", "index.html")] if len(others) > MOST_OTHERS else [])]
+    links = many(fill("<li>{link}</li>", link=inside(root, page, title)) for title, page in shown)
+    return fill(
+        '<nav aria-label="Other rankings of this task"><ul class="inline"><li>Also ranked:</li>{links}</ul></nav>',
+        links=links,
+    )
+
+
 def _rules(payload: BoardPayload) -> Html:
     return rules(payload.ruleset, inference_facts(payload.inference, payload.target))
 
 
 def _title(payload: BoardPayload, column: Column) -> str:
-    """The column's title; of latency also which one."""
-    said = column == "latency" and payload.compared
+    """The column's title; of latency and throughput also which one."""
+    said = column in _OF_SCENARIO and payload.compared
     return f"{TITLES[column]} ({payload.compared})" if said else TITLES[column]
 
 
@@ -97,7 +117,7 @@ def _tile(payload: BoardPayload, column: Column, root: str) -> Html:
     records = []
     for division in divisions:
         leaders = [entry for entry in firsts if entry.division == division]
-        leader = min(leaders, key=lambda entry: entry.figures[column].value or math.inf, default=None)
+        leader = min(leaders, key=lambda entry: _worth(entry.figures[column], column), default=None)
         if leader is not None:
             shared = f", first with {len(leaders) - 1} more" if len(leaders) > 1 else ""
             where = f", {division} division" if len(divisions) > 1 else ""
@@ -170,8 +190,12 @@ def _note(payload: BoardPayload, first: Column) -> Html:
 def _order(entry: EntryPayload, column: Column) -> tuple[bool, int, int, float]:
     """By division and rank, then by value; what has none is last."""
     figure = entry.figures[column]
-    value = math.inf if figure.value is None else figure.value
-    return figure.rank is None, DIVISIONS.index(entry.division), figure.rank or 0, value
+    return figure.rank is None, DIVISIONS.index(entry.division), figure.rank or 0, _worth(figure, column)
+
+
+def _worth(figure: FigurePayload, column: Column) -> float:
+    """Smaller is better; what has no value is last."""
+    return math.inf if figure.value is None else goodness(column) * figure.value
 
 
 def _scale(figures: list[FigurePayload]) -> Scale:

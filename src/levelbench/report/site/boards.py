@@ -6,27 +6,25 @@ keeps of each; so it is made again when one entry changes, and no submission is 
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product, repeat
-from operator import attrgetter
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
 from levelbench.records.rulesets.schema import Ruleset, TaskRules
 from levelbench.records.submissions.figures import Column, Figure
 from levelbench.records.submissions.ranking import Ranked, order, progress, rank
+from levelbench.records.submissions.scenarios import RankedScenario, own_scenario
 from levelbench.records.submissions.scoring import aggregation_words
 from levelbench.report.site.entries import slug_of, with_rank
-from levelbench.report.site.inference_rules import compared
+from levelbench.report.site.inference_rules import kept_text
 from levelbench.report.site.payload import (
     BOARD_SCHEMA,
     COLUMNS,
     DIVISIONS,
+    MORE_IS_BETTER,
     BoardPayload,
     EntryPayload,
     FigurePayload,
@@ -34,34 +32,20 @@ from levelbench.report.site.payload import (
     RulesetFacts,
     TaskCard,
 )
-from levelbench.report.tables import clean
 
-__all__ = [
-    "board_slug",
-    "card",
-    "empty_board",
-    "filled",
-    "leaderboard_csv",
-    "leaderboard_json",
-    "ruleset_facts",
-    "task_title",
-]
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_BEGUN = [f"|{character}" for character in _FORMULA]
-_BOUNDS = ("value", "low", "high", "rank")
-_OF_FIGURE = attrgetter(*_BOUNDS)
-_NO_FIGURE = (None,) * len(_BOUNDS)
+__all__ = ["board_slug", "card", "empty_board", "filled", "goodness", "ruleset_facts", "task_title"]
 
 
-def board_slug(task: str, ruleset: str) -> str:
+def board_slug(task: str, ruleset: str, scenario: RankedScenario | None = None) -> str:
     """The name of a board's files: ``cifar10_dawnbench-1.0``; with a digest where that would need escapes.
 
-    No other pair has it: what lies between the two is in neither, nor in a name with a digest.
+    No other board has it: what lies between the parts is in none of them, nor in a name with a digest.
     """
-    plain = f"{task}_{ruleset}"
-    safe = re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,59}_[a-z0-9.-]{1,59}", plain) is not None and ".." not in plain
-    return plain if safe else slug_of(repr((task, ruleset)))
+    parts = (task, ruleset) if scenario is None else (task, ruleset, scenario.slug)
+    plain = "_".join(parts)
+    # A part that is too long, or has an underscore of its own, is none of these.
+    safe = plain.count("_") == len(parts) - 1 and re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,59}(_[a-z0-9.-]{1,59})+", plain)
+    return plain if safe and ".." not in plain else slug_of(repr(parts))
 
 
 _TITLES = {
@@ -104,9 +88,11 @@ def ruleset_facts(rules: Ruleset) -> RulesetFacts:
     )
 
 
-def empty_board(title: str, rules: Ruleset, task: TaskRules) -> BoardPayload:
-    """The board without entries: what an entry's own page gets."""
-    slug = board_slug(task.task, rules.id)
+def empty_board(title: str, rules: Ruleset, task: TaskRules, scenario: RankedScenario | None = None) -> BoardPayload:
+    """The board without entries: what an entry's own page gets. ``scenario``: the one that it is apart for."""
+    slug = board_slug(task.task, rules.id, scenario)
+    compared = scenario or own_scenario(task.inference)
+    name = task_title(task.task)
     return BoardPayload(
         schema=BOARD_SCHEMA,
         title=title,
@@ -116,14 +102,25 @@ def empty_board(title: str, rules: Ruleset, task: TaskRules) -> BoardPayload:
         data="",
         ruleset=ruleset_facts(rules),
         task=task.task,
-        task_title=task_title(task.task),
+        task_title=name if scenario is None else f"{name}, {scenario.title}",
         target=task.target,
         modes=[],
         entries=[],
         progress={},
         inference=task.inference,
-        compared=compared(task.inference),
+        compared=compared.words if compared is not None else "",
+        scenario=scenario,
+        about=_about(task, scenario),
     )
+
+
+def _about(task: TaskRules, scenario: RankedScenario | None) -> str:
+    """What a board that is apart compares, and what its answers keep; the target says it of every other board."""
+    if scenario is None:
+        return ""
+    kept = kept_text(task.inference, task.target)
+    measured = scenario.measure if scenario.column == "throughput" else f"latency, {scenario.measure}"
+    return f"{measured}; answers keep {kept}" if kept else measured
 
 
 def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload:
@@ -150,7 +147,7 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
 def _placed(entries: Sequence[EntryPayload], column: Column) -> Iterator[tuple[int, Ranked]]:
     """The entries that have a figure in the column, by number and in order, each with its place in its division."""
     for having in _divided(entries, column):
-        figures = [_figure(entries[at].figures[column]) for at in having]
+        figures = [_figure(entries[at].figures[column], column) for at in having]
         ranks = rank(figures)
         for index in order(figures, ranks, [entries[at].id for at in having]):
             yield having[index], ranks[index]
@@ -167,10 +164,11 @@ def _divided(entries: Sequence[EntryPayload], column: Column) -> list[list[int]]
 
 def _records(entries: Sequence[EntryPayload], column: Column) -> list[tuple[str, float, int]]:
     """The records of each division, oldest first."""
-    found = []
+    found, sign = [], goodness(column)
     for having in _divided(entries, column):
-        values = [(entries[at].date, entries[at].figures[column].value) for at in having]
-        found += [(day, value, having[at]) for day, value, at in progress(values)]
+        figures = [entries[at].figures[column].value for at in having]
+        values = [(entries[at].date, value and sign * value) for at, value in zip(having, figures, strict=True)]
+        found += [(day, sign * value, having[at]) for day, value, at in progress(values)]
     return sorted(found)
 
 
@@ -181,7 +179,7 @@ def card(board: BoardPayload) -> TaskCard:
         having = ((entry, entry.figures.get(column)) for entry in board.entries if entry.division == division)
         first = [entry for entry, figure in having if figure is not None and figure.rank == 1]
         if first:
-            best = min(first, key=lambda entry: (_value(entry, column) or 0.0, entry.id))
+            best = min(first, key=lambda entry: (goodness(column) * (_value(entry, column) or 0.0), entry.id))
             said = division if len(divisions) > 1 else ""
             leaders.append(Leader(column, best.model, best.author, best.figures[column].text, best.page, said))
     return TaskCard(
@@ -195,94 +193,23 @@ def card(board: BoardPayload) -> TaskCard:
         entries=len(board.entries),
         newest=max((entry.date for entry in board.entries), default=""),
         leaders=leaders,
+        about=board.about,
     )
 
 
-def _figure(figure: FigurePayload) -> Figure:
+def goodness(column: Column) -> float:
+    """What a column's values are multiplied by so that less is better in all of them."""
+    return -1.0 if column in MORE_IS_BETTER else 1.0
+
+
+def _figure(figure: FigurePayload, column: Column) -> Figure:
+    """The figure as it is ranked: of two the one with less is better."""
+    if column in MORE_IS_BETTER:
+        value, low, high = (None if each is None else -each for each in (figure.value, figure.high, figure.low))
+        return Figure(value, low, high, figure.note)
     return Figure(figure.value, figure.low, figure.high, figure.note)
 
 
 def _value(entry: EntryPayload, column: Column) -> float | None:
     figure = entry.figures.get(column)
     return None if figure is None else figure.value
-
-
-class _Board(Struct):
-    task: str
-    ruleset: str
-    target: msgspec.Raw
-    page: str
-    data: str
-    steps: str
-    generated: str
-    entries: list[EntryPayload]
-
-
-class _Leaderboard(Struct):
-    schema: int
-    title: str
-    version: str
-    boards: list[_Board]
-
-
-def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -> bytes:
-    """All boards for programs: seconds and US dollars, an interval's open end as ``null``.
-
-    The scripts ``data`` and ``steps`` of a board have the steps of its runs.
-    """
-    found = [
-        _Board(
-            board.task,
-            board.ruleset.id,
-            msgspec.Raw(msgspec.json.encode(board.target)),
-            board.page,
-            board.data,
-            board.steps,
-            board.generated,
-            [msgspec.structs.replace(entry, steps=[]) if entry.steps else entry for entry in board.entries],
-        )
-        for board in boards
-    ]
-    return msgspec.json.encode(_Leaderboard(BOARD_SCHEMA, title, version, found)) + b"\n"
-
-
-def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
-    """All entries as one table (RFC 4180): a column each for value, bounds and rank of the four figures.
-
-    Text that a spreadsheet would run as a formula gets a leading apostrophe.
-    """
-    texts = ["id", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode"]
-    counts = ["n", "reached", "expected_with_restarts_s", "best_s"]
-    out = io.StringIO()
-    writer = csv.writer(out)
-    figures = [f"{column}_{name}" for column in COLUMNS for name in _BOUNDS]
-    writer.writerow(["task", "ruleset", *texts, "code_url", "usd_per_hour", "signed", *figures, *counts])
-    for board in boards:
-        of_entries = board.entries
-        shown = [list(map(attrgetter(name), of_entries)) for name in texts]
-        shown.append([entry.code_url or "" for entry in of_entries])
-        prices = [entry.price.usd_per_hour if entry.price else None for entry in of_entries]
-        columns: list[Iterable[Any]] = [repeat(_cell(board.task)), repeat(_cell(board.ruleset.id)), *map(_safe, shown)]
-        columns += [prices, [entry.signed for entry in of_entries], *_figures(of_entries)]
-        columns += [map(attrgetter(name), of_entries) for name in counts]
-        writer.writerows(zip(*columns, strict=False))
-    return out.getvalue().encode("utf-8", "replace")
-
-
-def _figures(entries: Sequence[EntryPayload]) -> Iterator[Iterable[Any]]:
-    """Value, bounds and rank of each of the four figures, a column each."""
-    for column in COLUMNS:
-        having = [_NO_FIGURE if (each := entry.figures.get(column)) is None else _OF_FIGURE(each) for entry in entries]
-        yield from zip(*having, strict=True)
-
-
-def _safe(texts: list[str]) -> list[str]:
-    """A column's texts as cells. Nearly all are plain: one look at all of them."""
-    joined = "|" + "|".join(texts)
-    plain = joined.isprintable() and not any(begun in joined for begun in _BEGUN)
-    return texts if plain else [_cell(text) for text in texts]
-
-
-def _cell(text: str) -> str:
-    shown = text if text.isprintable() else clean(text)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -20,15 +21,16 @@ from levelbench.records.submissions.rules import Finding
 from levelbench.records.submissions.rules.listing import submission_paths
 from levelbench.records.submissions.several import seldom_collecting
 from levelbench.report.site import pages
-from levelbench.report.site.boards import board_slug, card, filled, leaderboard_csv, leaderboard_json
+from levelbench.report.site.boards import card, filled
 from levelbench.report.site.intake import KnownLimits, Leaderboard, Lint, line
 from levelbench.report.site.outputs import Outputs
 from levelbench.report.site.payload import BoardPayload, NotShown, SiteFacts
 from levelbench.report.site.place import fault, held
+from levelbench.report.site.programs import leaderboard_csv, leaderboard_json
 from levelbench.report.site.scripts import FEW_BYTES, joined_steps, script, steps_script
 from levelbench.report.site.state import Board, Built, Entry, State, digest_of, load, made_by, new
 from levelbench.report.site.together import Together
-from levelbench.report.site.workshop import Made, Workshop, files_of
+from levelbench.report.site.workshop import BoardKey, Made, Workshop, files_of, in_order
 
 __all__ = ["Built", "build"]
 
@@ -100,11 +102,14 @@ class _Build:
         self._outputs.forget()
         for name, content in pages.assets().items():
             self._outputs.put(f"assets/{name}", content)
-        members: dict[tuple[str, str], list[Entry]] = {}
+        members: dict[BoardKey, list[Entry]] = {}
         for entry in self._shown_entries(known, around):
             if entry.board is not None:
                 members.setdefault(entry.board, []).append(entry)
-        boards = [self._finished(key, members[key]) for key in sorted(members, key=lambda key: (key[1], key[0]))]
+        beside: dict[tuple[str, str], list[BoardKey]] = {}
+        for key in sorted(members, key=in_order):
+            beside.setdefault(key[:2], []).append(key)
+        boards = [self._finished(key, members[key], group) for group in beside.values() for key in group]
         self._write_whole(boards)
         built, outputs = self._built, self._outputs
         built.boards = [board.page for board in boards]
@@ -219,11 +224,14 @@ class _Build:
             yield path, name.encode("utf-8", "backslashreplace").decode()
         findings += [each for each in around if not (inside and (root / each.file).is_relative_to(own))]
 
-    def _finished(self, key: tuple[str, str], entries: list[Entry]) -> BoardPayload:
-        """The board with its ranks; its files are written, with today's date if anything in it is new."""
+    def _finished(self, key: BoardKey, entries: list[Entry], group: Iterable[BoardKey]) -> BoardPayload:
+        """The board with its ranks; its files are written, with today's date if anything in it is new.
+
+        ``group`` are the boards of the same task under the same rules: its page has links to some.
+        """
         payloads = [entry.payload for entry in entries if entry.payload is not None]
         board = filled(self._workshop.board(key), payloads)
-        slug = board_slug(key[1], key[0])
+        slug = board.slug
         steps = joined_steps(board, {entry.payload.id: entry.steps for entry in entries if entry.payload is not None})
         if len(steps) > FEW_BYTES:
             apart = steps_script(steps)
@@ -241,7 +249,9 @@ class _Build:
         data = f"data/{slug}-{_digest(content)[:10]}.js"
         self._outputs.put(data, content)
         board = msgspec.structs.replace(board, generated=generated, data=data)
-        self._outputs.put(board.page, pages.task_page(board).encode("utf-8", "replace"))
+        beside = islice((each for each in group if each != key), pages.MOST_OTHERS + 1)
+        others = [(each.task_title, each.page) for each in map(self._workshop.board, beside)]
+        self._outputs.put(board.page, pages.task_page(board, others).encode("utf-8", "replace"))
         return board
 
     def _write_whole(self, boards: list[BoardPayload]) -> None:

@@ -20,6 +20,7 @@ from levelbench.report.site.axes import (
     BOTTOM,
     HEIGHT,
     LEFT,
+    OF_TIME,
     RIGHT,
     TOP,
     WIDTH,
@@ -222,7 +223,7 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
         label = f"{day}: {text}, {who}"
         dots.append(fill('<a href="{page}" aria-label="{label}">{shape}</a>', page=page, label=label, shape=shape))
     newest = points[-1]
-    marks = log_ticks if "cost" in name else time_ticks
+    marks = time_ticks if name in OF_TIME else log_ticks
     far = x(newest[0]) > LEFT + 120
     frame = [horizontal(y(tick), axis_text(tick, name)) for tick in marks(low, high)]
     days = years(begin, last)

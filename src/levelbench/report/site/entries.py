@@ -101,6 +101,8 @@ def figure_text(column: Column, figure: Figure, rounding: Rounding) -> str:
     '1:07:55'
     >>> figure_text("time", Figure(3.4638), "significant"), figure_text("cost", Figure(3.4638), "ceil-seconds")
     ('3.46 s', '$3.46')
+    >>> figure_text("throughput", Figure(5234.0, 5200.0, 5301.0), "significant")
+    '5,234/s [5,200, 5,301]'
     """
     value = figure.value
     if value is None or not math.isfinite(value):
@@ -110,6 +112,9 @@ def figure_text(column: Column, figure: Figure, rounding: Rounding) -> str:
         return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
     if rounding == "ceil-seconds" and column == "cost":
         return f"${value:,.2f}"
+    if column == "throughput":
+        head, bracket, tail = with_interval(value, figure.low, figure.high).partition(" [")
+        return f"{head}/s{bracket}{tail}"
     if column in ("time", "latency"):
         if figure.low is None or figure.high is None:
             unit = choose_unit([value], TIME)
@@ -131,7 +136,8 @@ def entry_payload(
     """The entry without its ranks, which depend on the others, and without its steps (``steps_json``)."""
     slug = slug_of(id)
     rounding = rules.cost.rounding
-    columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else ("latency", "inference_cost")
+    measured: Column = "latency" if score.scenario is None else score.scenario.column
+    columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else (measured, "inference_cost")
     price, author = submission.price, submission.author
     return EntryPayload(
         id=id,

@@ -58,7 +58,7 @@ def _card(card: TaskCard) -> Html:
         '<article class="card"><h2>{link}</h2><p class="target-line">{target}</p><dl class="leaders">{leaders}</dl>'
         '<p class="foot"><span>{count}</span><span>newest {newest}</span><span>rules {rules}</span></p></article>',
         link=inside("", card.page, card.title),
-        target=target_text(card.target),
+        target=card.about or target_text(card.target),
         leaders=leaders or Html('<div class="leader"><dt>No figure yet</dt></div>'),
         count=count,
         newest=card.newest or ABSENT,

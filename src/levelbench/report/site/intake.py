@@ -28,6 +28,7 @@ from levelbench.records.submissions.rules.entry import day_of
 from levelbench.records.submissions.rules.judging import KnownLimits
 from levelbench.records.submissions.rules.rivals import trace_of
 from levelbench.records.submissions.rules.signing import Signing
+from levelbench.records.submissions.scenarios import is_apart
 from levelbench.records.submissions.schema import Submission
 from levelbench.records.submissions.scoring import score
 from levelbench.records.submissions.several import Steps
@@ -208,7 +209,7 @@ class Leaderboard:
         own = rules is held.rules and submission.target == task.target
         climbs = held.climbs if own else climbs_of(submission, task.target, crossing_of(submission, rules))
         found = score(submission, rules, climbs=climbs)
-        entry.board = (rules.id, task.task)
+        entry.board = (rules.id, task.task, found.scenario if is_apart(found.scenario, task.inference) else None)
         entry.payload = entry_payload(id, submission, found, rules, signed=signed, findings=counts, climbs=climbs)
         entry.steps = steps_json(climbs, task.target)
 

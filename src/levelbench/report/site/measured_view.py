@@ -123,7 +123,7 @@ def inference_section(measured: Sequence[Inference], target: Target) -> Html:
                 ("Latency bound", _seconds(each.latency_bound_s)),
                 ("Quality", None if each.quality is None else quality_text(each.quality, target)),
                 ("Queries", f"{each.queries:,} of {each.samples:,} samples in {time_text(each.duration_s)}"),
-                ("Samples in a query", None if each.batch is None else str(each.batch)),
+                ("Batch", None if each.batch is None else str(each.batch)),
                 ("On the clock beside the network", ", ".join(each.includes) or "not stated"),
                 ("Valid", {None: None, True: "yes", False: "no"}[each.valid]),
                 ("Cost of an answer, as stated", None if each.cost_usd is None else f"${number(each.cost_usd)}"),

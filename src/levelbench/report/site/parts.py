@@ -43,6 +43,7 @@ TITLES = {
     "time": "Time to accuracy",
     "cost": "Cost of training",
     "latency": "Latency",
+    "throughput": "Throughput",
     "inference_cost": "Cost of a million answers",
 }
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"

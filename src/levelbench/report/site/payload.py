@@ -14,12 +14,14 @@ from msgspec import Struct, field
 
 from levelbench.records.rulesets.schema import InferenceRules
 from levelbench.records.schema import Target
-from levelbench.records.submissions.figures import COLUMNS, Column
+from levelbench.records.submissions.figures import COLUMNS, MORE_IS_BETTER, Column
+from levelbench.records.submissions.scenarios import RankedScenario
 
 __all__ = [
     "BOARD_SCHEMA",
     "COLUMNS",
     "DIVISIONS",
+    "MORE_IS_BETTER",
     "BoardPayload",
     "Column",
     "EntryPayload",
@@ -41,7 +43,7 @@ DIVISIONS: tuple[Literal["closed", "open"], ...] = ("closed", "open")
 
 # The collector need not follow what can be in no cycle (``gc=False``): a board has a hundred thousand of these.
 class FigurePayload(Struct, gc=False):
-    """One figure: seconds (``time``, ``latency``), US dollars (``cost``) or those per million answers.
+    """One figure: seconds (``time``, ``latency``), answers a second, US dollars (``cost``) or per million answers.
 
     ``text`` is how it is printed (a dash without a value); ``note`` says how it was made, or why it is not there.
     ``rank`` counts from 1 within the division (``None``: unranked, or an entry's own page); ``shared`` says that others
@@ -147,10 +149,11 @@ class RulesetFacts(Struct):
 class BoardPayload(Struct):
     """One task under one ruleset. ``progress`` has ``[date, value, index of the entry]`` for each record, oldest first.
 
+    Its inference is of the scenario that the rules name first; each other one has a board of its own, ``scenario``.
     A record is one of its division. ``modes`` are those that an entry has. ``page``, ``data`` and ``slug`` say where
     this board is, relative to the site's root, ``steps`` where the entries' steps are if they are too many to be in
     ``data``. ``generated`` is the ISO day on which its content last changed. ``compared`` says in short which latency
-    the column has ("single-stream, 90th percentile"), empty where the rules have no inference.
+    or throughput the column has ("single-stream, 90th percentile"), empty where the rules have no inference.
     """
 
     schema: int
@@ -169,6 +172,9 @@ class BoardPayload(Struct):
     steps: str = ""
     inference: InferenceRules | None = None
     compared: str = ""
+    scenario: RankedScenario | None = None
+    about: str = ""
+    """What a board that is apart compares, in place of the target."""
 
     def divisions(self) -> list[str]:
         """Those that an entry is in."""
@@ -200,6 +206,8 @@ class TaskCard(Struct):
     entries: int
     newest: str
     leaders: list[Leader]
+    about: str = ""
+    """What the board compares, in place of the target; empty: the target says it."""
 
 
 class NotShown(Struct):

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from levelbench.records.submissions.reading import UnreadableError, read_bytes
 from levelbench.records.submissions.rules.rivals import Compared, Trace
+from levelbench.records.submissions.scenarios import RankedScenario
 from levelbench.report.site.payload import EntryPayload, NotShown
 from levelbench.report.site.seal import plain_file, unseal
 
@@ -31,7 +32,7 @@ __all__ = [
 MARKER = ".levelbench-site"
 """The file that says that a folder is a site of ours, with the names that lie at its top."""
 STATE = ".levelbench-site.state"
-_SCHEMA = 4
+_SCHEMA = 5
 _PACKAGES = ("report", "records", "measure", "claims", "networks", "tasks", "runner")
 """What pages are made with, and what an entry is held to beside its own file: rules, peaks, networks, recipes."""
 _MOST_BYTES = 1 << 30
@@ -56,15 +57,15 @@ class Output(Struct, frozen=True, array_like=True, gc=False):
 class Entry(Struct, array_like=True, gc=False):
     """One file of the leaderboard: what it was, and what came of it.
 
-    ``board`` is the ruleset's id and the task, ``payload`` the entry without ranks; ``None`` for one that cannot be
-    shown, for ``reasons``. ``steps`` are those of the payload as JSON: only the page's script looks into them.
-    ``trace`` tells it from others; a file that is no submission has none. ``errors`` and ``warnings`` count the
-    findings of its check.
+    ``board`` is the ruleset's id, the task and the scenario that has a board apart, ``payload`` the entry without
+    ranks; ``None`` for one that cannot be shown, for ``reasons``. ``steps`` are those of the payload as JSON: only the
+    page's script looks into them. ``trace`` tells it from others; a file that is no submission has none. ``errors`` and
+    ``warnings`` count the findings of its check.
     """
 
     file: Input
     signature: Input | None
-    board: tuple[str, str] | None
+    board: tuple[str, str, RankedScenario | None] | None
     payload: EntryPayload | None
     errors: int
     warnings: int

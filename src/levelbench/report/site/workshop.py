@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from levelbench.records.rulesets.registry import task_rules
+from levelbench.records.submissions.scenarios import RankedScenario
 from levelbench.records.submissions.several import FEW, TOGETHER, Steps, in_step, shared_out
 from levelbench.report.site import pages
 from levelbench.report.site.boards import empty_board
@@ -22,7 +23,10 @@ from levelbench.report.site.outputs import write
 from levelbench.report.site.payload import BoardPayload
 from levelbench.report.site.state import Entry, Output
 
-__all__ = ["CARRIED_BYTES", "Made", "Workshop", "files_of"]
+__all__ = ["CARRIED_BYTES", "BoardKey", "Made", "Workshop", "files_of", "in_order"]
+
+BoardKey = tuple[str, str, RankedScenario | None]
+"""A board: the ruleset's id, the task, and the scenario that it is apart for."""
 
 CARRIED_BYTES = 1 << 15
 """A submission of so many bytes, as nearly all are, is in its page: to make a file for each would double their number,
@@ -45,20 +49,28 @@ def files_of(entry: Entry) -> tuple[str, ...]:
     return (page,) if entry.file.size <= CARRIED_BYTES else (f"{page.removesuffix('.html')}.json", page)
 
 
+def in_order(key: BoardKey) -> tuple[str, str, str, float, int]:
+    """By task, then rules; the task's own board before those of scenarios."""
+    ruleset, task, scenario = key
+    if scenario is None:
+        return task, ruleset, "", 0.0, 0
+    return task, ruleset, scenario.name, scenario.bound_s or 0.0, scenario.samples or 0
+
+
 class Workshop:
     """Reads entries of one leaderboard and renders their pages."""
 
     def __init__(self, leaderboard: Leaderboard) -> None:
         self.leaderboard = leaderboard
-        self._boards: dict[tuple[str, str], BoardPayload] = {}
+        self._boards: dict[BoardKey, BoardPayload] = {}
 
-    def board(self, key: tuple[str, str]) -> BoardPayload:
-        """The board of a ruleset's id and a task, without entries."""
+    def board(self, key: BoardKey) -> BoardPayload:
+        """The board of a ruleset's id, a task, and a scenario that has one apart; without entries."""
         if key not in self._boards:
             rules = self.leaderboard.rules_of(key[0])
             task = task_rules(rules, key[1])
             assert task is not None, "an entry's task is its ruleset's"
-            self._boards[key] = empty_board(self.leaderboard.title, rules, task)
+            self._boards[key] = empty_board(self.leaderboard.title, rules, task, key[2])
         return self._boards[key]
 
     def make(self, path: Path) -> Made:

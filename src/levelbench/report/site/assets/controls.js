@@ -1,4 +1,4 @@
-/* The controls: the four columns, the filters, the target, the pager. Made by the script, since without it they would
+/* The controls: the columns, the filters, the target, the pager. Made by the script, since without it they would
  * do nothing; every one of them is a plain form control, so that the keyboard and a screen reader know it. */
 "use strict";
 (function (board) {

@@ -3,14 +3,16 @@
 (function (board) {
   const { el, svg } = board;
   board.TITLES = {
-    time: "Time to accuracy", cost: "Cost of training", latency: "Latency", inference_cost: "Cost of a million answers",
+    time: "Time to accuracy", cost: "Cost of training", latency: "Latency", throughput: "Throughput",
+    inference_cost: "Cost of a million answers",
   };
-  board.SHORT = { time: "Time", cost: "Cost", latency: "Latency", inference_cost: "Cost" };
+  board.SHORT = { time: "Time", cost: "Cost", latency: "Latency", throughput: "Throughput", inference_cost: "Cost" };
+  const OF_SCENARIO = ["latency", "throughput"];
   const SIGNED = { signed: "signed", unsigned: "unsigned", wrong: "wrong signature" };
 
-  /* The column's title; of latency also which one. */
+  /* The column's title; of latency and throughput also which one. */
   board.titleOf = (payload, column) =>
-    (column === "latency" && payload.compared ? `${board.TITLES.latency} (${payload.compared})` : board.TITLES[column]);
+    (OF_SCENARIO.includes(column) && payload.compared ? `${board.TITLES[column]} (${payload.compared})` : board.TITLES[column]);
 
   /* Header cells: key to sort by, class, text. */
   const heads = (state, payload) => [

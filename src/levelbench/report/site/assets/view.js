@@ -2,7 +2,7 @@
  * linked. The one idea: the address's fragment is the only state, and every part of it has a default that is left out. */
 "use strict";
 (function (board) {
-  const COLUMNS = ["time", "cost", "latency", "inference_cost"];
+  const COLUMNS = ["time", "cost", "latency", "throughput", "inference_cost"];
   const DEFAULTS = {
     column: "", q: "", framework: "", hardware: "", division: "", signed: "", runs: "", from: "", to: "",
     sort: "rank", target: "", page: "1", curves: "",
@@ -10,6 +10,7 @@
   board.COLUMNS = COLUMNS;
   board.PAGE = 100;
   board.ofTraining = (column) => column === "time" || column === "cost";
+  board.moreIsBetter = (column) => column === "throughput";
 
   board.parse = function (fragment) {
     const state = { ...DEFAULTS };
@@ -90,7 +91,7 @@
     const last = (values, signed) => values.map((value) => (Number.isNaN(value) ? Infinity : signed * value));
     const keys = last(column(rows, name), sign);
     const ranks = last(column(rows, "rank"), 1);
-    const values = last(column(rows, "figure"), 1);
+    const values = last(column(rows, "figure"), board.moreIsBetter(state.column) ? -1 : 1);
     const order = Uint32Array.from(rows, (_, at) => at);
     // Infinity less itself is no number, and so no difference.
     const by = (one, a, b) => (one[a] < one[b] ? -1 : one[a] > one[b] ? 1 : 0);

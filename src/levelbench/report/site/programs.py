@@ -1,0 +1,119 @@
+"""The site's entries for programs: all boards as one file of JSON, and as one table (CSV).
+
+The one idea: the figures of the pages with their bounds and ranks, in seconds, US dollars and answers a second.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from levelbench.records.submissions.scenarios import RankedScenario
+from levelbench.report.site.payload import BOARD_SCHEMA, COLUMNS, BoardPayload, EntryPayload
+from levelbench.report.tables import clean
+
+__all__ = ["leaderboard_csv", "leaderboard_json"]
+
+_SCENARIO = ("scenario", "latency_bound_s", "samples_per_query")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_BEGUN = [f"|{character}" for character in _FORMULA]
+_BOUNDS = ("value", "low", "high", "rank")
+_OF_FIGURE = attrgetter(*_BOUNDS)
+_NO_FIGURE = (None,) * len(_BOUNDS)
+
+
+class _Board(Struct):
+    task: str
+    ruleset: str
+    scenario: RankedScenario | None
+    target: msgspec.Raw
+    page: str
+    data: str
+    steps: str
+    generated: str
+    entries: list[EntryPayload]
+
+
+class _Leaderboard(Struct):
+    schema: int
+    title: str
+    version: str
+    boards: list[_Board]
+
+
+def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -> bytes:
+    """All boards for programs: seconds and US dollars, an interval's open end as ``null``.
+
+    ``scenario`` is that of a board apart, ``null`` on the task's own. The scripts ``data`` and ``steps`` of a board
+    have the steps of its runs.
+    """
+    found = [
+        _Board(
+            board.task,
+            board.ruleset.id,
+            board.scenario,
+            msgspec.Raw(msgspec.json.encode(board.target)),
+            board.page,
+            board.data,
+            board.steps,
+            board.generated,
+            [msgspec.structs.replace(entry, steps=[]) if entry.steps else entry for entry in board.entries],
+        )
+        for board in boards
+    ]
+    return msgspec.json.encode(_Leaderboard(BOARD_SCHEMA, title, version, found)) + b"\n"
+
+
+def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
+    """All entries as one table (RFC 4180): a column each for value, bounds and rank of the five figures.
+
+    ``scenario`` and its condition are those of a board apart, empty on the task's own. Text that a spreadsheet would
+    run as a formula gets a leading apostrophe.
+    """
+    texts = ["id", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode"]
+    counts = ["n", "reached", "expected_with_restarts_s", "best_s"]
+    out = io.StringIO()
+    writer = csv.writer(out)
+    figures = [f"{column}_{name}" for column in COLUMNS for name in _BOUNDS]
+    writer.writerow(["task", "ruleset", *_SCENARIO, *texts, "code_url", "usd_per_hour", "signed", *figures, *counts])
+    for board in boards:
+        of_entries = board.entries
+        shown = [list(map(attrgetter(name), of_entries)) for name in texts]
+        shown.append([entry.code_url or "" for entry in of_entries])
+        prices = [entry.price.usd_per_hour if entry.price else None for entry in of_entries]
+        of_all = map(repeat, (_cell(board.task), _cell(board.ruleset.id), *_of_scenario(board.scenario)))
+        columns: list[Iterable[Any]] = [*of_all, *map(_safe, shown)]
+        columns += [prices, [entry.signed for entry in of_entries], *_figures(of_entries)]
+        columns += [map(attrgetter(name), of_entries) for name in counts]
+        writer.writerows(zip(*columns, strict=False))
+    return out.getvalue().encode("utf-8", "replace")
+
+
+def _of_scenario(scenario: RankedScenario | None) -> tuple[str, float | None, int | None]:
+    return ("", None, None) if scenario is None else (scenario.name, scenario.bound_s, scenario.samples)
+
+
+def _figures(entries: Sequence[EntryPayload]) -> Iterator[Iterable[Any]]:
+    """Value, bounds and rank of each figure, a column each."""
+    for column in COLUMNS:
+        having = [_NO_FIGURE if (each := entry.figures.get(column)) is None else _OF_FIGURE(each) for entry in entries]
+        yield from zip(*having, strict=True)
+
+
+def _safe(texts: list[str]) -> list[str]:
+    """A column's texts as cells. Nearly all are plain: one look at all of them."""
+    joined = "|" + "|".join(texts)
+    plain = joined.isprintable() and not any(begun in joined for begun in _BEGUN)
+    return texts if plain else [_cell(text) for text in texts]
+
+
+def _cell(text: str) -> str:
+    shown = text if text.isprintable() else clean(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
