@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
+from tests.frameworks.torch_operators import leaf
 
 from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
 from levelbench.operators.custom import CustomOperator, Spec, load_file, namespace
@@ -13,7 +13,6 @@ from levelbench.operators.custom.registry import node_of, register
 torch = pytest.importorskip("torch")
 
 from levelbench.frameworks.torch import custom  # noqa: E402
-from levelbench.frameworks.torch.custom_namespace import NAMESPACE  # noqa: E402
 
 SOURCE = Path(__file__).parents[1] / "operators" / "custom" / "operators.cpp"
 
@@ -60,11 +59,6 @@ class Hypotenuse(CustomOperator):
     def backward(self, gradients, inputs, outputs):
         full = [np.broadcast_to(each, outputs[0].shape) * gradients[0] / outputs[0] for each in inputs]
         return tuple(each if each.shape == x.shape else each.sum(0) for each, x in zip(full, inputs, strict=True))
-
-
-def leaf(*shape, seed=0, dtype=None):
-    random = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=random, dtype=dtype or torch.float64).requires_grad_()
 
 
 def cases(compiled):
@@ -142,24 +136,6 @@ def test_cpp_runs_on_the_tensors_own_memory(compiled):
     assert at.tolist() == [x.data_ptr(), at.data_ptr()]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
-def test_numpy_runs_on_the_tensors_own_memory(dtype):
-    seen = []
-
-    class Look(CustomOperator):
-        def infer(self, x):
-            return Spec((1,), np.dtype("f8"))
-
-        def forward(self, x):
-            seen.append((x.ctypes.data, x.dtype))
-            return np.zeros(1)
-
-    x = torch.ones(5, dtype=dtype)
-    custom.function(Look())(x)
-    known = {torch.bfloat16: np.dtype(ml_dtypes.bfloat16)}
-    assert seen == [(x.data_ptr(), known.get(dtype, np.dtype(str(dtype).removeprefix("torch."))))]
-
-
 def test_inputs_that_are_not_contiguous_are_read_in_order(compiled):
     a = torch.arange(12.0).reshape(3, 4).T
     total, product = custom.function(compiled["SumProduct"])(a, a)
@@ -173,41 +149,6 @@ def test_a_tensor_with_a_negative_bit_is_read_with_its_sign(compiled):
     assert total.tolist() == [-4, 8]
 
 
-def test_an_output_that_is_an_input_is_copied():
-    class Same(CustomOperator):
-        array_api = True
-
-        def forward(self, x):
-            return x
-
-    x = torch.ones(3)
-    assert custom.function(Same())(x).data_ptr() != x.data_ptr()
-
-
-def test_results_of_one_call_never_share_memory():
-    class Shared(CustomOperator):
-        array_api = True
-        outputs = ("a", "b")
-
-        def infer(self, x, y):
-            return x, x
-
-        def forward(self, x, y):
-            total = x + y
-            return total, total
-
-        def backward(self, gradients, inputs, outputs):
-            slope = gradients[0] + gradients[1]
-            return slope, slope
-
-    x, y = leaf(3), leaf(3, seed=1)
-    a, b = custom.function(Shared)(x, y)
-    assert a.data_ptr() != b.data_ptr()
-    (a.sum() + b.sum()).backward()
-    x.grad.mul_(0.5)
-    assert y.grad.tolist() == [2, 2, 2]
-
-
 def test_outputs_and_gradients_of_another_shape_are_never_read(compiled):
     node, x = custom.custom_operator(node_of(compiled["RowSum"]())), torch.ones(4, 2)
     (y,) = node.forward(x)
@@ -216,43 +157,10 @@ def test_outputs_and_gradients_of_another_shape_are_never_read(compiled):
             node.backward(gradients, (x,), outputs)
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_the_name_of_a_backward_is_nobody_elses(first):
-    def forward(self, x):
-        return x * self.factor
-
-    def backward(self, gradients, inputs, outputs):
-        return gradients[0] * self.factor
-
-    names = [f"Reserved{first}", f"Reserved{first}_backward"]
-    made = [
-        type(name, (CustomOperator,), {"factor": at + 2, "forward": forward, "backward": backward})
-        for at, name in enumerate(names)
-    ]
-    functions = {at: custom.function(made[at]) for at in (first, 1 - first)}
-    for at in range(2):
-        x = leaf(2)
-        (slope,) = torch.autograd.grad(functions[at](x).sum(), x)
-        assert slope.tolist() == [at + 2] * 2
-
-
 def test_other_attributes_make_another_registered_operator(compiled):
     x = torch.ones(2)
     double, triple = (custom.function(compiled["Scale"](factor=each, mode="bare")) for each in (2.0, 3.0))
     assert (double(x).tolist(), triple(x).tolist()) == ([2, 2], [3, 3])
-
-
-def test_a_class_that_is_defined_anew_takes_effect():
-    def define(step):
-        class Step(CustomOperator):
-            def forward(self, x):
-                return x + np.float32(step)
-
-        return custom.function(Step)
-
-    first, second = define(1), define(2)
-    x = torch.zeros(1)
-    assert (first(x).item(), second(x).item()) == (1, 2)
 
 
 def test_a_gradient_is_refused_where_there_is_no_backward(compiled):
@@ -301,61 +209,6 @@ def test_a_node_can_be_trained_through_by_autograd():
     y, _ = node.forward(x)
     y.sum().backward()
     torch.testing.assert_close(x.grad, 1 / (1 + x.detach().abs()) ** 2)
-
-
-X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "keywords"),
-    [
-        ("max", (), {"axis": -1, "keepdims": True}),
-        ("min", (), {"axis": (0, 1)}),
-        ("max", (), {}),
-        ("sum", (), {"axis": (0, 1), "keepdims": True}),
-        ("mean", (), {"axis": 0}),
-        ("prod", (), {"axis": (0, 1)}),
-        ("prod", (), {}),
-        ("all", (), {"axis": 0}),
-        ("any", (), {}),
-        ("maximum", (0.0,), {}),
-        ("minimum", (1.5,), {}),
-        ("permute_dims", ((1, 0),), {}),
-        ("matrix_transpose", (), {}),
-        ("expand_dims", (), {"axis": 1}),
-        ("flip", (), {}),
-        ("cumulative_sum", (), {"axis": 1}),
-        ("vecdot", (np.float32(2) * X.numpy(),), {}),
-        ("tensordot", (X.numpy(),), {"axes": ((0,), (0,))}),
-        ("take", (np.array([1, 0]),), {"axis": 1}),
-        ("take_along_axis", (np.array([[0], [2]]),), {"axis": 1}),
-        ("argmax", (), {"axis": 1}),
-        ("std", (), {"axis": 0, "correction": 1}),
-        ("exp", (), {}),
-        ("sort", (), {"axis": 0}),
-        ("argsort", (), {"axis": 1}),
-    ],
-)
-def test_the_array_api_on_tensors_is_that_of_numpy(name, arguments, keywords):
-    tensors = [torch.from_numpy(each) if isinstance(each, np.ndarray) else each for each in arguments]
-    found = getattr(NAMESPACE, name)(X, *tensors, **keywords)
-    expected = getattr(np, name)(X.numpy(), *arguments, **keywords)
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
-
-
-def test_sorting_is_stable_in_either_direction():
-    x = torch.tensor([2.0, 1.0, 2.0, 3.0]).repeat(20)
-    assert NAMESPACE.argsort(x).tolist() == sorted(range(80), key=lambda at: x[at])
-    assert NAMESPACE.argsort(x, descending=True).tolist() == sorted(range(80), key=lambda at: -x[at])
-    assert NAMESPACE.sort(x[None], descending=True)[0].tolist() == sorted(x.tolist(), reverse=True)
-
-
-def test_types_are_told_apart_as_in_the_standard():
-    assert NAMESPACE.isdtype(torch.float16, "real floating")
-    assert NAMESPACE.isdtype(torch.uint8, ("bool", "integral"))
-    assert not NAMESPACE.isdtype(torch.float32, torch.float64)
-    assert NAMESPACE.astype(X, torch.int64).dtype == torch.int64
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from levelbench.records.networks import (
 )
 from levelbench.records.reader import Record
 from levelbench.records.schema import End, Evaluation, Header, Measurement, Samples, Source, Specification, Target
+from levelbench.report import figures
 
 TARGET = Target("accuracy", 0.97)
 SECOND = 1_000_000_000
@@ -118,6 +119,12 @@ def one_missed():
     runs.append(make_record(seed=4, rate=0.08, suspect=["load from elsewhere: 1.7 cores"]))
     runs.append(make_record(seed=5, status="failed", error="ValueError: the loss is not a number", epochs=4))
     return grouped([*runs, make_record(seed=6, status="interrupted", epochs=3)])
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without drawings, which take most of the time."""
+    monkeypatch.setattr(figures, "can_draw", lambda: False)
 
 
 CEILINGS = {"flop_s": {"float32": {"value": 100e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from tests.training.datasets.served import CONTENT, SHA256
+
+from levelbench.training.datasets.download import fetch
 
 
 class Server:
@@ -149,3 +152,16 @@ def _nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Temp
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("no_proxy", "*")
+
+
+@pytest.fixture
+def get(server, tmp_path):
+    """Fetch CONTENT from the server to tmp_path/file, without waiting between attempts."""
+    server.files["/file"] = CONTENT
+    waits = []
+
+    def call(path=tmp_path / "file", sha256=SHA256, **options):
+        return fetch(f"{server.url}/file", path, sha256, sleep=waits.append, **options)
+
+    call.path, call.part, call.waits = tmp_path / "file", tmp_path / "file.part", waits
+    return call

@@ -1,34 +1,14 @@
+"""JAX's executor computes what the reference computes, compiled and not, in the types of the network."""
+
 import numpy as np
 import pytest
+from tests.frameworks.jax.networks import HE, MODES, close, given, tiny
 
-from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError, UsageError
 from levelbench.networks import Draw, GraphBuilder
-from levelbench.networks.native import NativeModel
-from levelbench.networks.values import Value
 
 jax = pytest.importorskip("jax")
 
-from levelbench.frameworks.jax import framework  # noqa: E402
 from levelbench.frameworks.numpy import framework as numpy_framework  # noqa: E402
-
-MODES = pytest.mark.parametrize("mode", ["jit", "eager"])
-HE = Draw("normal", 0.3)
-
-
-@pytest.fixture(scope="module")
-def backend():
-    return framework.open("cpu")
-
-
-def tiny(dropout=False):
-    """Two products, and one parameter that nothing reads."""
-    g = GraphBuilder("tiny")
-    g.parameter("unread", [3], HE)
-    y = g.node("Relu", g.node("Gemm", g.input("x", ["batch", 6]), g.parameter("w0", [6, 36], HE)))
-    if dropout:
-        y = g.node("Dropout", y, g.constant(0.5))
-    g.output(g.node("Gemm", y, g.parameter("weight", [36, 3], HE)), "logits")
-    return g.build().with_loss()
 
 
 def build():
@@ -47,16 +27,6 @@ def build():
     y = g.node("Reshape", y, g.node("Concat", rows, g.constant([-1]), axis=0))
     g.output(g.node("Gemm", y, g.parameter("weight", [36, 3], HE)), "logits")
     return g.build().with_loss()
-
-
-def given(backend, network, batch=4):
-    return [backend.array(each) for each in network.make_inputs(batch, seed=1).values()]
-
-
-def close(found, wanted, relative=1e-4):
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    assert found.shape == wanted.shape
-    assert np.abs(found - wanted).max(initial=0) <= relative * max(np.abs(wanted).max(initial=0), 1e-3)
 
 
 @MODES
@@ -262,191 +232,9 @@ def test_each_operator_is_timed_in_eager_mode(backend):
     assert {"Conv", "BatchNormalization", "Gemm"} <= {each.title for each in times}
 
 
-def test_fused_operators_are_not_timed_and_the_error_says_which_mode_can(backend):
-    network = tiny()
-    with pytest.raises(UnsupportedError, match=r"XLA fuses them\. Use mode eager"):
-        backend.executor(network).operator_times(given(backend, network)[0])
-
-
-def values_in_shapes():
-    g = GraphBuilder("values")
-    found = g.node("NonZero", g.input("x", ["n"]))
-    g.output(found, "y")
-    return g.build()
-
-
-def test_a_shape_that_depends_on_values_runs_eagerly_and_is_refused_when_compiled(backend):
-    x = backend.array(np.array([0, 1, 0, 2], np.float32))
-    assert np.asarray(backend.executor(values_in_shapes(), mode="eager").infer(x)[0]).tolist() == [[1, 3]]
-    with pytest.raises(UnsupportedError, match=r"depends on values.*Use mode eager"):
-        backend.executor(values_in_shapes(), mode="jit").infer(x)
-
-
-def test_an_unknown_mode_lists_those_there_are(backend):
-    with pytest.raises(UnknownNameError, match="eager, jit"):
-        backend.executor(tiny(), mode="compiled")
-
-
-def test_what_cannot_be_meant_is_refused(backend):
-    network = tiny()
-    executor, inputs = backend.executor(network), given(backend, network)
-    with pytest.raises(UsageError, match="no forward came before"):
-        executor.backward()
-    with pytest.raises(UsageError, match="only infers"):
-        backend.executor(network, trains=False).forward(*inputs)
-    with pytest.raises(UsageError, match=r"it is \(36, 3\), and the new array \(2,\)"):
-        executor.parameters["weight"] = np.zeros(2, np.float32)
-    with pytest.raises(UnknownNameError, match=r"parameter 'wieght'.*close: weight"):
-        executor.parameters["wieght"] = np.zeros(2, np.float32)
-    with pytest.raises(UsageError, match="the network needs it"):
-        del executor.parameters["weight"]
-
-
-def test_training_without_a_loss_is_refused(backend):
-    with pytest.raises(UsageError, match="it has no loss"):
-        backend.executor(values_in_shapes()).forward(backend.array(np.zeros(2, np.float32)))
-
-
 def test_rows_are_taken_and_scalars_averaged(backend):
     table = backend.array(np.arange(6, dtype=np.float32).reshape(3, 2))
     rows = backend.take(table, backend.array(np.array([2, 0])))
     assert np.asarray(rows).tolist() == [[4, 5], [0, 1]]
     scalars = [backend.array(np.array(each, np.float32)) for each in (1e8, 1, 1)]
     assert backend.mean(scalars) == (1e8 + 2) / 3
-
-
-# Native functions
-
-
-def native(**changes):
-    def function(parameters, x):
-        hidden = x @ parameters["layers"][0]["w"] + jax.numpy.ones(3)
-        return {"logits": hidden * parameters["scale"], "hidden": hidden}
-
-    parameters = {"layers": [{"w": np.full((4, 3), 0.5, np.float32)}], "scale": np.ones(3, np.float32), "step": 7}
-    parameters["step"] = np.array(7, np.int32)
-    inputs = (Value("x", "float32", ("batch", 4)),)
-    return NativeModel(
-        **{"name": "f", "framework": "jax", "model": function, "inputs": inputs, "parameters": parameters} | changes
-    )
-
-
-@MODES
-def test_a_function_of_the_user_runs_as_it_is(backend, mode):
-    executor = backend.native(native(), mode)
-    hidden, logits = executor.infer(backend.array(np.ones((2, 4), np.float32)))
-    assert np.asarray(hidden).tolist() == np.asarray(logits).tolist() == [[3.0] * 3] * 2
-    assert (list(executor.parameters), list(executor.buffers)) == (["layers.0.w", "scale"], ["step"])
-
-
-@MODES
-def test_a_function_of_the_user_is_trained_with_its_own_loss_or_cross_entropy(backend, mode):
-    x = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
-    labels = np.array([0, 1, 2, 0, 1])
-    arrays = backend.array(x), backend.array(labels)
-    loss, gradients = backend.native(native(), mode).infer_and_backprop(*arrays)
-    # In the order of the keys, "hidden" is the first output.
-    hidden = x @ np.full((4, 3), 0.5) + 1
-    share = np.exp(hidden) / np.exp(hidden).sum(1, keepdims=True)
-    close(loss, -np.log(share[range(5), labels]).mean())
-    close(gradients["layers.0.w"], x.T @ (share - np.eye(3)[labels]) / 5)
-    assert not np.any(np.asarray(gradients["scale"]))
-    own = native(loss=lambda found, labels: (found["logits"] ** 2).mean())
-    loss, gradients = backend.native(own, mode).infer_and_backprop(*arrays)
-    close(loss, (hidden**2).mean())
-    close(gradients["scale"], 2 * (hidden**2).sum(0) / hidden.size)
-
-
-@MODES
-def test_a_function_of_the_user_computes_in_32_bits_as_jax_does_by_itself(backend, mode):
-    model = native(model=lambda parameters, ids: (jax.numpy.arange(3) + ids, jax.numpy.ones(3) * parameters["scale"]))
-    found = backend.native(model, mode).infer(backend.array(np.array([1, 2, 3])))
-    assert [str(each.dtype) for each in found] == ["int32", "float32"]
-
-
-@MODES
-def test_a_function_whose_parameters_have_64_bits_computes_in_64(backend, mode):
-    model = native(model=lambda parameters, x: x * parameters * jax.numpy.ones(3), parameters=np.ones(3))
-    executor = backend.native(model, mode)
-    assert executor.infer(backend.array(np.ones(3)))[0].dtype == np.float64
-    assert list(executor.parameters) == ["parameters"]
-
-
-@MODES
-def test_a_parameter_of_a_function_that_is_replaced_counts_at_once(backend, mode):
-    executor, x = backend.native(native(), mode), backend.array(np.ones((2, 4), np.float32))
-    executor.parameters["scale"] = np.zeros(3)
-    assert not np.any(np.asarray(executor.infer(x)[1]))
-
-
-@MODES
-def test_a_function_without_parameters_takes_its_inputs_alone(backend, mode):
-    executor = backend.native(native(model=lambda x: x * 2, parameters=None), mode)
-    assert np.asarray(executor.infer(backend.array(np.ones(2, np.float32)))[0]).tolist() == [2, 2]
-
-
-def test_a_function_that_branches_on_a_value_runs_eagerly_and_is_refused_when_compiled(backend):
-    model = native(model=lambda x: x if x.sum() > 0 else -x, parameters=None)
-    x = backend.array(-np.ones(2, np.float32))
-    assert np.asarray(backend.native(model, "eager").infer(x)[0]).tolist() == [1, 1]
-    with pytest.raises(UnsupportedError, match=r"needs the value of an array.*Use mode eager"):
-        backend.native(model).infer(x)
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"model": 3}, "it is a int. Return a function"),
-        ({"parameters": {"w": "text"}}, "w is no array"),
-    ],
-)
-def test_what_is_no_function_of_arrays_is_refused(backend, changes, says):
-    with pytest.raises(DefinitionError, match=says):
-        backend.native(native(**changes))
-
-
-def test_an_answer_without_an_array_and_a_loss_that_is_no_scalar_are_refused(backend):
-    x = backend.array(np.ones((2, 4), np.float32))
-    with pytest.raises(DefinitionError, match="no array in a str"):
-        backend.native(native(model=lambda *_: "nothing")).infer(x)
-    with pytest.raises(DefinitionError, match="it is no scalar array"):
-        backend.native(native(loss=lambda found, _: found["logits"])).forward(x, x)
-
-
-@MODES
-def test_a_call_with_too_few_or_too_many_inputs_is_told_which_there_are(backend, mode):
-    network = tiny()
-    executor, (x, labels) = backend.executor(network, mode=mode), given(backend, network)
-    for inputs in [(), (x, labels)]:
-        with pytest.raises(UsageError, match=rf"there are 1 \(x\), and {len(inputs)} were given"):
-            executor.infer(*inputs)
-    for inputs in [(x,), (x, labels, labels)]:
-        with pytest.raises(UsageError, match=rf"there are 2 \(x, labels\), and {len(inputs)} were given"):
-            executor.forward(*inputs)
-
-
-def test_an_inference_timed_with_too_few_inputs_is_told_which_there_are(backend):
-    with pytest.raises(UsageError, match=r"there are 1 \(x\), and 0 were given"):
-        backend.executor(tiny(), mode="eager").operator_times()
-
-
-def test_a_shape_that_depends_on_a_trained_value_is_refused_without_advice_to_use_the_mode_in_use(backend):
-    g = GraphBuilder("counted")
-    weight = g.parameter("w", [], Draw("constant", 3.0))
-    counted = g.node("Range", g.constant(np.float32(0)), weight, g.constant(np.float32(1)))
-    g.output(g.node("Mul", g.input("x", ["batch", 1]), counted), "y")
-    network = g.build().with_loss("mse")
-    x, targets = (backend.array(np.ones((2, size), np.float32)) for size in (1, 3))
-    with pytest.raises(UnsupportedError, match=r"in mode 'eager': .*Use numpy or torch") as refused:
-        backend.executor(network, mode="eager").forward(x, targets)
-    assert "compiled" not in str(refused.value)
-    with pytest.raises(UnsupportedError, match=r"compiled as a whole.*Use mode eager"):
-        backend.executor(network, mode="jit").forward(x, targets)
-
-
-def test_parameters_can_be_replaced_by_or_but_not_removed(backend):
-    parameters = backend.executor(tiny()).parameters
-    parameters |= {"weight": np.zeros((36, 3))}
-    assert not np.any(np.asarray(parameters["weight"]))
-    with pytest.raises(UsageError, match="the network needs it"):
-        parameters.pop("weight")

@@ -1,0 +1,69 @@
+"""``levelbench run`` that is interrupted, terminated or no longer read keeps what is done and can go on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from levelbench.records import Store
+
+
+def begun(store, *words):
+    """The program in a process group of its own, as a terminal starts it, once the first of its many runs is done."""
+    command = [sys.executable, "-m", "levelbench", "run", "digits", "--framework", "numpy", "-n", "40", "--no-report"]
+    process = subprocess.Popen(
+        [*command, "--store", str(store), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    for _ in range(600):
+        if sum(row.status == "done" for row in Store(store).rows()) >= 1:
+            break
+        time.sleep(0.05)
+    return process
+
+
+def ended(process):
+    """What it printed; one that does not end is killed, its children too."""
+    try:
+        return process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def test_interrupted_from_the_keyboard_it_keeps_what_is_done_and_resumes(tmp_path):
+    process, store = begun(tmp_path), Store(tmp_path)
+    # As a terminal does: to the whole process group, the child among it.
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = ended(process)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "the same command goes on from there" in err
+    done = sum(row.status == "done" for row in store.rows())
+    again = subprocess.run([*process.args, "-n", str(done + 1), "--json"], capture_output=True, timeout=240)
+    found = json.loads(again.stdout)
+    assert found["plan"] == {"wanted": done + 1, "done_before": done, "run": 1}
+    assert all(run["reached"] for run in found["runs"])
+
+
+def test_a_request_to_terminate_leaves_things_as_an_interruption_does(tmp_path):
+    process = begun(tmp_path, "--fresh")
+    os.kill(process.pid, signal.SIGTERM)
+    _, err = ended(process)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Traceback" not in err
+    assert "the same command without --fresh goes on from there" in err
+    assert not [row for row in Store(tmp_path).rows() if row.status == "running"]
+
+
+def test_a_reader_that_goes_away_ends_no_measurement(tmp_path):
+    words = f"-m levelbench run digits --framework numpy -n 2 --no-report --store {tmp_path}"
+    command = f"{sys.executable} {words} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row.status for row in Store(tmp_path).rows()] == ["done", "done"]

@@ -1,0 +1,30 @@
+"""A small network that JAX's executor is tested on, its inputs, and how near is equal."""
+
+import numpy as np
+import pytest
+
+from levelbench.networks import Draw, GraphBuilder
+
+MODES = pytest.mark.parametrize("mode", ["jit", "eager"])
+HE = Draw("normal", 0.3)
+
+
+def tiny(dropout=False):
+    """Two products, and one parameter that nothing reads."""
+    g = GraphBuilder("tiny")
+    g.parameter("unread", [3], HE)
+    y = g.node("Relu", g.node("Gemm", g.input("x", ["batch", 6]), g.parameter("w0", [6, 36], HE)))
+    if dropout:
+        y = g.node("Dropout", y, g.constant(0.5))
+    g.output(g.node("Gemm", y, g.parameter("weight", [36, 3], HE)), "logits")
+    return g.build().with_loss()
+
+
+def given(backend, network, batch=4):
+    return [backend.array(each) for each in network.make_inputs(batch, seed=1).values()]
+
+
+def close(found, wanted, relative=1e-4):
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max(initial=0) <= relative * max(np.abs(wanted).max(initial=0), 1e-3)

@@ -1,0 +1,34 @@
+"""Files of models, and those beside them: what they may refer to, and what they must not."""
+
+import os
+import textwrap
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with data, in another one with a secret."""
+    (tmp_path / "secret").write_bytes(bytes(64))
+    inner = tmp_path / "inner"
+    (inner / "sub").mkdir(parents=True)
+    (inner / "data").write_bytes(np.arange(8, dtype=np.float32).tobytes())
+    (inner / "sub" / "data").write_bytes(np.arange(8, dtype=np.float32).tobytes())
+    (inner / "link").symlink_to(tmp_path / "secret")
+    (inner / "near").symlink_to(inner / "data")
+    (inner / "away").symlink_to(tmp_path)
+    (inner / "loop").symlink_to(inner / "loop")
+    os.mkfifo(inner / "pipe")
+    return inner
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of Python that makes a model; the word that names it."""
+
+    def write(text, name="my_model.py"):
+        (tmp_path / name).write_text(textwrap.dedent(text))
+        return f"{tmp_path / name}:build"
+
+    return write

@@ -1,0 +1,30 @@
+"""Parameters to compare networks on, and how near is equal."""
+
+import numpy as np
+
+from levelbench.operators.frameworks import open_framework
+
+
+def shaken(network, scale=0.2, *, least=0.1, dtype=None):
+    """Parameters away from where training starts, where biases of zero and scales of one would hide a mistake.
+
+    Running variances are ``least`` or more; without a ``dtype`` each parameter keeps its own.
+    """
+    generator = np.random.default_rng(0)
+    return {
+        name: (np.abs(noisy) + least if name.endswith("running_var") else noisy).astype(dtype or array.dtype)
+        for name, array in network.initialise(0).items()
+        for noisy in [array.astype(np.float64) + scale * generator.standard_normal(array.shape)]
+    }
+
+
+def run(network, parameters, *inputs):
+    """What the reference computes."""
+    return open_framework("numpy").executor(network, parameters).infer(*inputs)
+
+
+def assert_close(ours, theirs, relative, floor=0.0):
+    """Equal within ``relative`` of the largest value; ``theirs`` may be a tensor of PyTorch."""
+    theirs = theirs.detach().numpy() if hasattr(theirs, "detach") else theirs
+    assert ours.shape == theirs.shape
+    assert np.abs(ours - theirs).max() <= max(relative * np.abs(theirs).max(), floor)

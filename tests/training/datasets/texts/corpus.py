@@ -1,0 +1,26 @@
+"""Mails made here: one, and a folder of a hundred."""
+
+from levelbench.training.datasets.texts.mails import contents_digest
+
+
+def mail(subject="Hello", body="", kind="text/plain", more=""):
+    return f"Subject: {subject}\nContent-Type: {kind}\n{more}\n{body}".encode()
+
+
+def named(kind, number):
+    return f"{kind}/{number:05d}.{number:032x}.txt"
+
+
+def corpus(folder):
+    """A hundred mails, of which four say the same as others; what they are, and the checksum."""
+    mails = []
+    for at in range(100):
+        kind = "spam-1" if at % 4 == 0 else "easy-ham-1"
+        body = f"{'buy cheap' if at % 4 == 0 else 'meeting about'} {'abcdefghij'[at // 10]}{'klmnopqrst'[at % 10]} x"
+        if at >= 96:
+            body = "buy cheap aa 17" if at % 4 == 0 else f"meeting about zz {at}"
+        path = folder / "data" / named(kind, at)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(mail(body=body))
+        mails.append((named(kind, at), path.read_bytes()))
+    return contents_digest(sorted(mails))

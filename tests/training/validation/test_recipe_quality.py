@@ -1,0 +1,103 @@
+"""Faults planted in how a recipe's quality is measured, each found by its probe."""
+
+import numpy as np
+import pytest
+from tests.training.validation.recipes import DATA, NUMPY, found, recipe, regularised
+
+from levelbench.training import Top1
+from levelbench.training.validation.bench import Bench
+from levelbench.training.validation.coverage import covered
+
+
+class Trains(Top1):
+    """An evaluation that takes a step."""
+
+    def measure(self, executor, held):
+        for columns in held.batches():
+            executor.forward(*columns)
+            for name, gradient in executor.backward().items():
+                executor.parameters[name] = executor.parameters[name] - 1e-3 * gradient
+        return super().measure(executor, held)
+
+
+def test_an_evaluation_that_trains_is_found():
+    assert "it changes" in found(recipe(), Trains(0.9))["evaluation"]
+
+
+class MovesStatistics(Top1):
+    """An evaluation in training mode: buffers move."""
+
+    def measure(self, executor, held):
+        for columns in held.batches():
+            executor.forward(*columns)
+        return super().measure(executor, held)
+
+
+def test_an_evaluation_that_moves_running_statistics_is_found():
+    said = found(recipe(network=regularised(0.0)), MovesStatistics(0.9))
+    assert "it changes buffer norm" in said["evaluation"]
+
+
+class Draws(Top1):
+    """An evaluation of half of the examples, drawn anew each time."""
+
+    def measure(self, executor, held):
+        return super().measure(executor, held) * float(np.random.default_rng().random())
+
+
+def test_an_evaluation_that_draws_is_found():
+    assert "twice on the same weights" in found(recipe(), Draws(0.9))["evaluation"]
+
+
+class OfTheFirst(Top1):
+    """The first 100 examples, as if there were no more."""
+
+    def measure(self, executor, held):
+        *inputs, labels = next(iter(held.batches(100)))
+        return float((executor.infer(*inputs)[0].argmax(1) == labels).mean())
+
+
+class OfTheFirstBatch(Top1):
+    def measure(self, executor, held):
+        *inputs, labels = next(iter(held.batches()))
+        return float((executor.infer(*inputs)[0].argmax(1) == labels).mean())
+
+
+class OfSomeRows(Top1):
+    """All rows are drawn, and few of each batch looked at."""
+
+    def measure(self, executor, held):
+        right = [executor.infer(x[:10])[0].argmax(1) == labels[:10] for x, labels in held.batches()]
+        return float(np.concatenate(right).mean())
+
+
+@pytest.mark.parametrize(
+    ("quality", "says"),
+    [
+        (OfTheFirst(0.9), "top1 draws 64 of the 256 examples"),
+        (OfTheFirstBatch(0.9), "top1 draws 64 of the 256 examples"),
+        (OfSomeRows(0.9), "infer 40 of the 256 examples"),
+    ],
+)
+def test_a_quality_of_a_part_of_the_split_is_found(quality, says):
+    bench = Bench(recipe(), DATA, NUMPY, quality)
+    _, seen = covered(quality, bench.machine(0).executor, bench.held(DATA.train))
+    assert says in seen.found
+    assert seen.status == "failed"
+
+
+def test_a_quality_of_a_part_of_the_split_fails_the_check():
+    assert "top1 draws 16 of the 64 examples" in found(recipe(), OfTheFirstBatch(0.9))["examples"]
+
+
+class Percent(Top1):
+    def measure(self, executor, held):
+        return 100 * super().measure(executor, held)
+
+
+def test_a_quality_that_measures_off_its_scale_is_found():
+    assert "scale goes from 0 to 1" in found(recipe(), Percent(0.9))["scale"]
+
+
+def test_a_target_that_is_met_at_the_start_is_found():
+    assert "without a step of training" in found(recipe(), Top1(0.01))["untrained"]
