@@ -17,20 +17,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz_samples import ANSWERS, DETAIL, RULES, SUMMARY, entry
+from fuzz_targets import Reader, readers
 from levelbench.errors import LevelbenchError
-from levelbench.records.exchange import algoperf, tables
-from levelbench.records.exchange.dawnbench import read_entry, write_entry
-from levelbench.records.exchange.loadgen import read_answers, read_detail, read_summary
-from levelbench.records.exchange.mlperf import check_log, read_log, write_submission
-from levelbench.records.rulesets.registry import read_ruleset
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.reading import read_submission
-from levelbench.records.submissions.rules import check
 
 SLOWEST_S = 2.0
 """A file of a few kilobytes that takes longer counts as a hang."""
@@ -80,77 +70,6 @@ VALUES: list[object] = [
         ["x"] * 600,
     ),
 ]
-
-
-@dataclass
-class Reader:
-    """A reader, the file that it reads, good bytes of it, and what became of the mutations."""
-
-    name: str
-    path: Path
-    good: bytes
-    read: Callable[[], object]
-    accepted: int = 0
-    refused: int = 0
-    crashed: int = 0
-    slowest_s: float = 0.0
-
-
-def readers(folder: Path) -> Iterator[Reader]:
-    """Every reader with a good file of its own under ``folder``."""
-    for mode in ("training", "inference"):
-        path = folder / f"{mode}.json"
-        path.write_bytes(encode(entry(mode)))
-        yield Reader(f"submission-{mode}", path, path.read_bytes(), lambda path=path: check(read_submission(path)))
-        for written in write_entry(entry(mode), folder / "dawnbench").paths:
-            base = written.with_suffix(".json")
-            name = f"dawnbench-{mode}-{written.suffix[1:]}"
-            yield Reader(name, written, written.read_bytes(), lambda base=base: read_entry(base))
-    (log, *_) = write_submission(entry(), folder / "mllog")
-    yield Reader("mllog", log, log.read_bytes(), lambda: check_log(read_log(log)))
-    yield from _algoperf(folder / "algoperf" / "adamw" / "study_0" / "ogbg_jax" / "trial_1")
-    yield from _loadgen(folder)
-    tables.write_csv(tables.tabulate([("a", entry()), ("b", entry("inference"))]), folder / "csv")
-    for name in tables.TABLES:
-        path = folder / "csv" / f"{name}.csv"
-        yield Reader(f"csv-{name}", path, path.read_bytes(), lambda: tables.read_csv(folder / "csv"))
-    path = folder / "rules.toml"
-    path.write_text(RULES)
-    yield Reader("ruleset", path, path.read_bytes(), lambda path=path: read_ruleset(path))
-
-
-def _algoperf(trial: Path) -> Iterator[Reader]:
-    trial.mkdir(parents=True)
-    root = trial.parents[3]
-    files = {
-        "eval_measurements.csv": "accumulated_submission_time,global_step,validation/mean_average_precision\n"
-        "10.5,1,0.1\n20.5,2,0.3\n",
-        "hparams.json": json.dumps({"learning_rate": 0.1, "beta1": 0.9}),
-        "meta_data_0.json": json.dumps(
-            {"rng_seed": 1, "gpu_count": 8, "gpu_model_name": "V100", "workload.validation_target_value": 0.28}
-            | {"workload.target_metric_name": "mean_average_precision", "git_commit_hash": "a" * 40}
-        ),
-    }
-    for name, text in files.items():
-        (trial / name).write_text(text)
-    for name in files:
-        path = trial / name
-        yield Reader(f"algoperf-{path.stem}", path, path.read_bytes(), lambda: _scored(root))
-
-
-def _scored(root: Path) -> object:
-    return algoperf.common_times(algoperf.read_results(root)[0])
-
-
-def _loadgen(folder: Path) -> Iterator[Reader]:
-    for name, text, read in (
-        ("mlperf_log_summary.txt", SUMMARY, read_summary),
-        ("mlperf_log_detail.txt", DETAIL, read_detail),
-        ("mlperf_log_accuracy.json", ANSWERS, read_answers),
-    ):
-        path = folder / name
-        path.write_text(text)
-        yield Reader(f"loadgen-{path.stem}", path, path.read_bytes(), lambda path=path, read=read: read(path))
 
 
 def mutated(good: bytes, draw: random.Random) -> bytes:

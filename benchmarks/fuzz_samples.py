@@ -1,11 +1,13 @@
-"""Good files for ``fuzz_readers.py`` to mutate: an entry, LoadGen's logs, a ruleset."""
+"""Good files for ``fuzz_readers.py`` to mutate: an entry, logs of LoadGen and of MLPerf, a ruleset, a claim."""
 
 from __future__ import annotations
+
+import json
 
 from levelbench.records.schema import Target
 from levelbench.records.submissions.schema import Author, Curve, Hardware, Inference, Price, Submission, SubmittedRun
 
-__all__ = ["ANSWERS", "DETAIL", "RULES", "SUMMARY", "entry"]
+__all__ = ["ANSWERS", "CLAIM", "DETAIL", "DIALECTS", "POINTS", "RULES", "SUMMARY", "SYSTEM", "entry"]
 
 
 def entry(mode: str = "training") -> Submission:
@@ -66,3 +68,44 @@ DETAIL = "".join(
 ANSWERS = (
     '[\n{ "seq_id" : 0, "qsl_idx" : 3, "data" : "00000000" },\n{ "seq_id" : 1, "qsl_idx" : 4, "data" : "07" }\n]\n'
 )
+_EVENTS = (
+    ("submission_benchmark", "resnet"),
+    ("init_start", None),
+    ("seed", 7),
+    ("run_start", None),
+    ("eval_accuracy", 0.5),
+    ("eval_accuracy", 0.76),
+    ("run_stop", {"status": "success"}),
+)
+DIALECTS = {
+    "v0.5": "".join(
+        f":::MLPv0.5.0 resnet 155863761{at}.483 (a.py:3) {key}" + (f": {json.dumps(value)}\n" if value else "\n")
+        for at, (key, value) in enumerate(_EVENTS)
+    ),
+    "v0.6": "".join(
+        f":::MLL 155863761{at}.483 {key}: "
+        + json.dumps({"value": value, "metadata": {"file": "a.py", "lineno": 3}})
+        + "\n"
+        for at, (key, value) in enumerate(_EVENTS)
+    ),
+}
+SYSTEM = json.dumps(
+    {"submitter": "Ada", "division": "open", "system_name": "2 boxes", "number_of_nodes": "2", "framework": "PyTorch"}
+    | {"accelerators_per_node": "8", "accelerator_model_name": "V100", "host_memory_capacity": "1.5 TB"}
+)
+POINTS = json.dumps(
+    {"resnet_1632": {"Benchmark": "resnet", "BS": 1632, "Hyperparams": {}, "Epochs to converge": [34, 35, 35.5, 36]}}
+)
+CLAIM = """title = "94 % in 3 s"
+task = "cifar10"
+
+[[sides]]
+name = "fast"
+time_s = 2.6
+time_of = "target"
+
+[sides.quality]
+metric = "top1"
+value = 0.9401
+target = 0.94
+"""

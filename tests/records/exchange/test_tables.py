@@ -107,3 +107,14 @@ def test_a_table_that_is_none_of_ours_is_an_error(tmp_path, data):
     (tmp_path / "runs.csv").write_bytes(data)
     with pytest.raises(RecordError, match=r"runs\.csv"):
         tables.read_csv(tmp_path)
+
+
+def test_a_parquet_whose_text_is_no_utf8_is_an_error(tmp_path):
+    pytest.importorskip("pyarrow")
+    found = tables.tabulate([("a", submission(model="the-model"))])
+    tables.write_parquet(found, tmp_path)
+    path = tmp_path / "entries.parquet"
+    assert b"the-model" in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(b"the-model", b"the\xfemodel"))
+    with pytest.raises(RecordError, match=r"entries\.parquet"):
+        tables.read_parquet(tmp_path)

@@ -248,7 +248,7 @@ def read_parquet(folder: Path) -> Tables:
         path = folder / f"{name}.parquet"
         try:
             tables[name] = parquet.read_table(path).to_pylist()
-        except (OSError, pyarrow.ArrowException) as error:
+        except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
             raise RecordError(f"reading {path}", str(error)[:200], "give the folder of an export") from error
     return tables
 
