@@ -32,6 +32,8 @@ def something_to_talk_through(monkeypatch):
     """What is installed here is another test's question."""
     kinds = {"gloo": None, "mpi": None, "nccl": None}
     monkeypatch.setattr("levelbench.distributed.communicators.opening.communicator_kinds", lambda: kinds)
+    # Nor is who runs the tests asked: namespaces need root.
+    monkeypatch.setattr("levelbench.distributed.launching.hosts.lacks", lambda: None)
 
 
 def resolved(given=None, framework="numpy", **options):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -88,15 +89,16 @@ def _rows(
             times[key(each)][record.header.seed] += float(np.median(each.times_s))
             if first:
                 members[key(each)].append(each)
-    sums = {record.header.seed: sum(t.get(record.header.seed, 0.0) for t in times.values()) for record in records}
-    whole = sum(sums.values())
+    # sum rounds differently from Python 3.12 on: the same records have the same shares on each.
+    sums = {record.header.seed: fsum(t.get(record.header.seed, 0.0) for t in times.values()) for record in records}
+    whole = fsum(sums.values())
     rows = []
     for name, spent in times.items():
         values = list(spent.values())
         choose = estimate if all(value > 0 for value in values) else estimate_signed
         time = choose(values, level)
         flops, moved = _sum([each.flops for each in members[name]]), _sum([each.bytes for each in members[name]])
-        share = sum(values) / whole if whole > 0 else 0.0
+        share = fsum(values) / whole if whole > 0 else 0.0
         ceiling = share_of(flops, moved, time.value, dtype, ceilings)
         rows.append(OperatorRow(*name, len(members[name]), time, share, flops, moved, ceiling))
     return tuple(sorted(rows, key=lambda row: -row.time.value))

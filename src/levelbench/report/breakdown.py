@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import fsum
 
 from levelbench.records.breakdown import OperatorRow
 from levelbench.records.network_summary import NetworkEntry, NetworkSummary
@@ -114,11 +115,12 @@ def _cells(row: OperatorRow | None) -> list[Cell]:
 def _sum_cells(rows: Sequence[OperatorRow]) -> list[Cell]:
     if not rows:
         return [Absent()] * 4
-    return [Number(sum(row.share for row in rows)), Number(_seconds(rows)), Absent(), Absent()]
+    # sum rounds differently from Python 3.12 on: the same records make the same table on each.
+    return [Number(fsum(row.share for row in rows)), Number(_seconds(rows)), Absent(), Absent()]
 
 
 def _seconds(rows: Sequence[OperatorRow]) -> float:
-    return sum(row.time.value for row in rows)
+    return fsum(row.time.value for row in rows)
 
 
 def _overhead(entry: NetworkEntry) -> list[Cell]:
