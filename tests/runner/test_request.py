@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
+from tests.runner.campaigns import plan_of
 
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
-from levelbench.runner.request import Options, load_task, resolve
+from levelbench.runner.request import Options, load_task, meant_recipes, own_recipes, resolve
 
 NUMPY = Options(framework="numpy")
 
@@ -30,7 +33,8 @@ def test_another_setting_is_another_key():
     assert resolve("digits", {"lr": 0.1}, NUMPY).key != resolve("digits", {}, NUMPY).key
 
 
-def test_the_place_of_the_data_is_no_part_of_the_key(tmp_path):
+def test_the_place_of_the_data_is_no_part_of_the_key(tmp_path, monkeypatch):
+    monkeypatch.setattr(type(load_task("digits").data), "fetch", lambda self, folder=None: None)
     assert resolve("digits", {}, Options(framework="numpy", data=tmp_path)).key == resolve("digits", {}, NUMPY).key
 
 
@@ -92,3 +96,45 @@ def test_a_task_file_that_raises_is_an_error_that_names_the_line(tmp_path, text,
 def test_the_source_of_a_task_file_is_its_text(task_file):
     arm = resolve(str(task_file), {}, NUMPY)
     assert arm.source.text == task_file.read_text()
+
+
+def test_a_file_that_adds_a_recipe_to_a_task_means_that_recipe(adding):
+    path = adding("wide")
+    arm = resolve(path, {}, NUMPY)
+    assert (arm.specification.task, arm.specification.recipe, arm.usual) == ("digits", "wide", False)
+    assert arm.source.text == Path(path).read_text()
+    assert resolve(path, {"recipe": "mlp"}, NUMPY).specification.recipe == "mlp"
+
+
+def test_of_a_file_that_adds_several_one_has_to_be_named(adding):
+    path = adding("wide", "slim")
+    with pytest.raises(UsageError, match=r"it adds 2 recipes to digits: wide, slim. Name one: .*recipe=wide"):
+        resolve(path, {}, NUMPY)
+    assert resolve(path, {}, Options(framework="numpy", recipe="slim")).specification.recipe == "slim"
+
+
+@pytest.mark.parametrize(
+    ("names", "own", "meant"),
+    [((), ("mlp", "onecycle"), ("mlp",)), (("wide", "slim"), ("wide", "slim"), ("wide", "slim"))],
+)
+def test_a_file_is_asked_for_the_recipes_that_it_adds_else_for_the_tasks(adding, names, own, meant):
+    path = adding(*names)
+    task = load_task(path)
+    assert (own_recipes(task, path), meant_recipes(task, path)) == (own, meant)
+
+
+def test_a_task_of_ones_own_means_its_first_recipe(task_file):
+    task_file.write_text(f"{task_file.read_text()}\n\n@task.recipe\ndef other():\n    return small()\n")
+    task = load_task(str(task_file))
+    assert own_recipes(task, str(task_file)) == ("small", "other")
+    assert meant_recipes(task, str(task_file)) == ("small",)
+
+
+def test_a_file_cannot_take_the_place_of_a_recipe_that_the_task_has(adding):
+    with pytest.raises(DefinitionError, match=r"recipe 'mlp' of task 'digits'.*already, of .*digits\.py"):
+        resolve(adding("mlp"), {}, NUMPY)
+
+
+def test_a_recipe_that_is_not_the_tasks_default_is_in_the_label_of_its_runs(adding, store):
+    plans = [plan_of([resolve(each, {}, NUMPY)], range(1), store) for each in (adding("wide"), "digits")]
+    assert [plan.labels for plan in plans] == [["digits[recipe=wide]"], ["digits"]]

@@ -6,7 +6,7 @@ import sys
 from contextlib import nullcontext
 
 import pytest
-from tests.runner.test_teams import DYING, alike, launched
+from tests.runner.team_jobs import DYING, alike, launched
 
 from levelbench.distributed.hosts import Hosts
 from levelbench.distributed.launching import ENGINES

@@ -1,40 +1,159 @@
-"""torchrun on two nodes, which are network namespaces: one job, started once on each."""
+"""torchrun on several nodes: one job, started once on each; and a whole node that is lost."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
 import pytest
 
 from levelbench.distributed.hosts import Hosts
 from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching import nodes as nodes_module
+from levelbench.distributed.launching.kept import Kept, environment_of_ranks, keeper_words, start_keeper
+from levelbench.distributed.launching.marked import JOB, marked
+from levelbench.distributed.launching.nodes import OnNode
+from levelbench.errors import UsageError
 
+# Arguments: the folder, the node's address, and the command of a rank.
 NODE = """
 import sys
 from pathlib import Path
-from levelbench.distributed.launching import ENGINES
-program = "import json, os; print(json.dumps(dict(os.environ)))"
-command = [sys.executable, "-I", "-S", "-c", program]
-options = {"nodes": 2, "rendezvous": "10.77.0.1:29400", "address": sys.argv[2]}
-with ENGINES["torchrun"].start(command, 4, Path(sys.argv[1]), {}, **options) as running:
-    assert running.wait(60), "it did not end in time"
-    assert running.failure() is None, running.failure()
+from levelbench.distributed.launching import ENGINES, nodes
+nodes._MEET_S = 1.0
+options = {"nodes": 2, "rendezvous": "10.77.0.1:29400", "address": sys.argv[2], "max_restarts": 1}
+with ENGINES["torchrun"].start(sys.argv[3:], 4, Path(sys.argv[1]), {}, **options) as running:
+    assert running.wait(90), "it did not end in time"
+    print(running.failure().reason)
 """
 
 
+def there(hosts, at):
+    """Ids of the processes on a host."""
+    found = subprocess.run(["ip", "netns", "pids", hosts.names[at]], capture_output=True, text=True, check=True)
+    return [int(each) for each in found.stdout.split()]
+
+
+def kill_host(hosts, at):
+    """All that runs there, as if its power were gone, but for packets that are still answered."""
+    while left := there(hosts, at):
+        for each in left:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def once(ready, seconds=60):
+    until = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < until, "it took too long"
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
-def test_torchrun_joins_the_ranks_of_two_nodes(tmp_path):
+def test_torchrun_joins_the_ranks_of_two_nodes_and_one_ends_soon_after_the_other_is_lost_whole(tmp_path, team):
     for engine in ("torchrun", "hosts"):
         if ENGINES[engine].lacks():
             pytest.skip(ENGINES[engine].lacks())
+    logs = [tmp_path / str(rank // 2) / f"rank-{rank}.log" for rank in range(4)]
     with Hosts(2) as hosts:
         words = [[sys.executable, "-c", NODE, str(tmp_path / str(at)), hosts.addresses[at]] for at in range(2)]
-        nodes = [subprocess.Popen(hosts.command(at, words[at])) for at in range(2)]
-        assert [node.wait(90) for node in nodes] == [0, 0]
-    logs = [tmp_path / str(rank // 2) / f"rank-{rank}.log" for rank in range(4)]
+        nodes = []
+        for at, each in enumerate(words):
+            with (tmp_path / f"said-{at}").open("wb") as said:
+                nodes.append(subprocess.Popen(hosts.command(at, [*each, *team(tmp_path, -1, "", 0)]), stdout=said))
+        try:
+            once(lambda: all(log.exists() and "is in" in log.read_text() for log in logs))
+            kill_host(hosts, 1)
+            assert [nodes[at].wait(60) for at in (1, 0)] == [-signal.SIGKILL, 0]
+            assert there(hosts, 0) == []
+        finally:
+            for each in nodes:
+                each.kill()
+                each.wait()
+    # The launcher of torchrun would wait ten minutes for the other node.
+    assert (
+        "ended with code 75, and its launcher waited 1 s in vain for other nodes" in (tmp_path / "said-0").read_text()
+    )
     seen = [json.loads(log.read_text().splitlines()[0]) for log in logs]
     assert [(each["LEVELBENCH_RANK"], each["LEVELBENCH_LOCAL_RANK"]) for each in seen] == [
         ("0", "0"), ("1", "1"), ("2", "0"), ("3", "1"),
     ]  # fmt: skip
     assert {each["LEVELBENCH_SIZE"] for each in seen} == {"4"}
     assert {each["MASTER_ADDR"] for each in seen} == {"10.77.0.1"}
+
+
+# A launcher of two ranks on two nodes, of which the other never comes: each argument is one start of the rank here,
+# with the seconds after which it ends and its exit code; then it waits for ever.
+LAUNCHER = """
+import json, os, subprocess, sys, time
+keeper, starts = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+for seconds, code in starts:
+    words = [*keeper, sys.executable, "-I", "-S", "-c", f"import time; time.sleep({seconds}); raise SystemExit({code})"]
+    subprocess.run(words, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"})
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def node(tmp_path, python):
+    """A node whose launcher starts its rank so many times."""
+    jobs = []
+
+    def begin(*starts, restarts=True):
+        environment = environment_of_ranks({}, "torchrun", 1)
+        kept = Kept(tmp_path, 2, environment[JOB], launcher=True, whole=False)
+        keeper = keeper_words(tmp_path, [], child=False)
+        command = [*python, LAUNCHER, json.dumps(keeper), json.dumps(starts)]
+        kept.add(start_keeper(keeper_words(tmp_path, command, launcher=True), environment))
+        jobs.append(OnNode(kept, 2, "node1:29400", restarts))
+        return jobs[-1]
+
+    yield begin
+    for each in jobs:
+        each.kill()
+        assert marked(each.job) == []
+
+
+@pytest.mark.parametrize(("restarts", "seconds"), [(True, "0.2"), (False, "0.1")])
+def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restarts, seconds):
+    monkeypatch.setattr(nodes_module, "_MEET_S", 0.2)
+    monkeypatch.setattr(nodes_module, "_END_S", 0.1)
+    running = node((0, 3), restarts=restarts)
+    assert running.wait(20)
+    reason = f"rank 0 ended with code 3, and its launcher waited {seconds} s in vain for other nodes"
+    assert running.failure().reason == reason
+
+
+def test_a_launcher_whose_ranks_run_again_is_left_alone(node, monkeypatch):
+    monkeypatch.setattr(nodes_module, "_MEET_S", 0.3)
+    monkeypatch.setattr(nodes_module, "_SETTLED_S", 0.1)
+    running = node((0, 3), (60, 0))
+    assert not running.wait(1.5)
+
+
+def test_a_node_whose_ranks_ended_well_may_wait_for_the_others(node, monkeypatch):
+    monkeypatch.setattr(nodes_module, "_MEET_S", 0.1)
+    assert not node((0, 0)).wait(1.0)
+
+
+def test_what_a_rank_lost_is_looked_for_on_another_node(tmp_path, python):
+    environment = environment_of_ranks({}, "torchrun", 1)
+    kept = Kept(tmp_path, 2, environment[JOB], launcher=True, whole=False)
+    program = "import subprocess, sys; subprocess.run(sys.argv[1:]); raise SystemExit(1)"
+    rank = ["env", "RANK=0", "WORLD_SIZE=2", *keeper_words(tmp_path, ["sh", "-c", "exit 75"], child=False)]
+    kept.add(start_keeper(keeper_words(tmp_path, [*python, program, *rank], launcher=True), environment))
+    running = OnNode(kept, 2, "node1:29400", restarts=False)
+    assert running.wait(20)
+    assert running.failure().reason == "rank 0 ended with code 75, what it lost is on another node"
+
+
+def test_a_number_of_nodes_that_may_change_is_refused(monkeypatch):
+    monkeypatch.setenv("PET_NNODES", "1:2")
+    monkeypatch.setenv("PET_RDZV_ENDPOINT", "node1:29400")
+    with pytest.raises(UsageError, match="it would be a run of fewer ranks"):
+        ENGINES["torchrun"].check(4, {})
+    ENGINES["torchrun"].check(4, {"nodes": 2})

@@ -1,5 +1,6 @@
 """Steppers that go on from a checkpoint, and such as forget something on the way."""
 
+import numpy as np
 from tests.distributed.validation.plain import PlainStepper
 
 from levelbench.distributed.schemes.base_stepper import BaseStepper
@@ -55,6 +56,15 @@ class OnlyTheFirstKeepsIt(Feeds):
         super().restore(state)
         if self.communicator.rank:
             self.left = {name: zeros_like(each) for name, each in self.left.items()}
+
+
+class GoesOnFromAnothersState(Feeds):
+    """Goes on from what the next rank has kept."""
+
+    def restore(self, state):
+        every = {name: self.communicator.all_gather(np.atleast_1d(each)) for name, each in state.items()}
+        other = (self.communicator.rank + 1) % self.communicator.size
+        super().restore({name: every[name][other].reshape(each.shape) for name, each in state.items()})
 
 
 class ForgetsHowFarTheRoundIs(BaseStepper):

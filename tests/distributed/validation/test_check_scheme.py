@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from tests.distributed.validation import faults, forgetful
+from tests.distributed.validation import faults, forgetful, inconsistent
 from tests.distributed.validation.plain import Plain, PlainStepper, scheme_of
 
 from levelbench.distributed.scheme import Scheme
@@ -95,15 +95,19 @@ def _accuses(finding, words):
 @pytest.mark.parametrize(
     ("fault", "probe", "words"),
     [
-        (faults.Lopsided, "nobody is lost", r"the gradients of the workers count with"),
-        (faults.LosesARank, "nobody is lost", r"after 300 steps .* count with 0\.\d+, 0, 0\.\d+ on average"),
+        (inconsistent.Lopsided, "nobody is lost", r"the gradients of the workers count with"),
+        (inconsistent.LosesARank, "nobody is lost", r"after 300 steps .* count with 0\.\d+, 0, 0\.\d+ on average"),
         (
-            faults.AveragesAlike,
+            inconsistent.AveragesAlike,
             "nobody is lost",
             r"count with 0\.3333, 0\.3333, 0\.3333; their shares are 0\.2, 0\.4, 0\.4",
         ),
-        (faults.EvaluatesItsOwn, "evaluated weights", r"differs between ranks 0 and 1, and averaged\(\) says nothing"),
-        (faults.Climbs, "learns", r"does not fall as it should"),
+        (
+            inconsistent.EvaluatesItsOwn,
+            "evaluated weights",
+            r"differs between ranks 0 and 1, and averaged\(\) says nothing",
+        ),
+        (inconsistent.Climbs, "learns", r"does not fall as it should"),
     ],
 )
 def test_a_fault_of_an_inconsistent_scheme_is_named(fault, probe, words, monkeypatch):
@@ -113,7 +117,7 @@ def test_a_fault_of_an_inconsistent_scheme_is_named(fault, probe, words, monkeyp
 
 
 def test_neighbours_who_do_not_know_of_each_other_are_found():
-    scheme = scheme_of(faults.OffByOneNeighbour, consistent=False, replicated=False)
+    scheme = scheme_of(inconsistent.OffByOneNeighbour, consistent=False, replicated=False)
     (found,) = check(scheme, "traffic", ranks=(4,)).of("goes through")
     assert _accuses(found, r"all ranks wait for each other: .*exchange")
 
@@ -181,6 +185,7 @@ def test_an_expectation_is_one_to_within_what_the_scheme_says_and_what_is_exact_
         (forgetful.RestoresNothing, r"step 6, .* other bits"),
         (forgetful.ForgetsTheOptimizer, r"step 6, .* other bits"),
         (forgetful.OnlyTheFirstKeepsIt, r"step 6, .* other bits"),
+        (forgetful.GoesOnFromAnothersState, r"step [67], .* other bits"),
         (forgetful.ForgetsHowFarTheRoundIs, r"step [68], .* other bits"),
         (forgetful.IsChangedByKeeping, r"a run that keeps its state ends with other bits"),
         (forgetful.TakesInWhatIsUnderWay, r"a run that keeps its state ends with other bits"),

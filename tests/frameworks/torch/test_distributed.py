@@ -87,7 +87,18 @@ def test_the_hook_for_bfloat16_is_refused_over_gloo(ranks):
 @started
 @pytest.mark.parametrize("name", ["ddp", "fsdp2"])
 def test_they_go_on_from_their_state_bit_by_bit(ranks, name):
-    assert all(found[f"{name}, went on"] for found in ranks)
+    assert [found[f"{name}, right"] for found in ranks] == ["", ""]
+
+
+@started
+@pytest.mark.parametrize("name", ["ddp, nothing", "fsdp2, nothing", "fsdp2, of another"])
+def test_the_check_finds_that_they_go_on_from_no_state_or_from_that_of_another_rank(ranks, name):
+    assert all("in fresh ranks that go on after step 5" in found[name] for found in ranks)
+
+
+@started
+def test_the_state_of_ddp_is_the_same_on_all_ranks(ranks):
+    assert [found["ddp, of another"] for found in ranks] == ["", ""]
 
 
 def test_ddp_with_power_sgd_says_why_it_cannot_be_kept():

@@ -19,6 +19,7 @@ from levelbench.distributed.launching.kept import free_port
 from levelbench.distributed.pieces import pieces
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
+from levelbench.distributed.validation.process_rank import resumption
 from levelbench.errors import LevelbenchError
 from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
 from levelbench.networks import zoo
@@ -71,8 +72,7 @@ def alone(backend, optimizer, make=network):
     return flat(backend, executor)
 
 
-def together(backend, communicator, scheme, optimizer, make=network, cut=0):
-    """After step ``cut`` it goes on from its state, in a stepper and an executor of their own."""
+def together(backend, communicator, scheme, optimizer, make=network):
     """What this rank holds after training with the others: all start elsewhere, and have parts of other size."""
     rank, size = communicator.rank, communicator.size
     executor = make(backend, rank)
@@ -84,14 +84,6 @@ def together(backend, communicator, scheme, optimizer, make=network, cut=0):
     for step, columns in enumerate(batches(), 1):
         losses.append(float(stepper.executor.forward(*(backend.array(each[own]) for each in columns))))
         stepper.step(stepper.executor.backward(), step, 1.0)
-        if step == cut:
-            state, kept = stepper.state(), {name: np.array(each) for name, each in hosted(backend, executor)}
-            stepper.close()
-            executor = make(backend, size + rank)
-            stepper = scheme.start(Worker(communicator, backend, executor, optimizer))
-            executor.parameters.update({name: backend.array(each) for name, each in kept.items()})
-            stepper.restore(state)
-            stepper.share = (own.stop - own.start) / BATCH
     stepper.meet()
     found = flat(backend, executor)
     inferred = stepper.executor.infer(backend.array(np.ones((2, 6), np.float32)))[0]
@@ -131,8 +123,8 @@ def rank_of(folder, place):
             if kind == "momentum" or name in ("ddp", "fsdp2"):
                 results[f"{name}, {kind}"] = outcome(backend, communicator, scheme, optimizer, expected)
     for name in ("ddp", "fsdp2"):
-        whole, cut = (together(backend, communicator, SCHEMES[name], Adam(0.01), cut=at)[0] for at in (0, 5))
-        results[f"{name}, went on"] = whole.tobytes() == cut.tobytes()
+        for fault, restore in FAULTS.items():
+            results[f"{name}, {fault}"] = resumption(communicator, backend, Restoring(SCHEMES[name], restore), 0).wrong
     expected = alone(backend, Momentum(0.1), module)
     for name in ("all-reduce-buckets", "ddp"):
         found = outcome(backend, communicator, SCHEMES[name], Momentum(0.1), expected, module)
@@ -145,6 +137,32 @@ def rank_of(folder, place):
     # Not closed: the one has lost the other.
     sys.stdout.flush()
     os._exit(0)
+
+
+class Restoring:
+    """A scheme whose steppers put their state back in another way."""
+
+    def __init__(self, scheme, restore):
+        self._scheme, self._restore = scheme, restore
+
+    def start(self, worker):
+        stepper = self._scheme.start(worker)
+        right = stepper.restore
+        stepper.restore = lambda state: self._restore(right, state, worker.communicator)
+        return stepper
+
+
+def of_another(restore, state, communicator):
+    """What the other rank has kept."""
+    every = {name: communicator.all_gather(np.atleast_1d(each)) for name, each in state.items()}
+    restore({name: every[name][1 - communicator.rank].reshape(each.shape) for name, each in state.items()})
+
+
+FAULTS = {
+    "right": lambda restore, state, communicator: restore(state),
+    "nothing": lambda restore, state, communicator: None,
+    "of another": of_another,
+}
 
 
 def worker(backend, communicator):

@@ -18,6 +18,7 @@ from levelbench.distributed.launching.kept import (
     tidy_folder,
 )
 from levelbench.distributed.launching.marked import JOB
+from levelbench.distributed.launching.nodes import OnNode
 from levelbench.errors import MissingError, UsageError
 
 __all__ = ["RESTARTS", "Torchrun", "nodes_of"]
@@ -52,7 +53,14 @@ class Torchrun(Engine):
 
     def _command(self, ranks: int, options: Mapping[str, Any], seen: Mapping[str, str]) -> tuple[int, list[str]]:
         """The number of nodes, and torchrun's own words."""
-        nodes = self.number({"nodes": seen.get("PET_NNODES", "1").split(":")[-1], **options}, "nodes", 1)
+        least, _, most = seen.get("PET_NNODES", "1").partition(":")
+        if most not in ("", least) and "nodes" not in options:
+            raise UsageError(
+                f"{ranks} ranks on {least} to {most} nodes (PET_NNODES)",
+                "with fewer nodes it would be a run of fewer ranks",
+                "set PET_NNODES to one number, or give nodes=N",
+            )
+        nodes = self.number({"nodes": least, **options}, "nodes", 1)
         here = _ranks_here(ranks, nodes)
         words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(here), "--no-python"]
         restarts = str(self.number(options, "max_restarts", 0, least=0))
@@ -70,10 +78,13 @@ class Torchrun(Engine):
         seen = {**os.environ, **environment}
         nodes, words = self._command(ranks, options, seen)
         base = environment_of_ranks(environment, self.name, ranks // nodes)
-        running = Kept(folder, ranks, base[JOB], launcher=True, whole=nodes == 1)
+        kept = Kept(folder, ranks, base[JOB], launcher=True, whole=nodes == 1)
         inner = keeper_words(folder, command, child=False)
-        running.add(start_keeper(keeper_words(folder, [*words, *inner], launcher=True), base))
-        return running
+        kept.add(start_keeper(keeper_words(folder, [*words, *inner], launcher=True), base))
+        if nodes == 1:
+            return kept
+        meet = str(options.get("rendezvous") or seen.get("PET_RDZV_ENDPOINT"))
+        return OnNode(kept, ranks, meet, restarts=bool(self.number(options, "max_restarts", 0, least=0)))
 
 
 def nodes_of(options: Mapping[str, Any], environment: Mapping[str, str]) -> int:
@@ -96,7 +107,8 @@ def _meeting(nodes: int, options: Mapping[str, Any], environment: Mapping[str, s
     """Where the nodes' launchers meet, in torchrun's words."""
     rendezvous, job = options.get("rendezvous"), options.get("job")
     if rendezvous is None and "PET_RDZV_ENDPOINT" in environment:
-        return []
+        # What PET_NNODES says may be another number.
+        return ["--nnodes", str(nodes)]
     if nodes == 1 and rendezvous is None:
         # The loopback by name: a machine's own name need not lead anywhere.
         return ["--standalone", "--local-addr", "127.0.0.1"]

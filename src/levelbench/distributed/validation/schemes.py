@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from levelbench.distributed.scheme import Scheme
 from levelbench.distributed.validation.agreement import AGREEMENT
@@ -17,6 +18,7 @@ from levelbench.distributed.validation.form import well_formed
 from levelbench.distributed.validation.keeping import checkpoints
 from levelbench.distributed.validation.learning import INCONSISTENT
 from levelbench.distributed.validation.partition import check_partition
+from levelbench.distributed.validation.processes import checkpoints_in_processes
 from levelbench.distributed.validation.robustness import ROBUSTNESS
 from levelbench.distributed.validation.rules import SHORT
 from levelbench.distributed.validation.runs import Bench, Case, Outcome
@@ -44,6 +46,7 @@ def check_scheme(
 ) -> Report:
     """Check a scheme on ranks that are threads of this process, in a few seconds.
 
+    Of one that talks past the communicator (``counted = False``) only its checkpoints are tried, in processes.
     ``ranks`` are the numbers of ranks to look at; one that the scheme refuses is noted. ``steps`` are those of each
     comparison with one process. A run that has not ended after ``seconds`` is taken for hung. ``only`` names the probes
     to run (default: all that suit the scheme's claims). ``tell`` hears of each probe as it begins.
@@ -81,7 +84,8 @@ class _Check:
         for test in (*AGREEMENT, *claims, traffic, *ROBUSTNESS, checkpoints):
             title = test.__name__.replace("_", " ")
             if self._wanted(title):
-                yield title, lambda title=title, test=test: self._tested(title, test)  # type: ignore[misc]
+                own = test is checkpoints and not self.bench.scheme.counted
+                yield title, self._in_processes if own else partial(self._tested, title, test)
         if self._wanted("every sample once"):
             yield "every sample once", self._partition
 
@@ -125,6 +129,11 @@ class _Check:
             yield not_tried(title, "no run came to its end")
             return
         yield from test(Subject(self.bench, self.taken, self.steps))
+
+    def _in_processes(self) -> Iterator[Finding]:
+        """A scheme that talks past the communicator does not run in threads."""
+        bench = self.bench
+        return checkpoints_in_processes(bench.scheme, bench.framework, min(self.asked), bench.seed, bench.seconds)
 
     def _partition(self) -> Iterator[Finding]:
         """The pipeline's part: what the trainer gives each of the scheme's workers."""
