@@ -158,6 +158,28 @@ def test_tables_and_figure_are_written_where_they_are_wanted(study, call, tmp_pa
     assert read_record(next((tmp_path / "s").rglob("*.jsonl"))).status == "done"
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_where_no_arm_has_a_speed_up_there_is_no_figure_and_the_verdict_stands(study, call, tmp_path, as_json):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    path, _, _ = study
+    code, out, _ = call(
+        "analyze", "composition", path, "--framework", "numpy", "-n", 2, "--store", tmp_path / "s",
+        "--target", 0.99, "--plot", tmp_path / "c.svg", *["--json"] * as_json,
+    )  # fmt: skip
+    assert code == 4
+    assert not (tmp_path / "c.svg").exists()
+    assert json.loads(out)["plot"] is None if as_json else "no figure: no arm has a speed-up" in out
+
+
+def test_a_figure_that_nothing_can_draw_is_refused_before_a_run(study, call, tmp_path, monkeypatch):
+    path, jobs, _ = study
+    monkeypatch.setattr("levelbench.report.figures.can_draw", lambda: False)
+    words = ("--framework", "numpy", "--store", tmp_path / "s", "--plot", tmp_path / "c.svg")
+    code, _, err = call("analyze", "composition", path, *words)
+    assert (code, jobs) == (3, [])
+    assert "matplotlib is not installed" in err
+
+
 @pytest.mark.parametrize(
     ("task", "words", "found"),
     [

@@ -1,10 +1,13 @@
 """``levelbench task tune-target`` for real, on the bundled digits."""
 
 import json
+import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from levelbench.errors import UsageError
 from levelbench.records.reader import Record
 from levelbench.records.schema import Evaluation, Header, Source, Specification, Target
 from levelbench.runner import campaign
@@ -18,7 +21,7 @@ def folder(tmp_path_factory):
 
 def record(qualities, seed):
     """A run that was evaluated after each of its epochs, of 100 steps and a second."""
-    target = Target("top1", 0.9, "higher")
+    target = Target("top1", 0.7, "higher")
     specification = Specification("digits", "mlp", "numpy", "cpu", {}, target, "sustained", "wall", "1 epoch", 8.0)
     header = Header(1, f"{seed:08d}", "k", seed, "2026-01-01T00:00:00", specification, {}, Source("t", "", ""), "0")
     evaluations = []
@@ -43,6 +46,36 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(campaign, "launch", launch)
 
 
+@pytest.fixture
+def climbing(monkeypatch):
+    """Ten runs that climb to 0.95, past the 0.7 that they were made under, instead of any that is made."""
+    luck = np.random.default_rng(0).normal(0, 0.002, (10, 20))
+    curves = 0.95 - 0.85 * np.exp(-np.arange(1, 21) / 3) + luck
+    found = {seed: record(curve.tolist(), seed) for seed, curve in enumerate(curves)}
+    monkeypatch.setattr(campaign, "carry_out", lambda *_: found)
+
+
+@pytest.fixture
+def planned(call, monkeypatch):
+    """What ``levelbench run`` would make of a printed command: its one arm, and the number of runs."""
+
+    def parse(command):
+        found = []
+
+        def stop(arms, seeds, *_, **__):
+            found.append((arms, len(seeds)))
+            raise UsageError("a plan", "it is seen", "stop")
+
+        monkeypatch.setattr("levelbench.runner.plan.make_plan", stop)
+        words = shlex.split(command)
+        assert words[:2] == ["levelbench", "run"]
+        call(*words[1:])
+        (((arm,), runs),) = found
+        return arm, runs
+
+    return parse
+
+
 WORDS = ("task", "tune-target", "digits[hidden=32]", "--framework", "numpy", "--epochs", "12")
 
 
@@ -52,7 +85,7 @@ def test_ten_runs_become_a_proposal_and_are_not_made_again(call, folder, in_this
     assert "10 wanted · 0 done · 10 to go" in err
     assert "propose: target=0.9" in out
     assert 'evaluate_every="' in out
-    assert "levelbench run digits -n " in out
+    assert "levelbench run 'digits[framework=numpy,recipe=mlp,hidden=32]' --target 0.9" in out
     assert ", chosen" in out
     code, out, err = call(*WORDS, "--store", folder, "--json")
     found = json.loads(out)
@@ -62,6 +95,42 @@ def test_ten_runs_become_a_proposal_and_are_not_made_again(call, folder, in_this
     assert found["propose"][0] == f"target={found['target']['target']:g}"
     assert found["cadence"]["cost"] <= 0.05
     assert found["runs"]["n"] == 10
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (("digits", "--recipe", "onecycle"), {"epochs": 10}),
+        (("digits[recipe=onecycle,lr=0.2,epochs=12]",), {"lr": 0.2, "epochs": 12}),
+        (("digits[hidden=32]", "--epochs", "12.5"), {"hidden": 32}),
+    ],
+)
+def test_the_printed_command_measures_what_its_number_of_runs_was_found_on(
+    call, climbing, planned, tmp_path, words, settings
+):
+    _, out, _ = call("task", "tune-target", *words, "--framework", "numpy", "--store", tmp_path, "--json")
+    found = json.loads(out)
+    arm, runs = planned(found["propose"][-1])
+    specification = arm.specification
+    assert (specification.framework, specification.crossing) == ("numpy", "confirmed")
+    assert specification.recipe == ("onecycle" if "onecycle" in "".join(words) else "mlp")
+    assert settings.items() <= specification.settings.items()
+    assert specification.target.threshold == found["target"]["target"]
+    assert specification.evaluate_every == found["cadence"]["every"]
+    assert specification.budget_epochs == (12.5 if "--epochs" in words else settings.get("epochs", 60))
+    assert runs == max(5, found["runs"]["needed"])
+
+
+def test_the_dots_of_the_figure_are_where_the_runs_confirmed_the_proposed_target(call, climbing, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("levelbench.report.target_figure.write_target", lambda *given: drawn.append(given))
+    monkeypatch.setattr("levelbench.report.figures.can_draw", lambda: True)
+    _, out, _ = call(*WORDS, "--store", tmp_path, "--plot", tmp_path / "curves.svg", "--json")
+    ((curves, specification, _, whose),) = drawn
+    threshold = json.loads(out)["target"]["target"]
+    assert (specification.target.threshold, whose) == (threshold, "proposed")
+    assert threshold > 0.9
+    assert all(run.at(run.reached_at) >= threshold for run in curves.runs)
 
 
 def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(call, tmp_path, monkeypatch):
@@ -79,7 +148,12 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
     ("words", "says"),
     [
         (("-n", "9"), "9 is not in the range"),
-        (("--plot", "curves.txt"), "end it in .svg"),
+        (("--plot", "curves.txt"), "none of a figure"),
+        (("--epochs", "3"), "that is 3 evaluations, and a knee takes 8 or more"),
+        (("--epochs", "7"), "--epochs; of a schedule of fixed length [epochs=...]) or evaluate more often (--every)"),
+        (("--every", "2 epochs", "--epochs", "14"), "that is 7 evaluations"),
+        (("--every", "150 steps", "--epochs", "60"), "that is 7 evaluations"),
+        (("--every", "16000 samples", "--epochs", "60"), "that is 5 evaluations"),
         (("--recipe", "mpl"), "close: mlp"),
         (("--epochs", "-1"), "not positive"),
         (("--every", "often"), "that is none"),
@@ -90,7 +164,7 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
 def test_what_cannot_be_meant_is_refused_before_anything_is_run(call, tmp_path, words, says):
     code, _, err = call("task", "tune-target", "digits", "--framework", "numpy", "--store", tmp_path, *words)
     assert code == 2
-    assert says in err.replace("End it", "end it")
+    assert says in " ".join(err.split())
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from levelbench.analysis.threshold import Proposal, propose_target
+from levelbench.analysis.threshold import LEAST_EVALUATIONS, Proposal, propose_target
 from levelbench.errors import UsageError
 from levelbench.measure.crossing import find_crossing
 from levelbench.measure.statistics.distributions import t_quantile
 from levelbench.records.reader import Record
 
-__all__ = ["Cadence", "Runs", "Tuning", "check_shares", "propose_cadence", "propose_runs", "tune"]
+__all__ = ["Cadence", "Runs", "Tuning", "check_evaluations", "check_shares", "propose_cadence", "propose_runs", "tune"]
 
 COST = 0.05
 """The share of a run that evaluations may take (MLPerf Training's advice to the owners of benchmarks)."""
@@ -80,6 +80,16 @@ def check_shares(cost: float, width: float) -> None:
     for name, value in (("cost", cost), ("width", width)):
         if not 0 < value < 1:
             raise UsageError(f"a {name} of {value:g}", "it is no share", "give one between 0 and 1: 0.05 is 5 per cent")
+
+
+def check_evaluations(count: int, every: str, epochs: float) -> None:
+    """Raise ``UsageError`` for curves of too few evaluations, so that nobody makes runs first."""
+    if count < LEAST_EVALUATIONS:
+        raise UsageError(
+            f"a target from curves of {epochs:g} epochs, evaluated every {every}",
+            f"that is {count} evaluation{'s' * (count != 1)}, and a knee takes {LEAST_EVALUATIONS} or more",
+            "train longer (--epochs; of a schedule of fixed length [epochs=...]) or evaluate more often (--every)",
+        )
 
 
 def tune(records: Sequence[Record], *, step: float | None = None, cost: float = COST, width: float = 0.05) -> Tuning:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import UsageError
+from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.composition import Composition
@@ -23,6 +23,7 @@ __all__ = ["command"]
 
 _CANNOT_TELL = 4
 _MOST_FULL = 3
+_NO_FIGURE = "no figure: no arm has a speed-up, for runs missed the target or failed (more: --epochs, --budget)"
 
 
 @click.group("analyze")
@@ -82,13 +83,11 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     """
     from levelbench.cli.watching import LiveWatcher
     from levelbench.measure.environment import capture
-    from levelbench.report.drawing import check_ending
     from levelbench.runner.campaign import carry_out
     from levelbench.runner.plan import make_plan
 
     shared.check_statistics(given["margin"], given["level"])
-    if given["plot"] is not None:
-        check_ending(given["plot"])
+    _check_plot(given["plot"])
     shared.check_writable(given["plot"], given["markdown_path"])
     arms, off = _arms(task, factors, given)
     store = shared.open_store(store_path)
@@ -102,6 +101,18 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
         records = carry_out(plan, store, given["data"], watcher)
     return _conclude(plan, records, off, as_json, given)
+
+
+def _check_plot(path: Path | None) -> None:
+    """Refuse a figure that cannot be made before anything is run."""
+    from levelbench.report.drawing import check_ending
+    from levelbench.report.figures import can_draw
+
+    if path is None:
+        return
+    check_ending(path)
+    if not can_draw():
+        raise MissingError(f"--plot {path}", "matplotlib is not installed", 'pip install "levelbench[plot]"')
 
 
 def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[list[Arm], dict[str, Setting]]:
@@ -181,7 +192,7 @@ def _conclude(
     with shared.as_far_as_read():
         _print(found, groups)
     for name, path in _write(found, given).items():
-        click.echo(f"{name}: {path}")
+        click.echo(f"{name}: {path}" if path else _NO_FIGURE)
     return code
 
 
@@ -202,17 +213,18 @@ def _as_json(found: Composition, groups: list[RunGroup]) -> dict[str, Any]:
     return {**dataclasses.asdict(found), "cells": cells, "groups": [group_json(group) for group in groups]}
 
 
-def _write(found: Composition, given: dict[str, Any]) -> dict[str, str]:
-    """What was asked for, written; the paths by name."""
+def _write(found: Composition, given: dict[str, Any]) -> dict[str, str | None]:
+    """What was asked for, written; the paths by name, ``None`` for a figure that had nothing to show."""
     from levelbench.report.composition import arms_table, effects_table, write_composition
     from levelbench.report.exports import to_markdown
     from levelbench.report.files import write_whole
 
-    written = {}
+    written: dict[str, str | None] = {}
     if given["markdown_path"] is not None:
         tables = [each for each in (arms_table(found), effects_table(found)) if each is not None]
         text = "\n".join(["# Composition", "", *found.lines(), "", *(to_markdown(each, 2) for each in tables)])
         written["markdown"] = str(write_whole(given["markdown_path"], text))
     if given["plot"] is not None:
-        written["plot"] = str(write_composition(found, given["plot"]))
+        drawn = write_composition(found, given["plot"])
+        written["plot"] = None if drawn is None else str(drawn)
     return written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import MissingError, UsageError
+from levelbench.errors import MissingError
 
 if TYPE_CHECKING:
     from levelbench.analysis.tuning import Runs, Tuning
@@ -46,7 +47,7 @@ def command() -> None:
     help="Folder of the dataset, else $LEVELBENCH_DATA.",
 )
 @click.option("--fresh", is_flag=True, help="Run all anew, whatever the store holds.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the curves and the target to this .svg file.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw curves and target to this .svg or .png file.")
 @shared.store_option
 @shared.json_option
 @shared.debug_option
@@ -71,6 +72,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     check_shares(given["cost"], given["width"])
     _check_plot(given["plot"])
     arm = _arm(task, given)
+    _check_evaluations(arm, given["data"])
     store = shared.open_store(store_path)
     seeds = range(given["seed"], given["seed"] + given["runs"])
     plan = make_plan([arm], seeds, store, capture(), fresh=given["fresh"])
@@ -80,7 +82,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
         found = carry_out(plan, store, given["data"], watcher)
     records = [record for _, record in sorted(found.items()) if record.evaluations]
     tuning = tune(records, step=given["step"], cost=given["cost"], width=given["width"])
-    lines = _lines(arm, tuning)
+    lines = _lines(task, arm, tuning, given)
     if as_json:
         shared.emit_json({**asdict(tuning), "task": arm.specification.task, "propose": lines})
     else:
@@ -112,13 +114,34 @@ def _arm(task: str, given: dict[str, Any]) -> Arm:
 def _check_plot(path: Path | None) -> None:
     if path is None:
         return
+    from levelbench.report.drawing import check_ending
     from levelbench.report.figures import can_draw
 
-    if path.suffix != ".svg":
-        raise UsageError(f"--plot {path}", f"its name ends in {path.suffix!r}", "end it in .svg")
+    check_ending(path)
     if not can_draw():
         raise MissingError(f"--plot {path}", "matplotlib is not here", 'pip install "levelbench[plot]"')
     shared.check_writable(path)
+
+
+def _check_evaluations(arm: Arm, data: Path | None) -> None:
+    """Refuse curves that will be too short before anybody waits for them."""
+    from levelbench.analysis.tuning import check_evaluations
+    from levelbench.runner.request import load_task
+    from levelbench.training.cadence import Evaluate
+
+    specification = arm.specification
+    every, epochs = Evaluate.parse(specification.evaluate_every), specification.budget_epochs
+    per_epoch, examples = 1, 1
+    if every.unit != "epoch" or epochs % 1:
+        if specification.distribution is not None:
+            # How many steps an epoch has is then the scheme's affair; ``tune`` looks at the records.
+            return
+        task = load_task(arm.reference)
+        recipe, split = task.assemble(specification.recipe, specification.settings), task.data.load(data).train
+        per_epoch = -(-recipe.sampler.steps(split) // recipe.accumulate)
+        examples = int(recipe.sampler.epoch(split, 0, 0).sizes.sum())
+    last = max(1, round(epochs * per_epoch))
+    check_evaluations(-(-last // min(every.steps(per_epoch, examples), last)), specification.evaluate_every, epochs)
 
 
 def _say(plan: Plan, store: Store) -> None:
@@ -128,14 +151,35 @@ def _say(plan: Plan, store: Store) -> None:
         click.echo(f"records: {store.path}", err=True)
 
 
-def _lines(arm: Arm, tuning: Tuning) -> list[str]:
+def _lines(task: str, arm: Arm, tuning: Tuning, given: dict[str, Any]) -> list[str]:
     """What to write in the task file, and in the command of whoever measures; nothing where there is no target."""
     if tuning.target.target is None or tuning.cadence is None or tuning.runs is None:
         return []
-    lines = [f"target={tuning.target.target:g}", f'evaluate_every="{tuning.cadence.every}"']
+    threshold, every = f"{tuning.target.target:.10g}", tuning.cadence.every
+    lines = [f"target={threshold}", f'evaluate_every="{every}"']
     if tuning.runs.needed is not None:
-        lines.append(f"levelbench run {arm.specification.task} -n {max(5, tuning.runs.needed)}")
+        # The number of runs is that of confirmed crossings, also of a recipe that is else judged at its end.
+        rules = ["--target", threshold, "--every", every, "--crossing", "confirmed"]
+        number = ["-n", str(max(5, tuning.runs.needed))]
+        lines.append(shlex.join(["levelbench", "run", _item(task, arm), *rules, *_limits(given), *number]))
     return lines
+
+
+def _item(task: str, arm: Arm) -> str:
+    """What was trained, in the words that ``levelbench run`` takes."""
+    from levelbench.records.selection import format_item, parse_item
+
+    reference, settings = parse_item(task)
+    named = arm.specification
+    device = {} if named.device == "cpu" else {"device": named.device}
+    own = {name: value for name, value in settings.items() if name != "target"}
+    return format_item(reference, {"framework": named.framework, "recipe": named.recipe, **device, **own})
+
+
+def _limits(given: dict[str, Any]) -> list[str]:
+    """How long the curves were to be, and where the data is, where either was said."""
+    epochs = [] if given["epochs"] is None else ["--epochs", f"{given['epochs']:.10g}"]
+    return epochs if given["data"] is None else [*epochs, "--data", str(given["data"])]
 
 
 def _print(arm: Arm, tuning: Tuning, lines: list[str]) -> None:
@@ -216,17 +260,13 @@ def _time(seconds: float) -> str:
 
 
 def _draw(path: Path, records: list[Record], tuning: Tuning) -> None:
-    import msgspec
-
     from levelbench.records import group_runs, summarise
     from levelbench.report.bands import AXES, curves_of
-    from levelbench.report.files import write_whole
-    from levelbench.report.plots import draw_curves
+    from levelbench.report.target_figure import write_target
 
-    (group,) = group_runs([summarise(record, crossing="confirmed") for record in records])
-    target = group.specification.target
-    if tuning.target.target is not None:
-        target = msgspec.structs.replace(target, threshold=tuning.target.target)
+    # Crossings of the proposed target, not of the one that the runs were made under.
+    threshold = tuning.target.target
+    (group,) = group_runs([summarise(record, crossing="confirmed", threshold=threshold) for record in records])
     curves = curves_of(group, records, AXES[1])
-    write_whole(path, draw_curves("targets", [curves], AXES[1], target, "training samples seen"))
-    click.echo(f"figure: {path}", err=True)
+    whose = "the task's own" if threshold is None else "proposed"
+    click.echo(f"figure: {write_target(curves, group.specification, path, whose)}", err=True)

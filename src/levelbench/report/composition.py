@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from levelbench.errors import UsageError
 from levelbench.report.cells import verdict_text
 from levelbench.report.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.numbers import number
@@ -185,15 +184,16 @@ def _said(effect: _Effect) -> str:
     return "gain more together" if below else "gain less together" if above else "no interaction shown"
 
 
-def write_composition(found: Composed, path: Path) -> Path:
+def write_composition(found: Composed, path: Path) -> Path | None:
     """Draw the speed-ups, alone, predicted and measured, to an ``.svg`` or ``.png`` file.
 
-    Raises ``UsageError`` for another ending and where a speed-up has no number, ``MissingError`` without matplotlib.
+    ``None``, and no file, where no speed-up has a number: the runs are in the tables all the same. Raises as
+    :func:`levelbench.report.drawing.draw`.
     """
     check_ending(path)
     bars = _bars(found)
     if not bars:
-        raise UsageError("a figure of a composition", "no arm has a speed-up", "give the runs a larger budget")
+        return None
     height = 1.5 + 0.42 * (len(bars))
     return draw(path, "composition", (6.4, height), lambda figure: _draw(figure.add_subplot(), found, bars))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from levelbench.records.groups import RunGroup
     from levelbench.records.schema import Target
 
-__all__ = ["draw_curves", "draw_phases", "draw_times"]
+__all__ = ["draw_curves", "draw_phases", "draw_run", "draw_times", "y_limits"]
 
 _INK = "#010203"
 _FAINT = "#010204"
@@ -67,7 +67,7 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
             x = [value / scale for value in band.x]
             axes.fill_between(x, band.low, band.high, color=colour, alpha=0.16, linewidth=0)
             for run in each.runs[:_MOST_RUNS]:
-                _draw_run(axes, run, scale, colour, max(20, _MOST_POINTS // shown))
+                draw_run(axes, run, scale, colour, max(20, _MOST_POINTS // shown))
             axes.plot(x, band.median, color=colour, linewidth=2.2, linestyle=dash)
         axes.axhline(target.threshold, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(
@@ -77,14 +77,14 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
         axes.set_xlabel(clean(f"{along}, {unit}" if unit else along))
         axes.set_ylabel(clean(f"{target.split} {target.metric}"))
         axes.set_xlim(left=0)
-        low, high = _y_limits(curves, target)
+        low, high = y_limits(curves, target)
         axes.set_ylim(low, high)
         if axis.kind is Kind.NUMBER:
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         return _svg(canvas, name)
 
 
-def _draw_run(axes: Axes, run: Curve, scale: float, colour: str, points: int) -> None:
+def draw_run(axes: Axes, run: Curve, scale: float, colour: str, points: int) -> None:
     """One run, thin, in about ``points`` points, with a dot where it reached its target."""
     step = max(1, -(-len(run.x) // points))
     axes.plot([x / scale for x in run.x[::step]], run.quality[::step], color=colour, linewidth=0.7, alpha=0.55)
@@ -92,7 +92,7 @@ def _draw_run(axes: Axes, run: Curve, scale: float, colour: str, points: int) ->
         axes.plot([run.reached_at / scale], [run.at(run.reached_at)], "o", color=colour, markersize=3.5)
 
 
-def _y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
+def y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
     """Limits that show the approach to the target: early values far from it may lie outside."""
     values = [value for each in curves for run in each.runs for value in run.quality] or [target.threshold]
     finals = [run.quality[-1] for each in curves for run in each.runs] or [target.threshold]
