@@ -74,6 +74,41 @@ def test_list_of_one_says_how_it_is_split_and_got(call):
     assert "held" not in call("data", "list")[1].split("\n")[0]
 
 
+def test_list_says_of_data_that_are_not_here_that_they_are_downloaded_when_they_are_used(call, pets):
+    code, out, _ = call("data", "list", "pets")
+    assert code == 0
+    assert "its files: to be downloaded at the first use" in out
+    assert json.loads(call("data", "list", "pets", "--json")[1])["datasets"][0]["to_download"] == "1 file, 8 bytes"
+    call("data", "get", "pets")
+    assert "downloaded" not in call("data", "list", "pets")[1]
+
+
+@pytest.mark.parametrize("action", ["check", "stat", "get"])
+@pytest.mark.parametrize("here", [True, False])
+def test_a_folder_that_was_named_is_never_replaced_by_another_copy(call, pets, tmp_path, action, here):
+    call("data", "get", "pets")
+    (tmp_path / "empty").mkdir()
+    code, out, err = call("data", action, "pets", "--data", tmp_path / ("empty" if here else "nothing"))
+    assert (code, out) == (3, "")
+    assert ("its files are not there" if here else "no such file or folder") in err
+
+
+def test_a_folder_for_data_that_are_bundled_is_refused(call, tmp_path):
+    code, _, err = call("data", "check", "digits", "--data", tmp_path)
+    assert code == 2
+    assert "no folder is looked into" in err
+
+
+def test_check_prints_which_folder_it_checked(call, pets, tmp_path, monkeypatch):
+    (tmp_path / "pets").write_bytes(bytes([0, 1]))
+    assert f"checked: {tmp_path} (--data)\n" in call("data", "check", "pets", "--data", tmp_path)[1]
+    call("data", "get", "pets")
+    monkeypatch.setenv("LEVELBENCH_DATA", str(tmp_path / "nothing"))
+    place = f"{tmp_path}/cache/pets (the cache); LEVELBENCH_DATA ({tmp_path}/nothing) does not have its files"
+    assert f"checked: {place}\n" in call("data", "check", "pets")[1]
+    assert json.loads(call("data", "check", "pets", "--json")[1])["place"] == place
+
+
 def test_check_prints_the_checksums_and_says_that_all_is_right(call):
     code, out, _ = call("data", "check", "digits")
     assert code == 0

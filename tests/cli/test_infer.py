@@ -54,6 +54,10 @@ OPTIONS = {
         (("digits", "--samples-per-query", "3"), 2, "belongs to multi-stream"),
         (("digits", "--batch", "8"), 2, "of one sample each"),
         (("digits", "--quantile", "90"), 2, "did you mean 0.9"),
+        (("digits", "--quantile", "1.5"), 2, "it is not between 0 and 1\n"),
+        (("digits", "--scenario", "server", "--bound", "15", "--qps", "2"), 2, "write --bound 15ms or --bound 15s"),
+        (("digits", "--target-accuracy", "95"), 2, "did you mean 0.95"),
+        (("lenet5", "--target-accuracy", "0.9"), 2, "made-up inputs have no right answers"),
         (("digits", "--duration", "0"), 2, "no time above zero"),
         (("digits", "-n", "0"), 2, "no process at all"),
         (("digits", "--quality-share", "99"), 2, "no share"),
@@ -83,7 +87,7 @@ def test_a_command_that_cannot_be_meant_is_answered_in_three_parts(call, tmp_pat
     ("text", "value"), [("15ms", 0.015), ("2", 2.0), ("0.5 s", 0.5), ("2min", 120.0), (".5us", 5e-7), ("1h", 3600.0)]
 )
 def test_a_time_is_read_with_its_unit(text, value):
-    assert seconds("--bound", text) == pytest.approx(value)
+    assert seconds("--duration", text) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("text", ["", "ms", "-1s", "nan", "1e3s", "1 day", "1s2"])
@@ -223,6 +227,23 @@ def test_made_up_inputs_are_called_so_wherever_they_are_told(call, tmp_path, mon
     assert "made-up inputs have no right answers" in out
     _, out, _ = call(*words, "--json")
     assert json.loads(out)["results"][0]["facts"]["synthetic"] is True
+
+
+@pytest.mark.parametrize(
+    ("labels", "target", "says"), [(False, "0.9", "data.npz has no labels"), (True, "95", "did you mean 0.95")]
+)
+def test_a_target_that_no_answer_can_be_held_against_is_refused_before_measuring(
+    call, tmp_path, monkeypatch, labels, target, says
+):
+    monkeypatch.chdir(tmp_path)
+    network = zoo.mlp(4, 3, 2)
+    save(network.stored(network.initialise(0)), tmp_path / "small.onnx")
+    parts = {"labels": np.arange(40) % 2} if labels else {}
+    np.savez("data.npz", input=np.zeros((40, 4), np.float32), **parts)
+    code, _, err = call("infer", "small.onnx", "--data", "data.npz", "--target-accuracy", target, "--store", "store")
+    assert code == 2
+    assert says in err
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize(("target", "code"), [("0.0", 0), ("1.0", 1)])

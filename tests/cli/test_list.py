@@ -13,7 +13,8 @@ def test_every_network_of_the_zoo_is_listed_with_its_size_and_paper(call):
     assert "Mnih" in dqn["paper"]
 
 
-def test_the_table_of_networks_shows_counts_in_full(call):
+def test_the_table_of_networks_shows_counts_in_full(call, monkeypatch):
+    monkeypatch.setattr(zoo, "names", lambda: ["dqn"])
     out = call("list", "networks")[1]
     assert "1,686,180" in out
 
@@ -29,3 +30,16 @@ def test_the_plain_list_says_that_there_is_more(call):
     code, out, _ = call("list")
     assert code == 0
     assert "levelbench list networks" in out
+
+
+def test_a_task_whose_data_have_to_be_downloaded_says_so(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("LEVELBENCH_DATA", raising=False)
+    monkeypatch.delenv("LEVELBENCH_OFFLINE", raising=False)
+    rows = {row["task"]: row for row in json.loads(call("list", "tasks", "--json")[1])["tasks"]}
+    assert (rows["cifar10"]["to_download"], rows["digits"]["to_download"]) == ("170 MB, one archive", None)
+    code, out, _ = call("list", "tasks", "--runnable")
+    assert code == 0
+    assert "data: to be downloaded (170 MB, one archive)" in out
+    assert "nothing: it runs here" in out
+    assert "to_download" not in out

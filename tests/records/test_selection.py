@@ -140,6 +140,18 @@ def test_a_path_means_the_record_or_all_below_a_folder_and_filters_may_follow(ru
     assert not parse_selector("./dig").matches(run)
 
 
+def test_a_folder_here_that_holds_records_is_a_path_unless_its_name_can_mean_something_else(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("st3", "digits", "cafe"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "copy.jsonl").write_bytes(Path(run.path).read_bytes())
+    (tmp_path / "empty").mkdir()
+    assert parse_selector("st3").path == tmp_path / "st3"
+    assert parse_selector("st3[lr=0.1]") == Selector("st3[lr=0.1]", filters=(("lr", "0.1"),), path=tmp_path / "st3")
+    for word in ("digits", "cafe", "empty", "nothing"):
+        assert (parse_selector(word).word, parse_selector(word).path) == (word, None)
+
+
 def test_latest_is_counted_by_the_store():
     assert parse_selector("latest").latest == 1
     assert parse_selector("latest:20").latest == 20

@@ -7,6 +7,7 @@ from msgspec.structs import replace as other
 from tests.records.inference.builder import DATA, OFFLINE, SERVER, SINGLE, specification, write
 
 from levelbench.records.inference import Audit, InferenceOutcome, Price, summarise_inference
+from levelbench.report import inference_figure
 from levelbench.report.inference import inference_lines, inference_table
 from levelbench.report.inference_figure import write_inference
 from levelbench.report.terminal import to_text
@@ -96,3 +97,17 @@ def test_the_figure_shows_every_process_and_is_the_same_each_time(arms, tmp_path
     assert write_inference(summary, records, tmp_path / "b.svg").read_text() == first
     assert "0.999" in first
     assert "torch" in first
+
+
+def test_intervals_of_several_frameworks_lie_apart_in_the_figure(arms, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    monkeypatch.setattr(inference_figure, "draw", lambda path, title, size, fill: fill(figure))
+    records = arms()
+    write_inference(summarise_inference(records), records, tmp_path / "a.svg")
+    lines = [line.get_ydata() for line in figure.axes[0].get_lines()]
+    heights = [float(y[0]) for y in lines if len(y) == 2 and y[0] == y[1]]
+    assert len(heights) == 2 * 4
+    assert len(set(heights)) == len(heights)

@@ -24,7 +24,9 @@ _EVERY_BYTES = 4 * _MEBIBYTE
 @click.command("data")
 @click.argument("action", metavar=f"[{'|'.join(ACTIONS)}]")
 @click.argument("name", required=False)
-@click.option("--data", "folder", type=click.Path(path_type=Path), help="Folder that has the dataset's files.")
+@click.option(
+    "--data", "folder", type=click.Path(path_type=Path), help="Folder of the dataset's files; no other is looked into."
+)
 @shared.json_option
 @shared.debug_option
 def command(action: str, name: str | None, folder: Path | None, as_json: bool, debug: bool) -> int:
@@ -63,7 +65,7 @@ def _list(sources: list[DatasetSource], folder: Path | None, as_json: bool) -> i
         shared.print_tables(listing("dataset", rows[0]["name"], ["what", "is"], _pairs(rows[0])))
         return 0
     headers = ["name", "size", "here", "licence", "lacks"]
-    shown = [[_words(row[header]) for header in headers] for row in rows]
+    shown = [[_words(_cells(row)[header]) for header in headers] for row in rows]
     shared.print_tables(listing("datasets", "datasets", headers, shown))
     click.echo("\nlevelbench data list NAME says where one comes from and how it is split")
     return 0
@@ -85,6 +87,7 @@ def _facts(source: DatasetSource, folder: Path | None) -> dict[str, Any]:
         "here": here,
         "licence": source.licence,
         "lacks": source.lacks(folder),
+        "to_download": source.awaits(folder),
         "from": getattr(source, "home", None),
         "cite": source.attribution,
         "split": getattr(source, "split_rule", None),
@@ -93,7 +96,14 @@ def _facts(source: DatasetSource, folder: Path | None) -> dict[str, Any]:
 
 
 def _pairs(facts: dict[str, Any]) -> list[list[str]]:
-    return [[key, _words(value)] for key, value in facts.items() if value is not None]
+    told = {key: value for key, value in _cells(facts).items() if key != "to_download"}
+    return [[key, _words(value)] for key, value in told.items() if value is not None]
+
+
+def _cells(facts: dict[str, Any]) -> dict[str, Any]:
+    """As a table says it: no cell that says nothing of where the files are."""
+    lacks = "its files: to be downloaded at the first use" if facts["to_download"] else "nothing"
+    return {**facts, "here": facts["here"] or "no", "lacks": facts["lacks"] or lacks}
 
 
 def _words(value: Any) -> str:
@@ -131,9 +141,10 @@ def _progress(name: str, line: ProgressLine) -> Any:
 def _load(source: DatasetSource, folder: Path | None, *, anew: bool = False) -> Dataset:
     """What is here; nothing is downloaded behind the user's back. ``anew``: not of what was kept of it."""
     from levelbench.errors import MissingError
-    from levelbench.training.datasets.places import FileSource
+    from levelbench.training.datasets.places import FileSource, named_folder
 
-    if isinstance(source, FileSource) and source.found(folder) is None:
+    # A folder that was named is answered by ``load``, which looks nowhere else.
+    if isinstance(source, FileSource) and named_folder(folder) is None and source.found(folder) is None:
         looked = ", ".join(str(place.folder) for place in source.places(folder))
         raise MissingError(f"the dataset {source.name}", f"its files are not in {looked}", source.ways)
     return source.checked(folder) if anew else source.load(folder)
@@ -144,6 +155,7 @@ def _check(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
     from levelbench.training.datasets.contents import faults
 
     dataset = _load(source, folder, anew=True)
+    place = source.where(folder)
     with ProgressLine() as line:
 
         def told(done: int, total: int) -> None:
@@ -152,10 +164,12 @@ def _check(source: DatasetSource, folder: Path | None, as_json: bool) -> int:
 
         found = faults(dataset, told)
     if as_json:
-        shared.emit_json({**_described(dataset), "faults": found})
+        shared.emit_json({**_described(dataset), "place": place, "faults": found})
         return int(bool(found))
     for name, digest in dataset.checksums.items():
         click.echo(f"{digest}  {name}")
+    if place is not None:
+        click.echo(f"checked: {shared.visible(place)}")
     for each in found:
         click.echo(f"fault: {each}")
     sizes = ", ".join(f"{count:,} {name}" for name, count in dataset.sizes().items())

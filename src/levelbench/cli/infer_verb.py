@@ -150,7 +150,7 @@ def _specifications(
         model, data, folder, fixed, default = found.model, found.data, found.folder, None, found.framework
     else:
         _refuse_training(given)
-        mine = foreign(what, given["data"], given["labels"], given["sizes"])
+        mine = foreign(what, given["data"], given["labels"], given["sizes"], given["target_accuracy"])
         model, data, folder, fixed, default = mine.model, mine.data, None, mine.batch, _first_framework(given["device"])
     scenario = scenario_settings(given, fixed)
     common = {"preprocessing": given["preprocessing"], "seed": given["seed"], "audit": given["audit"]}

@@ -18,6 +18,7 @@ KINDS = ("tasks", "frameworks", "suites", "networks", "transforms", "schemes", "
 _ASKED_FOR = ("networks", "transforms", "schemes", "engines")
 _COUNTS = ("parameters", "published parameters", "published multiply-adds")
 _EXACT = 1e6
+_AWAITS = "to_download"
 
 
 @click.command("list")
@@ -80,8 +81,8 @@ def command(
 
 
 def _table(listing: Any, name: str, rows: list[dict[str, Any]]) -> Any:
-    headers = list(rows[0]) if rows else ["name"]
-    shown = [[_words(row[header], header) for header in headers] for row in rows]
+    headers = [each for each in rows[0] if each != _AWAITS] if rows else ["name"]
+    shown = [[_lacks(row) if header == "lacks" else _words(row[header], header) for header in headers] for row in rows]
     return listing(name, name, headers, shown)
 
 
@@ -89,8 +90,15 @@ def _words(value: Any, header: str) -> str:
     if isinstance(value, int | float) and header in _COUNTS:
         return _count(value)
     if value is None:
-        return "nothing: it runs here" if header == "lacks" else ""
+        return ""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _lacks(row: dict[str, Any]) -> str:
+    if row["lacks"] is None:
+        awaited = row.get(_AWAITS)
+        return f"data: to be downloaded ({awaited})" if awaited else "nothing: it runs here"
+    return _words(row["lacks"], "lacks")
 
 
 def _count(value: float) -> str:
@@ -110,7 +118,7 @@ def _tasks() -> list[dict[str, Any]]:
     folder = Path(os.environ["LEVELBENCH_DATA"]) if os.environ.get("LEVELBENCH_DATA") else None
     rows: list[dict[str, Any]] = []
     for name in sorted(plugins.names("task")):
-        row = dict.fromkeys(("task", "what", "target", "recipes", "licence of the data", "lacks"))
+        row = dict.fromkeys(("task", "what", "target", "recipes", "licence of the data", "lacks", _AWAITS))
         try:
             task = load_task(name)
         except LevelbenchError as error:
@@ -124,6 +132,7 @@ def _tasks() -> list[dict[str, Any]]:
                 "recipes": list(task.recipes),
                 "licence of the data": task.data.licence,
                 "lacks": task.data.lacks(folder),
+                _AWAITS: task.data.awaits(folder),
             }
         )
     return rows

@@ -5,6 +5,7 @@
     digits[framework=numpy,lr=0.1]  ... with these parts, settings or results
     [status=failed]               ... of any task
     results/digits                a record or folder (a path has a slash, or ends in .jsonl); filters may follow
+    mine                          a folder here that holds records, unless a task is called so; ./mine always is one
     latest, latest:5              the newest run, or runs
 
 The one idea: the same words name what to run and what has run; ``parse_item`` reads the first, ``parse_selector`` the
@@ -16,10 +17,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +47,7 @@ _PAIR = re.compile(
 _INT = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _HEX = re.compile(r"[0-9a-f]{4,}")
+_MOST_ENTRIES = 10_000
 _LATEST = re.compile(r"latest(?::([0-9]+))?")
 
 
@@ -165,7 +169,18 @@ def _whole(text: str) -> int:
 
 def _is_path(text: str) -> bool:
     before = text.split("[", 1)[0]
-    return "/" in before or text.endswith(".jsonl") or text in (".", "..", "~")
+    return "/" in before or text.endswith(".jsonl") or text in (".", "..", "~") or _is_store(before.strip())
+
+
+def _is_store(word: str) -> bool:
+    """Whether a bare word is a folder here that holds records, and can mean neither a task nor the beginning of an id.
+
+    Only so many entries are looked at: a word may be the name of any folder.
+    """
+    if not word or not os.path.isdir(word) or _HEX.fullmatch(word) or word in plugins.names("task"):  # noqa: PTH112
+        return False
+    entries = (name for _, _, names in os.walk(word) for name in ("", *names))
+    return any(name.endswith((".jsonl", ".jsonlines")) for name in islice(entries, _MOST_ENTRIES))
 
 
 @cache

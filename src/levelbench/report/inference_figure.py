@@ -23,6 +23,9 @@ __all__ = ["write_inference"]
 
 _POINTS = 400
 _WIDE = 8.0
+_APART = 0.022
+"""Of the axis, between the marks of two frameworks."""
+_MARKERS = "osD^vPX*"
 _TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
@@ -50,8 +53,14 @@ def _draw(figure: Any, summary: InferenceSummary, shown: Sequence[tuple[int, Map
         for number, values in enumerate(processes.values()):
             x, y = _steps(values)
             label = clean(summary.entries[at].arm.title) if not number else None
-            axes.plot(x / unit.size, _nines(y, longest), color=colour, linestyle=dash, linewidth=1.0, label=label)
-        _marks(axes, summary, at, colour, unit.size, longest)
+            axes.plot(
+                x / unit.size, _nines(y, longest), color=colour, linestyle=dash, linewidth=1.0, alpha=0.55, label=label
+            )
+    top = float(_nines(np.array([1.0]), longest)[0])
+    for place, (at, _) in enumerate(marked := [each for each in shown if each[1]]):
+        # A little above or below each other, for intervals of several frameworks would lie on one line.
+        shift = _APART * top * ((len(marked) - 1) / 2 - place)
+        _marks(axes, summary, at, unit.size, longest, shift)
     ticks = [each for each in _TICKS if each < 1 - 1 / longest]
     axes.set_yticks([float(_nines(np.array([each]), longest)[0]) for each in ticks], [f"{each:.4g}" for each in ticks])
     # The interval of few processes may go on for decades; what was measured is what is to be seen.
@@ -77,12 +86,18 @@ def _nines(share: Any, longest: int) -> Any:
     return -np.log10(np.maximum(1 - share, 0.5 / longest))
 
 
-def _marks(axes: Any, summary: InferenceSummary, at: int, colour: str, size: float, longest: int) -> None:
+def _marks(axes: Any, summary: InferenceSummary, at: int, size: float, longest: int, shift: float) -> None:
+    """The percentiles of one framework with their intervals, ``shift`` above the heights of their shares."""
+    colour, marker = SERIES[at % len(SERIES)][0], _MARKERS[at % len(_MARKERS)]
     for q, figure in summary.entries[at].quantiles:
         if figure.estimate is None:
             continue
-        height = float(_nines(np.array([q]), longest)[0])
+        height = float(_nines(np.array([q]), longest)[0]) + shift
         inside = figure.estimate.interval
         if inside is not None and np.isfinite([inside.low, inside.high]).all():
-            axes.plot([inside.low / size, inside.high / size], [height] * 2, color=colour, linewidth=2.0, alpha=0.8)
-        axes.plot([figure.estimate.value / size], [height], "o", color=colour, markersize=5, markeredgecolor="#ffffff")
+            ends = [inside.low / size, inside.high / size]
+            axes.plot(ends, [height] * 2, color=colour, linewidth=1.8, solid_capstyle="butt", alpha=0.8)
+        axes.plot(
+            [figure.estimate.value / size], [height], marker, color=colour, markersize=5.5, markeredgecolor="#ffffff",
+            markeredgewidth=0.6,
+        )  # fmt: skip

@@ -123,7 +123,6 @@ def test_the_places_are_asked_in_order(small, source, tmp_path, monkeypatch, off
     monkeypatch.setenv("LEVELBENCH_DATA", str(tmp_path / "said"))
     cached = cache_folder() / "fashion-mnist"
     folders = {
-        "--data": tmp_path / "option",
         "LEVELBENCH_DATA": tmp_path / "said",
         "the cache": cached,
         "the package dataset-fashion-mnist": tmp_path / "packaged",
@@ -132,11 +131,45 @@ def test_the_places_are_asked_in_order(small, source, tmp_path, monkeypatch, off
         small.put(folder)
     seen = []
     for folder in folders.values():
-        seen.append(place(source.load(tmp_path / "option")))
+        seen.append(place(source.load()))
         shutil.rmtree(folder)
     assert seen == list(folders)
     assert official.ranges == []
-    assert place(source.load(tmp_path / "option")) == "downloaded"
+    assert place(source.load()) == "downloaded"
+
+
+@pytest.mark.parametrize(("make", "found"), [(False, "no such file or folder"), (True, "its files are not there")])
+def test_a_folder_that_was_named_is_the_only_place(small, source, tmp_path, official, make, found):
+    small.put(tmp_path / "packaged")
+    folder = tmp_path / "mine"
+    if make:
+        folder.mkdir()
+    assert found in source.lacks(folder)
+    assert source.awaits(folder) is source.where(folder) is None
+    for ask in (source.load, source.fetch, source.checked):
+        with pytest.raises(MissingError, match=rf"--data {folder}.*{found}.*leave --data out"):
+            ask(folder)
+    assert official.ranges == []
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_the_folder_of_the_variable_is_one_place_of_several_though_an_option_hands_it_on(
+    small, source, tmp_path, monkeypatch, relative
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEVELBENCH_DATA", "said" if relative else str(tmp_path / "said"))
+    small.put(tmp_path / "packaged")
+    assert place(source.load(tmp_path / "said")) == "the package dataset-fashion-mnist"
+    assert source.where().endswith("said) does not have its files")
+    small.put(tmp_path / "said")
+    assert place(source.load(tmp_path / "said")) == "LEVELBENCH_DATA"
+    assert source.where().endswith("said (LEVELBENCH_DATA)")
+
+
+def test_what_is_to_be_downloaded_is_told_until_it_is_here(source, official, monkeypatch):
+    assert source.awaits() == "4 files, 31 MB"
+    source.fetch()
+    assert source.awaits() is None
 
 
 def test_a_download_is_kept_and_used_the_next_time(source, official, monkeypatch):
@@ -203,11 +236,11 @@ def test_without_any_of_them_the_error_says_the_three_ways(source, monkeypatch, 
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")
     monkeypatch.setattr(fashion, "OFFICIAL_URL", server.url)
     with pytest.raises(MissingError, match="LEVELBENCH_OFFLINE forbids") as caught:
-        source.load(tmp_path / "nothing")
+        source.load()
     assert caught.value.exit_code == 3
     for way in ("dataset-fashion-mnist", "--data or LEVELBENCH_DATA", "allow the download"):
         assert way in caught.value.do
-    assert str(tmp_path / "nothing") in caught.value.found
+    assert str(tmp_path / "packaged") in caught.value.found
     assert server.ranges == []
 
 
@@ -226,9 +259,10 @@ def test_what_lacks_is_told_without_reading_or_asking(small, source, tmp_path, m
     assert official.ranges == []
 
 
-def test_a_folder_that_cannot_be_looked_into_is_passed_over(small, source, tmp_path):
+def test_a_folder_that_cannot_be_looked_into_is_passed_over(small, source, tmp_path, monkeypatch):
     small.put(tmp_path / "packaged")
-    assert place(source.load(tmp_path / ("x" * 300))) == "the package dataset-fashion-mnist"
+    monkeypatch.setenv("LEVELBENCH_DATA", str(tmp_path / ("x" * 300)))
+    assert place(source.load()) == "the package dataset-fashion-mnist"
 
 
 def test_three_of_four_files_are_not_the_data(small, source, tmp_path, monkeypatch):

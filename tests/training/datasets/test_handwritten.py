@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from levelbench.errors import DataError, MissingError
+from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.training import datasets
 from levelbench.training.datasets import handwritten
 from levelbench.training.datasets.files import read_checked
@@ -82,7 +82,15 @@ def test_checksums_licence_and_attribution_are_told():
     assert "Kaynak" in datasets.digits.attribution
 
 
-def test_a_folder_of_the_users_changes_nothing(tmp_path):
+@pytest.mark.parametrize("source", [datasets.digits, datasets.synthetic])
+def test_a_folder_that_was_named_is_refused_for_nobody_looks_into_it(source, tmp_path):
+    for ask in (source.load, source.fetch, source.checked):
+        with pytest.raises(UsageError, match="no folder is looked into"):
+            ask(tmp_path)
+
+
+def test_a_folder_for_all_datasets_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("LEVELBENCH_DATA", str(tmp_path))
     assert datasets.digits.load(tmp_path).checksums == datasets.digits.load().checksums
     assert datasets.digits.lacks(tmp_path) is None
 

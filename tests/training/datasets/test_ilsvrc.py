@@ -96,9 +96,10 @@ def test_dawnbench_s_split_holds_nothing_out(folders):
 
 def test_nothing_is_downloaded_and_what_to_do_is_said(tmp_path):
     assert "data list imagenet" in small().lacks(tmp_path)
-    with pytest.raises(MissingError, match="nobody may pass it on") as caught:
-        small().fetch(tmp_path)
-    assert "train/ and val/" in str(caught.value)
+    for folder, found in ((tmp_path, "its files are not there"), (None, "nobody may pass it on")):
+        with pytest.raises(MissingError, match=found) as caught:
+            small().fetch(folder)
+        assert "train/ and val/" in str(caught.value)
 
 
 def test_another_number_of_classes_is_refused(folders, shards):

@@ -46,7 +46,10 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
     wanted = _wanted(word, store, given)
     task = load_task(wanted.reference)
     refuse_quality(task.name, task.quality)
-    wanted = replace(wanted, basis=_basis(task, wanted, checksums := _checksums(task, given["data"])))
+    if given["target_accuracy"] is not None:
+        # Refuses what is not on the metric's scale, as the target of a run.
+        task.quality.as_target(given["target_accuracy"])
+    wanted = replace(wanted, basis=_basis(task, wanted, checksums := dict(task.data.load(given["data"]).checksums)))
     kept = kept_model(store, wanted) or _trained(store, wanted, as_json, given["data"], task.description)
     facts, specification = kept.facts, kept.facts.specification
     model = Model(
@@ -64,17 +67,6 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
     )
     data = Data("task", f"the test split of {specification.task}", checksums=checksums)
     return TaskModel(model, data, given["data"], specification.framework)
-
-
-def _checksums(task: Task, folder: Path | None) -> dict[str, str]:
-    """Those of the data that would be read now; ``UsageError`` for a folder that nobody would look into."""
-    from levelbench.training.datasets.places import FileSource
-
-    bundled = not isinstance(task.data, FileSource) and type(task.data).__module__.startswith("levelbench.")
-    if folder is not None and bundled:
-        found = "its data come with levelbench, and no folder is looked into"
-        raise UsageError(f"--data {folder} with {task.name}", found, "leave it out")
-    return dict(task.data.load(folder).checksums)
 
 
 def _basis(task: Task, wanted: Wanted, checksums: dict[str, str]) -> Basis:

@@ -17,6 +17,7 @@ from levelbench.errors import MissingError, UnknownNameError, UsageError
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
     from levelbench.records.inference import Data, InferenceArm, Model, ScenarioSettings
+    from levelbench.runner.inference.data import Examples
 
 __all__ = ["SCENARIOS", "Foreign", "foreign", "frameworks_of", "is_task", "scenario_settings", "seconds"]
 
@@ -48,12 +49,15 @@ def is_task(word: str) -> bool:
     return name in plugins.names("task") or name.endswith(".py")
 
 
-def seconds(option: str, text: str) -> float:
-    """``15ms``, ``2min`` or ``0.5`` (seconds), above zero."""
+def seconds(option: str, text: str, *, bare: bool = True) -> float:
+    """``15ms``, ``2min`` or, where ``bare`` numbers are seconds, ``0.5``; above zero."""
     found = _TIME.fullmatch(text.strip())
     value = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
     if not (math.isfinite(value) and value > 0):
         raise UsageError(f"{option} {text}", "it is no time above zero", f"write it as in {option} 15ms or {option} 2s")
+    if found and not found[2] and not bare:
+        number = text.strip()
+        raise UsageError(f"{option} {text}", "it has no unit", f"write {option} {number}ms or {option} {number}s")
     return value
 
 
@@ -66,7 +70,9 @@ def scenario_settings(given: dict[str, Any], fixed_batch: int | None = None) -> 
     _refuse_strangers(name, given)
     quantile = given["quantile"] if given["quantile"] is not None else _QUANTILES.get(name, 0.99)
     if not 0 < quantile < 1:
-        found = f"it is not between 0 and 1{f' (did you mean {quantile / 100:g}?)' if 1 < quantile < 100 else ''}"
+        # Of what may have been meant as a percentage; 1.5 is as likely a slip for 0.15.
+        percent = f" (did you mean {quantile / 100:g}?)" if 50 <= quantile < 100 else ""
+        found = f"it is not between 0 and 1{percent}"
         raise UsageError(f"--quantile {quantile:g}", found, "give a share, as in --quantile 0.99")
     duration_s = 0.0 if name == "dawnbench" else seconds("--duration", given["duration"])
     per_query = (given["samples_per_query"] or 8) if name == "multi-stream" else 1
@@ -101,7 +107,7 @@ def _server(name: str, given: dict[str, Any], duration_s: float) -> dict[str, An
         raise UsageError(f"--qps {qps:g}", "it is no rate above zero", "give the queries a second, as in --qps 200")
     if qps is not None:
         refuse_flood(qps, duration_s)
-    return {"qps": qps, "bound_s": seconds("--bound", given["bound"]), "find_peak": find_peak}
+    return {"qps": qps, "bound_s": seconds("--bound", given["bound"], bare=False), "find_peak": find_peak}
 
 
 def _refuse_strangers(name: str, given: dict[str, Any]) -> None:
@@ -144,8 +150,13 @@ def frameworks_of(words: str | None, device: str, threads: int | None, default: 
     return [InferenceArm(framework, mode, device, threads) for framework, mode in pairs]
 
 
-def foreign(word: str, data: Path | None, labels: Path | None, sizes: Sequence[str]) -> Foreign:
-    """The network of a file or of the zoo, with the user's data or made-up inputs."""
+def foreign(
+    word: str, data: Path | None, labels: Path | None, sizes: Sequence[str], target_accuracy: float | None = None
+) -> Foreign:
+    """The network of a file or of the zoo, with the user's data or made-up inputs.
+
+    ``UsageError`` for a ``target_accuracy`` where nobody knows the right answers, or off the scale of top-1.
+    """
     from levelbench import plugins
     from levelbench.cli.network.words import make_cases, name_network
     from levelbench.records.inference import Data, Model
@@ -169,6 +180,7 @@ def foreign(word: str, data: Path | None, labels: Path | None, sizes: Sequence[s
     bound = dict(make_cases(named, None, sizes, ())[0].sizes) if data is None else {}
     model = Model(named.name, "zoo" if named.kind == "zoo" else "file", named.path, named.digest)
     if data is None:
+        _check_target(target_accuracy, None, "made-up inputs have no right answers")
         return Foreign(model, Data("synthetic", "made-up inputs", sizes=bound), fixed)
     found_data = Data(
         "file",
@@ -179,8 +191,21 @@ def foreign(word: str, data: Path | None, labels: Path | None, sizes: Sequence[s
         digest_of_data(labels) if labels is not None else "",
     )
     # Read once here, too: what cannot be meant is no measurement that failed.
-    check_examples(network, file_examples(network, found_data))
+    check_examples(network, examples := file_examples(network, found_data))
+    _check_target(target_accuracy, examples, f"{data} has no labels")
     return Foreign(model, found_data, fixed)
+
+
+def _check_target(target: float | None, examples: Examples | None, why: str) -> None:
+    """``UsageError`` for a target that no answers can be held against."""
+    if target is None:
+        return
+    if examples is None or examples.labels is None:
+        do = "give --data with labels (docs/inference.md says how), or leave it out"
+        raise UsageError(f"--target-accuracy {target:g}", why, do)
+    from levelbench.training.quality import Top1
+
+    Top1(target=0.0).as_target(target)
 
 
 def _fixed(network: Network) -> int | None:

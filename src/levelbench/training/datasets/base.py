@@ -151,6 +151,14 @@ class DatasetSource(ABC):
     def lacks(self, folder: Path | None = None) -> str | None:
         """``None`` when ``load`` has all it needs, else the reason in one line. Reads no data and no network."""
 
+    def awaits(self, folder: Path | None = None) -> str | None:
+        """How much ``load`` would have to download first, in words; ``None`` where it need not."""
+        return None
+
+    def where(self, folder: Path | None = None) -> str | None:
+        """The place that ``load`` would read now, in words; ``None`` where there is none. Reads no data."""
+        return None
+
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:  # noqa: B027
         """Bring the files to this machine, so that ``load`` needs no network. Data that is bundled has nothing to do.
 

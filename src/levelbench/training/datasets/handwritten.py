@@ -17,8 +17,9 @@ from typing import Final, final
 
 import numpy as np
 
-from levelbench.training.datasets.base import Dataset, DatasetSource, Split
+from levelbench.training.datasets.base import Dataset, DatasetSource, Progress, Split, silent
 from levelbench.training.datasets.files import DataFile, read_checked
+from levelbench.training.datasets.places import refuse_folder
 from levelbench.training.datasets.splits import standardise, stratified_split
 
 __all__ = ["Digits"]
@@ -58,11 +59,13 @@ class Digits(DatasetSource):
         self._bundle = bundle
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits. ``folder`` is not looked at: the data comes with the package.
+        """The three splits. The data comes with the package.
 
+        :raises UsageError: when a ``folder`` is named, for nobody looks into it.
         :raises DataError: when the bundled files are damaged.
         :raises MissingError: when they are not there.
         """
+        refuse_folder(self.name, folder)
         images = read_checked(self._bundle, IMAGES)
         labels = read_checked(self._bundle, LABELS).astype(np.int64)
         rows = images.reshape(len(images), -1)
@@ -81,6 +84,14 @@ class Digits(DatasetSource):
             licence=self.licence,
             source=f"bundled; {self.attribution}",
         )
+
+    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
+        """Nothing to do; ``UsageError`` as ``load`` has it."""
+        refuse_folder(self.name, folder)
+
+    def where(self, folder: Path | None = None) -> str | None:
+        """The folder of the bundled files."""
+        return f"{self._bundle} (bundled)"
 
     def lacks(self, folder: Path | None = None) -> str | None:
         """``None``, unless the installation is damaged."""

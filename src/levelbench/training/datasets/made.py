@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import UsageError
-from levelbench.training.datasets.base import Dataset, DatasetSource, Normalisation, Split
+from levelbench.training.datasets.base import Dataset, DatasetSource, Normalisation, Progress, Split, silent
+from levelbench.training.datasets.places import refuse_folder
 
 __all__ = ["Synthetic", "bayes_error", "distance_for"]
 
@@ -79,7 +80,8 @@ class Synthetic(DatasetSource):
         self.shape, self.classes, self.sizes, self.error, self.seed = shape, classes, sizes, error, seed
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits. ``folder`` is not looked at: there are no files."""
+        """The three splits; ``UsageError`` for a ``folder`` that is named: there are no files."""
+        refuse_folder(self.name, folder)
         means = self._means()
         parts = dict(zip(_PARTS, self.sizes, strict=True))
         splits = {name: self._split(means, count, _PARTS[name]) for name, count in parts.items()}
@@ -100,6 +102,10 @@ class Synthetic(DatasetSource):
                 source="the noise's mean and deviation, by construction",
             ),
         )
+
+    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
+        """Nothing to do; ``UsageError`` as ``load`` has it."""
+        refuse_folder(self.name, folder)
 
     def lacks(self, folder: Path | None = None) -> str | None:
         """``None``: it is made when it is asked for."""

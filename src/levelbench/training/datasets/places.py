@@ -1,7 +1,8 @@
 """Finds a dataset's files on this machine, or downloads them: the places, their order and the messages.
 
-The one idea: the places are asked in a fixed order (the user's folder, the cache, a system's package, the official
-download), and it does not matter which one answers, because the content is held against the same checksums.
+The one idea: a folder that somebody named for this dataset is the only place; else the places are asked in a fixed
+order (LEVELBENCH_DATA, the cache, a system's package, the official download), and it does not matter which one answers,
+because the content is held against the same checksums.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from levelbench.errors import MissingError
+from levelbench.errors import MissingError, UsageError
 from levelbench.training.datasets.base import DatasetSource, Progress, silent
 from levelbench.training.datasets.files import cache_folder, offline
 
-__all__ = ["FileSource", "Found", "Place", "folders_of"]
+__all__ = ["FileSource", "Found", "Place", "folders_of", "named_folder", "refuse_folder"]
 
 
 @final
@@ -32,10 +33,34 @@ class Place:
 @final
 @dataclass(frozen=True)
 class Found:
-    """Where the files are: the place's name, and what ``FileSource.held`` said of it."""
+    """Where the files are: the place's name, what ``FileSource.held`` said of it, and its folder."""
 
     label: str
     held: Any
+    folder: Path
+
+
+def named_folder(folder: Path | None) -> Path | None:
+    """``folder`` where somebody named it for the dataset, as with ``--data``: then nowhere else is looked.
+
+    ``None`` where it is that of LEVELBENCH_DATA, which options hand on: it is for all datasets, and one that is not in
+    it is looked for elsewhere.
+    """
+    told = os.environ.get("LEVELBENCH_DATA")
+    # Resolved, for jobs on several ranks hand on the whole path.
+    if folder is None or (told and os.path.realpath(told) == os.path.realpath(folder)):
+        return None
+    return folder
+
+
+def refuse_folder(name: str, folder: Path | None) -> None:
+    """``UsageError`` for a folder that was named for a dataset without files, which nobody would look into."""
+    if named_folder(folder) is not None:
+        raise UsageError(
+            f"--data {folder} for the dataset {name}",
+            "its data come with levelbench, and no folder is looked into",
+            "leave it out; where other tasks of the same command need a folder, name it with LEVELBENCH_DATA",
+        )
 
 
 class FileSource(DatasetSource):
@@ -66,14 +91,15 @@ class FileSource(DatasetSource):
         for place in self.places(folder):
             held = self.held(place.folder)
             if held is not None:
-                return Found(place.label, held)
+                return Found(place.label, held, place.folder)
         return None
 
     def places(self, folder: Path | None) -> list[Place]:
-        """Where the files may be, in the order in which they are looked for."""
+        """Where the files may be, in the order in which they are looked for: the folder that was named, or all."""
+        if (named := named_folder(folder)) is not None:
+            return [Place("--data", named)]
         said = os.environ.get("LEVELBENCH_DATA")
         return [
-            *([Place("--data", folder)] if folder is not None else []),
             *([Place("LEVELBENCH_DATA", Path(said))] if said else []),
             Place("the cache", cache_folder() / self.name),
             *self.packaged(),
@@ -81,11 +107,29 @@ class FileSource(DatasetSource):
 
     def lacks(self, folder: Path | None = None) -> str | None:
         """``None`` when the files are here or may be downloaded; whether the network answers is seen only then."""
-        if (self.downloads and not offline()) or self.found(folder):
+        if self.found(folder):
+            return None
+        if (named := named_folder(folder)) is not None:
+            return f"{self._not_in(named)}; levelbench data list {self.name} says which they are"
+        if self.downloads and not offline():
             return None
         if self.downloads:
             return "its files are nowhere on this machine, and LEVELBENCH_OFFLINE forbids to download them"
         return f"its files are nowhere on this machine; levelbench data list {self.name} says how to get them"
+
+    def awaits(self, folder: Path | None = None) -> str | None:
+        """How much is downloaded at the first use; ``None`` where the files are here, or cannot be had."""
+        return self.size if self.lacks(folder) is None and self.found(folder) is None else None
+
+    def where(self, folder: Path | None = None) -> str | None:
+        """The folder of the files, what it is, and that LEVELBENCH_DATA does not have them, where it is so."""
+        found = self.found(folder)
+        if found is None:
+            return None
+        said = os.environ.get("LEVELBENCH_DATA")
+        passed = said and named_folder(folder) is None and found.label != "LEVELBENCH_DATA"
+        also = f"; LEVELBENCH_DATA ({said}) does not have its files" if passed else ""
+        return f"{found.folder} ({found.label}){also}"
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
         """Download the files to the cache, unless they are on this machine; raises as ``load`` does."""
@@ -94,19 +138,32 @@ class FileSource(DatasetSource):
     def located(self, folder: Path | None, progress: Progress = silent) -> Found:
         """Where the files are, after a download if need be.
 
-        :raises MissingError: when they are nowhere and may not or cannot be downloaded.
+        :raises MissingError: when they are nowhere and may not or cannot be downloaded, or not in the folder that was
+            named for them.
         """
         found = self.found(folder)
         if found is not None:
             return found
+        if (named := named_folder(folder)) is not None:
+            raise MissingError(
+                f"--data {named} for the dataset {self.name} ({self.size})",
+                self._not_in(named),
+                f"name the place that has them (levelbench data list {self.name} says which they are), or leave --data "
+                "out: then they are looked for elsewhere, and downloaded"
+                if self.downloads
+                else f"get them: {self.ways}",
+            )
         if not self.downloads:
             raise self._missing(folder, "nobody may pass it on")
         if offline():
             raise self._missing(folder, "LEVELBENCH_OFFLINE forbids to download it")
         try:
-            return Found("downloaded", self.download(progress))
+            return Found("downloaded", self.download(progress), cache_folder() / self.name)
         except MissingError as error:
             raise self._missing(folder, f"the download failed ({error.asked}: {error.found})") from error
+
+    def _not_in(self, named: Path) -> str:
+        return "its files are not there" if os.path.exists(named) else "there is no such file or folder"  # noqa: PTH110
 
     def _missing(self, folder: Path | None, why: str) -> MissingError:
         looked = ", ".join(f"{place.label} ({place.folder})" for place in self.places(folder))

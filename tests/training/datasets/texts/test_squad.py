@@ -181,9 +181,9 @@ def test_a_file_that_is_not_the_official_one_is_an_error(tmp_path, squad_files):
 
 
 def test_what_lacks_says_how_to_get_it(tmp_path):
-    assert "LEVELBENCH_OFFLINE" in Squad().lacks(tmp_path)
+    assert "LEVELBENCH_OFFLINE" in Squad().lacks()
     with pytest.raises(MissingError, match=r"put train-v1.1.json and dev-v1.1.json into a folder"):
-        Squad().load(tmp_path)
+        Squad().load()
 
 
 def test_the_files_are_downloaded_and_checked(tmp_path, squad_files, server, monkeypatch):

@@ -204,11 +204,24 @@ def test_what_lacks_is_named_by_its_package(tmp_path, sword):
     english, spanish = small(tmp_path / "here", sword)
     source = VersePairs(english, dataclasses.replace(spanish, shared=tmp_path))
     assert source.lacks(tmp_path / "here") is None
-    assert source.lacks(tmp_path) == (
+    assert source.lacks() == (
         "its text is not on this machine: apt-get install sword-text-english sword-text-spanish"
     )
     with pytest.raises(MissingError, match="Install the package sword-text-english"):
-        source.load(tmp_path)
+        source.fetch()
+
+
+def test_bibles_that_are_not_in_the_folder_that_was_named_are_looked_for_nowhere_else(tmp_path, sword):
+    english, spanish = small(tmp_path / "here", sword)
+    here = [dataclasses.replace(each, shared=tmp_path / "here") for each in (english, spanish)]
+    for source in (VersePairs(*here), Characters(here[0])):
+        assert source.lacks() is None
+        assert str(tmp_path / "here" / english.module) in source.where()
+        assert source.where(tmp_path) is None
+        assert source.lacks(tmp_path).startswith(f"its text is not in {tmp_path}: apt-get install sword-text-english")
+        for ask in (source.load, source.fetch, source.checked):
+            with pytest.raises(MissingError, match=r"six files are in none of .* and leave --data out"):
+                ask(tmp_path)
 
 
 # Characters

