@@ -115,6 +115,7 @@ def test_an_entry_that_says_the_same_keeps_its_signature(call, submit, tmp_path)
         (("digits",), ("--price-per-hour", "3"), "it has no source"),
         (("digits",), ("--price-source", "x"), "there is no price"),
         (("digits",), ("--price-per-hour", "-1", "--price-source", "x"), "it is no price"),
+        (("digits",), ("--price-per-hour", "1e-300", "--price-source", "x"), "give 0.000001 to 10,000,000 US dollars"),
         (("digits", "--only-these", "--because", " "), PRICE, "it is blank"),
         (("digits", "--only-these"), PRICE, "it stands alone"),
         (("digits", "--because", "x"), PRICE, "it stands alone"),
@@ -140,13 +141,45 @@ def test_an_entry_with_an_error_is_not_written_unless_forced(submit):
     assert (code, len(submit.entries())) == (1, 1)
 
 
-def test_a_ruleset_of_the_leaderboard_itself_is_found(submit, tmp_path):
+@pytest.fixture
+def club():
+    """The text of a ruleset of a leaderboard's own."""
     from importlib import resources
 
     rules = resources.files("levelbench.records.rulesets").joinpath("data/levelbench-1.0.toml").read_text()
+    return rules.replace('"levelbench-1.0"', '"club-1.0"').replace('name = "levelbench"', 'name = "club"')
+
+
+def test_a_ruleset_of_a_file_comes_to_a_new_board_with_its_first_entry(submit, tmp_path, club):
+    (tmp_path / "mine.toml").write_text(club)
+    own = tmp_path / "board" / "rulesets" / "club-1.0.toml"
+    some = ("digits[framework=numpy]", "--ruleset", tmp_path / "mine.toml")
+    code, out, err = submit("digits[framework=numpy,seed=0]", "--only-these", "--because", "a trial", *some[1:])
+    assert (code, err, own.exists()) == (1, "", False)
+    code, out, err = submit(*some)
+    assert (code, err) == (0, "")
+    assert f"wrote {own}: the ruleset of the entries" in out
+    assert own.read_text() == club
+    assert [entry["ruleset"] for entry in submit.entries().values()] == ["club-1.0"]
+    code, out, _ = submit(*some)
+    assert (code, str(own) in out) == (0, False)
+
+
+def test_a_ruleset_of_a_file_is_refused_where_the_board_has_another_of_its_id(submit, tmp_path, club):
     own = tmp_path / "board" / "rulesets" / "club.toml"
     own.parent.mkdir(parents=True)
-    own.write_text(rules.replace('"levelbench-1.0"', '"club-1.0"').replace('name = "levelbench"', 'name = "club"'))
+    own.write_text(club)
+    (tmp_path / "mine.toml").write_text(club.replace("runs = 5", "runs = 3"))
+    code, _, err = submit("digits[framework=numpy]", "--ruleset", tmp_path / "mine.toml")
+    assert code == 2
+    assert "has another ruleset of that id" in err
+    assert (submit.entries(), list(own.parent.iterdir()), own.read_text()) == ({}, [own], club)
+
+
+def test_a_ruleset_of_the_leaderboard_itself_is_found(submit, tmp_path, club):
+    own = tmp_path / "board" / "rulesets" / "club.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(club)
     code, _, err = submit("digits[framework=numpy]", "--ruleset", "club-1.0")
     assert (code, err) == (0, "")
     assert [entry["ruleset"] for entry in submit.entries().values()] == ["club-1.0"]

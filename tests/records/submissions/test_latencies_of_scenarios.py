@@ -1,7 +1,11 @@
 """What entries of inference are ranked in, and by which figure."""
 
+import re
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.records.submissions.scored import OURS, submission
 
 from levelbench.records.rulesets.registry import task_rules
@@ -36,6 +40,9 @@ def scored(*inference, **parts):
         (server(), RankedScenario("server", 0.015), "server-15ms"),
         (server(latency_bound_s=0.0150000001), RankedScenario("server", 0.015), "server-15ms"),
         (server(latency_bound_s=0.0125), RankedScenario("server", 0.0125), "server-12.5ms"),
+        (server(latency_bound_s=2.0), RankedScenario("server", 2.0), "server-2000ms"),
+        (server(latency_bound_s=1e-9), RankedScenario("server", 1e-9), "server-1ns"),
+        (server(latency_bound_s=1e300), RankedScenario("server", 1e300), "server-1e300s"),
         (measured("offline", batch=32), RankedScenario("offline"), "offline"),
     ],
 )
@@ -115,3 +122,9 @@ def test_samples_count_offline_where_others_count_queries():
 def test_a_million_answers_cost_the_time_that_they_take_at_the_measured_throughput():
     found = scored(server(throughput_per_s=100.0), price=Price(0.36, "a list", "2026-01-01", True))
     assert found.inference_cost.value == pytest.approx(1.0)
+
+
+@given(st.floats(min_value=0.0, exclude_min=True, allow_infinity=False, allow_nan=False))
+def test_whatever_bound_is_stated_its_boards_name_is_plain_and_short(bound_s):
+    scenario = scenario_of(server(latency_bound_s=bound_s), RULES)
+    assert re.fullmatch(r"server-[a-z0-9.-]{1,20}", scenario.slug)

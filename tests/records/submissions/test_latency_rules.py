@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from levelbench.records.rulesets.registry import ruleset, task_rules
+from levelbench.records.submissions.latencies import refusal
 from levelbench.records.submissions.schema import Submission
 
 GONE = object()
@@ -88,6 +90,25 @@ CASES = {
         {"mean_latency_s": GONE, "quantiles_s": {}, "throughput_per_s": GONE, "cost_usd": GONE, "estimate_s": GONE},
         {"mean_latency_s": GONE, "quantiles_s": {}, "cost_usd": GONE, "estimate_s": GONE},
     ),
+    "behind the rate": ("B216", {**SERVER, "target_per_s": 120.0}, {**SERVER, "target_per_s": 110.0}),
+    "nobody says that it was within the bound": (
+        "B216",
+        {**SERVER, "quantiles_s": {}, "estimate_s": GONE, "valid": GONE},
+        {**SERVER, "quantiles_s": {}, "estimate_s": GONE},
+    ),
+    "batch without a rate": (
+        "B216",
+        {**OFFLINE, "mean_latency_s": 20.4, "throughput_per_s": GONE},
+        {**OFFLINE, "mean_latency_s": 20.4},
+    ),
+    "latency of nothing": (
+        "B205",
+        {"mean_latency_s": 1e-300, "cost_usd": GONE},
+        {"mean_latency_s": GONE, "cost_usd": GONE},
+    ),
+    "endless bound": ("B205", {**SERVER, "latency_bound_s": 1e300}, {**SERVER, "latency_bound_s": 3600.0}),
+    "rate of everything": ("B205", {"throughput_per_s": 1e300}, {"throughput_per_s": 98.0}),
+    "cost of nothing": ("B206", {"cost_usd": 0.0}, {"cost_usd": GONE}),
     "ceiling": ("B190", {"flops": 1e9}, {"flops": 4e8}),
     "no measurement": ("B113", {"inference": []}, {}),
     "text": ("B220", {"includes": ["pre\u202eprocessing"]}, {"includes": ["preprocessing", "transfer"]}),
@@ -162,3 +183,11 @@ def test_the_cost_of_one_image_is_the_price_for_its_time(clean):
     assert clean.codes(clean.make("inference", DAWNBENCH | published)) == set()
     (found,) = clean.find(clean.make("inference", DAWNBENCH | published | {"inference[0].cost_usd": 7.172e-3}))
     assert found.found == "0.007172; 0.9 an hour for 0.028688 s is 7.172e-06"
+
+
+def test_a_rate_that_ranking_refuses_is_told_with_the_reason_that_ranking_gives(clean):
+    (found,) = clean.find(entry(clean, {**SERVER, "target_per_s": 120.0}))
+    assert (found.severity, found.found) == ("warning", "97 answers a second, asked 120; no ranking takes it")
+    rules = task_rules(ruleset("levelbench-1.0"), "digits")
+    measured = entry(clean, {**SERVER, "target_per_s": 120.0}).inference[0]
+    assert refusal(measured, rules.inference, rules.target) == "97 answers a second, asked 120"

@@ -13,6 +13,8 @@ CASES = {
     "no price day": ("B162", "training", {"price.read_on": GONE}, {"price.read_on": "2026-01-01"}),
     "price long ago": ("B165", "training", {"price.read_on": "2025-11-01"}, {"price.read_on": "2025-12-01"}),
     "price below any": ("B166", "training", {"price.usd_per_hour": 0.0009}, {"price.usd_per_hour": 0.001}),
+    "price of nothing": ("B164", "training", {"price.usd_per_hour": 1e-300}, {"price.usd_per_hour": 0.001}),
+    "price of a world": ("B164", "training", {"price.usd_per_hour": 1e300}, {"price.usd_per_hour": 1e7}),
     "price day": ("B162", "training", {"price.read_on": "1 May"}, {"price.read_on": "2026-12-01"}),
     "price of the future": ("B162", "training", {"price.read_on": "2027-01-01"}, {"price.read_on": "2026-12-02"}),
     "spot": ("B163", "training", {"price.on_demand": False}, {"price.on_demand": True}),
@@ -69,3 +71,21 @@ def test_a_fault_is_found_by_its_rule_alone(clean, name):
 def test_what_is_close_to_a_fault_is_no_finding(clean, name):
     _, kind, _, innocent = CASES[name]
     assert codes(clean, kind, innocent) == set()
+
+
+STATED = {
+    "price": GONE,
+    "ruleset": "dawnbench-1.0",
+    "task": "cifar10",
+    "target.threshold": 0.94,
+    "target.split": "test",
+    "inference[0].scenario": "dawnbench",
+    "inference[0].queries": 10000,
+    "inference[0].samples": 10000,
+    "inference[0].duration_s": 102.0,
+}
+
+
+@pytest.mark.parametrize(("cost", "found"), [(2.7e-7, set()), (GONE, {"B160"}), (1e-300, {"B160", "B206"})])
+def test_an_entry_that_is_ranked_by_the_cost_it_states_is_not_told_that_it_is_not(clean, cost, found):
+    assert codes(clean, "inference", STATED | {"inference[0].cost_usd": cost}) == found

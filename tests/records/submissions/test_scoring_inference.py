@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.records.submissions.scored import DAWNBENCH, OURS, submission
+from tests.records.submissions.scored import DAWNBENCH, OURS, a_run, submission
 
 from levelbench.records.rulesets.schema import InferenceRules
 from levelbench.records.submissions.schema import Inference, Price
@@ -60,3 +60,18 @@ def test_the_early_stopping_estimate_is_the_latency_and_the_quantile_stands_in_f
     found = score(submission(mode="inference", inference=[estimated]), single_stream_rules())
     assert (found.latency.value, "no-estimate" in found.flags) == (3.0, False)
     assert found.latency.how.startswith("single-stream: 90th percentile")
+
+
+@pytest.mark.parametrize(("usd", "is_possible"), [(1e-300, False), (1e-6, True), (1e7, True), (1e300, False)])
+def test_an_impossible_price_makes_no_figure_of_training_or_of_inference(usd, is_possible):
+    answers = submission(mode="inference", inference=[measured(mean_latency_s=1.0)], price=Price(usd))
+    trained = submission([a_run(10.0)], price=Price(usd))
+    figures = [score(answers, DAWNBENCH).inference_cost, score(trained, DAWNBENCH).cost]
+    assert [figure.value is not None for figure in figures] == [is_possible] * 2
+    assert is_possible or {figure.how for figure in figures} == {"the price is no possible one"}
+
+
+@pytest.mark.parametrize("latency_s", [1e-300, 1e300])
+def test_an_impossible_latency_is_no_figure(latency_s):
+    found = score(submission(mode="inference", inference=[measured(mean_latency_s=latency_s)]), DAWNBENCH)
+    assert (found.latency.value, found.latency.how) == (None, "no latency is stated")

@@ -5,6 +5,9 @@ from tests.report.site.browsing import names
 
 from levelbench.records.rulesets.schema import Aggregation
 from levelbench.records.submissions.aggregation import Times, aggregate
+from levelbench.records.submissions.figures import Figure
+from levelbench.report.site.brief import brief
+from levelbench.report.site.entries import figure_text
 
 
 def test_the_board_opens_sorted_by_rank_with_what_has_none_last(board):
@@ -253,3 +256,12 @@ def test_on_paper_all_rows_are_there(board):
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert names(page) == ["alpha", "beta"]
     page.evaluate("window.levelbench.PAGE = 200")
+
+
+def test_the_script_writes_what_is_small_or_large_as_the_build_does(board):
+    values = [1e-300, 2.078e-7, 0.0042, 12.5, 123.4, 1e18]
+    texts = "(values) => values.map((value) => [value * 1e-9, value].map((each) => board.dollars(each)))"
+    shown = board().evaluate(texts.replace("board", "window.levelbench"), values)
+    assert shown == [[f"${brief(value * 1e-9)}", f"${brief(value, 5 if value >= 100 else 3)}"] for value in values]
+    cents = board().evaluate("(values) => values.map((value) => window.levelbench.dollars(value, true))", values[:4])
+    assert cents == [figure_text("cost", Figure(value), "ceil-seconds") for value in values[:4]]

@@ -126,3 +126,13 @@ def test_several_processes_build_the_same_site(folder, site, tmp_path, monkeypat
     build(folder, site, today=DAY, processes=2)
     build(folder, tmp_path / "one", today=DAY)
     assert files(site) == files(tmp_path / "one")
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "example.org/board", "file:///etc", 'https://a.org/"x'])
+def test_a_site_is_at_an_address_of_the_web_or_nowhere(folder, site, address):
+    with pytest.raises(UsageError, match="--base-url"):
+        build(folder, site, base_url=address, today=DAY)
+    (folder / "board.toml").write_text(f"url = '{address}'")
+    with pytest.raises(DefinitionError, match="url is"):
+        build(folder, site, today=DAY)
+    assert not site.exists()

@@ -228,3 +228,20 @@ def test_an_asset_is_named_after_its_content():
     for name, content in pages.assets().items():
         assert hashlib.sha256(content).hexdigest()[:10] in name
     assert asset("board.js").removeprefix("assets/") in pages.assets()
+
+
+def test_a_column_without_a_record_says_so_where_the_record_over_time_would_be(by_hand):
+    figures = {"time": by_hand.figure(10.0, "10 s"), "cost": by_hand.figure(None, "\u2013", None)}
+    board = by_hand.board([by_hand.entry("a", figures=figures)], progress={"time": [("2024-05-01", 10.0, 0)]})
+    page = pages.task_page(board)
+    assert re.findall(r'data-progress="(\w+)">(?!<figcaption)([^<]*)<', page) == [
+        ("cost", "Cost of training: no entry yet.")
+    ]
+    assert "Time to accuracy: no entry yet." in pages.task_page(by_hand.board([]))
+
+
+def test_every_page_says_whose_word_its_figures_are(all_pages):
+    for page in all_pages("plain").values():
+        footer = page[page.index("<footer>") :]
+        assert "times and costs of training are computed from the curves" in footer
+        assert "Latency, throughput and energy are their authors' own measurements" in footer

@@ -11,6 +11,7 @@ from tests.report.site.leaderboards import DAY, DIGEST, assert_whole, inference,
 
 from levelbench.records.submissions.schema import Author
 from levelbench.report.site.build import build
+from levelbench.report.site.workshop import TOO_MANY
 
 
 def batches(*rates):
@@ -151,4 +152,25 @@ def test_an_entry_of_one_scenario_changes_its_own_board_and_no_other(folder, sit
         path.unlink()
     build(folder, site, today=DAY)
     assert not (site / "digits_levelbench-1.0_server-15ms.html").exists()
+    assert_whole(site)
+
+
+def test_a_task_has_so_many_boards_of_scenarios_and_what_is_beyond_is_listed_with_its_reason(
+    tmp_path, site, monkeypatch
+):
+    monkeypatch.setattr("levelbench.report.site.workshop.MOST_APART", 2)
+    folder = tmp_path / "leaderboard"
+    for at, bound_s in enumerate((0.01, 0.02, 0.03, 0.03)):
+        measured = inference("server", latency_bound_s=bound_s, target_per_s=100.0 - at)
+        measure(folder, f"server-{at}", measured, author=Author(f"Author {at}"))
+    built = build(folder, site, today=DAY)
+    # The board of most entries, then the first.
+    assert built.boards == ["digits_levelbench-1.0_server-10ms.html", "digits_levelbench-1.0_server-30ms.html"]
+    assert [(each.file, each.reasons) for each in built.not_shown] == [("digits/inference/server-1.json", [TOO_MANY])]
+    assert len(list((site / "entries").iterdir())) == built.entries == 3
+    assert_whole(site)
+    assert build(folder, site, today=DAY).written == []
+    (folder / "digits/inference/server-0.json").unlink()
+    again = build(folder, site, today=DAY)
+    assert (again.not_shown, again.boards[0]) == ([], "digits_levelbench-1.0_server-20ms.html")
     assert_whole(site)

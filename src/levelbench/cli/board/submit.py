@@ -11,6 +11,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from levelbench.records.rulesets.schema import Ruleset
     from levelbench.records.submissions.rules import Finding
     from levelbench.records.submissions.schema import Submission
 
@@ -84,19 +85,28 @@ def command(
     terms, stated = terms_of(given, output), given["tuning_trials"] is not None
     store = shared.open_store(store_path)
     made = with_limits(entries_of(runs, store, terms, count_trials=not stated), store_path)
-    refused = {} if force else _refused(made, output)
+    refused = {} if force else _refused(made, output, terms.ruleset)
     kept = [(path, each) for path, each in made if path not in refused]
+    rules = _with_rules(terms.ruleset, given["ruleset_word"], output) if kept else None
     written = [(path, each, *_write(path, each, output, replace, given["key"])) for path, each in kept]
-    return _report(written, [(path, each, refused[path]) for path, each in made if path in refused], output, as_json)
+    rest = [(path, each, refused[path]) for path, each in made if path in refused]
+    return _report(written, rest, rules, output, as_json)
 
 
-def _refused(made: list[tuple[str, Submission]], folder: Path) -> dict[str, list[Finding]]:
+def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
+    """Copy the ruleset of a file to the leaderboard, which its entries name it in; where it is, if it was not there."""
+    from levelbench.records.submissions.board import add_ruleset
+
+    return add_ruleset(folder, rules, Path(word).read_bytes()) if word.endswith(".toml") else None
+
+
+def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[Finding]]:
     """What a check says of each entry that it would keep off the board, before anything is written."""
     from levelbench.cli.board.limits import known_limits
     from levelbench.records.submissions.board import own_rulesets
     from levelbench.records.submissions.rules import check, worst
 
-    known, _ = own_rulesets(folder)
+    known = {**own_rulesets(folder)[0], rules.id: rules}
     found = {path: check(each, path, known=known, limits=known_limits) for path, each in made}
     return {path: findings for path, findings in found.items() if worst(findings) == "error"}
 
@@ -122,7 +132,7 @@ def _write(file: str, submission: Submission, folder: Path, replace: bool, key: 
     return path, new
 
 
-def _report(written: list[Any], refused: list[Any], folder: Path, as_json: bool) -> int:
+def _report(written: list[Any], refused: list[Any], rules: Path | None, folder: Path, as_json: bool) -> int:
     """Say what was written and what was not, and what a check says of it; the exit code."""
     from levelbench.cli.board.check import finding_lines, summary_line
     from levelbench.cli.board.limits import known_limits
@@ -134,9 +144,11 @@ def _report(written: list[Any], refused: list[Any], folder: Path, as_json: bool)
     if as_json:
         entries = [{"path": str(path), "runs": len(each.runs), "new": new} for _, each, path, new in written]
         entries += [{"path": None, "runs": len(each.runs), "new": False} for _, each, _ in refused]
-        shared.emit_json({"entries": entries, "findings": found})
+        shared.emit_json({"ruleset": rules and str(rules), "entries": entries, "findings": found})
         return code
     with shared.as_far_as_read():
+        if rules is not None:
+            click.echo(shared.visible(f"wrote {rules}: the ruleset of the entries"))
         for _, each, path, new in written:
             click.echo(shared.visible(f"{'wrote' if new else 'there already:'} {path}: {_words(each)}"))
             for line in _unranked(each, folder):

@@ -48,13 +48,19 @@ def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
 
 
 def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
-    """The ruleset of an id, one that ships or one of the leaderboard in ``folder``, or in a ``.toml`` file."""
+    """The ruleset of an id, one that ships or one of the leaderboard in ``folder``, or in a ``.toml`` file.
+
+    ``UsageError`` if another one of the file's id lies in the leaderboard.
+    """
     from levelbench.errors import UnknownNameError
     from levelbench.records.rulesets.registry import read_ruleset, ruleset, ruleset_ids
-    from levelbench.records.submissions.board import own_rulesets
+    from levelbench.records.submissions.board import is_new_ruleset, own_rulesets
 
     if word.endswith(".toml"):
-        return read_ruleset(Path(word))
+        rules = read_ruleset(Path(word))
+        if folder is not None:
+            is_new_ruleset(folder, rules)
+        return rules
     if folder is None or word in ruleset_ids():
         return ruleset(word)
     known, _ = own_rulesets(folder)
@@ -64,6 +70,7 @@ def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
 
 
 def _price(given: dict[str, Any], today: str) -> Price | None:
+    from levelbench.records.submissions.possible import PRICE_USD, PRICE_WORDS, is_within
     from levelbench.records.submissions.schema import Price
 
     usd = given["price_per_hour"]
@@ -71,8 +78,8 @@ def _price(given: dict[str, Any], today: str) -> Price | None:
         if given["price_source"] or given["price_date"]:
             raise UsageError("--price-source", "there is no price", "give --price-per-hour, in US dollars")
         return None
-    if not 0 < usd < float("inf"):
-        raise UsageError(f"--price-per-hour {usd:g}", "it is no price", "give US dollars an hour, above 0")
+    if not is_within(usd, PRICE_USD):
+        raise UsageError(f"--price-per-hour {usd:g}", "it is no price", f"give {PRICE_WORDS}")
     if not given["price_source"]:
         raise UsageError(f"--price-per-hour {usd:g}", "it has no source", "give --price-source, where it can be read")
     return Price(usd, given["price_source"], given["price_date"] or today, not given["not_on_demand"])

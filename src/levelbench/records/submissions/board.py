@@ -7,21 +7,25 @@ entries that do not need it are judged all the same.
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from levelbench.errors import LevelbenchError
+from levelbench.errors import LevelbenchError, UsageError
 from levelbench.records.rulesets.registry import folder_rulesets
 from levelbench.records.rulesets.schema import Ruleset
+from levelbench.records.submissions.addresses import is_address
+from levelbench.records.submissions.files import write_whole
 from levelbench.records.submissions.reading import UnreadableError, read_bytes
 from levelbench.records.submissions.rules.findings import Finding, error, warning
+from levelbench.records.writer import path_part
 
-__all__ = ["BOARD", "board_findings", "own_rulesets"]
+__all__ = ["BOARD", "add_ruleset", "board_findings", "is_new_ruleset", "own_rulesets"]
 
 BOARD = "board.toml"
+_RULESETS = "rulesets"
 _LARGEST_BYTES = 1 << 20
 _KEYS = {"title": str, "rulesets": list, "url": str}
 
@@ -37,6 +41,30 @@ def own_rulesets(root: Path) -> tuple[dict[str, Ruleset], list[Finding]]:
         error("B252", file.encode("utf-8", "backslashreplace").decode(), "", problem.found, problem.do)
         for file, problem in refused.items()
     ]
+
+
+def is_new_ruleset(root: Path, rules: Ruleset) -> bool:
+    """Whether the leaderboard at ``root`` does not know ``rules`` yet; ``UsageError`` if others have their id."""
+    held = own_rulesets(root)[0].get(rules.id)
+    if held is not None and held != rules:
+        found = f"{root / _RULESETS} has another ruleset of that id"
+        raise UsageError(f"the ruleset {rules.id}", found, "call it otherwise: id, name and version")
+    return held is None
+
+
+def add_ruleset(root: Path, rules: Ruleset, raw: bytes) -> Path | None:
+    """Put ``raw``, the file of ``rules``, into the leaderboard, so that its entries can name them; where it is then.
+
+    ``None``: they are known there already. Raises ``UsageError`` where something else has their id or their place.
+    """
+    if not is_new_ruleset(root, rules):
+        return None
+    place = root / _RULESETS
+    path = place / f"{path_part(rules.id)}.toml"
+    if place.is_symlink() or os.path.lexists(path):
+        found = "its folder is a link" if place.is_symlink() else "something else is there"
+        raise UsageError(f"writing {path}", found, "put the ruleset into the leaderboard's rulesets/ yourself")
+    return write_whole(path, raw, replace=False)
 
 
 def board_findings(root: Path, known: Mapping[str, Ruleset]) -> list[Finding]:
@@ -76,12 +104,7 @@ def _of_rulesets(listed: Any, known: Mapping[str, Ruleset]) -> Iterator[Finding]
 def _of_address(url: Any) -> Iterator[Finding]:
     if not isinstance(url, str) or not url:
         return
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.netloc)
-    except ValueError:
-        whole = False
-    if not whole:
+    if not is_address(url):
         yield error("B172", BOARD, "url", f"it is {_cut(repr(url))}", "give an address with http or https")
 
 

@@ -17,18 +17,25 @@ from levelbench.records.rulesets.schema import CostRules, InferenceRules
 from levelbench.records.schema import Target
 from levelbench.records.submissions.aggregation import median_figure
 from levelbench.records.submissions.figures import Figure, absent
+from levelbench.records.submissions.possible import (
+    ANSWER_USD,
+    LATENCY_S,
+    PRICE_USD,
+    RATE_PER_S,
+    Bounds,
+    is_within,
+)
 from levelbench.records.submissions.scenarios import QUANTILES, RankedScenario, ranked_scenario, scenario_of
 from levelbench.records.submissions.schema import Inference, Submission
-from levelbench.records.submissions.steps import LONGEST_S
 
-__all__ = ["QUANTILES", "Inferred", "inference_figures"]
+__all__ = ["QUANTILES", "Inferred", "inference_figures", "refusal"]
 
 FEWEST = 3
 """Fewer processes than these tell little of what the next one will measure."""
 
 _MILLION, _HOUR_S = 1e6, 3600.0
-_FASTEST = 1e15
-"""More answers a second than that are no figure."""
+_ANSWER_S = (1.0 / RATE_PER_S[1], 1.0 / RATE_PER_S[0])
+"""How long an answer takes where many are given at once."""
 _STREAMS = ("single-stream", "multi-stream")
 """The scenarios that LoadGen's early stopping has an estimate for."""
 _SLACK, _DEVIATIONS = 0.05, 4.0
@@ -82,19 +89,32 @@ def inference_figures(
 _NOT_THIS = absent("its scenario is about another figure")
 
 
+_MISSING = {"latency": "no latency is stated", "throughput": "no throughput is stated"}
+
+
+def _values(good: Sequence[Inference], scenario: RankedScenario) -> list[float]:
+    """What the scenario is about, of each measurement that states it."""
+    if scenario.column == "latency":
+        return _possible(map(_latency, good), LATENCY_S)
+    return _possible(map(_rate, good), RATE_PER_S)
+
+
 def _measured(good: Sequence[Inference], scenario: RankedScenario) -> Figure:
     """The figure that the scenario is about."""
-    if scenario.column == "latency":
-        values, missing = _possible(_latency(each) for each in good), "no latency is stated"
-    else:
-        values, missing = _rates(good), "no throughput is stated"
+    values = _values(good, scenario)
     if not values:
-        return absent(missing)
+        return absent(_MISSING[scenario.column])
     found = median_figure(values, "measurement")
     if scenario.name == "server" and len(values) > 1 and min(values) == max(values):
         # The rate was chosen beforehand: that all of them kept it is no spread of zero.
         found = Figure(found.value, how=f"asked of and kept by each of {len(values)} measurements")
     return msgspec.structs.replace(found, how=f"{scenario.title}: {scenario.measure}, {found.how}")
+
+
+def refusal(found: Inference, rules: InferenceRules, target: Target) -> str:
+    """Why the ranking of its scenario does not take a measurement, as scoring has it; empty if it does."""
+    fault = _fault(found, rules, target, rules.threshold)
+    return fault or ("" if _values([found], scenario_of(found, rules)) else _MISSING[scenario_of(found, rules).column])
 
 
 def _fault(found: Inference, rules: InferenceRules, target: Target, least: float | None) -> str:
@@ -171,15 +191,14 @@ def _quantile(found: Inference, wanted: float) -> float | None:
     return next((value for name, value in found.quantiles_s.items() if _number(name) == wanted), None)
 
 
-def _rates(good: Iterable[Inference]) -> list[float]:
-    """Queries a second that a server was asked and kept, samples a second of a batch; those that are possible."""
-    rates = (each.target_per_s if each.scenario == "server" else each.throughput_per_s for each in good)
-    return [rate for rate in rates if rate is not None and 0.0 < rate <= _FASTEST]
+def _rate(found: Inference) -> float | None:
+    """Queries a second that a server was asked and kept, samples a second of a batch."""
+    return found.target_per_s if found.scenario == "server" else found.throughput_per_s
 
 
-def _possible(values: Iterable[float | None]) -> list[float]:
-    """Those that are there and could be a figure at all."""
-    return [value for value in values if value is not None and 0.0 <= value <= LONGEST_S]
+def _possible(values: Iterable[float | None], bounds: Bounds) -> list[float]:
+    """Those that are there and could be true at all."""
+    return [value for value in values if value is not None and is_within(value, bounds)]
 
 
 def _number(text: str) -> float | None:
@@ -195,12 +214,14 @@ def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -
     if price is not None and price.on_demand is False and rules.on_demand_only:
         return absent("the price is not an on-demand price, and the rules want one")
     if price is None:
-        stated = _possible(each.cost_usd and each.cost_usd * _MILLION for each in good)
+        stated = _possible((each.cost_usd for each in good), ANSWER_USD)
         if not stated:
             return absent("no price is stated")
-        found = median_figure(stated, "measurement")
+        found = median_figure([cost * _MILLION for cost in stated], "measurement")
         return Figure(found.value, found.low, found.high, f"per million answers, as the author states it, {found.how}")
-    seconds = _possible(_seconds_an_answer(each) for each in good)
+    if not is_within(price.usd_per_hour, PRICE_USD):
+        return absent("the price is no possible one")
+    seconds = _possible(map(_seconds_an_answer, good), _ANSWER_S)
     if not seconds:
         return absent("neither a latency nor a throughput is stated")
     found = median_figure(seconds, "measurement")

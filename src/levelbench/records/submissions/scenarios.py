@@ -45,7 +45,7 @@ class RankedScenario(Struct, frozen=True, gc=False):
         ('server within 15 ms', 'multi-stream, 8 samples a query')
         """
         if self.bound_s is not None:
-            return f"{self.name} within {1e3 * self.bound_s:g} ms"
+            return f"{self.name} within {' '.join(_bound(self.bound_s))}"
         if self.samples is not None:
             return f"{self.name}, {self.samples:,} sample{'s' * (self.samples != 1)} a query"
         return self.name
@@ -70,9 +70,22 @@ class RankedScenario(Struct, frozen=True, gc=False):
 
     @property
     def slug(self) -> str:
-        """The scenario with its condition as part of a file's name: ``server-15ms``, ``multi-stream-8``."""
-        condition = "" if self.bound_s is None else f"-{1e3 * self.bound_s:g}ms"
+        """The scenario with its condition as part of a file's name: ``server-15ms``, ``multi-stream-8``.
+
+        Of lower-case letters, digits, dots and dashes alone, and short, whatever bound is stated.
+
+        >>> RankedScenario("server", 1e-9).slug, RankedScenario("server", 1e300).slug
+        ('server-1ns', 'server-1e300s')
+        """
+        condition = "" if self.bound_s is None else f"-{''.join(_bound(self.bound_s))}".replace("+", "")
         return self.name + (condition if self.samples is None else f"-{self.samples}")
+
+
+def _bound(seconds: float) -> tuple[str, str]:
+    """A latency bound with its unit: milliseconds, but where they would need an exponent."""
+    if 1e-7 <= seconds < 1e3:
+        return f"{1e3 * seconds:g}", "ms"
+    return (f"{1e9 * seconds:g}", "ns") if seconds < 1.0 else (f"{seconds:g}", "s")
 
 
 def scenario_of(found: Inference, rules: InferenceRules) -> RankedScenario:

@@ -69,7 +69,10 @@ class Code(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """US dollars an hour of the whole system, where that figure is from, and on which day it was read (ISO)."""
+    """US dollars an hour of the whole system, where that figure is from, and on which day it was read (ISO).
+
+    A check takes a millionth of a dollar to ten million.
+    """
 
     usd_per_hour: Positive
     source: Text | None = None

@@ -21,8 +21,9 @@ from levelbench.records.submissions.aggregation import Times, aggregate
 from levelbench.records.submissions.figures import Figure, Score, absent
 from levelbench.records.submissions.lately import Lately
 from levelbench.records.submissions.latencies import Inferred, inference_figures
+from levelbench.records.submissions.possible import PRICE_USD, is_within
 from levelbench.records.submissions.schema import Submission, SubmittedRun
-from levelbench.records.submissions.steps import LONGEST_S, Climb, climbs_of, column_of, crossing_of
+from levelbench.records.submissions.steps import Climb, climbs_of, column_of, crossing_of
 
 __all__ = ["aggregation_words", "score", "sweep", "target_of"]
 
@@ -244,7 +245,7 @@ def _cost(submission: Submission, rules: Ruleset, time: Figure, flags: list[str]
         return absent("the price is not an on-demand price, and the rules want one")
     if time.value is None:
         return absent(time.how)
-    if not price.usd_per_hour <= LONGEST_S:
+    if not is_within(price.usd_per_hour, PRICE_USD):
         return absent("the price is no possible one")
     return time.times(price.usd_per_hour / _HOUR_S, f"{time.how}, at {price.usd_per_hour:g} USD an hour")
 

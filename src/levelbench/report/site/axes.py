@@ -8,6 +8,7 @@ from datetime import date
 
 from levelbench.report.markup import Html
 from levelbench.report.numbers import TIME
+from levelbench.report.site.brief import brief
 from levelbench.report.site.parts import escaped
 
 __all__ = [
@@ -119,8 +120,9 @@ def axis_text(value: float, column: str) -> str:
     """A round value of a column's axis."""
     if column in OF_TIME:
         return _tick_text(value)
-    decimals = max(0, -math.floor(math.log10(value) + 1e-9))
-    return f"{value:,.{decimals}f}/s" if column == "throughput" else f"${value:,.{decimals}f}"
+    # A round value has one digit before its zeros.
+    text = brief(value, 1)
+    return f"{text}/s" if column == "throughput" else f"${text}"
 
 
 def years(begin: int, end: int) -> list[tuple[int, str]]:

@@ -31,6 +31,7 @@ from levelbench.report.site.parts import (
 )
 from levelbench.report.site.payload import COLUMNS, DIVISIONS, BoardPayload, Column, EntryPayload, FigurePayload
 from levelbench.report.site.shared import asset
+from levelbench.report.site.standing import standing
 
 __all__ = ["MOST_OTHERS", "task_page"]
 
@@ -114,20 +115,23 @@ def _tile(payload: BoardPayload, column: Column, root: str) -> Html:
     """The record of one column, of each division that there is; the script makes it a choice."""
     firsts = [entry for entry in payload.entries if column in entry.figures and entry.figures[column].rank == 1]
     divisions = payload.divisions()
-    records = []
+    records, standings = [], []
     for division in divisions:
         leaders = [entry for entry in firsts if entry.division == division]
         leader = min(leaders, key=lambda entry: _worth(entry.figures[column], column), default=None)
         if leader is not None:
-            shared = f", first with {len(leaders) - 1} more" if len(leaders) > 1 else ""
             where = f", {division} division" if len(divisions) > 1 else ""
-            who = fill("{model}, {author}{s}{where}", model=leader.model, author=leader.author, s=shared, where=where)
+            who = fill("{model}, {author}{where}", model=leader.model, author=leader.author, where=where)
+            rests = standing(leader, column, payload.ruleset.aggregation_rule, len(leaders) - 1)
+            standings.append(f"{division}: {rests}" if len(divisions) > 1 else rests)
             records.append((leader.figures[column].text.partition(" [")[0], who))
     value, who = records[0] if records else (ABSENT, many([_NOT_YET]))
     who = many([who, *(fill("; {value}: {who}", value=each, who=by) for each, by in records[1:])])
     return fill(
-        '<li data-column="{column}"><span class="title">{title}</span><b>{value}</b><span class="by">{who}</span></li>',
+        '<li data-column="{column}"><span class="title">{title}</span><b>{value}</b><span class="by">{who}</span>'
+        "{rests}</li>",
         column=column, title=_title(payload, column), value=value, who=who,
+        rests=fill('<span class="by">{rests}</span>', rests="; ".join(standings)) if standings else "",
     )  # fmt: skip
 
 
@@ -250,7 +254,7 @@ def _division(division: str) -> Html:
 
 def _progress(payload: BoardPayload, columns: list[Column], first: Column, root: str) -> Html:
     """The record over the years, a drawing a column and division; without a script all are shown."""
-    figures, divisions = [], payload.divisions()
+    figures, divisions, drawn = [], payload.divisions(), set()
     for column, division in product(columns, divisions):
         records = []
         for day, value, at in payload.progress.get(column, []):
@@ -261,6 +265,7 @@ def _progress(payload: BoardPayload, columns: list[Column], first: Column, root:
             records.append((day, value, text, f"{entry.model}, {entry.author}", f"{root}{entry.page}"))
         drawing = progress_drawing(records, payload.generated, column)
         if drawing:
+            drawn.add(column)
             title = TITLES[column] + (f", {division} division" if len(divisions) > 1 else "")
             figures.append(
                 fill(
@@ -272,6 +277,11 @@ def _progress(payload: BoardPayload, columns: list[Column], first: Column, root:
                     drawing=drawing,
                 )
             )
+    # The script shows what is of its column.
+    for column in columns or [first]:
+        if column not in drawn:
+            text = f"{TITLES[column]}: {_NOT_YET}."
+            figures.append(fill('<p class="note" data-progress="{column}">{text}</p>', column=column, text=text))
     return section("The record over time", *figures)
 
 

@@ -32,6 +32,7 @@ from levelbench.report.site.payload import (
     RulesetFacts,
     TaskCard,
 )
+from levelbench.report.site.standing import standing
 
 __all__ = ["board_slug", "card", "empty_board", "filled", "goodness", "ruleset_facts", "task_title"]
 
@@ -181,7 +182,8 @@ def card(board: BoardPayload) -> TaskCard:
         if first:
             best = min(first, key=lambda entry: (goodness(column) * (_value(entry, column) or 0.0), entry.id))
             said = division if len(divisions) > 1 else ""
-            leaders.append(Leader(column, best.model, best.author, best.figures[column].text, best.page, said))
+            rests = standing(best, column, board.ruleset.aggregation_rule, len(first) - 1)
+            leaders.append(Leader(column, best.model, best.author, best.figures[column].text, best.page, said, rests))
     return TaskCard(
         slug=board.slug,
         page=board.page,

@@ -16,7 +16,9 @@ from pathlib import Path
 import msgspec
 
 from levelbench import __version__
+from levelbench.errors import UsageError
 from levelbench.measure.clocks import utc_now
+from levelbench.records.submissions.addresses import is_address
 from levelbench.records.submissions.rules import Finding
 from levelbench.records.submissions.rules.listing import submission_paths
 from levelbench.records.submissions.several import seldom_collecting
@@ -30,7 +32,7 @@ from levelbench.report.site.programs import leaderboard_csv, leaderboard_json
 from levelbench.report.site.scripts import FEW_BYTES, joined_steps, script, steps_script
 from levelbench.report.site.state import Board, Built, Entry, State, digest_of, load, made_by, new
 from levelbench.report.site.together import Together
-from levelbench.report.site.workshop import BoardKey, Made, Workshop, files_of, in_order
+from levelbench.report.site.workshop import TOO_MANY, BoardKey, Made, Workshop, files_of, in_order, too_many
 
 __all__ = ["Built", "build"]
 
@@ -60,12 +62,15 @@ def build(
     ``lint`` says what the linter finds in an entry; it is a function of a module, beside its rules. ``limits`` says
     what is known of its machine and network, as a check asks it: what that refuses is not shown.
 
-    Raises ``UsageError`` where ``folder`` is none or ``site`` holds something else, ``UnknownNameError`` for a ruleset
-    that is not there, ``DefinitionError`` for a ``board.toml`` that cannot be read, ``StoreError`` where nothing can be
-    written or another build is at it.
+    Raises ``UsageError`` where ``folder`` is none, ``site`` holds something else or ``base_url`` is no address of the
+    web, ``UnknownNameError`` for a ruleset that is not there, ``DefinitionError`` for a ``board.toml`` that cannot be
+    read, ``StoreError`` where nothing can be written or another build is at it.
     """
     day = today or utc_now().date()
     board = Leaderboard(folder, day, only=ruleset, lint=lint, limits=limits)
+    if base_url and not is_address(base_url):
+        do = "give an address with http or https, such as https://example.org/board"
+        raise UsageError("--base-url", f"it is {base_url!r}", do)
     url = (base_url if base_url is not None else board.url).rstrip("/")
     made = made_by(__version__, url.encode(), *board.settings(), digest_of(lint), digest_of(limits))
     with held(site, folder), seldom_collecting():
@@ -155,12 +160,14 @@ class _Build:
         together.compare({f"{id}.json": path for path, id, _ in known}, self._now.compared)
         self._built.near = together.near()
         self._count(0, together.warnings() or not known)
+        crowd = too_many(entry.board for _, id, entry, _ in entries if not together.lost(f"{id}.json"))
         for path, id, entry, fresh in entries:
-            like = together.lost(f"{id}.json")
-            if self._decide(path, entry, fresh, like):
+            like, apart = together.lost(f"{id}.json"), entry.board in crowd
+            if self._decide(path, entry, fresh, bool(like) or apart):
                 yield together.marked(f"{id}.json", entry)
             else:
-                self._built.not_shown.append(NotShown(f"{id}.json", [*entry.reasons, *map(line, like)]))
+                reasons = [*entry.reasons, *map(line, like), *([TOO_MANY] if apart else [])]
+                self._built.not_shown.append(NotShown(f"{id}.json", reasons))
             self._now.entries[id] = entry
             self._count(entry.errors + len(like), entry.warnings)
         for finding in around:
@@ -168,17 +175,17 @@ class _Build:
             if finding.severity == "error":
                 self._built.not_shown.append(NotShown(finding.file, [line(finding)]))
 
-    def _decide(self, path: str, entry: Entry, fresh: Made | None, like: Sequence[Finding]) -> bool:
-        """Whether the entry is shown; its files are there then, and gone where another took its place."""
-        came_back, entry.twin = entry.twin and not like, bool(like)
+    def _decide(self, path: str, entry: Entry, fresh: Made | None, kept_off: bool) -> bool:
+        """Whether the entry is shown; its files are there then, and gone where others took its place."""
+        came_back, entry.twin = entry.twin and not kept_off, kept_off
         if entry.payload is None:
             return False
-        if like:
+        if kept_off:
             if fresh:
                 self._outputs.drop(files_of(entry))
             return False
         if came_back:
-            # It was another's twin until now.
+            # Others took its place until now.
             self._built.read += 1
             self._place(self._workshop.make(Path(path)))
         elif fresh is None:

@@ -35,27 +35,25 @@ from levelbench.report.site.axes import (
     widened,
     years,
 )
+from levelbench.report.site.brief import time_text
 from levelbench.report.site.parts import escaped, fill, many, quality_text
 from levelbench.report.style import DASHES, PHASES, SERIES
 
-__all__ = ["curve_drawing", "interval_bar", "phases_drawing", "progress_drawing", "time_text"]
+__all__ = ["curve_drawing", "interval_bar", "phases_drawing", "progress_drawing"]
 
 _MOST_POINTS = 200
 _MOST_RUNS = 24
 # Beyond these nobody measures; an axis of them would have no round values to mark.
 _LEAST, _MOST = 1e-12, 1e15
 
+_SMALL, _LARGE = 1e-18, 1e21
+"""Within these is every figure that is made of possible prices, times and rates."""
+
 _DAY_WIDTH = 110
 """How wide the words of a day are on a phone, where they are largest."""
 
 Record = tuple[str, float, str, str, str]
 """One record: ISO date, value, its text, who and what, and the page it leads to."""
-
-
-def time_text(seconds: float) -> str:
-    """Seconds in their unit, three significant digits."""
-    unit = choose_unit([seconds], TIME)
-    return f"{number(seconds / unit.size)} {unit.symbol}"
 
 
 def interval_bar(value: float, low: float | None, high: float | None, scale: Scale) -> Html:
@@ -192,7 +190,7 @@ def progress_drawing(records: Sequence[Record], until: str, name: str) -> Html:
     points = []
     for day, value, *words in records:
         when = _ordinal(day)
-        if when is not None and _LEAST < value < _MOST:
+        if when is not None and _SMALL < value < _LARGE:
             points.append((when, value, words))
     if not points:
         return Html("")

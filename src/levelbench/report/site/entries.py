@@ -26,7 +26,8 @@ from levelbench.records.submissions.figures import FLAGS, Column, Figure, Score
 from levelbench.records.submissions.ranking import Ranked
 from levelbench.records.submissions.schema import Submission
 from levelbench.records.submissions.steps import Climb, thinned
-from levelbench.report.numbers import ABSENT, TIME, choose_unit, estimate_text, number, with_interval
+from levelbench.report.numbers import ABSENT
+from levelbench.report.site.brief import brief_interval, time_estimate
 from levelbench.report.site.payload import (
     EntryPayload,
     FigurePayload,
@@ -57,6 +58,7 @@ _DIGEST_BYTES = 16
 _LONGEST_URL = 2000
 _SHORT_BYTES = 20
 """What a pair of a quality and a time needs in the digits that are enough."""
+_HALF_A_CENT = 0.005
 _CLOCK_NOISE = 6
 """Decimals of a second that count before rounding up: hours times 3600 misses a whole second by less."""
 
@@ -101,6 +103,8 @@ def figure_text(column: Column, figure: Figure, rounding: Rounding) -> str:
     '1:07:55'
     >>> figure_text("time", Figure(3.4638), "significant"), figure_text("cost", Figure(3.4638), "ceil-seconds")
     ('3.46 s', '$3.46')
+    >>> figure_text("cost", Figure(1e-9), "ceil-seconds"), figure_text("cost", Figure(1e-9), "significant")
+    ('< $0.01', '$1e-9')
     >>> figure_text("throughput", Figure(5234.0, 5200.0, 5301.0), "significant")
     '5,234/s [5,200, 5,301]'
     """
@@ -111,16 +115,13 @@ def figure_text(column: Column, figure: Figure, rounding: Rounding) -> str:
         minutes, seconds = divmod(math.ceil(round(value, _CLOCK_NOISE)), 60)
         return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
     if rounding == "ceil-seconds" and column == "cost":
-        return f"${value:,.2f}"
+        return "< $0.01" if 0.0 < value < _HALF_A_CENT else f"${value:,.2f}"
     if column == "throughput":
-        head, bracket, tail = with_interval(value, figure.low, figure.high).partition(" [")
+        head, bracket, tail = brief_interval(value, figure.low, figure.high).partition(" [")
         return f"{head}/s{bracket}{tail}"
     if column in ("time", "latency"):
-        if figure.low is None or figure.high is None:
-            unit = choose_unit([value], TIME)
-            return f"{number(value / unit.size)} {unit.symbol}"
-        return estimate_text(value, figure.low, figure.high)
-    return f"${with_interval(value, figure.low, figure.high)}"
+        return time_estimate(value, figure.low, figure.high)
+    return f"${brief_interval(value, figure.low, figure.high)}"
 
 
 def entry_payload(

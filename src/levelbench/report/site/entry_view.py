@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from levelbench.records.submissions.figures import FLAGS
 from levelbench.report.beside import Linted, missing_line
 from levelbench.report.markup import Html
-from levelbench.report.numbers import ABSENT, BYTES, number
-from levelbench.report.site.drawings import time_text
+from levelbench.report.numbers import ABSENT, BYTES
+from levelbench.report.site.brief import brief, time_text
 from levelbench.report.site.measured_view import curve_section, in_unit, inference_section, phases_section, runs_section
 from levelbench.report.site.parts import (
     TITLES,
@@ -199,15 +199,15 @@ def _price(submission: Submission) -> str:
         return ""
     kind = {True: ", on demand", False: ", not on demand", None: ""}[price.on_demand]
     day = f", read on {price.read_on}" if price.read_on else ""
-    return f"${number(price.usd_per_hour)} an hour{kind}{day}"
+    return f"${brief(price.usd_per_hour)} an hour{kind}{day}"
 
 
 def _tuning(trials: int | None, hours: float | None, usd: float | None) -> str:
     """How much was tried before, as far as it is stated."""
     stated = [
         None if trials is None else f"{trials:,} trials",
-        None if hours is None else f"{number(hours)} hours",
-        None if usd is None else f"${number(usd)}",
+        None if hours is None else f"{brief(hours)} hours",
+        None if usd is None else f"${brief(usd)}",
     ]
     return ", ".join(each for each in stated if each) or "not stated"
 

@@ -7,6 +7,7 @@ from itertools import islice
 from xml.sax.saxutils import escape, quoteattr
 
 from levelbench.report.site.payload import BoardPayload, EntryPayload
+from levelbench.report.site.standing import counted
 from levelbench.report.tables import clean
 
 __all__ = ["feed"]
@@ -29,6 +30,7 @@ def feed(title: str, url: str, generated: str, boards: Sequence[BoardPayload]) -
 
 def _item(url: str, entry: EntryPayload, board: BoardPayload) -> str:
     figures = ", ".join(f"{column.replace('_', ' ')} {figure.text}" for column, figure in entry.figures.items())
+    figures += f" ({counted(entry, board.ruleset.aggregation_rule)})"
     address = f"{url}/{entry.page}"
     return (
         f"<entry><title>{_text(f'{board.task_title}: {entry.model}, {entry.author}')}</title>"

@@ -44,12 +44,13 @@ def _card(card: TaskCard) -> Html:
     leaders = many(
         fill(
             '<div class="leader"><dt>{column}{division}</dt><dd class="value">{text}</dd><dd class="by">{model}, '
-            "{author}</dd></div>",
+            '{author}</dd><dd class="by">{standing}</dd></div>',
             column=TITLES[leader.column],
             division=f", {leader.division}" if leader.division else "",
             text=leader.text.partition(" [")[0],
             model=inside("", leader.page, leader.model),
             author=leader.author,
+            standing=leader.standing,
         )
         for leader in card.leaders
     )

@@ -11,7 +11,7 @@ import msgspec
 from levelbench.records.rulesets.schema import InferenceRules
 from levelbench.records.schema import Target
 from levelbench.records.submissions.scenarios import RankedScenario, own_scenario
-from levelbench.report.numbers import number
+from levelbench.report.site.brief import brief
 from levelbench.report.site.parts import target_text
 from levelbench.report.site.payload import BoardPayload
 
@@ -45,7 +45,7 @@ def _figure(scenario: RankedScenario) -> str:
 
 
 def _bound(scenario: RankedScenario) -> str:
-    return "in time" if scenario.bound_s is None else f"within {1e3 * scenario.bound_s:g} ms"
+    return "in time" if scenario.bound_s is None else scenario.title.removeprefix(f"{scenario.name} ")
 
 
 def inference_facts(rules: InferenceRules | None, target: Target) -> list[tuple[str, str]]:
@@ -57,9 +57,9 @@ def inference_facts(rules: InferenceRules | None, target: Target) -> list[tuple[
         found.append(("Answers of inference keep", kept_text(rules, target)))
     found.append(("Least queries of inference", _queries(rules)))
     if rules.least_duration_s:
-        found.append(("Least time of inference", f"{number(rules.least_duration_s)} s"))
+        found.append(("Least time of inference", f"{brief(rules.least_duration_s)} s"))
     if rules.latency_bound_s is not None:
-        found.append(("Latency bound of server", f"{number(rules.latency_bound_s)} s"))
+        found.append(("Latency bound of server", f"{brief(rules.latency_bound_s)} s"))
     elif "server" in rules.scenarios:
         found.append(("Latency bound of server", "chosen by the author; each bound is ranked by itself"))
     return found

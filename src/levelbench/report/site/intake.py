@@ -19,6 +19,7 @@ from msgspec import Struct
 from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
 from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.rulesets.schema import Ruleset
+from levelbench.records.submissions.addresses import is_address
 from levelbench.records.submissions.board import BOARD, own_rulesets
 from levelbench.records.submissions.reading import UnreadableError, parse_submission, read_bytes
 from levelbench.records.submissions.rules import Finding, ordered
@@ -240,11 +241,14 @@ def _facts(path: Path) -> tuple[_Facts, bytes]:
         return _Facts(), b""
     try:
         raw = read_bytes(path, limit=_LARGEST_BYTES)
-        return msgspec.convert(tomllib.loads(raw.decode("utf-8")), _Facts), raw
+        facts = msgspec.convert(tomllib.loads(raw.decode("utf-8")), _Facts)
     except UnreadableError as error:
         raise DefinitionError(asked, error.found, do) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, msgspec.ValidationError) as error:
         raise DefinitionError(asked, str(error).replace("$.", ""), do) from error
+    if facts.url and not is_address(facts.url):
+        raise DefinitionError(asked, f"url is {facts.url[:100]!a}", "give an address with http or https")
+    return facts, raw
 
 
 def _signed(findings: list[Finding], has_signature: bool) -> Signed:

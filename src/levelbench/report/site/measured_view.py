@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from levelbench.records.schema import Target
 from levelbench.report.markup import Html
-from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit, number
-from levelbench.report.site.drawings import curve_drawing, phases_drawing, time_text
+from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit
+from levelbench.report.site.brief import brief, time_text
+from levelbench.report.site.drawings import curve_drawing, phases_drawing
 from levelbench.report.site.parts import escaped, facts, fill, many, quality_text, section, table, target_text
 from levelbench.report.site.payload import EntryPayload
 
@@ -64,7 +65,7 @@ def runs_section(entry: EntryPayload, submission: Submission, target: Target) ->
                 str(len(run.curve.time_s)),
                 in_unit(run.peak_memory_bytes, BYTES),
                 in_unit(run.energy_j, ENERGY),
-                ", ".join(f"{name} {number(value, 4)}" for name, value in list(run.test_quality.items())[:8]),
+                ", ".join(f"{name} {brief(value, 4)}" for name, value in list(run.test_quality.items())[:8]),
                 run.status if run.error is None else f"{run.status}: {run.error}",
                 ", ".join(str(doubts.setdefault(doubt, len(doubts) + 1)) for doubt in run.suspect[:_MOST]),
                 _short(run.record_digest or run.curve_digest),
@@ -100,7 +101,7 @@ def in_unit(value: float | None, units: tuple[Unit, ...]) -> str:
     if value is None:
         return ""
     unit = choose_unit([value], units)
-    return f"{number(value / unit.size)} {unit.symbol}"
+    return f"{brief(value / unit.size)} {unit.symbol}"
 
 
 def _short(digest: str | None) -> Html | str:
@@ -118,15 +119,15 @@ def inference_section(measured: Sequence[Inference], target: Target) -> Html:
                 ("Mean latency", _seconds(each.mean_latency_s)),
                 ("Quantiles", quantiles),
                 (f"Early-stopping estimate of {each.estimate_quantile or ABSENT}", _seconds(each.estimate_s)),
-                ("Throughput", None if each.throughput_per_s is None else f"{number(each.throughput_per_s)} a second"),
-                ("Load", None if each.target_per_s is None else f"{number(each.target_per_s)} queries a second"),
+                ("Throughput", None if each.throughput_per_s is None else f"{brief(each.throughput_per_s)} a second"),
+                ("Load", None if each.target_per_s is None else f"{brief(each.target_per_s)} queries a second"),
                 ("Latency bound", _seconds(each.latency_bound_s)),
                 ("Quality", None if each.quality is None else quality_text(each.quality, target)),
                 ("Queries", f"{each.queries:,} of {each.samples:,} samples in {time_text(each.duration_s)}"),
                 ("Batch", None if each.batch is None else str(each.batch)),
                 ("On the clock beside the network", ", ".join(each.includes) or "not stated"),
                 ("Valid", {None: None, True: "yes", False: "no"}[each.valid]),
-                ("Cost of an answer, as stated", None if each.cost_usd is None else f"${number(each.cost_usd)}"),
+                ("Cost of an answer, as stated", None if each.cost_usd is None else f"${brief(each.cost_usd)}"),
             ]
         )
         blocks.append(fill("<h3>{scenario}</h3>{found}", scenario=each.scenario, found=found))

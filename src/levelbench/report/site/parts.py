@@ -100,7 +100,9 @@ def page(title: str, kind: str, name: str, main: Html, *, site: str, back: Html 
         '<div id="tools"></div></header>\n<main id="main" tabindex="-1">{main}</main>\n'
         '<footer><p>Built by <code>levelbench board build</code>. Entries are checked with '
         '<code>levelbench board check</code>; '
-        "scores are computed from the curves that they hold, never believed.</p></footer></body></html>\n",
+        "times and costs of training are computed from the curves that they hold, never believed. Latency, throughput "
+        "and energy are their authors' own measurements, and the cost of answers is made of these or stated."
+        "</p></footer></body></html>\n",
         root=root_of(name), kind=kind, policy=_POLICY, title=title, site=site, back=back, main=main, scripts=scripts,
         icon=asset("icon.svg"), style=asset("board.css"), theme=asset("theme.js"),
     )  # fmt: skip

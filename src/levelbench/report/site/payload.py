@@ -191,6 +191,8 @@ class Leader(Struct):
     text: str
     page: str
     division: str = ""
+    standing: str = ""
+    """What the figure rests on and with how many it shares the rank."""
 
 
 class TaskCard(Struct):

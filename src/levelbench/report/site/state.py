@@ -75,7 +75,7 @@ class Entry(Struct, array_like=True, gc=False):
     """The day from which on it is judged anew, since a date in it will have come; empty: never."""
     steps: bytes = b"[]"
     twin: bool = False
-    """Whether an earlier entry kept it off the board: then it has no page."""
+    """Whether other entries keep it off the boards, an earlier one or too many boards: then it has no page."""
 
 
 class Board(Struct, array_like=True, gc=False):

@@ -6,7 +6,8 @@ is the same; only what comes of all entries together (twins, ranks) is for the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -23,7 +24,17 @@ from levelbench.report.site.outputs import write
 from levelbench.report.site.payload import BoardPayload
 from levelbench.report.site.state import Entry, Output
 
-__all__ = ["CARRIED_BYTES", "BoardKey", "Made", "Workshop", "files_of", "in_order"]
+__all__ = [
+    "CARRIED_BYTES",
+    "MOST_APART",
+    "TOO_MANY",
+    "BoardKey",
+    "Made",
+    "Workshop",
+    "files_of",
+    "in_order",
+    "too_many",
+]
 
 BoardKey = tuple[str, str, RankedScenario | None]
 """A board: the ruleset's id, the task, and the scenario that it is apart for."""
@@ -55,6 +66,26 @@ def in_order(key: BoardKey) -> tuple[str, str, str, float, int]:
     if scenario is None:
         return task, ruleset, "", 0.0, 0
     return task, ruleset, scenario.name, scenario.bound_s or 0.0, scenario.samples or 0
+
+
+MOST_APART = 50
+"""How many boards of scenarios a task has under one ruleset: their bounds and queries are their authors' choice."""
+TOO_MANY = (
+    f"Its scenario would have a board beyond the {MOST_APART} that a task has, which are those of most entries. "
+    "Measure a latency bound or a number of samples a query that others measured."
+)
+
+
+def too_many(keys: Iterable[BoardKey | None]) -> set[BoardKey | None]:
+    """The boards of scenarios that are not built, of the key of each entry's board."""
+    counts = Counter(key for key in keys if key is not None and key[2] is not None)
+    found: set[BoardKey | None] = set()
+    taken: Counter[tuple[str, str]] = Counter()
+    for key in sorted(counts, key=lambda key: (-counts[key], in_order(key))):
+        taken[key[:2]] += 1
+        if taken[key[:2]] > MOST_APART:
+            found.add(key)
+    return found
 
 
 class Workshop:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from levelbench.records.rulesets.schema import InferenceRules
-from levelbench.records.submissions.latencies import QUANTILES
+from levelbench.records.submissions.latencies import QUANTILES, refusal
+from levelbench.records.submissions.possible import ANSWER_USD, LATENCY_S, RATE_PER_S, is_within
 from levelbench.records.submissions.rules.entry import Entry, shown
 from levelbench.records.submissions.rules.findings import Finding
 from levelbench.records.submissions.schema import Inference
@@ -25,17 +26,35 @@ _ONE_BY_ONE = ("single-stream", "multi-stream", "dawnbench")
 def inference(entry: Entry) -> Iterator[Finding]:
     """Every measurement, by every rule about one."""
     for number, each in enumerate(entry.submission.inference):
-        at = f"inference[{number}]"
-        yield from _allowed(entry, each, at)
-        yield from _quality(entry, each, at)
-        yield from _told(entry, each, at)
-        yield from _audits(entry, each, at)
-        wrong = list(_positive(entry, each, at))
-        yield from wrong
-        if not wrong:
-            yield from _quantiles(entry, each, at)
-            yield from _fits(entry, each, at)
-            yield from _cost(entry, each, at)
+        found = list(_of_one(entry, each, f"inference[{number}]"))
+        yield from found
+        if all(each.severity != "error" for each in found):
+            yield from _ranked(entry, each, f"inference[{number}]")
+
+
+def _of_one(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    yield from _allowed(entry, each, at)
+    yield from _quality(entry, each, at)
+    yield from _told(entry, each, at)
+    yield from _audits(entry, each, at)
+    wrong = list(_possible(entry, each, at))
+    yield from wrong
+    if not wrong:
+        yield from _quantiles(entry, each, at)
+        yield from _fits(entry, each, at)
+        yield from _cost(entry, each, at)
+
+
+def _ranked(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    """A rate that no ranking takes, for a reason that no other rule has told."""
+    rules = entry.task.inference if entry.task is not None else None
+    if rules is None or each.scenario not in ("server", "offline"):
+        return
+    reason = refusal(each, rules, entry.submission.target)
+    if reason:
+        found = f"{reason}; no ranking takes it"
+        do = "measure at a rate that is kept, and state it" if each.scenario == "server" else "state the throughput"
+        yield entry.warning("B216", at, found, do)
 
 
 def _allowed(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
@@ -126,19 +145,21 @@ def _audits(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
         yield entry.note("B215", f"{at}.audits", "there is none", do)
 
 
-def _positive(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
-    stated = {
+def _possible(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    """Every time and every rate could be true at all."""
+    times = {
         "duration_s": each.duration_s,
         "mean_latency_s": each.mean_latency_s,
         "estimate_s": each.estimate_s,
-        "throughput_per_s": each.throughput_per_s,
-        "target_per_s": each.target_per_s,
         "latency_bound_s": each.latency_bound_s,
         **{f"quantiles_s.{shown(name)[1:-1]}": value for name, value in each.quantiles_s.items()},
     }
-    for name, value in stated.items():
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", "give what was measured, in seconds")
+    rates = {"throughput_per_s": each.throughput_per_s, "target_per_s": each.target_per_s}
+    for stated, bounds, unit in ((times, LATENCY_S, "seconds"), (rates, RATE_PER_S, "answers a second")):
+        for name, value in stated.items():
+            if value is not None and not is_within(value, bounds):
+                do = f"give what was measured, in {unit}"
+                yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", do)
 
 
 def _quantiles(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
@@ -220,8 +241,8 @@ def _cost(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
     price = entry.submission.price
     if each.cost_usd is None:
         return
-    if not (each.cost_usd >= 0 and math.isfinite(each.cost_usd)):
-        yield entry.error("B206", f"{at}.cost_usd", f"{each.cost_usd:g}", "give US dollars an answer")
+    if not is_within(each.cost_usd, ANSWER_USD):
+        yield entry.error("B206", f"{at}.cost_usd", f"{each.cost_usd:g}", "give US dollars an answer, or leave it out")
     elif price is not None and each.mean_latency_s is not None and each.scenario in ("single-stream", "dawnbench"):
         due = price.usd_per_hour / 3600 * each.mean_latency_s
         if abs(each.cost_usd - due) > _SLACK * due:

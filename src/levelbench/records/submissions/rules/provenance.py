@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
+from levelbench.records.submissions.addresses import is_address
+from levelbench.records.submissions.possible import PRICE_USD, PRICE_WORDS, is_within
 from levelbench.records.submissions.rules.entry import Entry, day_of, is_sha256, shown
 from levelbench.records.submissions.rules.findings import Finding
+from levelbench.records.submissions.scoring import score
 
 __all__ = ["code", "data", "origin", "price", "records", "tuning"]
 
@@ -23,20 +25,23 @@ def price(entry: Entry) -> Iterator[Finding]:
     """A price is positive, on demand, and says where and when it was read."""
     stated, rules = entry.submission.price, entry.rules
     if stated is None:
-        ours = "give --price-per-hour and --price-source, or leave it: cost is not ranked then"
-        do = entry.advice(ours, "nothing: cost is not ranked then")
-        yield entry.note("B160", "price", "it is not stated", do)
+        if not _states_costs(entry):
+            ours = "give --price-per-hour and --price-source, or leave it: cost is not ranked then"
+            do = entry.advice(ours, "nothing: cost is not ranked then")
+            yield entry.note("B160", "price", "it is not stated", do)
         return
-    if not (stated.usd_per_hour > 0 and math.isfinite(stated.usd_per_hour)):
-        yield entry.error("B164", "price.usd_per_hour", f"{stated.usd_per_hour:g}", "give US dollars an hour")
+    possible = is_within(stated.usd_per_hour, PRICE_USD)
+    if not possible:
+        found = f"{stated.usd_per_hour:g} US dollars an hour"
+        yield entry.error("B164", "price.usd_per_hour", found, f"give {PRICE_WORDS}, of the whole system")
     required = rules is not None and rules.cost.source_required
     say = entry.error if required else entry.note
     if not stated.source:
         yield say("B161", "price.source", "it is not stated", "give the address of the price list")
-    elif not _is_link(stated.source):
+    elif not is_address(stated.source):
         found = f"it is {shown(stated.source)}"
         yield entry.warning("B161", "price.source", found, "give the address of the price list")
-    if 0 < stated.usd_per_hour < _FLOOR_USD:
+    if possible and stated.usd_per_hour < _FLOOR_USD:
         found = f"{stated.usd_per_hour:g} US dollars an hour"
         yield entry.warning("B166", "price.usd_per_hour", found, "see whether it is of the whole system, for an hour")
     yield from _price_day(entry, stated.read_on, required)
@@ -46,6 +51,14 @@ def price(entry: Entry) -> Iterator[Finding]:
             yield entry.error("B163", "price.on_demand", "it is a price for spot or reserved use", do)
         elif stated.on_demand is None and required:
             yield entry.warning("B163", "price.on_demand", "it is not stated", "say that the price is on demand")
+
+
+def _states_costs(entry: Entry) -> bool:
+    """Whether it is ranked by the cost of an answer that its author states, which needs no price."""
+    submission, rules = entry.submission, entry.rules
+    if rules is None or all(each.cost_usd is None for each in submission.inference):
+        return False
+    return score(submission, rules).inference_cost.value is not None
 
 
 def _price_day(entry: Entry, text: str | None, required: bool) -> Iterator[Finding]:
@@ -65,21 +78,13 @@ def _price_day(entry: Entry, text: str | None, required: bool) -> Iterator[Findi
             yield entry.warning("B165", "price.read_on", found, "give the price of the time of the runs")
 
 
-def _is_link(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.netloc) and not re.search(r"[\s\"'<>\\`]", text)
-
-
 def code(entry: Entry) -> Iterator[Finding]:
     """The code can be found, in the version that ran, without changes that nobody has."""
     stated = entry.submission.code
     if not stated.url:
         do = entry.advice("give --code-url with the commit in it", "see whether its author says where the code is")
         yield entry.warning("B170", "code.url", "it is not stated", do)
-    elif not _is_link(stated.url):
+    elif not is_address(stated.url):
         yield entry.error("B172", "code.url", f"it is {shown(stated.url)}", "give an address with http or https")
     elif not stated.commit and _PINNED.search(stated.url) is None:
         found = f"{shown(stated.url)} and no commit"

@@ -10,6 +10,7 @@ from itertools import pairwise
 from levelbench.measure.policies import policy
 from levelbench.records.rulesets.schema import Aggregation
 from levelbench.records.submissions.aggregation import Times, aggregate
+from levelbench.records.submissions.possible import RUN_S
 from levelbench.records.submissions.rules.entry import Entry, instant_of, shown
 from levelbench.records.submissions.rules.findings import Finding
 from levelbench.records.submissions.schema import SubmittedRun
@@ -19,8 +20,7 @@ __all__ = ["claims", "measurements", "numbers", "phases", "reached", "replicates
 _CLOSE = 1e-6
 _CLOSE_S = 1e-3
 _CENTURY_S = 3.2e9
-_LEAST_S, _MOST_S = 1e-6, 3.2e8
-"""A microsecond and ten years: no run takes less, or more."""
+_LEAST_S, _MOST_S = RUN_S
 _MOST_W = 1e9
 """A gigawatt, which is a power station."""
 _MOST_BYTES = 1e18

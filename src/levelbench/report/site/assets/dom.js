@@ -41,6 +41,8 @@
 
   function digits(value, count) {
     if (!Number.isFinite(value)) return "∞";
+    const size = Math.abs(value);
+    if (size && (size < 1e-6 || size >= 1e15)) return value.toExponential(count - 1).replace(/\.?0*e\+?/, "e");
     const decimals = value === 0 ? 0 : Math.max(0, Math.min(12, count - 1 - Math.floor(Math.log10(Math.abs(value)))));
     return value.toLocaleString("en-GB", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
   }
@@ -62,6 +64,7 @@
 
   board.dollars = function (value, cents) {
     if (!Number.isFinite(value)) return "never";
+    if (cents && value > 0 && value < 0.005) return "< $0.01";
     return `$${cents ? value.toFixed(2) : digits(value, value >= 100 ? 5 : 3)}`;
   };
 
