@@ -11,10 +11,28 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
 
 
+def example(page, path):
+    """The one Python file of a page, written to ``path``."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)
+    path.write_text(code)
+    return str(path)
+
+
+@pytest.mark.parametrize("page", ["own-task.md", "check-training.md"])
+def test_our_own_check_finds_nothing_wrong_with_the_file_of_a_page(page, tmp_path, capsys, monkeypatch):
+    from levelbench.cli import main
+    from levelbench.tasks import digits
+
+    # The recipe of a page is added to the task of this process.
+    monkeypatch.setattr(digits.task, "_recipes", dict(digits.task._recipes))
+    monkeypatch.setattr(digits.task, "_factors", dict(digits.task._factors))
+    with pytest.raises(SystemExit) as ended:
+        main(["check", example(page, tmp_path / "mine.py"), "--framework", "numpy", "--seconds", "2"])
+    assert ended.value.code == 0, capsys.readouterr().out
+
+
 def test_the_task_of_ones_own_runs_as_it_is_written(tmp_path):
-    text = (ROOT / "docs" / "own-task.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    (tmp_path / "my_task.py").write_text(code)
+    example("own-task.md", tmp_path / "my_task.py")
     command = [sys.executable, "-m", "levelbench", "run", "my_task.py", "--framework", "numpy", "-n", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -157,10 +157,25 @@ def test_what_cannot_be_checked_is_said_with_what_to_do(check, text, words, code
     assert says in err
 
 
-def test_a_file_that_is_not_there_is_missing(call, tmp_path):
-    code, _, err = call("check", tmp_path / "none.py")
-    assert code == 3
-    assert "no such file" in err
+@pytest.mark.parametrize("name", ["none.py", "none.py:Scheme", "none.py[lr=1]", "none.cpp", "none.onnx", "here/none"])
+def test_a_file_that_is_not_there_is_not_taken_for_one_of_operators(call, tmp_path, name):
+    code, _, err = call("check", tmp_path / name)
+    assert code == 2
+    assert "there is no such file" in err
+    assert "operator" not in err
+
+
+def test_a_folder_is_said_to_be_one(call, tmp_path):
+    code, _, err = call("check", tmp_path)
+    assert code == 2
+    assert f"{tmp_path} is a folder" in err
+
+
+@pytest.mark.parametrize("text", ["def (", "x = 1\n"])
+def test_a_file_that_tells_nothing_is_a_file_and_none_of_operators(check, text):
+    code, _, err = check(text)
+    assert code == 2
+    assert "error: the file " in err
 
 
 SCALED = """

@@ -128,6 +128,35 @@ def test_recipes_can_be_listed_with_commas(call, fixed_length):
     assert "n = 2 + 2" in out
 
 
+@pytest.fixture
+def adding(tmp_path, monkeypatch):
+    """A file that adds recipes of the given names to digits, a task of this process."""
+    from levelbench.tasks import digits
+
+    for name in ("_recipes", "_factors"):
+        monkeypatch.setattr(digits.task, name, dict(getattr(digits.task, name)))
+
+    def make(*names):
+        path = tmp_path / "my_recipes.py"
+        recipes = (
+            f"@task.recipe\ndef {name}(lr: float = 0.02) -> Recipe:\n    return mlp(16, 64, lr)\n" for name in names
+        )
+        path.write_text("from levelbench.tasks.digits import Recipe, mlp, task\n\n" + "\n".join(recipes))
+        return path
+
+    return make
+
+
+def test_the_recipes_that_a_file_adds_are_what_is_run_and_their_label_says_so(call, adding, tmp_path):
+    words = ("--framework", "numpy", "-n", "1", "--epochs", "1", "--store", tmp_path / "s", "--no-report", "--json")
+    path = adding("wide", "slim")
+    one = json.loads(call("run", path, "--recipe", "wide", *words)[1])
+    assert [group["label"] for group in one["groups"]] == ["digits[recipe=wide]"]
+    all_of_them = json.loads(call("run", path, *words)[1])
+    assert [run["recipe"] for run in all_of_them["runs"]] == ["wide", "slim"]
+    assert all_of_them["plan"]["done_before"] == 1
+
+
 def test_a_budget_in_seconds_ends_a_run(call, tmp_path):
     words = ("run", "digits", "--framework", "numpy", "-n", "1", "--target", "1.0", "--budget", "0.02")
     found = json.loads(call(*words, "--store", tmp_path, "--json", "--no-report")[1])

@@ -1,8 +1,10 @@
-"""When a run ends, from its evaluations alone."""
+"""When a run ends: from its evaluations, and with a budget of seconds between them."""
 
 import pytest
 
 from levelbench.errors import UsageError
+from levelbench.measure.clocks import FakeClock
+from levelbench.measure.timeline import Timeline
 from levelbench.records.schema import Evaluation, Target
 from levelbench.training.cadence import Evaluate
 from levelbench.training.stopping import Stopping
@@ -53,6 +55,12 @@ def test_budgets_end_a_run():
     assert reason([0.1], budget_j=5.0, energy_j=lambda: 6.0) == "budget of 5 J spent"
     assert reason([0.1], budget_j=5.0, energy_j=lambda: 4.0) == ""
     assert reason([0.1], budget_j=5.0, energy_j=lambda: None) == ""
+
+
+def test_without_a_budget_of_seconds_nothing_stands_between_the_batches_and_the_loop():
+    batches = iter([1, 2])
+    stopping = Stopping(TARGET, "confirmed", Evaluate(1, "epoch"), 10)
+    assert stopping.in_time(batches, Timeline(FakeClock()), []) is batches
 
 
 def test_a_plateau_is_so_many_evaluations_without_a_better_one():

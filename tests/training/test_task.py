@@ -100,3 +100,26 @@ def test_a_target_off_the_metrics_scale_is_refused(threshold):
 def test_a_target_in_percent_is_answered_with_the_fraction_that_was_meant():
     with pytest.raises(UsageError, match=r"did you mean 0\.97\?"):
         Top1(target=0.9).as_target(97)
+
+
+def recipe_of(module):
+    def mlp(lr: float = 0.5) -> Recipe:
+        """Another one."""
+        raise NotImplementedError
+
+    mlp.__module__ = module
+    return mlp
+
+
+def test_the_name_of_another_modules_recipe_is_refused_and_the_recipe_stays():
+    task = make_task()
+    with pytest.raises(DefinitionError, match="one of that name already") as error:
+        task.recipe(recipe_of("elsewhere"))
+    assert "taken: mlp" in error.value.do
+    assert task.settings("mlp")["lr"] == 0.1
+
+
+def test_a_module_that_is_run_again_replaces_its_own_recipe():
+    task = make_task()
+    task.recipe(recipe_of(__name__))
+    assert task.settings("mlp") == {"lr": 0.5}

@@ -135,10 +135,14 @@ def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **
     try:
         return check_operators(Path(what), words, as_json)
     except DefinitionError as error:
-        if kind is None and error.found == _NO_OPERATOR:
+        if kind is not None:
+            raise
+        # Nothing says that it was to hold operators.
+        asked, found, do = error.asked.replace("the operator file", "the file"), error.found, error.do
+        if found == _NO_OPERATOR:
+            found = f"{_NO_OPERATOR}, optimizer, scheme, task or recipe"
             do = "define one; levelbench check --help says what there is"
-            raise DefinitionError(error.asked, f"{_NO_OPERATOR}, optimizer, scheme, task or recipe", do) from error
-        raise
+        raise DefinitionError(asked, found, do) from error
 
 
 def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json: bool) -> int:
@@ -166,8 +170,11 @@ def _kind(what: str) -> str | None:
     """What is to be checked: operators, network, optimizer, ...; ``None`` for a .py file that does not tell."""
     bare = what.partition("[")[0]
     file, colon, _ = bare.partition(".py:")
-    if colon and Path(f"{file}.py").is_file():
+    if colon:
+        _require_file(what, Path(f"{file}.py"))
         return "scheme"
+    if Path(bare).suffix in (".py", *_SOURCES):
+        _require_file(what, Path(bare))
     if Path(bare).suffix == ".py":
         from levelbench.training.validation.contents import kind_of
 
@@ -187,11 +194,20 @@ def _is_network(what: str) -> bool:
     """Whether it is a model's file, or a name of the zoo; ``UnknownNameError`` for a word that is no file either."""
     path = Path(what)
     if path.suffix or path.exists() or len(path.parts) > 1:
+        _require_file(what, path)
         return bool(path.suffix)
     from levelbench.networks import zoo
 
     zoo.entry(what)
     return True
+
+
+def _require_file(what: str, path: Path) -> None:
+    """``UsageError`` where ``path`` is a folder or nothing."""
+    if path.is_dir():
+        raise UsageError(f"check {what}", f"{path} is a folder", "give one of the files in it")
+    if not path.exists():
+        raise UsageError(f"check {what}", "there is no such file", "check the path, or give a name: levelbench list")
 
 
 def _refuse(context: click.Context, names: dict[str, str], why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,8 @@ __all__ = ["command"]
 def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: Any) -> int:
     """Train each TASK to its target, in processes of their own, and say which is faster.
 
-    TASK is a task's name or a Python file that defines one, with settings in brackets:
+    TASK is a task's name, or a Python file that defines one or adds recipes to one (all of which are run), with
+    settings in brackets:
 
     \b
       levelbench run digits
@@ -114,10 +116,14 @@ def _conclude(
     from levelbench.analysis.comparison import compare_all
     from levelbench.cli.reporting import exit_code, write
     from levelbench.records import group_runs, summarise
+    from levelbench.runner.plan import label_with_recipe
 
     # A run that is done may have been made under another clock, which is only another way to read it.
     clocks = [arm.specification.clock for arm in plan.arms]
     groups = group_runs([summarise(record, clock=clocks[arm]) for (arm, _), record in records.items()])
+    # Of several nodes each states its own address, so that a record may have another node's key.
+    arms = {record.header.key: plan.arms[arm] for (arm, _), record in records.items()}
+    groups = [replace(group, label=label_with_recipe(group.label, arms[group.key])) for group in groups]
     comparisons, refusals = compare_all(groups, given["margin"], given["level"])
 
     def report() -> Path | None:
@@ -154,13 +160,16 @@ def _emit(found: dict[str, Any], report: Callable[[], Path | None], debug: bool)
 def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
     """Each task, once for each recipe, framework and scheme that was listed."""
     from levelbench.records.selection import parse_item
-    from levelbench.runner.request import Options, resolve
+    from levelbench.runner.request import Options, load_task, meant_recipes, resolve
 
     arms = []
     for text in tasks:
         reference, settings = parse_item(text)
+        recipes: Sequence[str | None] = _listed("recipe", given["recipe"])
+        if recipes == [None] and "recipe" not in settings:
+            recipes = meant_recipes(load_task(reference), reference)
         for recipe, framework, scheme in product(
-            _listed("recipe", given["recipe"]),
+            recipes,
             _listed("framework", given["framework"]),
             listed_schemes(given["scheme"]),
         ):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from levelbench.records import Evaluation, Event, Record, summarise
-from levelbench.records.groups import labels_of
 from levelbench.report.live import LiveLine, live_line
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class LiveWatcher:
         stream = sys.stderr if on_stderr else sys.stdout
         self._line: LiveLine = live_line(stream) if stream is not None else LiveLine()
         self._clocks = [arm.specification.clock for arm in plan.arms]
-        self._labels = labels_of([arm.specification for arm in plan.arms])
+        self._labels = plan.labels
         self._times: list[list[float]] = [[] for _ in plan.arms]
         self._runs = [0] * len(plan.arms)
         self._estimates = [""] * len(plan.arms)

@@ -14,12 +14,13 @@ from typing import Any
 from levelbench.distributed.launching.environment import THREADS
 from levelbench.errors import UsageError
 from levelbench.records import Distribution, Record, Store, parse_item
-from levelbench.records.selection import Selector
+from levelbench.records.groups import labels_of
+from levelbench.records.selection import Selector, format_item
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.request import Arm
 from levelbench.training.checkpoints import checkpoint_of
 
-__all__ = ["Plan", "Step", "make_plan"]
+__all__ = ["Plan", "Step", "label_with_recipe", "make_plan"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ class Plan:
         """Runs in all."""
         return len(self.arms) * len(self.seeds)
 
+    @property
+    def labels(self) -> list[str]:
+        """What each arm is called: by what differs, and by a recipe that is not its task's default."""
+        labels = labels_of([arm.specification for arm in self.arms])
+        return [label_with_recipe(label, arm) for label, arm in zip(labels, self.arms, strict=True)]
+
     def lines(self) -> list[str]:
         """The plan in words: the counts, then a line for each reason that something is run again."""
         counts = f"{self.wanted} wanted · {len(self.done)} done · {len(self.steps)} to go"
@@ -57,6 +64,12 @@ class Plan:
             if step.why:
                 reasons.setdefault(step.why, []).append(step)
         return [counts, *(f"  again: {_runs(steps)}: {why}" for why, steps in reasons.items())]
+
+
+def label_with_recipe(label: str, arm: Arm) -> str:
+    """``label`` with the arm's recipe in it, where that is not its task's default."""
+    name, told = parse_item(label)
+    return label if arm.usual or "recipe" in told else format_item(name, {"recipe": arm.specification.recipe, **told})
 
 
 def make_plan(

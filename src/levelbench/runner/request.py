@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -27,7 +28,7 @@ from levelbench.records.schema import Source, Specification
 from levelbench.runner.distribution import TeamOptions, resolve_distribution
 from levelbench.training.task import Evaluate, Recipe, Setting, Task
 
-__all__ = ["STOPPING_RULES", "Arm", "Options", "load_task", "resolve", "source_of"]
+__all__ = ["STOPPING_RULES", "Arm", "Options", "load_task", "meant_recipes", "own_recipes", "resolve", "source_of"]
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
 STOPPING_RULES: tuple[Rule, ...] = ("confirmed", "final", "first", "sustained")
@@ -58,11 +59,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Arm:
-    """One side of a comparison: how the task is found, and what its runs are to be."""
+    """One side of a comparison: how the task is found, and what its runs are to be.
+
+    ``usual`` is whether the recipe is the task's default.
+    """
 
     reference: str
     specification: Specification
     source: Source
+    usual: bool = True
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +84,25 @@ def load_task(reference: str) -> Task:
     return found
 
 
+def own_recipes(task: Task, reference: str) -> tuple[str, ...]:
+    """The recipes that the file ``reference`` defines; all of the task's for a name, or a file that defines none."""
+    if not reference.endswith(".py"):
+        return task.recipes
+    path = Path(reference).resolve()
+    return tuple(name for name in task.recipes if _file_of(task.recipe_function(name)) == path) or task.recipes
+
+
+def meant_recipes(task: Task, reference: str) -> tuple[str, ...]:
+    """What ``reference`` means where no recipe is named: the task's default, or what a file adds to another's task."""
+    own, usual = own_recipes(task, reference), task.recipes[0]
+    return (usual,) if usual in own else own
+
+
+def _file_of(recipe: Callable[..., Recipe]) -> Path | None:
+    file = inspect.getsourcefile(inspect.unwrap(recipe))
+    return Path(file).resolve() if file else None
+
+
 def source_of(task: Task, recipe: str) -> Source:
     """The text of the module that defines the recipe: the task's own, or that of somebody who added one."""
     module = inspect.getmodule(task.recipe_function(recipe))
@@ -92,7 +116,7 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
     """The arm that ``reference[given]`` means under ``options``; what is in the brackets wins."""
     task = load_task(reference)
     settings = dict(given)
-    recipe = str(settings.pop("recipe", None) or options.recipe or task.recipes[0])
+    recipe = str(settings.pop("recipe", None) or options.recipe or _only(task, reference))
     framework = str(settings.pop("framework", None) or options.framework or _default_framework())
     device = str(settings.pop("device", None) or options.device)
     distribution = resolve_distribution(options.team, settings, framework, device)
@@ -122,7 +146,15 @@ def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:
         plateau=options.plateau,
         distribution=distribution,
     )
-    return Arm(reference, specification, source_of(task, recipe))
+    return Arm(reference, specification, source_of(task, recipe), recipe == task.recipes[0])
+
+
+def _only(task: Task, reference: str) -> str:
+    found = meant_recipes(task, reference)
+    if len(found) > 1:
+        what = f"it adds {len(found)} recipes to {task.name}: {', '.join(found)}"
+        raise UsageError(f"the recipe of {reference}", what, f"name one: {reference}[recipe={found[0]}]")
+    return found[0]
 
 
 def _crossing(options: Options, parts: Recipe) -> Rule:

@@ -1,19 +1,23 @@
 """When a run ends: at its target, at the end of its schedule, when a budget is spent, or when it leads nowhere.
 
 The one idea: it is decided at evaluations alone, from what the record holds, so anybody can see from the record why a
-run ended where it did.
+run ended where it did. A budget of seconds that is over between two evaluations brings the next one forward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from levelbench.measure.crossing import find_crossing, sign_of
+from levelbench.measure.timeline import Timeline
 from levelbench.records.schema import Evaluation, Target
 from levelbench.training.cadence import Evaluate
 
 __all__ = ["Outcome", "Stopping"]
+
+T = TypeVar("T")
 
 _EXPLODED = 20.0
 """A mean loss this many times the first one's magnitude is an explosion: cross-entropy of ten classes at 46."""
@@ -34,7 +38,8 @@ class Stopping:
     """The target and how it counts as reached, the evaluation interval, and what a run may spend.
 
     ``budget_samples`` counts training examples; ``budget_j`` is energy as ``energy_j`` reads it; ``plateau`` ends a run
-    after so many evaluations without a better one. A time, energy or plateau is looked at at evaluations.
+    after so many evaluations without a better one. Energy and plateau are looked at at evaluations, time after each
+    step of a process alone.
     """
 
     target: Target
@@ -55,6 +60,13 @@ class Stopping:
         if self.budget_samples is not None:
             last = min(last, -(-self.budget_samples * steps_per_epoch // samples_per_epoch))
         return last
+
+    def in_time(self, batches: Iterator[T], timeline: Timeline, losses: Sequence[object]) -> Iterator[T]:
+        """``batches`` while the budget of seconds lasts; themselves where there is none, so that it costs nothing.
+
+        ``losses`` are those since the last evaluation: one step at least is made for the next.
+        """
+        return batches if self.budget_s is None else _until(batches, timeline, int(self.budget_s * 1e9), losses)
 
     def reason(self, evaluations: Sequence[Evaluation], loss: float, fixed_length: bool, last: bool) -> str:
         """Why to stop after the last of these evaluations, or an empty string; ``loss`` is the mean training loss."""
@@ -91,3 +103,14 @@ class Stopping:
             if since >= self.plateau:
                 return f"plateau: no better in {since} evaluations"
         return ""
+
+
+def _until(batches: Iterator[T], timeline: Timeline, budget_ns: int, losses: Sequence[object]) -> Iterator[T]:
+    """What :meth:`Stopping.in_time` says, by the clock reading that a step ends with: none is made for it."""
+    until_ns = timeline.started_ns + budget_ns
+    if losses and timeline.switched_ns > until_ns:
+        return
+    for batch in batches:
+        yield batch
+        if timeline.switched_ns > until_ns:
+            return

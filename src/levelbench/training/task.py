@@ -68,6 +68,7 @@ class Task:
     ) -> RecipeFunction | Callable[[RecipeFunction], RecipeFunction]:
         """Register a recipe under its function's name. The first one is the task's default.
 
+        ``DefinitionError`` where another module has defined one of that name: a recipe's name says what was run.
         ``factors`` names settings that an analysis may switch off, each with the value that means off:
         ``@task.recipe(factors={"label_smoothing": 0.0})``.
         """
@@ -81,6 +82,7 @@ class Task:
         return dict(self._factors[recipe])
 
     def _register(self, function: RecipeFunction, factors: dict[str, Setting]) -> RecipeFunction:
+        self._refuse_taken(function)
         for parameter in inspect.signature(function).parameters.values():
             if parameter.name in RESERVED:
                 raise DefinitionError(
@@ -100,6 +102,17 @@ class Task:
             typed = self.settings(function.__name__, {name: value})[name]
             self._factors[function.__name__][name] = typed
         return function
+
+    def _refuse_taken(self, function: RecipeFunction) -> None:
+        """Refuse the name of another module's recipe. A module that is run again replaces its own."""
+        taken = self._recipes.get(function.__name__)
+        if taken is None or taken.__module__ == function.__module__:
+            return
+        raise DefinitionError(
+            f"recipe {function.__name__!r} of task {self.name!r}",
+            f"the task has one of that name already, of {inspect.getsourcefile(inspect.unwrap(taken))}",
+            f"give yours another name (taken: {', '.join(self._recipes)})",
+        )
 
     @property
     def recipes(self) -> tuple[str, ...]:

@@ -130,12 +130,13 @@ class Trainer:
             first = epoch * per_epoch
             for start, end in _pieces(done, min(first + per_epoch, last_step), every, saved):
                 self._team.steps(self, epoch, start - first, end - first, planned)
-                if end == first + per_epoch:
+                cut = self.progress.step < end
+                if end == first + per_epoch and not cut:
                     self.timeline.switch(Phase.OTHER)
                     self.progress.epoch = epoch + 1.0
                     for hook in on_epoch:
                         hook(self.progress)
-                if end % every == 0 or end == last_step:
+                if cut or end % every == 0 or end == last_step:
                     reason = self._evaluate(end == last_step)
                     if reason:
                         return reason
@@ -143,7 +144,7 @@ class Trainer:
                     self._save()
 
     def steps(self, epoch: int, start: int, end: int, planned: int) -> None:
-        """Steps ``start`` to ``end`` (exclusive) of an epoch, of ``planned`` steps in all.
+        """Steps ``start`` to ``end`` (exclusive) of an epoch, of ``planned`` steps in all; fewer where time is over.
 
         This is the code on the clock; ``run`` is what calls it, and benchmarks of the harness.
         """
@@ -159,6 +160,7 @@ class Trainer:
         if accumulate > 1:
             turn = Accumulating(self.executor, timeline)
             batches, sizes = grouped(batches, accumulate), grouped_sizes(sizes, accumulate)
+        batches = self._stopping.in_time(batches, timeline, self.losses)
         forward, backward = turn.forward, turn.backward
         step, factor, progress = self.stepper.step, self.recipe.schedule.factor, self.progress
         losses, times = self.losses, self.step_times_ns

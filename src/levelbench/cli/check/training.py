@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from levelbench.cli.check.findings import print_reports
 from levelbench.cli.check.operators import open_frameworks
@@ -94,22 +93,13 @@ def _say(line: ProgressLine, subject: str, probe: str) -> None:
         line.say(f"{subject}: {probe}")
 
 
-def _recipes(task: Task, reference: str, only: str) -> list[str]:
+def _recipes(task: Task, reference: str, only: str) -> tuple[str, ...]:
     """The recipes to check: the one asked for; those of the file; all."""
-    if only:
-        if only not in task.recipes:
-            raise UnknownNameError(f"recipe of task {task.name!r}", only, task.recipes)
-        return [only]
-    if not reference.endswith(".py"):
-        return list(task.recipes)
-    path = Path(reference).resolve()
-    mine = [name for name in task.recipes if _file_of(task.recipe_function(name)) == path]
-    return mine or list(task.recipes)
+    from levelbench.runner.request import own_recipes
 
-
-def _file_of(function: Any) -> Path | None:
-    file = inspect.getsourcefile(inspect.unwrap(function))
-    return Path(file).resolve() if file else None
+    if only and only not in task.recipes:
+        raise UnknownNameError(f"recipe of task {task.name!r}", only, task.recipes)
+    return (only,) if only else own_recipes(task, reference)
 
 
 def _installed(device: str) -> str:
