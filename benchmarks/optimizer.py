@@ -1,6 +1,7 @@
 """What an optimizer written once costs: ours and the framework's own, each in a whole training step, side by side.
 
     python benchmarks/optimizer.py [--quick] [--processes 8] [--seconds 5] [--frameworks torch,jax] [--json FILE]
+    OMP_NUM_THREADS=1 python benchmarks/optimizer.py --alone [--networks resnet18-32px] [--seconds 5]
 
 Each case is a network at a batch size, a rule, and one of the framework's own implementations of it: PyTorch's
 ``fused`` and ``foreach``, optax under ``jax.jit``. Both sides take whole training steps (loss, gradients, update) with
@@ -13,6 +14,9 @@ The replicate is the process: in each the two sides take turns A B B A, and the 
 ratios of neighbours. The figure is the median over processes with its exact order-statistic interval (Student's t on
 logarithms below six). Goal: within 10 % of the whole step; ``met`` or ``missed`` if the whole interval says so, else
 ``open``. ``OMP_NUM_THREADS`` applies to both sides; let nothing else run.
+
+``--alone`` has the update alone by CPU time instead, of ours and of all of the framework's own in turn in one process:
+the median of each. With one thread that stands something else running, though not a busy cache.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +46,8 @@ MOST = 1.10
 BATCHES = {"mlp": 64, "cnn": 32, "resnet18": 8, "resnet18-32px": 128}
 TOLERANCE = 1e-5
 """Of how far parameters are apart after three updates by the same gradients, to how far they have come; in float32."""
+LEAST = 4
+"""Turns forth and back of updates alone, whatever they take."""
 _RATE = 1e-4
 
 Sides = tuple[Optimizer, Optimizer]
@@ -84,6 +91,11 @@ class Side:
         self.steps += 1
         self.stepper.step(gradients, self.steps, 1.0)
         self.backend.finish([loss, *self.executor.parameters.values()])
+
+    def gradients(self) -> dict[str, Any]:
+        """Those of the batch, in arrays of their own. With zeros moments would shrink to numbers that are slow."""
+        _, found = self.executor.infer_and_backprop(*self.inputs)
+        return {key: self.backend.array(np.array(self.backend.host(each))) for key, each in found.items()}
 
     def update(self, gradients: dict[str, Any]) -> Callable[[], None]:
         """The update alone, with gradients that stay as they are, or nearly so."""
@@ -129,9 +141,7 @@ def replicate(case: str, name: str, seconds: float) -> dict[str, float]:
         side.step()
     until, clock = Budget(seconds=seconds) & FixedCount(8), backend.clock()
     a, b = sample_interleaved(native.step, ours.step, until=until, clock=clock)
-    gradients = {
-        key: backend.array(np.zeros_like(backend.host(each))) for key, each in ours.executor.parameters.items()
-    }
+    gradients = ours.gradients()
     alone = Budget(seconds=min(1.0, seconds)) & FixedCount(8)
     c, d = sample_interleaved(native.update(gradients), ours.update(dict(gradients)), until=alone, clock=clock)
     n = min(len(a.values), len(b.values)) // 2 * 2
@@ -142,6 +152,42 @@ def replicate(case: str, name: str, seconds: float) -> dict[str, float]:
         "ratio": float(np.median(np.exp(logarithms.reshape(-1, 2).mean(axis=1)))),
         **{key: float(np.median(each.values)) for key, each in found.items()},
     }
+
+
+def alone(framework: str, rule: str, name: str, seconds: float) -> dict[str, list[float]]:
+    """CPU time in s of updates in turn, forth and back: ours, and each of the framework's own by its name."""
+    backend = load_framework(framework).open("cpu")
+    made = network(name).with_loss().training()
+    inputs = [backend.array(each) for each in made.make_inputs(BATCHES[name]).values()]
+    cases = {case.split()[2]: sides for case, sides in pairs().items() if case.startswith(f"{framework} {rule} ")}
+    optimizers = {way: native for way, (native, _) in cases.items()}
+    optimizers["ours"] = next(iter(cases.values()))[1]
+    calls = {}
+    for way, optimizer in optimizers.items():
+        side = Side(backend, made, optimizer, inputs)
+        calls[way] = side.update(side.gradients())
+        # State is made and programs compile.
+        calls[way]()
+    found: dict[str, list[float]] = {way: [] for way in calls}
+    ends = time.perf_counter() + seconds
+    while time.perf_counter() < ends or len(found["ours"]) < 2 * LEAST:
+        for way in (*calls, *reversed(calls)):
+            began = time.process_time()
+            calls[way]()
+            found[way].append(time.process_time() - began)
+    return found
+
+
+def print_alone(frameworks: Sequence[str], networks: Sequence[str], seconds: float) -> None:
+    print("| rule | network | way | CPU time of an update, ms | of ours | updates |\n|---|---|---|---|---|---|")
+    for framework, rule in dict.fromkeys((case.split()[0], case.split()[1]) for case in pairs()):
+        for name in networks if framework in frameworks else ():
+            found = alone(framework, rule, name, seconds)
+            ours = np.median(found["ours"])
+            for way, times in found.items():
+                middle = np.median(times)
+                figures = f"{middle * 1e3:.3f} | {middle / ours:.2f} | {len(times)}"
+                print(f"| {framework} {rule} | {name} | {way} | {figures} |", flush=True)
 
 
 def measured(case: str, name: str, options: argparse.Namespace) -> dict[str, Any] | str:
@@ -196,6 +242,7 @@ def main() -> None:
     parser.add_argument("--frameworks", default="torch,jax", help="which, with commas between them")
     parser.add_argument("--networks", default=",".join(BATCHES), help="which, with commas between them")
     parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--alone", action="store_true", help="the update alone, by CPU time")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -203,6 +250,9 @@ def main() -> None:
         return
     if options.quick:
         options.seconds, options.processes = 0.5, 2
+    if options.alone:
+        print_alone(options.frameworks.split(","), options.networks.split(","), options.seconds)
+        return
     results = []
     print(
         "| case | network | batch | step: native, ms | ours, ms | update alone: native, ms | ours, ms | ratio | 95 % ",

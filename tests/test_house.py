@@ -122,6 +122,14 @@ def test_files_and_functions_stay_short(room):
     assert long == [], "functions of more than 50 lines"
 
 
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_files_of_tests_and_benchmarks_stay_short(folder):
+    root = Path(__file__).parents[1]
+    lines = {str(path.relative_to(root)): path.read_bytes().count(b"\n") for path in (root / folder).rglob("*.py")}
+    assert lines
+    assert {name: count for name, count in lines.items() if count > 300} == {}
+
+
 def test_the_public_names_are_at_most_25_and_all_there():
     assert len(levelbench.__all__) <= 25
     assert levelbench.__all__ == sorted(levelbench.__all__, key=lambda name: (name.islower(), name))

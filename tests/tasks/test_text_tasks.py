@@ -187,8 +187,8 @@ SIZES = {"words": 40, "word_width": 16, "filters": 8, "context": 12, "question":
 @pytest.mark.parametrize(
     ("network", "optimizer", "epochs"),
     [
-        (bidaf(hidden=16, **SIZES), Adam(0.02), 5),
-        (bidaf(hidden=16, **SIZES), EMA(Adam(0.02), 0.9), 5),
+        (bidaf(hidden=16, **SIZES), Adam(0.01), 14),
+        (bidaf(hidden=16, **SIZES), EMA(Adam(0.01), 0.9), 14),
     ],
     ids=["bidaf", "bidaf-averaged"],
 )

@@ -4,72 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.training.toy import SAMPLES, Scripted, make_dataset, make_trainer
 
 from levelbench.frameworks.numpy import framework
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import Builder
-from levelbench.networks.executor import Executor
 from levelbench.operators.frameworks import load_framework
-from levelbench.training import SGD, Constant, Observer, OneCycle, Quality, Recipe, Shuffled, Trainer
+from levelbench.training import SGD, Observer, OneCycle, Recipe, Shuffled, Trainer
 from levelbench.training.cadence import Evaluate
-from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input.held import Held
 from levelbench.training.observers import overridden
 from levelbench.training.optimizers import EMA
 from levelbench.training.stopping import Stopping
 from levelbench.training.trainer import _pieces
-
-SAMPLES = 10
-
-
-def make_dataset():
-    generator = np.random.default_rng(0)
-
-    def split(count):
-        labels = np.arange(count) % 2
-        inputs = generator.standard_normal((count, 3)) + 3 * labels[:, None]
-        return Split.of(inputs.astype(np.float32), labels.astype(np.int64))
-
-    return Dataset("toy", split(SAMPLES), split(6), split(8), 2, {}, "none", "none", "made here", synthetic=True)
-
-
-class Scripted(Quality):
-    """Answers with a script on the validation split and with 0.5 on the test split."""
-
-    metric, direction, low, high = "scripted", "higher", 0.0, 1.0
-
-    def __init__(self, script, target=0.9):
-        object.__setattr__(self, "target", target)
-        object.__setattr__(self, "script", iter(script))
-        object.__setattr__(self, "sizes", [])
-
-    def measure(self, executor: Executor, held) -> float:
-        self.sizes.append(len(held))
-        return 0.5 if len(held) == 8 else next(self.script)
-
-
-def make_trainer(script, *, crossing="confirmed", every="1 epoch", epochs=5, clock=None, observers=(), **options):
-    quality = Scripted(script)
-    recipe = Recipe(
-        Builder("linear", (3,)).gemm(2).build(),
-        Shuffled(4),
-        SGD(options.pop("lr", 0.1)),
-        epochs=epochs,
-        schedule=options.pop("schedule", Constant()),
-    )
-    stopping = Stopping(
-        quality.as_target(),
-        crossing,
-        Evaluate.parse(every),
-        options.pop("budget_epochs", epochs),
-        options.pop("s", None),
-    )
-    timeline = Timeline(clock or FakeClock(tick_ns=1000), before_ns=options.pop("before_ns", None))
-    trainer = Trainer(
-        framework.open(), make_dataset(), recipe, quality, stopping, seed=0, timeline=timeline, observers=observers
-    )
-    return trainer, quality, timeline
 
 
 def test_training_stops_at_the_second_of_two_evaluations_at_the_target():
@@ -95,54 +43,6 @@ def test_the_test_split_is_looked_at_once_and_after_the_end():
     outcome = trainer.run()
     assert quality.sizes == [6, 6, 8]
     assert outcome.quality == {"validation": 0.2, "test": 0.5}
-
-
-TENTH_S = 100_000_000
-
-
-class Epochs(Observer):
-    def __init__(self):
-        self.told = []
-
-    def on_epoch(self, progress):
-        self.told.append(progress.epoch)
-
-
-# A step is four readings of the clock, an epoch is three steps: 2 s are over in the second epoch.
-@pytest.mark.parametrize(("every", "evaluated"), [("5 epochs", [5]), ("2 steps", [2, 4]), ("1 epoch", [3, 4])])
-def test_a_budget_in_seconds_ends_the_run_at_the_step_in_which_it_is_spent(every, evaluated):
-    epochs = Epochs()
-    trainer, _, _ = make_trainer(
-        [0.1] * 9, every=every, epochs=9, clock=FakeClock(tick_ns=TENTH_S), s=2.0, observers=(epochs,)
-    )
-    outcome = trainer.run()
-    assert outcome.stopped_by == "budget of 2 s spent"
-    assert [each.step for each in outcome.evaluations] == evaluated
-    assert 2e9 < outcome.evaluations[-1].t_ns < 2e9 + 8 * TENTH_S
-    assert epochs.told == [1.0]
-
-
-def test_a_budget_that_was_spent_before_the_first_step_lets_it_make_one_and_evaluates_it():
-    outcome = make_trainer([0.1] * 9, clock=FakeClock(tick_ns=TENTH_S), s=1e-6)[0].run()
-    assert [(each.step, each.epoch) for each in outcome.evaluations] == [(1, pytest.approx(1 / 3))]
-    assert outcome.evaluations[0].loss is not None
-
-
-def test_the_time_before_a_resume_counts_towards_the_budget():
-    options = {"clock": FakeClock(tick_ns=TENTH_S), "s": 3.9, "every": "9 epochs", "epochs": 9}
-    outcome = make_trainer([0.1] * 9, before_ns={"forward": 3_000_000_000}, **options)[0].run()
-    assert [each.step for each in outcome.evaluations] == [2]
-
-
-def test_a_budget_is_looked_at_without_a_clock_reading():
-    with_budget, without = (make_trainer([0.1] * 2, epochs=2, s=s)[0].run().evaluations for s in (1e9, None))
-    assert [each.phases_ns for each in with_budget] == [each.phases_ns for each in without]
-
-
-def test_a_budget_of_half_an_epoch_ends_within_it_and_is_evaluated():
-    trainer, _, _ = make_trainer([0.1], budget_epochs=0.5)
-    outcome = trainer.run()
-    assert [each.step for each in outcome.evaluations] == [2]
 
 
 def test_evaluations_every_so_many_steps_cross_the_borders_of_epochs():

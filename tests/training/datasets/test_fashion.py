@@ -12,7 +12,7 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.training import datasets
 from levelbench.training.datasets import fashion
 from levelbench.training.datasets.fashion import DEBIAN, FILES, HIGHEST, MEAN, STD, FashionMnist
-from levelbench.training.datasets.files import DataFile, cache_folder, offline, read_checked
+from levelbench.training.datasets.files import DataFile, cache_folder, read_checked
 from levelbench.training.datasets.formats.idx import encode_idx
 from levelbench.training.datasets.splits import standardise, stratified_split
 from levelbench.training.input.held import Held
@@ -291,25 +291,6 @@ def test_a_damaged_file_is_an_error_and_no_other_place_is_asked(small, source, t
         source.load(folder)
     assert str(path) in str(caught.value)
     assert official.ranges == []
-
-
-def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
-    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path / "own"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache_folder() == tmp_path / "own"
-    monkeypatch.delenv("LEVELBENCH_CACHE")
-    assert cache_folder() == tmp_path / "shared" / "levelbench"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder() == tmp_path / "home" / ".cache" / "levelbench"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == tmp_path / "home" / ".cache" / "levelbench"
-
-
-@pytest.mark.parametrize(("value", "is_offline"), [("1", True), ("yes", True), ("0", False), ("", False)])
-def test_offline_is_a_switch(monkeypatch, value, is_offline):
-    monkeypatch.setenv("LEVELBENCH_OFFLINE", value)
-    assert offline() is is_offline
 
 
 def test_the_names_are_those_of_the_package():

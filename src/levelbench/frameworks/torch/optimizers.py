@@ -24,8 +24,15 @@ from levelbench.training.optimizers.native import Native
 
 __all__ = ["TILE", "ForeachStepper", "make_stepper"]
 
-TILE = 1 << 17
-"""Elements of a tile on the CPU: half a megabyte an array in float32. Smaller ones cost more calls than they save."""
+TILE = 1 << 18
+"""Elements of a tile on the CPU, at most: a megabyte an array in float32, so that Adam's five stay in the last cache.
+
+Each call on a tile costs its own time, and with several threads a wait for the slowest of them, so tiles that fit a
+core's own cache cost more calls than they save.
+"""
+
+_LINE = 64
+"""Elements that parts of a tensor are made of: whole cache lines, whatever the type."""
 
 
 def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Tensor]) -> Stepper | None:
@@ -184,22 +191,29 @@ def _format(tensor: Tensor, state: State) -> torch.memory_format | None:
 
 
 def _pieces(tensor: Tensor, layout: torch.memory_format | None) -> Sequence[Tensor]:
-    """A tensor whole, or views of its elements in the order of memory, ``TILE`` at a time."""
+    """A tensor whole, or views of its elements in the order of memory: alike in size, and none above ``TILE``."""
     if layout is None:
         return (tensor,)
     dense = tensor.contiguous(memory_format=layout)
     if layout is torch.channels_last:
         dense = dense.permute(0, 2, 3, 1)
-    pieces: Sequence[Tensor] = dense.view(-1).split(TILE)
+    size = -(-tensor.numel() // -(-tensor.numel() // TILE))
+    pieces: Sequence[Tensor] = dense.view(-1).split(min(TILE, -(-size // _LINE) * _LINE))
     return pieces
 
 
 def _grouped(sizes: Sequence[Sequence[int]], every: bool) -> Iterator[tuple[tuple[int, int], ...]]:
-    """(tensor, part) of all parts, those together that fill a tile; all in one where ``every`` is set."""
+    """(tensor, part) of all parts, the large ones alone and the small ones together; all in one where ``every`` is set.
+
+    Plain functions serve a large part, and what lies in between two of them does not keep small ones from each other.
+    """
     places: list[tuple[int, int]] = []
     filled = 0
     for tensor, parts in enumerate(sizes):
         for part, size in enumerate(parts):
+            if not every and 2 * size > TILE:
+                yield ((tensor, part),)
+                continue
             if places and not every and filled + size > TILE:
                 yield tuple(places)
                 places, filled = [], 0

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
-from levelbench.training.optimizers.arrays import add_product, add_quotient, add_scaled, maximum, mix, sqrt, zeros_like
+from levelbench.training.optimizers.arrays import add_quotient, add_scaled, maximum, mix, zeros_like
 from levelbench.training.optimizers.base import State, UpdateRule
+from levelbench.training.optimizers.moments import root, squared
 
 __all__ = ["Adam", "AdamW", "NAdam"]
 
@@ -44,14 +45,11 @@ class Adam(UpdateRule):
     def _adapted(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
         first, second, *highest = state
         first = mix(first, gradient, 1 - self.beta1)
-        second *= self.beta2
-        second = add_product(second, gradient, gradient, 1 - self.beta2)
+        second = squared(second, gradient, self.beta2)
         if self.amsgrad:
             highest = [maximum(highest[0], second)]
-        denominator = sqrt(highest[0] if self.amsgrad else second)
-        denominator /= (1 - self.beta2**step) ** 0.5
-        denominator += self.epsilon
-        parameter = add_quotient(parameter, first, denominator, -lr / (1 - self.beta1**step))
+        denominator, correction = root(highest[0] if self.amsgrad else second, self.beta2, step, self.epsilon)
+        parameter = add_quotient(parameter, first, denominator, -lr * correction / (1 - self.beta1**step))
         return parameter, (first, second, *highest)
 
 
@@ -97,13 +95,11 @@ class NAdam(UpdateRule):
         momentum, following = self._momentum(step), self._momentum(step + 1)
         product = product * momentum
         first = mix(first, gradient, 1 - self.beta1)
-        second *= self.beta2
-        second = add_product(second, gradient, gradient, 1 - self.beta2)
-        denominator = sqrt(second)
-        denominator /= (1 - self.beta2**step) ** 0.5
-        denominator += self.epsilon
-        parameter = add_quotient(parameter, gradient, denominator, -lr * (1 - momentum) / (1 - product))
-        parameter = add_quotient(parameter, first, denominator, -lr * following / (1 - product * following))
+        second = squared(second, gradient, self.beta2)
+        denominator, correction = root(second, self.beta2, step, self.epsilon)
+        rate = -lr * correction
+        parameter = add_quotient(parameter, gradient, denominator, rate * (1 - momentum) / (1 - product))
+        parameter = add_quotient(parameter, first, denominator, rate * following / (1 - product * following))
         return parameter, (first, second, product)
 
     def _momentum(self, step: int) -> float:

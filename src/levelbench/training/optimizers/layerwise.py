@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
-from levelbench.training.optimizers.arrays import add_product, add_scaled, mix, norm, sqrt, where, zeros_like
+from levelbench.training.optimizers.arrays import add_scaled, mix, norm, where, zeros_like
 from levelbench.training.optimizers.base import State, UpdateRule
+from levelbench.training.optimizers.moments import root, squared
 
 __all__ = ["LAMB", "LARS"]
 
@@ -84,13 +85,10 @@ class LAMB(UpdateRule):
         """One step."""
         first, second = state
         first = mix(first, gradient, 1 - self.beta1)
-        second *= self.beta2
-        second = add_product(second, gradient, gradient, 1 - self.beta2)
-        denominator = sqrt(second)
-        denominator /= (1 - self.beta2**step) ** 0.5
-        denominator += self.epsilon
+        second = squared(second, gradient, self.beta2)
+        denominator, correction = root(second, self.beta2, step, self.epsilon)
         change = first / denominator
-        change /= 1 - self.beta1**step
+        change *= correction / (1 - self.beta1**step)
         if self.weight_decay:
             change = add_scaled(change, parameter, self.weight_decay)
         change *= lr * _trust(parameter, change)

@@ -11,9 +11,10 @@ from typing import Any
 
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
-from levelbench.training.optimizers.arrays import add_product, add_scaled, copy, maximum, mix, sqrt, where, zeros_like
+from levelbench.training.optimizers.arrays import add_scaled, copy, maximum, mix, sqrt, where, zeros_like
 from levelbench.training.optimizers.averaging import AveragingRule
 from levelbench.training.optimizers.base import State
+from levelbench.training.optimizers.moments import squared
 
 __all__ = ["ScheduleFreeAdamW", "ScheduleFreeSGD"]
 
@@ -99,8 +100,7 @@ class ScheduleFreeAdamW(_ScheduleFree):
     def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
         """One step."""
         *averaging, second = state
-        second *= self.beta2
-        second = add_product(second, gradient, gradient, 1 - self.beta2)
+        second = squared(second, gradient, self.beta2)
         denominator = sqrt(second)
         denominator /= (1 - self.beta2**step) ** 0.5
         denominator += self.epsilon

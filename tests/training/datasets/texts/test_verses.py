@@ -204,9 +204,7 @@ def test_what_lacks_is_named_by_its_package(tmp_path, sword):
     english, spanish = small(tmp_path / "here", sword)
     source = VersePairs(english, dataclasses.replace(spanish, shared=tmp_path))
     assert source.lacks(tmp_path / "here") is None
-    assert source.lacks() == (
-        "its text is not on this machine: apt-get install sword-text-english sword-text-spanish"
-    )
+    assert source.lacks() == ("its text is not on this machine: apt-get install sword-text-english sword-text-spanish")
     with pytest.raises(MissingError, match="Install the package sword-text-english"):
         source.fetch()
 

@@ -1,0 +1,84 @@
+"""A framework's own optimizers by the contract of ours."""
+
+import numpy as np
+import pytest
+from tests.frameworks.optimizing import SHAPES, arrays, assert_close, on_host, opened, plain, train
+
+from levelbench.errors import DataError, DefinitionError, MissingError, UnknownNameError, UnsupportedError
+from levelbench.training.optimizers import AdamW, Momentum
+from levelbench.training.optimizers.native import Native
+
+
+class TestNative:
+    PAIRS = (
+        (Native("torch.optim.SGD", lr=0.1, momentum=0.9, nesterov=True), Momentum(0.1, nesterov=True)),
+        (Native("torch.optim.AdamW", lr=0.1, fused=True), AdamW(0.1)),
+        (Native("torch.optim.AdamW", lr=0.1, foreach=True), AdamW(0.1)),
+        (Native("optax.adamw", lr=0.1, weight_decay=0.01), AdamW(0.1)),
+        (Native("optax.sgd", lr=0.1, momentum=0.9), Momentum(0.1)),
+    )
+
+    @pytest.mark.parametrize(("native", "ours"), PAIRS, ids=lambda each: getattr(each, "name", ""))
+    def test_a_frameworks_own_goes_the_way_of_ours(self, native, ours):
+        if native.framework == "jax":
+            pytest.importorskip("optax")
+        backend = opened(native.framework)
+        theirs, mine = arrays(backend), arrays(backend)
+        train(backend, native.start(backend, theirs), 3)
+        train(backend, plain(ours, backend, mine), 3)
+        assert_close(on_host(backend, theirs), on_host(backend, mine), 1e-10)
+
+    @pytest.mark.parametrize("name", ["torch.optim.NAdam", "torch.optim.SGD", "optax.adam"])
+    def test_it_goes_on_bitwise_from_its_state(self, name):
+        native = Native(name, lr=0.1)
+        if native.framework == "jax":
+            pytest.importorskip("optax")
+        backend = opened(native.framework)
+        through, parts = arrays(backend), arrays(backend)
+        train(backend, native.start(backend, through), 4)
+        before = native.start(backend, parts)
+        train(backend, before, 2)
+        after = native.start(backend, parts)
+        after.restore(before.state())
+        train(backend, after, 2, first=3)
+        for each in SHAPES:
+            np.testing.assert_array_equal(backend.host(through[each]), backend.host(parts[each]))
+
+    def test_the_gradients_are_not_kept(self):
+        backend = opened("torch")
+        parameters = arrays(backend)
+        train(backend, Native("torch.optim.SGD", lr=0.1).start(backend, parameters), 1)
+        assert all(each.grad is None for each in parameters.values())
+
+    def test_a_name_that_is_not_there_is_answered_with_the_nearest(self):
+        with pytest.raises(UnknownNameError, match=r"torch\.optim\.AdamW"):
+            Native("torch.optim.adamw", lr=0.1)
+
+    def test_a_setting_that_it_does_not_take_is_told(self):
+        with pytest.raises(DefinitionError, match="momentun"):
+            Native("torch.optim.SGD", lr=0.1, momentun=0.9).start(opened("torch"), arrays(opened("torch")))
+
+    def test_a_rate_that_is_not_positive_is_refused(self):
+        with pytest.raises(DefinitionError, match="not positive"):
+            Native("torch.optim.SGD", lr=0.0)
+
+    def test_another_framework_refuses_it(self):
+        numpy = opened("numpy")
+        with pytest.raises(UnsupportedError, match="Use torch"):
+            Native("torch.optim.SGD", lr=0.1).start(numpy, arrays(numpy))
+
+    def test_a_state_of_other_parameters_is_refused(self):
+        backend = opened("torch")
+        with pytest.raises(DataError, match="belongs to no parameter here"):
+            Native("torch.optim.SGD", lr=0.1).start(backend, arrays(backend)).restore({"other/x": np.zeros(3)})
+
+    def test_optax_that_is_not_installed_is_named(self, monkeypatch):
+        backend = opened("jax")
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(MissingError, match="levelbench"):
+            Native("optax.adam", lr=0.1).start(backend, arrays(backend))
+
+    def test_equal_settings_make_equal_descriptions(self):
+        one = Native("torch.optim.Adam", lr=0.1, betas=[0.8, 0.9], eps=1e-7)
+        assert one == Native("torch.optim.Adam", lr=0.1, eps=1e-7, betas=(0.8, 0.9))
+        assert hash(one) == hash(Native("torch.optim.Adam", lr=0.1, eps=1e-7, betas=(0.8, 0.9)))

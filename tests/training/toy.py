@@ -1,0 +1,64 @@
+"""A trainer on a tiny problem, whose quality follows a script."""
+
+import numpy as np
+
+from levelbench.frameworks.numpy import framework
+from levelbench.measure.clocks import FakeClock
+from levelbench.measure.timeline import Timeline
+from levelbench.networks import Builder
+from levelbench.networks.executor import Executor
+from levelbench.training import SGD, Constant, Quality, Recipe, Shuffled, Trainer
+from levelbench.training.cadence import Evaluate
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.stopping import Stopping
+
+SAMPLES = 10
+
+
+def make_dataset():
+    generator = np.random.default_rng(0)
+
+    def split(count):
+        labels = np.arange(count) % 2
+        inputs = generator.standard_normal((count, 3)) + 3 * labels[:, None]
+        return Split.of(inputs.astype(np.float32), labels.astype(np.int64))
+
+    return Dataset("toy", split(SAMPLES), split(6), split(8), 2, {}, "none", "none", "made here", synthetic=True)
+
+
+class Scripted(Quality):
+    """Answers with a script on the validation split and with 0.5 on the test split."""
+
+    metric, direction, low, high = "scripted", "higher", 0.0, 1.0
+
+    def __init__(self, script, target=0.9):
+        object.__setattr__(self, "target", target)
+        object.__setattr__(self, "script", iter(script))
+        object.__setattr__(self, "sizes", [])
+
+    def measure(self, executor: Executor, held) -> float:
+        self.sizes.append(len(held))
+        return 0.5 if len(held) == 8 else next(self.script)
+
+
+def make_trainer(script, *, crossing="confirmed", every="1 epoch", epochs=5, clock=None, observers=(), **options):
+    quality = Scripted(script)
+    recipe = Recipe(
+        Builder("linear", (3,)).gemm(2).build(),
+        Shuffled(4),
+        SGD(options.pop("lr", 0.1)),
+        epochs=epochs,
+        schedule=options.pop("schedule", Constant()),
+    )
+    stopping = Stopping(
+        quality.as_target(),
+        crossing,
+        Evaluate.parse(every),
+        options.pop("budget_epochs", epochs),
+        options.pop("s", None),
+    )
+    timeline = Timeline(clock or FakeClock(tick_ns=1000), before_ns=options.pop("before_ns", None))
+    trainer = Trainer(
+        framework.open(), make_dataset(), recipe, quality, stopping, seed=0, timeline=timeline, observers=observers
+    )
+    return trainer, quality, timeline
