@@ -202,4 +202,4 @@ def test_bidaf_learns_to_answer_made_questions(torch_backend, tmp_path, network,
     assert quality.measure(trainer.executor, trainer._validation) < 0.6
     outcome = trainer.run()
     assert outcome.stopped_by == "target reached"
-    assert outcome.quality["test"] > 0.9
+    assert outcome.quality["test"] > 0.8
