@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import Any, Self
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import click
 
 from levelbench.cli import options as shared
 
-__all__ = ["ProgressLine"]
+if TYPE_CHECKING:
+    from levelbench.runner.replicates import Replicate
+
+__all__ = ["ProcessProgress", "ProgressLine"]
 
 
 class ProgressLine:
@@ -36,3 +40,40 @@ class ProgressLine:
     def _put(self, text: str, newline: bool) -> None:
         with shared.as_far_as_read(err=True):
             click.echo(text, err=True, nl=newline)
+
+
+class _Outcome(Protocol):
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class ProcessProgress(ProgressLine, ABC):
+    """Of processes, one a replicate: on a terminal also the stage that one is at; elsewhere a plain line each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at, self._total = 0, 0
+
+    def started(self, step: Replicate, at: int, total: int) -> None:
+        """A process begins."""
+        self._at, self._total = at, total
+        self.say(self._where(step))
+
+    def stage(self, step: Replicate, stage: str) -> None:
+        """On a terminal, what the process is at."""
+        if self.live:
+            self.say(f"{self._where(step)} · {stage}")
+
+    def finished(self, step: Replicate, outcome: _Outcome) -> None:
+        """Elsewhere, what went otherwise than it should."""
+        if outcome.status != "measured" and not self.live:
+            self.say(f"{self._where(step)}: {outcome.status}: {outcome.reason}")
+
+    def _where(self, step: Replicate) -> str:
+        return f"{self._at}/{self._total} {self._what(step)}, process {step.seed + 1}"
+
+    @abstractmethod
+    def _what(self, step: Replicate) -> str:
+        """What the process measures, in words."""
