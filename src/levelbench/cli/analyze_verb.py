@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import MissingError, UsageError
+from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.analysis.composition import Composition
@@ -87,7 +87,7 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     from levelbench.runner.plan import make_plan
 
     shared.check_statistics(given["margin"], given["level"])
-    _check_plot(given["plot"])
+    shared.check_plot(given["plot"])
     shared.check_writable(given["plot"], given["markdown_path"])
     arms, off = _arms(task, factors, given)
     store = shared.open_store(store_path)
@@ -101,18 +101,6 @@ def composition(task: str, factors: tuple[str, ...], store_path: Path, as_json: 
     with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
         records = carry_out(plan, store, given["data"], watcher)
     return _conclude(plan, records, off, as_json, given)
-
-
-def _check_plot(path: Path | None) -> None:
-    """Refuse a figure that cannot be made before anything is run."""
-    from levelbench.report.drawing import check_ending
-    from levelbench.report.figures import can_draw
-
-    if path is None:
-        return
-    check_ending(path)
-    if not can_draw():
-        raise MissingError(f"--plot {path}", "matplotlib is not installed", 'pip install "levelbench[plot]"')
 
 
 def _arms(task_word: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[list[Arm], dict[str, Setting]]:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from levelbench.errors import LevelbenchError, StoreError, UnknownNameError, UsageError
+from levelbench.errors import LevelbenchError, MissingError, StoreError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.records import RunGroup, RunSummary, Store
     from levelbench.report.tables import Table
 
-__all__ = ["apply_view", "as_far_as_read", "check_statistics", "check_writable", "debug_option"]
+__all__ = ["apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable", "debug_option"]
 __all__ += ["emit_json", "error_parts", "fail_on", "json_option", "mute", "open_store", "print_tables", "say_error"]
 __all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
 __all__ += ["visible"]
@@ -85,6 +85,19 @@ def check_statistics(margin: float, level: float) -> None:
         raise UsageError(f"--margin {margin:g}", "it is no share", "give one from 0 to below 1: 0.02 is 2 per cent")
     if not 0.5 <= level < 1:
         raise UsageError(f"--level {level:g}", "it is no confidence level", "give one from 0.5 to below 1, as in 0.95")
+
+
+def check_plot(path: Path | None) -> None:
+    """Refuse a figure that could not be drawn (``MissingError``) or written, before anything is run."""
+    if path is None:
+        return
+    from levelbench.report.drawing import check_ending
+    from levelbench.report.figures import can_draw
+
+    check_ending(path)
+    if not can_draw():
+        raise MissingError(f"--plot {path}", "matplotlib is not installed", 'pip install "levelbench[plot]"')
+    check_writable(path)
 
 
 def check_writable(*paths: Path | None) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.errors import MissingError
 
 if TYPE_CHECKING:
     from levelbench.analysis.tuning import Runs, Tuning
@@ -70,7 +69,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
     from levelbench.runner.plan import make_plan
 
     check_shares(given["cost"], given["width"])
-    _check_plot(given["plot"])
+    shared.check_plot(given["plot"])
     arm = _arm(task, given)
     _check_evaluations(arm, given["data"])
     store = shared.open_store(store_path)
@@ -109,18 +108,6 @@ def _arm(task: str, given: dict[str, Any]) -> Arm:
         data=given["data"],
     )
     return resolve(reference, settings, options)
-
-
-def _check_plot(path: Path | None) -> None:
-    if path is None:
-        return
-    from levelbench.report.drawing import check_ending
-    from levelbench.report.figures import can_draw
-
-    check_ending(path)
-    if not can_draw():
-        raise MissingError(f"--plot {path}", "matplotlib is not here", 'pip install "levelbench[plot]"')
-    shared.check_writable(path)
 
 
 def _check_evaluations(arm: Arm, data: Path | None) -> None:

@@ -11,7 +11,7 @@ from levelbench.cli import options as shared
 from levelbench.cli.check.findings import findings_table, print_wrong, summary
 from levelbench.cli.check.operators import open_frameworks
 from levelbench.cli.progress_line import ProgressLine
-from levelbench.errors import MissingError, UsageError
+from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
     from levelbench.report.tables import Table
@@ -32,7 +32,7 @@ def check_optimizers(path: Path, *, reference: str, framework: str, plot: Path |
     from levelbench.training.validation.optimizer_files import load_optimizers
     from levelbench.training.validation.optimizers import check_optimizer
 
-    _check_plot(plot)
+    shared.check_plot(plot)
     found, named = load_optimizers(path)
     frameworks = open_frameworks(framework, "cpu") if framework else _installed()
     checked: dict[str, Checked] = {}
@@ -58,19 +58,6 @@ def _installed() -> list[str]:
 
     known = plugins.names("framework")
     return [name for name in _USUAL if name in known and load_framework(name).lacks("cpu") is None]
-
-
-def _check_plot(path: Path | None) -> None:
-    """Refuse a figure that cannot be made before anything is run."""
-    if path is None:
-        return
-    from levelbench.report.drawing import check_ending
-    from levelbench.report.figures import can_draw
-
-    check_ending(path)
-    if not can_draw():
-        raise MissingError(f"--plot {path}", "matplotlib is not installed", 'pip install "levelbench[plot]"')
-    shared.check_writable(path)
 
 
 def _draw(checked: dict[str, Checked], path: Path) -> None:

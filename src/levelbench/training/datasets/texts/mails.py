@@ -5,7 +5,7 @@ installed, or --data names its archive or a folder with it.
 
 The one idea: only what a reader sees is looked at, subject and text, for the headers give the answer away: who got a
 mail, through which machine and in which year differs between the two kinds. A mail with the same words as another,
-numbers aside, is dropped, so none is on both sides of a split.
+numbers aside, is dropped; of two that differ only after the 256th word, where a network stops reading, both stay.
 """
 
 from __future__ import annotations
