@@ -7,11 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.records.submissions.figures import Figure, absent
-from levelbench.records.submissions.ranking import display, is_clearly_better, order, progress, rank
+from levelbench.records.submissions.ranking import order, progress, rank
 
 
 def ranks(figures):
-    return [display(each) for each in rank(figures)]
+    return [f"{each.rank}{'=' * each.shared}" for each in rank(figures)]
+
+
+def is_clearly_better(a, b):
+    return a.value is not None and b.value is not None and (a.high or a.value) < (b.low or b.value)
 
 
 def test_points_rank_by_their_value():
@@ -36,16 +40,18 @@ def test_a_wide_interval_gains_no_rank_before_a_better_value():
     assert ranks([wide, close, tight]) == ["2=", "2=", "1"]
 
 
-def test_a_single_run_is_compared_as_a_point_and_marked():
-    found = rank([Figure(10.0), Figure(9, 8, 11)])
-    assert [each.rank for each in found] == [1, 1]
-    assert [each.point for each in found] == [True, False]
+def test_a_single_run_is_compared_as_a_point():
+    assert ranks([Figure(10.0), Figure(9, 8, 11), Figure(12.0)]) == ["1=", "1=", "3"]
 
 
-def test_what_has_no_value_is_unranked_with_the_reason():
-    found = rank([absent("no price is stated"), Figure(1.0)])
-    assert (found[0].rank, found[0].reason, display(found[0])) == (None, "no price is stated", "–")
-    assert found[1].rank == 1
+@pytest.mark.parametrize("unknown", [absent("no price is stated"), Figure(math.nan)])
+def test_what_has_no_value_is_unranked(unknown):
+    assert ranks([unknown, Figure(1.0)]) == ["None", "1"]
+
+
+def test_an_interval_that_does_not_hold_its_value_reaches_to_it():
+    assert ranks([Figure(10.0, 11.0, 12.0), Figure(10.5, 10.5, 10.5)]) == ["1=", "1="]
+    assert ranks([Figure(10.0, 8.0, 9.0), Figure(9.5, 9.5, 9.5)]) == ["1=", "1="]
 
 
 def test_an_open_interval_is_never_clearly_better():

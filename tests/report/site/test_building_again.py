@@ -136,13 +136,13 @@ def test_a_build_that_is_killed_leaves_a_whole_site_and_the_next_one_completes_i
     (folder / "cifar10/training/third.json").unlink()
     real, left = Outputs._write, [after]
 
-    def killing(self, name, content):
+    def killing(self, name, *contents):
         left[0] -= 1
         if left[0] < 0:
             # Killed while the file beside was written, before it got its name.
-            (self._site / name).with_name(".levelbench.part").write_bytes(content[:7])
+            (self._site / name).with_name(".levelbench.part").write_bytes(contents[0][:7])
             raise Killed
-        return real(self, name, content)
+        return real(self, name, *contents)
 
     with monkeypatch.context() as patch:
         patch.setattr(Outputs, "_write", killing)

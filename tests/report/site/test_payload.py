@@ -1,5 +1,7 @@
 """What the page's script gets: figures as text, names that are safe, and data that cannot end a script."""
 
+import csv
+import io
 import json
 import re
 
@@ -239,6 +241,27 @@ def test_programs_get_the_same_figures_as_json_and_csv():
     row = dict(zip(header.split(","), first.split(","), strict=True))
     assert (row["model"], row["time_value"], row["time_rank"], row["cost_value"]) == ("fast", "10.0", "1", "0.025")
     assert dict(zip(header.split(","), second.split(","), strict=True))["time_value"] == ""
+
+
+@given(
+    st.text(st.characters(categories=["L", "N", "P", "S"], include_characters=' ,"|'), min_size=1),
+    st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)),
+)
+@settings(deadline=None)
+def test_a_reader_of_csv_gets_every_text_and_number_as_it_was(text, seconds):
+    entries = [an_entry("plain"), an_entry("other")]
+    entries[1].model, entries[1].best_s = text, seconds
+    board = msgspec.structs.replace(a_board(), entries=entries)
+    rows = list(csv.DictReader(io.StringIO(leaderboard_csv([board]).decode(), newline="")))
+    assert [row["model"].removeprefix("'") for row in rows] == ["plain", text.removeprefix("'")]
+    assert rows[1]["best_s"] == "" if seconds is None else float(rows[1]["best_s"]) == seconds
+
+
+def test_a_figure_that_is_not_finite_is_an_empty_cell():
+    entry = an_entry()
+    entry.figures["time"].high = float("inf")
+    header, row = leaderboard_csv([a_board(entry)]).decode().splitlines()
+    assert dict(zip(header.split(","), row.split(","), strict=True))["time_high"] == ""
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x"])

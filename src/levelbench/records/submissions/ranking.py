@@ -11,32 +11,37 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
+from typing import Protocol
 
 from msgspec import Struct
 
-from levelbench.records.submissions.figures import Figure
+__all__ = ["Bounded", "Ranked", "order", "progress", "rank"]
 
-__all__ = ["Ranked", "display", "is_clearly_better", "order", "progress", "rank"]
+
+class Bounded(Protocol):
+    """What can be ranked: a value of which less is better, and its interval."""
+
+    @property
+    def value(self) -> float | None:
+        """``None``: it has no rank."""
+
+    @property
+    def low(self) -> float | None:
+        """``None``: a single run, which stands as a point."""
+
+    @property
+    def high(self) -> float | None:
+        """As ``low``."""
 
 
 class Ranked(Struct, frozen=True, gc=False):
-    """The place of one figure: ``rank`` from 1, ``None`` where there is no value, with the ``reason``.
-
-    ``shared`` says that others have the same rank, ``point`` that it was compared without an interval.
-    """
+    """The place of one figure: ``rank`` from 1, ``None`` without a value; ``shared``: others have the same rank."""
 
     rank: int | None
     shared: bool
-    point: bool
-    reason: str = ""
 
 
-def is_clearly_better(a: Figure, b: Figure) -> bool:
-    """Whether the interval of ``a`` lies wholly below that of ``b``: both have a value, and less is better."""
-    return a.value is not None and b.value is not None and _bounds(a)[1] < _bounds(b)[0]
-
-
-def rank(figures: Sequence[Figure]) -> list[Ranked]:
+def rank(figures: Sequence[Bounded]) -> list[Ranked]:
     """The rank of each figure of one column, in the order given; 1 + how many have a smaller one.
 
     In the order of their values, each shares the rank of the one before unless some entry of that rank is clearly
@@ -45,38 +50,28 @@ def rank(figures: Sequence[Figure]) -> list[Ranked]:
     apart" is not transitive. One sort: n log n in all.
     """
     ranks: list[int | None] = [None] * len(figures)
-    bounds = {index: _bounds(each) for index, each in enumerate(figures) if _has_value(each)}
+    # Tuples are sorted three times as fast as indices with a key.
+    known = sorted(
+        (value, *_bounds(value, each), index)
+        for index, each in enumerate(figures)
+        if (value := each.value) is not None and not math.isnan(value)
+    )
     place, least = 1, math.inf
-    for at, index in enumerate(sorted(bounds, key=lambda index: (figures[index].value, *bounds[index])), 1):
-        low, high = bounds[index]
+    for at, (_, low, high, index) in enumerate(known, 1):
         if low > least:
             place, least = at, math.inf
         ranks[index], least = place, min(least, high)
     times = Counter(ranks)
-    return [
-        Ranked(
-            place,
-            shared=place is not None and times[place] > 1,
-            point=place is not None and each.low is None,
-            reason="" if place is not None else each.how,
-        )
-        for place, each in zip(ranks, figures, strict=True)
-    ]
+    return [Ranked(place, place is not None and times[place] > 1) for place in ranks]
 
 
-def display(place: Ranked) -> str:
-    """``3``, ``3=`` where the rank is shared, a dash where there is none."""
-    return "–" if place.rank is None else f"{place.rank}{'=' * place.shared}"
-
-
-def order(figures: Sequence[Figure], ranks: Sequence[Ranked], names: Sequence[str]) -> list[int]:
+def order(figures: Sequence[Bounded], ranks: Sequence[Ranked], names: Sequence[str]) -> list[int]:
     """The indices in the order of a board: by rank, within it by value, then by name; the unranked last."""
-
-    def key(index: int) -> tuple[float, float, str]:
-        place, value = ranks[index].rank, figures[index].value
-        return (math.inf if place is None else place, math.inf if value is None else value, names[index])
-
-    return sorted(range(len(figures)), key=key)
+    keys = [
+        (math.inf if place.rank is None else place.rank, math.inf if each.value is None else each.value, name, index)
+        for index, (place, each, name) in enumerate(zip(ranks, figures, names, strict=True))
+    ]
+    return [index for *_, index in sorted(keys)]
 
 
 def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, float, int]]:
@@ -85,25 +80,22 @@ def progress(entries: Sequence[tuple[str, float | None]]) -> list[tuple[str, flo
     ``entries`` are the ISO day of submission and the value of each, ``None`` without one. Of the same day only the best
     can be a record. An entry whose day is no date holds none: nobody knows what it was before.
     """
+    best_of: dict[str, tuple[float, int]] = {}
+    for index, (day, value) in enumerate(entries):
+        if value is not None and (day not in best_of or value < best_of[day][0]):
+            best_of[day] = (value, index)
     best, found = math.inf, []
-    known = [(day, value, index) for index, (day, value) in enumerate(entries) if value is not None]
-    for day, value, index in sorted(known):
+    for day, (value, index) in sorted(best_of.items()):
         if value < best and _is_day(day):
             best = value
             found.append((day, value, index))
     return found
 
 
-def _has_value(figure: Figure) -> bool:
-    return figure.value is not None and not math.isnan(figure.value)
-
-
-def _bounds(figure: Figure) -> tuple[float, float]:
+def _bounds(value: float, figure: Bounded) -> tuple[float, float]:
     """The interval, or the point twice; an interval that does not hold its own value reaches to it."""
-    value = math.nan if figure.value is None else figure.value
-    low = value if figure.low is None else figure.low
-    high = value if figure.high is None else figure.high
-    return min(low, value), max(high, value)
+    low, high = figure.low, figure.high
+    return value if low is None or low > value else low, value if high is None or high < value else high
 
 
 def _is_day(text: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from levelbench.records.rulesets.schema import Ruleset, TaskRules
 from levelbench.records.submissions.figures import Column, Figure
-from levelbench.records.submissions.ranking import Ranked, order, progress, rank
+from levelbench.records.submissions.ranking import Bounded, Ranked, order, progress, rank
 from levelbench.records.submissions.scenarios import RankedScenario, own_scenario
 from levelbench.records.submissions.scoring import aggregation_words
 from levelbench.report.site.entries import slug_of, with_rank
@@ -148,7 +148,9 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
 def _placed(entries: Sequence[EntryPayload], column: Column) -> Iterator[tuple[int, Ranked]]:
     """The entries that have a figure in the column, by number and in order, each with its place in its division."""
     for having in _divided(entries, column):
-        figures = [_figure(entries[at].figures[column], column) for at in having]
+        figures: Sequence[Bounded] = [entries[at].figures[column] for at in having]
+        if column in MORE_IS_BETTER:
+            figures = list(map(_turned, figures))
         ranks = rank(figures)
         for index in order(figures, ranks, [entries[at].id for at in having]):
             yield having[index], ranks[index]
@@ -204,12 +206,10 @@ def goodness(column: Column) -> float:
     return -1.0 if column in MORE_IS_BETTER else 1.0
 
 
-def _figure(figure: FigurePayload, column: Column) -> Figure:
-    """The figure as it is ranked: of two the one with less is better."""
-    if column in MORE_IS_BETTER:
-        value, low, high = (None if each is None else -each for each in (figure.value, figure.high, figure.low))
-        return Figure(value, low, high, figure.note)
-    return Figure(figure.value, figure.low, figure.high, figure.note)
+def _turned(figure: Bounded) -> Figure:
+    """A figure of which more is better as one of which less is."""
+    value, low, high = (None if each is None else -each for each in (figure.value, figure.high, figure.low))
+    return Figure(value, low, high)
 
 
 def _value(entry: EntryPayload, column: Column) -> float | None:

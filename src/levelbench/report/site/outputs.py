@@ -34,12 +34,12 @@ def write(site: Path, name: str, content: bytes) -> Output:
     """Write a file of a site from a process that is not alone; ``OSError`` where that fails."""
     if not _SAFE.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a file of a site")
-    facts = _renamed(str(site), name, content, _BESIDE_OF.format(process=os.getpid()))
+    facts = _renamed(str(site), name, [content], _BESIDE_OF.format(process=os.getpid()))
     return Output(facts.st_size, facts.st_mtime_ns, hashlib.sha256(content).hexdigest())
 
 
-def _renamed(site: str, name: str, content: bytes, beside_name: str) -> os.stat_result:
-    """Write the file beside its place and rename it; what it is then."""
+def _renamed(site: str, name: str, contents: Iterable[bytes], beside_name: str) -> os.stat_result:
+    """Write the contents, one after another, beside the file's place and rename that; what it is then."""
     # As texts: for each of ten thousand pages a path of its own would cost as much as the calls.
     path = f"{site}/{name}"
     beside = f"{path[: path.rindex('/')]}/{beside_name}"
@@ -49,9 +49,10 @@ def _renamed(site: str, name: str, content: bytes, beside_name: str) -> os.stat_
         os.unlink(beside)  # noqa: PTH108
         descriptor = os.open(beside, _NEW, 0o666)
     try:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(descriptor, left) :]
+        for content in contents:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(descriptor, left) :]
         facts = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -159,9 +160,9 @@ class Outputs:
         state.outputs = self._now
         try:
             self._mark()
-            sealed = seal(self._site, msgspec.msgpack.encode(state))
-            if sealed:
-                self._write(STATE, sealed)
+            raw = msgspec.msgpack.encode(state)
+            if mac := seal(self._site, raw):
+                self._write(STATE, mac, raw)
         except OSError as error:
             raise fault(self._site / STATE, error) from error
 
@@ -172,9 +173,9 @@ class Outputs:
             raise fault(self._site / name, error) from error
         self.removed.append(name)
 
-    def _write(self, name: str, content: bytes) -> os.stat_result:
+    def _write(self, name: str, *contents: bytes) -> os.stat_result:
         # One name for all: this process is the only one that uses it, and what a killed one left is overwritten.
-        return _renamed(self._path, name, content, _BESIDE)
+        return _renamed(self._path, name, contents, _BESIDE)
 
     def _mark(self) -> None:
         self._write(MARKER, msgspec.json.encode(Marker("levelbench board build", sorted(self._at_top))))

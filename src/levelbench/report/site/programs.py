@@ -5,12 +5,10 @@ The one idea: the figures of the pages with their bounds and ranks, in seconds, 
 
 from __future__ import annotations
 
-import csv
-import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +22,7 @@ __all__ = ["leaderboard_csv", "leaderboard_json"]
 _SCENARIO = ("scenario", "latency_bound_s", "samples_per_query")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BEGUN = [f"|{character}" for character in _FORMULA]
+_QUOTED = re.compile(r'[",\r\n]')
 _BOUNDS = ("value", "low", "high", "rank")
 _OF_FIGURE = attrgetter(*_BOUNDS)
 _NO_FIGURE = (None,) * len(_BOUNDS)
@@ -75,45 +74,52 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
     """All entries as one table (RFC 4180): a column each for value, bounds and rank of the five figures.
 
     ``scenario`` and its condition are those of a board apart, empty on the task's own. Text that a spreadsheet would
-    run as a formula gets a leading apostrophe.
+    run as a formula gets a leading apostrophe. A figure that is not finite is empty.
     """
     texts = ["id", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode"]
     counts = ["n", "reached", "expected_with_restarts_s", "best_s"]
-    out = io.StringIO()
-    writer = csv.writer(out)
     figures = [f"{column}_{name}" for column in COLUMNS for name in _BOUNDS]
-    writer.writerow(["task", "ruleset", *_SCENARIO, *texts, "code_url", "usd_per_hour", "signed", *figures, *counts])
+    rows = [",".join(["task", "ruleset", *_SCENARIO, *texts, "code_url", "usd_per_hour", "signed", *figures, *counts])]
     for board in boards:
         of_entries = board.entries
-        shown = [list(map(attrgetter(name), of_entries)) for name in texts]
-        shown.append([entry.code_url or "" for entry in of_entries])
-        prices = [entry.price.usd_per_hour if entry.price else None for entry in of_entries]
-        of_all = map(repeat, (_cell(board.task), _cell(board.ruleset.id), *_of_scenario(board.scenario)))
-        columns: list[Iterable[Any]] = [*of_all, *map(_safe, shown)]
-        columns += [prices, [entry.signed for entry in of_entries], *_figures(of_entries)]
-        columns += [map(attrgetter(name), of_entries) for name in counts]
-        writer.writerows(zip(*columns, strict=False))
-    return out.getvalue().encode("utf-8", "replace")
+        of_all = [*_texts([board.task, board.ruleset.id]), *_of_scenario(board.scenario)]
+        columns: list[Iterable[str]] = [repeat(each, len(of_entries)) for each in of_all]
+        columns += [_texts(list(map(attrgetter(name), of_entries))) for name in texts]
+        columns.append(_texts([entry.code_url or "" for entry in of_entries]))
+        columns.append(_numbers([entry.price.usd_per_hour if entry.price else None for entry in of_entries]))
+        columns.append([entry.signed for entry in of_entries])
+        columns += map(_numbers, _figures(of_entries))
+        columns += [_numbers(list(map(attrgetter(name), of_entries))) for name in counts]
+        rows += map(",".join, zip(*columns, strict=True))
+    return ("\r\n".join(rows) + "\r\n").encode("utf-8", "replace")
 
 
-def _of_scenario(scenario: RankedScenario | None) -> tuple[str, float | None, int | None]:
-    return ("", None, None) if scenario is None else (scenario.name, scenario.bound_s, scenario.samples)
+def _of_scenario(scenario: RankedScenario | None) -> list[str]:
+    if scenario is None:
+        return [""] * len(_SCENARIO)
+    return [*_texts([scenario.name]), *_numbers([scenario.bound_s, scenario.samples])]
 
 
-def _figures(entries: Sequence[EntryPayload]) -> Iterator[Iterable[Any]]:
+def _figures(entries: Sequence[EntryPayload]) -> Iterator[Sequence[float | None]]:
     """Value, bounds and rank of each figure, a column each."""
     for column in COLUMNS:
         having = [_NO_FIGURE if (each := entry.figures.get(column)) is None else _OF_FIGURE(each) for entry in entries]
         yield from zip(*having, strict=True)
 
 
-def _safe(texts: list[str]) -> list[str]:
+def _numbers(values: Sequence[float | None]) -> list[str]:
+    """A column's numbers as cells, empty where there is none. As JSON has them, which is made of all at once."""
+    return msgspec.json.encode(values).decode()[1:-1].replace("null", "").split(",") if values else []
+
+
+def _texts(texts: list[str]) -> list[str]:
     """A column's texts as cells. Nearly all are plain: one look at all of them."""
     joined = "|" + "|".join(texts)
-    plain = joined.isprintable() and not any(begun in joined for begun in _BEGUN)
-    return texts if plain else [_cell(text) for text in texts]
+    plain = joined.isprintable() and not _QUOTED.search(joined) and not any(begun in joined for begun in _BEGUN)
+    return texts if plain else list(map(_cell, texts))
 
 
 def _cell(text: str) -> str:
     shown = text if text.isprintable() else clean(text)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+    shown = f"'{shown}" if shown.startswith(_FORMULA) else shown
+    return '"{}"'.format(shown.replace('"', '""')) if _QUOTED.search(shown) else shown

@@ -25,17 +25,18 @@ _MAC_BYTES = hashlib.sha256().digest_size
 
 
 def seal(site: Path, raw: bytes) -> bytes:
-    """``raw`` as ``unseal`` gives it back for the same site; empty where this user can keep no key."""
+    """What goes before ``raw`` for ``unseal`` to give it back for the same site; empty where no key can be kept."""
     key = _read_key() or _make_key()
-    return b"" if key is None else _mac(key, site, raw) + raw
+    return b"" if key is None else _mac(key, site, raw)
 
 
-def unseal(site: Path, sealed: bytes) -> bytes | None:
+def unseal(site: Path, sealed: bytes) -> memoryview | None:
     """What was sealed for this site by this user; ``None`` for anything else."""
     key = _read_key()
     if key is None or len(sealed) < _MAC_BYTES:
         return None
-    raw = sealed[_MAC_BYTES:]
+    # It may be tens of megabytes: it is not copied.
+    raw = memoryview(sealed)[_MAC_BYTES:]
     return raw if hmac.compare_digest(sealed[:_MAC_BYTES], _mac(key, site, raw)) else None
 
 
@@ -56,7 +57,7 @@ def plain_file(path: Path, most: int) -> tuple[bytes, os.stat_result] | None:
             return None
 
 
-def _mac(key: bytes, site: Path, raw: bytes) -> bytes:
+def _mac(key: bytes, site: Path, raw: bytes | memoryview) -> bytes:
     place = os.fsencode(site.resolve())
     digest = hmac.new(key, len(place).to_bytes(8, "big") + place, hashlib.sha256)
     digest.update(raw)
