@@ -1,6 +1,8 @@
 """Whole campaigns in processes of their own: planned, interleaved, resumed, recorded."""
 
+import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from tests.runner.campaigns import HERE, NUMPY, Quiet, losses, plan_of
 from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.records import Store, new_id, read_record, summarise
+from levelbench.records import Evaluation, Store, new_id, read_record, summarise
 from levelbench.runner.campaign import carry_out
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import launch
@@ -108,6 +110,24 @@ def test_a_run_that_another_process_is_at_is_not_made_twice(arm, store):
 
     with pytest.raises(Enough):
         launch(Job(slow.reference, slow.specification, slow.key, 0, new_id(), str(store.path)), look)
+
+
+def test_between_two_evaluations_the_steps_of_a_run_are_seen(arm, store):
+    seldom = dataclasses.replace(NUMPY, evaluate_every="1000000 steps")
+    long = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, seldom)
+    seen = []
+
+    def look(events, elapsed_s, phase):
+        assert not any(isinstance(each, Evaluation) for each in events)
+        if found := re.fullmatch(r"train, step ([\d,]+)/([\d,]+)", phase):
+            seen.append(tuple(int(each.replace(",", "")) for each in found.groups()))
+        if len(seen) == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        launch(Job(long.reference, long.specification, long.key, 0, new_id(), str(store.path)), look)
+    (first, planned), (second, same) = seen
+    assert 0 < first < second < planned == same
 
 
 def test_a_task_file_that_changes_while_the_runs_are_made_ends_the_campaign(arm, store, task_file):

@@ -8,10 +8,11 @@ from tests.runner.team_jobs import job, left_of, of_engine, said
 from levelbench.distributed.launching import Failure
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.measure.environment import capture
+from levelbench.records import new_id
 from levelbench.records.teamwork import teamwork
 from levelbench.runner.campaign import carry_out
 from levelbench.runner.distribution import TeamOptions
-from levelbench.runner.jobs import Message
+from levelbench.runner.jobs import Job, Message
 from levelbench.runner.plan import make_plan
 from levelbench.runner.request import Options, resolve
 from levelbench.runner.teams import _error, run_team
@@ -35,6 +36,10 @@ def small(hidden: int = 16) -> Recipe:
         {what}
     return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Momentum(0.05), epochs=2)
 '''
+
+
+class Enough(Exception):
+    """What was to be seen has been seen."""
 
 
 class Quiet:
@@ -75,6 +80,20 @@ def test_two_ranks_leave_one_record_with_both_in_it(task_file, store):
     assert "the largest of 2 ranks" in peak.method
     again, _ = run(task_file, store, ranks=2)
     assert not again.steps
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_first_rank_are_seen_while_the_ranks_train(task_file, store):
+    options = Options(framework="numpy", team=TeamOptions(ranks=2))
+    arm = resolve(str(task_file), {"epochs": 100_000, "target": 0.999}, options)
+
+    def look(events, elapsed_s, phase):
+        if phase.startswith("train, step "):
+            raise Enough
+
+    long = Job(str(task_file), arm.specification, key=arm.key, seed=0, id=new_id(), store=str(store.path))
+    with pytest.raises(Enough):
+        run_team(long, look)
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ class LiveWatcher:
         self._show(0.0)
 
     def progress(self, events: list[Event], elapsed_s: float, phase: str = "") -> None:
-        """Evaluations move the epoch and the quality; ``phase`` is start, prepare, train or test."""
+        """Evaluations move the epoch and the quality; ``phase`` is what the run is at."""
         for event in events:
             if isinstance(event, Evaluation):
                 self._quality, self._epoch = event.quality.get("validation"), event.epoch

@@ -40,6 +40,7 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
         own = grouped_sizes(own, accumulate)
     stepper: Any = trainer.stepper
     progress, losses, times = trainer.progress, trainer.losses, trainer.step_times_ns
+    pulse = trainer.pulse.counts
     on_step = overridden(trainer.observers, "on_step")
     turn, executor, factor = _Turn(team, trainer), trainer.executor, trainer.recipe.schedule.factor
     whole_forward, whole_backward, step, stepped = executor.forward, executor.backward, stepper.step, team.stepped
@@ -56,7 +57,7 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
         switch(backwards)
         gradients = whole_backward() if direct else turn.backward()
         done = progress.step
-        progress.step = done + 1
+        progress.step = pulse[0] = done + 1
         step(gradients, done + 1, factor(done / planned) * lr)
         progress.samples += whole[position]
         for hook in on_step:

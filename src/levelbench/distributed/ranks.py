@@ -136,7 +136,7 @@ class Ranks(Team):
         sizes, progress = self.whole(trainer, epoch)[start:end], trainer.progress
         trainer.timeline.switch(Phase.COMMUNICATE)
         self._stepper.serve(progress.step + 1, progress.step + len(sizes), factor)
-        progress.step += len(sizes)
+        progress.step = trainer.pulse.counts[0] = progress.step + len(sizes)
         progress.samples += sum(sizes)
         self._count("_serving")
 

@@ -26,7 +26,7 @@ class Watcher(Protocol):
         """A run's process begins."""
 
     def progress(self, events: list[Event], elapsed_s: float, phase: str) -> None:
-        """New events of the run that is going, how long it has been, and start, prepare, train, test or done."""
+        """New events of the run that is going, how long it has been, and what it is at (``train, step 7/100``)."""
 
     def finished(self, step: Step, arm: Arm, finished: Finished, record: Record | None) -> None:
         """A run's process has ended."""

@@ -18,6 +18,7 @@ from levelbench.measure.lifetime import die_with_parent
 from levelbench.runner.execution import execute
 from levelbench.runner.jobs import Job, Message, Tell
 from levelbench.runner.members import Member
+from levelbench.training.pulse import Pulse
 
 __all__ = ["boundary", "main", "message_of"]
 
@@ -31,13 +32,13 @@ def message_of(error: LevelbenchError) -> Message:
     )
 
 
-def boundary(job: Job, tell: Tell, member: Member | None = None) -> int:
-    """Carry out the job; whatever is raised is told, and answered with its exit code."""
+def boundary(job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None) -> int:
+    """Carry out the job (see ``execute``); whatever is raised is told, and answered with its exit code."""
     try:
         if job.keep_model:
-            _keeping(job, tell, member)
+            _keeping(job, tell, member, pulse)
         else:
-            execute(job, tell, member)
+            execute(job, tell, member, pulse)
         tell(Message(phase="done"))
     except LevelbenchError as error:
         lost = member is not None and member.lost(error)
@@ -54,14 +55,14 @@ def boundary(job: Job, tell: Tell, member: Member | None = None) -> int:
     return 0
 
 
-def _keeping(job: Job, tell: Tell, member: Member | None) -> None:
+def _keeping(job: Job, tell: Tell, member: Member | None, pulse: Pulse | None) -> None:
     """The same, and its network is kept; ``StoreError`` where that fails, though the run is done and counts."""
     from levelbench.runner.inference.training import KeepingMember, keep_network
 
     if member is not None:
         raise UsageError("the network of one of several ranks", "each rank has its own", "train it in one process")
     keeper = KeepingMember()
-    execute(job, tell, keeper)
+    execute(job, tell, keeper, pulse)
     try:
         keep_network(job, keeper, for_inference=False)
     except Exception as error:  # what ONNX raises is not ours, and no fault of the task
@@ -76,16 +77,19 @@ def _keeping(job: Job, tell: Tell, member: Member | None) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Read a job from standard input, tell the parent on the file descriptor named first, and run it."""
+    """Read a job from standard input, and run it; the parent is told on the file descriptor that is named first.
+
+    The second one, if there is one, is that of the memory that the parent reads steps from.
+    """
     # The parent decides what an interrupt means; here it ends the process at once, and the record stays readable.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     die_with_parent()
-    pipe = int(arguments[0])
+    pipe, *steps = map(int, arguments)
 
     def tell(message: Message) -> None:
         os.write(pipe, msgspec.json.encode(message) + b"\n")
 
-    return boundary(msgspec.json.decode(sys.stdin.buffer.read(), type=Job), tell)
+    return boundary(msgspec.json.decode(sys.stdin.buffer.read(), type=Job), tell, pulse=Pulse(*steps))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from levelbench.training.observers import make as make_observers
 from levelbench.training.observers.base import Observer
 from levelbench.training.optimizers import SGD
 from levelbench.training.optimizers.arrays import namespace
+from levelbench.training.pulse import Pulse
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.task import Task
 from levelbench.training.trainer import Trainer
@@ -42,8 +43,11 @@ from levelbench.training.trainer import Trainer
 __all__ = ["execute"]
 
 
-def execute(job: Job, tell: Tell, member: Member | None = None) -> None:
-    """Carry out a job: open the framework, write the header, train, write the end; ``member`` of a team, or alone."""
+def execute(job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None) -> None:
+    """Carry out a job: open the framework, write the header, train, write the end; ``member`` of a team, or alone.
+
+    ``pulse`` is where whoever looks on sees the steps.
+    """
     member = member or AloneMember()
     task = load_task(job.reference)
     source = source_of(task, job.specification.recipe)
@@ -76,7 +80,7 @@ def execute(job: Job, tell: Tell, member: Member | None = None) -> None:
         timeline = Timeline(backend.clock(), before_ns=before_ns)
         observers = (Recorder(writer, tell, gauges), *watchers, *member.observers())
         try:
-            run = _Run(job, task, backend, timeline, writer, environment, gauges, observers, resume, member)
+            run = _Run(job, task, backend, timeline, writer, environment, gauges, observers, resume, member, pulse)
             run.train(sum(before_ns.values()))
         except Exception as error:
             text = str(error) if isinstance(error, LevelbenchError) else traceback.format_exc()
@@ -135,6 +139,7 @@ class _Run:
     observers: Sequence[Observer]
     resume: Snapshot | None
     member: Member
+    pulse: Pulse | None
 
     def train(self, before_ns: int) -> None:
         """What is on the clock, which began at ``before_ns``; then what the meters read, then the end."""
@@ -204,6 +209,7 @@ class _Run:
             saving=self.member.saving(path, Evaluate.parse(job.checkpoint), key) if job.checkpoint else None,
             resume=self.resume,
             team=self.member.team,
+            pulse=self.pulse,
         )
 
     def _stopping(self) -> Stopping:

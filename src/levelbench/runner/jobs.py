@@ -10,8 +10,9 @@ import msgspec
 from levelbench.measure.meters import Meter
 from levelbench.records import Evaluation, Event, Samples, Specification
 from levelbench.training.observers.base import Observer, Progress
+from levelbench.training.pulse import Pulse
 
-__all__ = ["Job", "Message", "Recorder", "Tell"]
+__all__ = ["Job", "Message", "Recorder", "Tell", "phase_text"]
 
 _CATCH_UP_NS = 30_000_000_000
 
@@ -54,6 +55,11 @@ class Message(msgspec.Struct, frozen=True):
     rank: int = 0
     lost: bool = False
     """Whether the error is that another rank was lost, and so not the cause."""
+
+
+def phase_text(phase: str, pulse: Pulse) -> str:
+    """What a run is at, in words: ``train, step 812/4,292``."""
+    return f"{phase}, {pulse.text}" if phase == "train" and pulse.text else phase
 
 
 class Appends(Protocol):

@@ -21,7 +21,8 @@ import msgspec
 from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower
-from levelbench.runner.jobs import Job, Message
+from levelbench.runner.jobs import Job, Message, phase_text
+from levelbench.training.pulse import Pulse
 
 __all__ = ["Finished", "OnProgress", "launch"]
 
@@ -51,17 +52,18 @@ def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
         return Finished(*run_team(job, on_progress))
     read, write = os.pipe()
     os.set_blocking(read, False)
-    with tempfile.TemporaryFile() as output:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as steps:
+        pulse = Pulse(steps.fileno())
         process = subprocess.Popen(
-            [sys.executable, "-m", "levelbench.runner.child", str(write)],
+            [sys.executable, "-m", "levelbench.runner.child", str(write), str(steps.fileno())],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            pass_fds=(write,),
+            pass_fds=(write, steps.fileno()),
         )
         os.close(write)
         try:
-            messages = _follow(process, job, read, on_progress)
+            messages = _follow(process, job, read, pulse, on_progress)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -72,7 +74,9 @@ def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
     return _finished(process.returncode, messages, text, job)
 
 
-def _follow(process: subprocess.Popen[bytes], job: Job, read: int, on_progress: OnProgress | None) -> list[Message]:
+def _follow(
+    process: subprocess.Popen[bytes], job: Job, read: int, pulse: Pulse, on_progress: OnProgress | None
+) -> list[Message]:
     assert process.stdin is not None
     # It may have died before it read its job; how it died is told below.
     with contextlib.suppress(BrokenPipeError):
@@ -93,7 +97,8 @@ def _follow(process: subprocess.Popen[bytes], job: Job, read: int, on_progress: 
                 if message.path is not None:
                     follower = Follower(Path(message.path))
             if on_progress is not None:
-                on_progress(follower.poll() if follower else [], (HOST.now_ns() - began_ns) * 1e-9, phase)
+                elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
+                on_progress(follower.poll() if follower else [], elapsed_s, phase_text(phase, pulse))
     return messages
 
 

@@ -32,7 +32,7 @@ from levelbench.measure.timeline import Phase
 from levelbench.records import Evaluation, Header, RecordWriter, new_id
 from levelbench.records.ranks import RankWriter, merge_ranks, remove_old_rank_files, remove_rank_files
 from levelbench.runner.child import boundary, message_of
-from levelbench.runner.jobfolder import JOB, messages_of
+from levelbench.runner.jobfolder import JOB, PULSE, messages_of
 from levelbench.runner.jobs import Job, Message, Tell
 from levelbench.runner.keeping import Keeper
 from levelbench.runner.members import Member, Together, Written
@@ -41,6 +41,7 @@ from levelbench.runner.together import gather_shares, own_share, threads_of, tog
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Saving, Snapshot
 from levelbench.training.observers.base import Observer, Progress
+from levelbench.training.pulse import Pulse
 
 __all__ = ["RankMember", "main"]
 
@@ -243,7 +244,8 @@ def _take_part(job: Job, place: Place, tell: Tell, folder: Path, restarts: int) 
     patience_s = job.timeout_s / 3
     ranks = Ranks(communicator, scheme, distribution.scaling, distribution.lr_scale, patience_s)
     member = RankMember(ranks, place.local_rank, type(communicator).__module__, folder, restarts)
-    code = boundary(job, tell, member)
+    # On another machine than the command's nobody sees it.
+    code = boundary(job, tell, member, Pulse.at(folder / PULSE) if member.first else None)
     if code:
         communicator.abort()
     return code

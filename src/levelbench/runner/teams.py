@@ -21,8 +21,9 @@ from levelbench.errors import CommunicationError, LevelbenchError, StoreError, U
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left
-from levelbench.runner.jobfolder import Inbox, job_folder, only_one
-from levelbench.runner.jobs import Job, Message
+from levelbench.runner.jobfolder import PULSE, Inbox, job_folder, only_one
+from levelbench.runner.jobs import Job, Message, phase_text
+from levelbench.training.pulse import Pulse
 
 __all__ = ["run_team"]
 
@@ -50,7 +51,7 @@ def run_team(job: Job, on_progress: OnProgress | None = None) -> tuple[Path | No
     alone = nullcontext() if name == "torchrun" and nodes_of(options, os.environ) > 1 else only_one(job)
     with alone, job_folder(job) as folder:
         command = [sys.executable, "-m", "levelbench.runner.rank", str(folder)]
-        look = _Look(Inbox(folder, distribution.ranks), on_progress)
+        look = _Look(Inbox(folder, distribution.ranks), Pulse.at(folder / PULSE), on_progress)
         try:
             with ENGINES[name].start(command, distribution.ranks, folder, {}, **options) as running:
                 look.follow(running)
@@ -70,6 +71,7 @@ class _Look:
     """What is seen of ranks while they run."""
 
     inbox: Inbox
+    pulse: Pulse
     on_progress: OnProgress | None
     told: list[Message] = field(default_factory=list)
     path: Path | None = None
@@ -96,7 +98,7 @@ class _Look:
                 self._end(running.failure(), self.path)
             if self.on_progress is not None:
                 elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
-                self.on_progress(follower.poll() if follower else [], elapsed_s, phase)
+                self.on_progress(follower.poll() if follower else [], elapsed_s, phase_text(phase, self.pulse))
 
     def _end(self, failure: Failure | None, path: Path) -> None:
         """A rank that was lost leaves a run interrupted, which is made again; what a rank raised would come again."""

@@ -24,6 +24,7 @@ from levelbench.training.input.loader import make_loader
 from levelbench.training.observers.base import Context, Observer, Progress, overridden
 from levelbench.training.optimizers.arrays import copy
 from levelbench.training.optimizers.base import Stepper
+from levelbench.training.pulse import Pulse
 from levelbench.training.quality.base import Quality
 from levelbench.training.recipe import Recipe
 from levelbench.training.stopping import Outcome, Stopping
@@ -37,7 +38,7 @@ class Trainer:
 
     ``also`` are figures to measure beside the quality. With ``saving`` the state is kept now and then; with ``resume``
     training goes on from such a state, and the timeline must have been given its totals. ``team`` are the processes
-    that train together; all of them make a trainer of the same arguments.
+    that train together; all of them make a trainer of the same arguments. ``pulse`` is told of each step.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class Trainer:
         saving: Saving | None = None,
         resume: Snapshot | None = None,
         team: Team | None = None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._team = team = team or Alone()
         self.recipe = recipe = team.recipe(recipe)
         self.backend, self.dataset, self.timeline, self.seed = backend, dataset, timeline, seed
         self._quality, self._also, self._stopping, self._saving = quality, tuple(also), stopping, saving
-        self.observers = observers
+        self.observers, self.pulse = observers, pulse or Pulse()
         backend.seed(team.seed(seed))
         self.loader = make_loader(
             backend,
@@ -121,6 +123,7 @@ class Trainer:
         planned = recipe.epochs * per_epoch
         fixed = recipe.schedule.fixed_length
         last_step = stopping.last_step(planned, per_epoch, self._samples, fixed)
+        self.pulse.counts[1] = last_step
         every = min(stopping.evaluate_every.steps(per_epoch, self._samples), last_step)
         saved = self._saving.every.steps(per_epoch, self._samples) if self._saving else last_step + 1
         on_epoch = overridden(self.observers, "on_epoch")
@@ -163,7 +166,7 @@ class Trainer:
         batches = self._stopping.in_time(batches, timeline, self.losses)
         forward, backward = turn.forward, turn.backward
         step, factor, progress = self.stepper.step, self.recipe.schedule.factor, self.progress
-        losses, times = self.losses, self.step_times_ns
+        losses, times, pulse = self.losses, self.step_times_ns, self.pulse.counts
         on_step = overridden(self.observers, "on_step")
         position, began = start, timeline.switched_ns
         for columns in batches:
@@ -173,7 +176,7 @@ class Trainer:
             gradients = backward()
             switch(update)
             done = progress.step
-            progress.step = done + 1
+            progress.step = pulse[0] = done + 1
             step(gradients, done + 1, factor(done / planned))
             progress.samples += sizes[position]
             position += 1
