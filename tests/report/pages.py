@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from levelbench.measure.verdict import verdict
-from levelbench.report import figures
+from levelbench.report.figures import figure as figures
 
 VOID = {"meta", "br", "wbr"}
 PAYLOADS = [

@@ -8,10 +8,10 @@ import pytest
 from levelbench.errors import UsageError
 from levelbench.records.breakdown import ProfileRow
 from levelbench.records.networks import NetworkArm
-from levelbench.report.breakdown import breakdown_tables, operators_table, profile_lines
-from levelbench.report.breakdown_figure import write_breakdown
-from levelbench.report.latency import write_latency
-from levelbench.report.memory_curve import memory_limit, write_memory_curve
+from levelbench.report.figures.breakdown import write_breakdown
+from levelbench.report.figures.latency import write_latency
+from levelbench.report.figures.memory_curve import memory_limit, write_memory_curve
+from levelbench.report.levels.breakdown import breakdown_tables, operators_table, profile_lines
 from levelbench.report.terminal import to_text
 
 TORCH = NetworkArm("torch")

@@ -4,7 +4,7 @@ import pytest
 
 from levelbench.records.networks import NetworkArm
 from levelbench.report.exports import to_csv
-from levelbench.report.networks import (
+from levelbench.report.levels.networks import (
     arm_label,
     facts_lines,
     latency_table,
@@ -12,8 +12,8 @@ from levelbench.report.networks import (
     phases_table,
     records_table,
 )
+from levelbench.report.levels.transforms import transform_lines
 from levelbench.report.terminal import to_text
-from levelbench.report.transforms import transform_lines
 
 TORCH = NetworkArm("torch")
 HALVED = NetworkArm("torch", transforms=("microbatch;memory=67108864",))

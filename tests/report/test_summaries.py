@@ -6,14 +6,14 @@ import pytest
 from msgspec import structs
 
 from levelbench.records.summary import summarise
-from levelbench.report.spread import (
+from levelbench.report.runs.spread import (
     mean_and_range,
     spread_of_restarts,
     spread_of_times,
     spread_of_values,
     time_estimate,
 )
-from levelbench.report.summaries import groups_table, phases_by_group, runs_table
+from levelbench.report.runs.summaries import groups_table, phases_by_group, runs_table
 from levelbench.report.tables import Absent, Number, Reached, lay_out
 from levelbench.report.terminal import to_text
 

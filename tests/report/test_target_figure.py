@@ -2,8 +2,8 @@
 
 from tests.report.pages import needs_matplotlib
 
-from levelbench.report.bands import AXES, curves_of
-from levelbench.report.target_figure import write_target
+from levelbench.report.figures.bands import AXES, curves_of
+from levelbench.report.figures.target import write_target
 
 
 @needs_matplotlib

@@ -12,7 +12,7 @@ from levelbench.distributed.sweep import Point
 from levelbench.distributed.sweep_operations import OPERATIONS
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Interval
-from levelbench.report.communicators import Curve
+from levelbench.report.figures.communicators import Curve
 from levelbench.report.numbers import BYTES, TIME, Unit, choose_unit, estimate_text, number
 from levelbench.report.tables import Column, Table, Text
 

@@ -75,7 +75,7 @@ def _frameworks(words: str | None, device: str) -> list[str]:
 
 
 def _print(tallies: list[Tally], summary: bool, verbose: bool) -> None:
-    from levelbench.report.conformance import operators_table, totals_table
+    from levelbench.report.levels.conformance import operators_table, totals_table
 
     totals = [(each.framework, each.total) for each in tallies]
     tables = [] if summary else [operators_table([(each.framework, each.by_operator) for each in tallies])]

@@ -72,7 +72,7 @@ def command(
     if as_json:
         shared.emit_json(chosen)
         return 0
-    from levelbench.report.summaries import listing
+    from levelbench.report.runs.summaries import listing
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
     if kind is None:
@@ -112,7 +112,7 @@ def _count(value: float) -> str:
 
 def _tasks() -> list[dict[str, Any]]:
     from levelbench import plugins
-    from levelbench.report.summaries import target_text
+    from levelbench.report.runs.summaries import target_text
     from levelbench.runner.request import load_task
 
     folder = Path(os.environ["LEVELBENCH_DATA"]) if os.environ.get("LEVELBENCH_DATA") else None
@@ -254,7 +254,7 @@ def _clocks() -> list[dict[str, Any]]:
 def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
     import msgspec
 
-    from levelbench.report.single import rows_table
+    from levelbench.report.runs.single import rows_table
 
     store = shared.open_store(store_path)
     rows = store.rows(selection, order_by=sort.removeprefix("-"), descending=sort.startswith("-"), limit=limit)
@@ -279,7 +279,7 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
 def _inference(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
     """One row a process; a figure that one has not stands last, whichever way they are sorted."""
     from levelbench.records.inference.selecting import select_inference
-    from levelbench.report.inference_rows import inference_row, inference_rows_table
+    from levelbench.report.levels.inference_rows import inference_row, inference_rows_table
 
     name, descending = sort.removeprefix("-"), sort.startswith("-")
     newest = (name, descending) == ("started", True)

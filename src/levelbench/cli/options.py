@@ -91,8 +91,8 @@ def check_plot(path: Path | None) -> None:
     """Refuse a figure that could not be drawn (``MissingError``) or written, before anything is run."""
     if path is None:
         return
-    from levelbench.report.drawing import check_ending
-    from levelbench.report.figures import can_draw
+    from levelbench.report.figures.drawing import check_ending
+    from levelbench.report.figures.figure import can_draw
 
     check_ending(path)
     if not can_draw():

@@ -234,7 +234,7 @@ def _unkept(plan: Plan, store: Store) -> int:
 
 def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> None:
     from levelbench.cli.reporting import comparison_lines, doubt_lines, final_lines
-    from levelbench.report.summaries import groups_table
+    from levelbench.report.runs.summaries import groups_table
 
     click.echo()
     shared.print_tables(groups_table(groups))

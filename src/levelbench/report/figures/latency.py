@@ -15,8 +15,8 @@ import numpy as np
 from levelbench.errors import UsageError
 from levelbench.records.network_summary import NetworkEntry, NetworkSummary
 from levelbench.records.networks import NetworkArm, NetworkCase
-from levelbench.report.drawing import draw, plain_axes, time_unit
-from levelbench.report.networks import arm_label, case_label, summary_title
+from levelbench.report.figures.drawing import draw, plain_axes, time_unit
+from levelbench.report.levels.networks import arm_label, case_label, summary_title
 from levelbench.report.style import DASHES, SERIES
 from levelbench.report.tables import clean
 
@@ -34,7 +34,7 @@ Panel = tuple[NetworkCase, list[tuple[int, NetworkArm, NetworkEntry]]]
 def write_latency(summary: NetworkSummary, path: Path) -> Path:
     """Draw to an ``.svg`` or ``.png`` file; at most six cases, the first ones.
 
-    Raises ``UsageError`` where no latency was taken, else as :func:`levelbench.report.drawing.draw`.
+    Raises ``UsageError`` where no latency was taken, else as ``drawing.draw``.
     """
     panels = [(case, shown) for case, entries in summary.rows if (shown := _measured(summary, entries))][:_CASES]
     if not panels:

@@ -13,8 +13,8 @@ from typing import Any
 from levelbench.errors import UsageError
 from levelbench.records.network_summary import NetworkEntry, NetworkSummary
 from levelbench.records.networks import NetworkArm, NetworkCase
-from levelbench.report.drawing import INK, draw, plain_axes, time_unit
-from levelbench.report.networks import arm_label, case_label, summary_title
+from levelbench.report.figures.drawing import INK, draw, plain_axes, time_unit
+from levelbench.report.levels.networks import arm_label, case_label, summary_title
 from levelbench.report.style import SERIES
 from levelbench.report.tables import clean
 
@@ -33,7 +33,7 @@ Panel = tuple[NetworkCase, list[tuple[NetworkArm, NetworkEntry]]]
 def write_breakdown(summary: NetworkSummary, path: Path) -> Path:
     """Draw to an ``.svg`` or ``.png`` file; at most six cases, the first ones.
 
-    Raises ``UsageError`` where no arm has times of operators, else as :func:`levelbench.report.drawing.draw`.
+    Raises ``UsageError`` where no arm has times of operators, else as ``drawing.draw``.
     """
     panels = [
         (case, shown)

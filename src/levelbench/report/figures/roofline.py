@@ -13,7 +13,7 @@ from typing import Any
 
 from levelbench.errors import UsageError
 from levelbench.records.benchmark_summary import BenchmarkSummary
-from levelbench.report.drawing import INK, check_ending, draw, plain_axes
+from levelbench.report.figures.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.numbers import number
 from levelbench.report.style import SERIES
 from levelbench.report.tables import clean

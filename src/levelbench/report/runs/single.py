@@ -11,7 +11,7 @@ from levelbench.records.schema import Distribution
 from levelbench.records.selection import format_item
 from levelbench.records.summary import RunSummary
 from levelbench.report.numbers import estimate_text
-from levelbench.report.summaries import optional, phase_seconds, target_text
+from levelbench.report.runs.summaries import optional, phase_seconds, target_text
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
 __all__ = ["curve_table", "phases_table", "rows_table", "run_facts"]

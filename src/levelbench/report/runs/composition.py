@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from levelbench.report.cells import verdict_text
-from levelbench.report.drawing import INK, check_ending, draw, plain_axes
+from levelbench.report.figures.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.numbers import number
 from levelbench.report.style import SERIES
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text, clean
@@ -188,7 +188,7 @@ def write_composition(found: Composed, path: Path) -> Path | None:
     """Draw the speed-ups, alone, predicted and measured, to an ``.svg`` or ``.png`` file.
 
     ``None``, and no file, where no speed-up has a number: the runs are in the tables all the same. Raises as
-    :func:`levelbench.report.drawing.draw`.
+    :func:`levelbench.report.figures.drawing.draw`.
     """
     check_ending(path)
     bars = _bars(found)

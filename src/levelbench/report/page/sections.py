@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from levelbench.report.figures import Group
+from levelbench.report.figures.figure import Group
 from levelbench.report.markup import Html, table_markup, tag
 from levelbench.report.numbers import number
-from levelbench.report.summaries import listing, target_text
+from levelbench.report.runs.summaries import listing, target_text
 
 if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from levelbench.report.beside import Linted, lint_words
-from levelbench.report.spread import (
+from levelbench.report.page.beside import Linted, lint_words
+from levelbench.report.runs.spread import (
     Spread,
     mean_and_range,
     spread_of_reached,

@@ -13,8 +13,8 @@ from typing import Any
 from levelbench.errors import UsageError
 from levelbench.records.network_summary import NetworkEntry, NetworkSummary
 from levelbench.records.networks import NetworkArm, NetworkCase
-from levelbench.report.drawing import INK, RULE, draw, plain_axes, time_unit
-from levelbench.report.networks import arm_label, case_label, summary_title
+from levelbench.report.figures.drawing import INK, RULE, draw, plain_axes, time_unit
+from levelbench.report.levels.networks import arm_label, case_label, summary_title
 from levelbench.report.numbers import BYTES, choose_unit, number
 from levelbench.report.style import SERIES
 from levelbench.report.tables import clean
@@ -37,7 +37,7 @@ def memory_limit(arm: NetworkArm) -> int | None:
 def write_memory_curve(summary: NetworkSummary, path: Path) -> Path:
     """Draw to an ``.svg`` or ``.png`` file; at most six cases, the first ones.
 
-    Raises ``UsageError`` where no case has two arms with both figures, else as :func:`levelbench.report.drawing.draw`.
+    Raises ``UsageError`` where no case has two arms with both figures, else as ``drawing.draw``.
     """
     panels = [(case, shown) for case, entries in summary.rows if len(shown := _points(summary, entries)) > 1][:_CASES]
     if not panels:

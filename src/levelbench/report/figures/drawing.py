@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from levelbench.errors import MissingError, StoreError, UsageError
-from levelbench.report.files import write_whole
 from levelbench.report.numbers import TIME, Unit, choose_unit
+from levelbench.report.page.files import write_whole
 
 __all__ = ["ENDINGS", "INK", "RULE", "check_ending", "draw", "plain_axes", "time_unit"]
 

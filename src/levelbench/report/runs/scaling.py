@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from levelbench.report.cells import estimate_cell
-from levelbench.report.drawing import INK, check_ending, draw, plain_axes
+from levelbench.report.figures.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.style import SERIES
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text, clean
 

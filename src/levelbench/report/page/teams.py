@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from levelbench.report.figures import Figure, Group, can_draw
+from levelbench.report.figures.figure import Figure, Group, can_draw
 from levelbench.report.markup import Html, table_markup, tag
-from levelbench.report.ranks import rank_tables, typical
-from levelbench.report.scaling import ScaledPoint, draw_efficiencies, scaling_table, teamwork_table
+from levelbench.report.runs.ranks import rank_tables, typical
+from levelbench.report.runs.scaling import ScaledPoint, draw_efficiencies, scaling_table, teamwork_table
 
 if TYPE_CHECKING:
     from levelbench.records.reader import Record
@@ -83,7 +83,7 @@ def scaling_figure(scaled: Scaled, name: str) -> Figure:
 
 
 def _drawn(scaled: Scaled, name: str) -> str:
-    from levelbench.report import plots
+    from levelbench.report.figures import plots
     from levelbench.report.style import SERIES
 
     with plots._canvas(name, 3.5) as (canvas, axes):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from levelbench.errors import MissingError, StoreError, UsageError
-from levelbench.report.figures import can_draw
+from levelbench.report.figures.figure import can_draw
 
 __all__ = ["Folded", "draw_heatmap", "fold", "heatmap_text", "write_heatmap"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from levelbench.errors import UsageError
 from levelbench.records.inference.files import InferenceRecord
 from levelbench.records.inference.summary import InferenceSummary
-from levelbench.report.drawing import draw, plain_axes, time_unit
+from levelbench.report.figures.drawing import draw, plain_axes, time_unit
 from levelbench.report.style import DASHES, SERIES
 from levelbench.report.tables import clean
 

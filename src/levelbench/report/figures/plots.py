@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from levelbench.report.bands import Axis, Curve, Curves
+from levelbench.report.figures.bands import Axis, Curve, Curves
 from levelbench.report.numbers import number
-from levelbench.report.spread import time_estimate
+from levelbench.report.runs.spread import time_estimate
+from levelbench.report.runs.summaries import phase_seconds
 from levelbench.report.style import DASHES, PHASES, SERIES
-from levelbench.report.summaries import phase_seconds
 from levelbench.report.tables import Kind, clean
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from levelbench.report.bands import AXES, Axis, Curves, curves_of, evaluations_table
+from levelbench.report.figures.bands import AXES, Axis, Curves, curves_of, evaluations_table
 from levelbench.report.numbers import estimate_text
-from levelbench.report.spread import time_estimate
-from levelbench.report.summaries import phase_seconds, phases_by_group, target_text
+from levelbench.report.runs.spread import time_estimate
+from levelbench.report.runs.summaries import phase_seconds, phases_by_group, target_text
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _curves(groups: Sequence[Group], axis: Axis, prefix: str) -> Figure:
     along = f"time on the {specification.clock} clock" if axis is AXES[0] else "training samples seen"
     svg = ""
     if can_draw():
-        from levelbench.report.plots import draw_curves
+        from levelbench.report.figures.plots import draw_curves
 
         svg = draw_curves(name, curves, axis, specification.target, along)
     target = target_text(specification.target)
@@ -116,7 +116,7 @@ def _times(groups: Sequence[Group], name: str) -> Figure:
     table = _times_table(only)
     svg = ""
     if can_draw():
-        from levelbench.report.plots import draw_times
+        from levelbench.report.figures.plots import draw_times
 
         svg = draw_times(name, only)
     parts = []
@@ -159,7 +159,7 @@ def _phases(groups: Sequence[Group], name: str) -> Figure:
     table = phases_by_group(only)
     svg = ""
     if can_draw():
-        from levelbench.report.plots import draw_phases
+        from levelbench.report.figures.plots import draw_phases
 
         svg = draw_phases(name, only)
     parts = []

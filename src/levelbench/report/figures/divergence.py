@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
-from levelbench.report.drawing import INK, draw, plain_axes
+from levelbench.report.figures.drawing import INK, draw, plain_axes
 from levelbench.report.style import DASHES, SERIES
 from levelbench.report.tables import clean
 
@@ -36,7 +36,7 @@ class Way:
 
 
 def write_divergence(ways: Sequence[Way], path: Path, title: str) -> Path:
-    """Draw to an ``.svg`` or ``.png`` file; raises as :func:`levelbench.report.drawing.draw`."""
+    """Draw to an ``.svg`` or ``.png`` file; raises as ``drawing.draw``."""
     if not ways:
         raise UsageError("a figure of divergence", "there is nothing to compare with", "name a reference: --reference")
     return draw(path, f"divergence {title}", (9.6, 4.2), lambda figure: _draw(figure, ways, title))

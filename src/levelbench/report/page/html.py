@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelbench.report.beside import Linted, lint_section
-from levelbench.report.figures import Figure, Group, figures_of
-from levelbench.report.files import all_runs, by_task, write_whole
+from levelbench.report.figures.figure import Figure, Group, figures_of
 from levelbench.report.markup import Html, breakable, csv_link, join, table_markup, tag
-from levelbench.report.sections import environment_section, guide_section, versions_section
+from levelbench.report.page.beside import Linted, lint_section
+from levelbench.report.page.files import all_runs, by_task, write_whole
+from levelbench.report.page.sections import environment_section, guide_section, versions_section
+from levelbench.report.page.teams import Scaled, ranks_section, scaling_figure
+from levelbench.report.runs.summaries import groups_table, runs_table
 from levelbench.report.style import DASHES, PHASES, SERIES, style_sheet
-from levelbench.report.summaries import groups_table, runs_table
-from levelbench.report.teams import Scaled, ranks_section, scaling_figure
 
 if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict

@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from levelbench.report.drawing import INK, draw, plain_axes
-from levelbench.report.plots import draw_run, y_limits
+from levelbench.report.figures.drawing import INK, draw, plain_axes
+from levelbench.report.figures.plots import draw_run, y_limits
 from levelbench.report.style import SERIES
 from levelbench.report.tables import clean
 
 if TYPE_CHECKING:
     from levelbench.records.schema import Specification
-    from levelbench.report.bands import Curves
+    from levelbench.report.figures.bands import Curves
 
 __all__ = ["write_target"]
 
@@ -27,7 +27,7 @@ _BANDS = {"quartiles": "the middle half of the runs", "range": "the lowest to th
 def write_target(curves: Curves, specification: Specification, path: Path, whose: str) -> Path:
     """Draw ``curves`` over samples and the target of ``specification`` to an ``.svg`` or ``.png`` file.
 
-    ``whose`` says beside it which target that is (``proposed``). Raises as :func:`levelbench.report.drawing.draw`.
+    ``whose`` says beside it which target that is (``proposed``). Raises as ``drawing.draw``.
     """
     return draw(path, "target", (6.4, 4.2), lambda figure: _draw(figure.add_subplot(), curves, specification, whose))
 

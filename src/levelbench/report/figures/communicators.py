@@ -10,7 +10,7 @@ from typing import Any
 
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate
-from levelbench.report.drawing import draw, plain_axes, time_unit
+from levelbench.report.figures.drawing import draw, plain_axes, time_unit
 from levelbench.report.numbers import BYTES, number
 from levelbench.report.style import SERIES
 from levelbench.report.tables import clean

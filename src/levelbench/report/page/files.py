@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from levelbench.errors import StoreError
-from levelbench.report.beside import Linted, lint_lines, missing_line
 from levelbench.report.exports import markdown_text, to_csv, to_markdown
-from levelbench.report.figures import Group
+from levelbench.report.figures.figure import Group
 from levelbench.report.numbers import number
-from levelbench.report.ranks import rank_tables, typical
-from levelbench.report.summaries import groups_table, phases_by_group, runs_table
+from levelbench.report.page.beside import Linted, lint_lines, missing_line
+from levelbench.report.runs.ranks import rank_tables, typical
+from levelbench.report.runs.summaries import groups_table, phases_by_group, runs_table
 from levelbench.report.tables import Table
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def report_tables(groups: Sequence[Group], linted: Sequence[Linted] = ()) -> lis
 
     Those of ranks are of each group's run of the median time. ``linted`` is what the linter says of the groups.
     """
-    from levelbench.report.bands import evaluations_table
+    from levelbench.report.figures.bands import evaluations_table
 
     found = []
     for task, members in by_task(groups):

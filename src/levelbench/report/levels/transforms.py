@@ -5,8 +5,8 @@ from __future__ import annotations
 from levelbench.records.network_summary import NetworkEntry, NetworkSummary
 from levelbench.records.networks import NetworkArm
 from levelbench.report.cells import error_text
-from levelbench.report.memory_curve import memory_limit
-from levelbench.report.networks import arm_label, case_label
+from levelbench.report.figures.memory_curve import memory_limit
+from levelbench.report.levels.networks import arm_label, case_label
 from levelbench.report.numbers import BYTES, estimate_text, number
 
 __all__ = ["transform_lines"]

@@ -14,7 +14,7 @@ from levelbench.records.breakdown import OperatorRow
 from levelbench.records.network_summary import NetworkEntry, NetworkSummary
 from levelbench.records.networks import NetworkArm, NetworkCase
 from levelbench.report.cells import estimate_cell, number_cell, share_cell
-from levelbench.report.networks import arm_label, case_label, file_name, summary_title
+from levelbench.report.levels.networks import arm_label, case_label, file_name, summary_title
 from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
 
 __all__ = ["breakdown_tables", "operators_table", "profile_lines"]

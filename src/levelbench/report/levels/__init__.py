@@ -1,0 +1,1 @@
+"""Operators, networks, inference, conformance and the machine as tables: one module for what a command measures."""

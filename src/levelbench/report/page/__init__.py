@@ -1,0 +1,1 @@
+"""The report of runs: one HTML file, with Markdown and CSV of every table in it."""

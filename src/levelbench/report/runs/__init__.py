@@ -1,0 +1,1 @@
+"""Runs, their groups and their ranks as tables."""
