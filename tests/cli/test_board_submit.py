@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.records.inference.builder import OFFLINE, SINGLE, specification, write
+from tests.records.inference.builder import OFFLINE, SERVER, SINGLE, specification, write
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
 PRICE = ("--price-per-hour", "3.06", "--price-source", "https://example.org/prices")
@@ -193,3 +193,16 @@ def test_an_entry_that_no_ranking_will_have_is_told_so(call, tmp_path, scenario,
     _, out, _ = call("board", "submit", record.path, *words)
     assert ("  not ranked: a quality of 0.9, where the rules keep 0.9504" in out) == (quality == 0.9)
     assert ("not ranked" in out) == (quality == 0.9)
+
+
+def test_records_of_several_scenarios_become_an_entry_of_each(call, tmp_path):
+    records = [
+        write(tmp_path / "store", specification(scenario=scenario), slow=100, n=800, quality=0.96)
+        for scenario in (SINGLE, SERVER, OFFLINE)
+    ]
+    words = (*WHO, *PRICE, "--hardware", "2 cores", "--force", "--store", tmp_path / "store", "-o", tmp_path / "board")
+    _, out, _ = call("board", "submit", *(each.path for each in records), *words)
+    entries = [json.loads(path.read_text()) for path in (tmp_path / "board").rglob("*.json")]
+    found = sorted(each["scenario"] for entry in entries for each in entry["inference"])
+    assert (len(entries), found) == (3, ["offline", "server", "single-stream"])
+    assert out.count("wrote ") == 3

@@ -10,7 +10,7 @@ from tests.records.submissions.scored import OURS, submission
 
 from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.rulesets.schema import InferenceRules
-from levelbench.records.submissions.scenarios import RankedScenario, is_apart, ranked_scenario, scenario_of
+from levelbench.records.submissions.scenarios import MOST_SCENARIOS, RankedScenario, by_scenario, is_apart, scenario_of
 from levelbench.records.submissions.schema import Inference, Price
 from levelbench.records.submissions.scoring import score
 
@@ -57,11 +57,55 @@ def test_the_bound_of_the_rules_holds_where_they_have_one():
     assert [is_apart(scenario_of(each, rules), rules) for each in (server(), measured("offline"))] == [False, True]
 
 
-def test_an_entry_is_ranked_in_the_first_scenario_of_the_rules_that_it_has():
-    several = [measured("offline"), server(latency_bound_s=0.1), server()]
-    assert ranked_scenario(several, RULES) == RankedScenario("server", 0.1)
-    found = scored(*several)
-    assert (found.n, "further-scenarios" in found.flags) == (1, True)
+def test_an_entry_is_ranked_in_each_scenario_that_it_measured_by_that_ones_measurements_alone():
+    several = [measured("offline"), server(latency_bound_s=0.1), server(target_per_s=99.0), server()]
+    within = [RankedScenario("server", bound_s) for bound_s in (0.1, 0.015)]
+    assert by_scenario(several, RULES) == {
+        within[0]: [several[1]],
+        within[1]: several[2:],
+        RankedScenario("offline"): [several[0]],
+    }
+    found = scored(*several).in_scenarios()
+    assert [(each.scenario, each.n, each.throughput.value) for each in found] == [
+        (within[0], 1, 101.0),
+        (within[1], 2, 100.0),
+        (RankedScenario("offline"), 1, 100.0),
+    ]
+    assert [("single-run" in each.flags, "further-scenarios" in each.flags) for each in found] == [
+        (True, False),
+        (False, False),
+        (True, False),
+    ]
+
+
+def test_each_scenario_is_held_to_the_rules_by_itself():
+    first, second = scored(measured("single-stream", quality=0.9, quantiles_s={"0.9": 0.01}), server()).in_scenarios()
+    assert (first.latency.value, first.reached, "quality-too-low" in first.flags) == (None, 0, True)
+    assert (second.throughput.value, second.reached, "quality-too-low" in second.flags) == (101.0, 1, False)
+
+
+def test_at_another_threshold_each_scenario_keeps_or_misses_it():
+    task = task_rules(OURS, "digits")
+    entry = submission(mode="inference", inference=[measured("offline", quality=0.97), server(quality=0.99)])
+    entry = msgspec.structs.replace(entry, task="digits", target=task.target)
+    found = score(entry, OURS, threshold=0.98).in_scenarios()
+    assert [(each.scenario.name, each.reached) for each in found] == [("server", 1), ("offline", 0)]
+
+
+def test_a_scenario_that_the_rules_do_not_name_is_shown_beside_the_ranked_ones():
+    rules = InferenceRules(["server"])
+    assert list(by_scenario([measured("offline"), server()], rules)) == [RankedScenario("server", 0.015)]
+    tasks = [msgspec.structs.replace(each, inference=rules) for each in OURS.tasks]
+    entry = submission(mode="inference", inference=[measured("offline"), server()])
+    (found,) = score(entry, msgspec.structs.replace(OURS, tasks=tasks)).in_scenarios()
+    assert "further-scenarios" in found.flags
+
+
+def test_an_entry_is_ranked_in_so_many_scenarios_at_most():
+    many = [server(latency_bound_s=0.001 * (at + 1)) for at in range(MOST_SCENARIOS + 1)]
+    found = scored(*many).in_scenarios()
+    assert [each.scenario.bound_s for each in found] == pytest.approx([each.latency_bound_s for each in many[:-1]])
+    assert all("further-scenarios" in each.flags for each in found)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from levelbench.records.rulesets.registry import ruleset, task_rules
 from levelbench.records.submissions.latencies import refusal
+from levelbench.records.submissions.scenarios import MOST_SCENARIOS
 from levelbench.records.submissions.schema import Submission
 
 GONE = object()
@@ -183,6 +185,23 @@ def test_the_cost_of_one_image_is_the_price_for_its_time(clean):
     assert clean.codes(clean.make("inference", DAWNBENCH | published)) == set()
     (found,) = clean.find(clean.make("inference", DAWNBENCH | published | {"inference[0].cost_usd": 7.172e-3}))
     assert found.found == "0.007172; 0.9 an hour for 0.028688 s is 7.172e-06"
+
+
+def test_measurements_of_more_scenarios_than_an_entry_is_ranked_in_are_told(clean):
+    def found(count):
+        first = entry(clean, SERVER)
+        measured = [
+            replace(
+                first.inference[0], latency_bound_s=0.02 + at / 1000, duration_s=20.4 + at / 1000, record_digest=None
+            )
+            for at in range(count)
+        ]
+        told = clean.find(replace(first, inference=measured))
+        return [(each.field, each.found) for each in told if each.code == "B216"]
+
+    assert found(MOST_SCENARIOS) == []
+    said = f"2 are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}; no ranking takes them"
+    assert found(MOST_SCENARIOS + 2) == [("inference", said)]
 
 
 def test_a_rate_that_ranking_refuses_is_told_with_the_reason_that_ranking_gives(clean):

@@ -96,7 +96,7 @@ def test_few_processes_are_flagged_and_so_is_preprocessing_on_the_clock(records,
         made = [msgspec.structs.replace(each, includes=includes, duration_s=10.0) for each in entry.inference]
         entry = msgspec.structs.replace(entry, inference=made)
         rules = task_rules(terms.ruleset, "digits")
-        found = inference_figures(entry, rules.inference, terms.ruleset.cost, rules.target, 0.9)
+        (found,) = inference_figures(entry, rules.inference, terms.ruleset.cost, rules.target, 0.9)
         assert set(found.flags) & {"single-run", "few-processes"} == ({flag} if flag else set())
         assert ("preprocessing-on-clock" in found.flags) == ("preprocessing" in includes)
         assert found.counted == n

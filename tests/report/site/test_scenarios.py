@@ -11,7 +11,7 @@ from tests.report.site.leaderboards import DAY, DIGEST, assert_whole, inference,
 
 from levelbench.records.submissions.schema import Author
 from levelbench.report.site.build import build
-from levelbench.report.site.workshop import TOO_MANY
+from levelbench.report.site.sides import TOO_MANY
 
 
 def batches(*rates):
@@ -158,7 +158,7 @@ def test_an_entry_of_one_scenario_changes_its_own_board_and_no_other(folder, sit
 def test_a_task_has_so_many_boards_of_scenarios_and_what_is_beyond_is_listed_with_its_reason(
     tmp_path, site, monkeypatch
 ):
-    monkeypatch.setattr("levelbench.report.site.workshop.MOST_APART", 2)
+    monkeypatch.setattr("levelbench.report.site.sides.MOST_APART", 2)
     folder = tmp_path / "leaderboard"
     for at, bound_s in enumerate((0.01, 0.02, 0.03, 0.03)):
         measured = inference("server", latency_bound_s=bound_s, target_per_s=100.0 - at)

@@ -30,7 +30,7 @@ FLAGS = MappingProxyType(
         "not-reached": "no run reached the target",
         "judged-at-end": "judged at its last evaluation alone, as a schedule of fixed length",
         "other-scenario": "measured in a scenario that the rules do not rank",
-        "further-scenarios": "measurements of further scenarios, bounds or query sizes are shown and not ranked",
+        "further-scenarios": "measurements of scenarios that the rules do not rank, or of too many, are shown alone",
         "censored": "some runs did not reach the target; they count as never, not as slow",
         "failed-runs": "some runs failed",
         "too-few-runs": "fewer runs than the rules want",
@@ -107,6 +107,12 @@ class Score(Struct, frozen=True):
     throughput: Figure = absent("ranked by another figure")
     scenario: RankedScenario | None = None
     """What an entry of inference is ranked in; ``None``: in none."""
+    further: tuple[Score, ...] = ()
+    """Its scores in the further scenarios that it measured."""
+
+    def in_scenarios(self) -> tuple[Score, ...]:
+        """One score a scenario: this and the further ones; of training this alone."""
+        return (self, *self.further)
 
     def figure(self, column: Column) -> Figure:
         """The figure of that column."""

@@ -1,7 +1,8 @@
 """Latency, throughput and cost of inference from the measurements of an entry.
 
-The one idea: each scenario asks another question (a mean, a 90th percentile, a rate), so an entry is ranked in one of
-them: the first of the rules that it has. A measurement counts if its answers keep the quality that the rules want.
+The one idea: each scenario asks another question (a mean, a 90th percentile, a rate), so an entry is ranked in each of
+the rules' that it measured, by that one's measurements alone. One counts if its answers keep the quality that the rules
+want.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from levelbench.records.submissions.possible import (
     Bounds,
     is_within,
 )
-from levelbench.records.submissions.scenarios import QUANTILES, RankedScenario, ranked_scenario, scenario_of
+from levelbench.records.submissions.scenarios import QUANTILES, RankedScenario, by_scenario, scenario_of
 from levelbench.records.submissions.schema import Inference, Submission
 
 __all__ = ["QUANTILES", "Inferred", "inference_figures", "refusal"]
@@ -43,7 +44,7 @@ _SLACK, _DEVIATIONS = 0.05, 4.0
 
 
 class Inferred(Struct, frozen=True):
-    """The figures, how many measurements are compared and how many of them count, what to know of them.
+    """Of one scenario: figures, how many measurements are compared and how many of them count, what to know of them.
 
     Of ``latency`` and ``throughput`` the one that the ``scenario`` is not about has no value.
     """
@@ -59,22 +60,35 @@ class Inferred(Struct, frozen=True):
 
 def inference_figures(
     submission: Submission, rules: InferenceRules, cost: CostRules, target: Target, threshold: float | None = None
-) -> Inferred:
-    """Latency in seconds or answers a second, and US dollars per million answers, of the scenario that is ranked.
+) -> list[Inferred]:
+    """Latency in seconds or answers a second, and US dollars per million answers, in each scenario that is ranked.
 
-    That is the first of the rules that the entry has; measurements under another bound than the first one's, or with
-    other queries, are left out of it. ``threshold`` replaces the quality that the rules keep.
+    They are as ``by_scenario`` has them; where there is none, one without a scenario says why. ``threshold`` replaces
+    the quality that the rules keep.
     """
-    scenario = ranked_scenario(submission.inference, rules)
-    if scenario is None:
+    groups = by_scenario(submission.inference, rules)
+    if not groups:
         others = ", ".join(sorted({each.scenario for each in submission.inference})) or "nothing"
         figure = absent(
             f"the rules compare {', '.join(rules.scenarios) or 'no scenario'}; this entry measured {others}"
         )
         flags = ("other-scenario",) if submission.inference else ()
-        return Inferred(figure, _NOT_THIS, figure, None, 0, 0, flags)
-    chosen = [each for each in submission.inference if scenario_of(each, rules) == scenario]
-    least = rules.threshold if threshold is None else threshold
+        return [Inferred(figure, _NOT_THIS, figure, None, 0, 0, flags)]
+    rules = rules if threshold is None else msgspec.structs.replace(rules, threshold=threshold)
+    further = ("further-scenarios",) * (sum(map(len, groups.values())) < len(submission.inference))
+    found = [_in_scenario(submission, *group, rules, cost, target) for group in groups.items()]
+    return [msgspec.structs.replace(each, flags=(*further, *each.flags)) for each in found]
+
+
+def _in_scenario(
+    submission: Submission,
+    scenario: RankedScenario,
+    chosen: Sequence[Inference],
+    rules: InferenceRules,
+    cost: CostRules,
+    target: Target,
+) -> Inferred:
+    least = rules.threshold
     faults = [_fault(each, rules, target, least) for each in chosen]
     good = [each for each, fault in zip(chosen, faults, strict=True) if not fault]
     found = _flags(submission, chosen, good, target, least)
@@ -162,7 +176,6 @@ def _flags(
     sign = sign_of(target.direction)
     stated = [each.quality for each in chosen if each.quality is not None]
     found = {
-        "further-scenarios": len(chosen) < len(submission.inference),
         "single-run": len(chosen) == 1,
         "few-processes": 1 < len(chosen) < FEWEST,
         "preprocessing-on-clock": any("preprocessing" in each.includes for each in chosen),

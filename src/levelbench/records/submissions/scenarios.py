@@ -7,6 +7,7 @@ samples and of 64: the latency bound of a server and the samples in a query of m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -14,10 +15,13 @@ from msgspec import Struct
 from levelbench.records.rulesets.schema import InferenceRules
 from levelbench.records.submissions.schema import Inference
 
-__all__ = ["QUANTILES", "RankedScenario", "is_apart", "own_scenario", "ranked_scenario", "scenario_of"]
+__all__ = ["MOST_SCENARIOS", "QUANTILES", "RankedScenario", "by_scenario", "is_apart", "own_scenario", "scenario_of"]
 
 QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99, "server": 0.99}
 """The quantile of each scenario's latency (LoadGen's defaults); ``dawnbench`` is a mean, ``offline`` has none."""
+
+MOST_SCENARIOS = 50
+"""In how many an entry is ranked: bounds and queries are its author's choice, as many as a file has room for."""
 
 _OF_THROUGHPUT = frozenset({"server", "offline"})
 
@@ -104,13 +108,17 @@ def _server(bound_s: float | None) -> RankedScenario:
     return RankedScenario("server", None if bound_s is None else float(f"{bound_s:.6g}"))
 
 
-def ranked_scenario(measured: Sequence[Inference], rules: InferenceRules) -> RankedScenario | None:
-    """What an entry is ranked in: the first scenario of the rules that it has; ``None`` where it has none of them."""
+def by_scenario(measured: Sequence[Inference], rules: InferenceRules) -> dict[RankedScenario, list[Inference]]:
+    """What an entry is ranked in, each with its measurements: in the order of the rules, then as they are stated.
+
+    Measurements of scenarios that the rules do not have are in none, nor those beyond ``MOST_SCENARIOS``.
+    """
+    found: dict[RankedScenario, list[Inference]] = {}
     for name in rules.scenarios:
         for each in measured:
             if each.scenario == name:
-                return scenario_of(each, rules)
-    return None
+                found.setdefault(scenario_of(each, rules), []).append(each)
+    return dict(islice(found.items(), MOST_SCENARIOS))
 
 
 def own_scenario(rules: InferenceRules | None) -> RankedScenario | None:

@@ -78,7 +78,8 @@ def score(
     """The figures of ``submission`` under ``ruleset``, or at another ``threshold`` on the target's scale.
 
     A submission of training has no figure in the columns of inference, and the other way round; one whose task the
-    rules do not have has none at all. Nothing in a submission makes this raise; a threshold that is no number does
+    rules do not have has none at all. Of inference it is the score in the first scenario of the rules that it has, with
+    those in each other as ``further``. Nothing in a submission makes this raise; a threshold that is no number does
     (``UsageError``). ``climbs`` are ``climbs_of`` the submission under the ruleset's crossing rule, from whoever has
     them already.
     """
@@ -114,7 +115,8 @@ def _scored(
     if task.inference is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no inference for this task")
     inferred = inference_figures(submission, task.inference, ruleset.cost, target, threshold)
-    return _of_inference(submission, ruleset, task.task, target, inferred)
+    first, *further = [_of_inference(submission, ruleset, task.task, target, each) for each in inferred]
+    return msgspec.structs.replace(first, further=tuple(further))
 
 
 def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[Figure]:

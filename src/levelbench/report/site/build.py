@@ -30,9 +30,10 @@ from levelbench.report.site.payload import BoardPayload, NotShown, SiteFacts
 from levelbench.report.site.place import fault, held
 from levelbench.report.site.programs import leaderboard_csv, leaderboard_json
 from levelbench.report.site.scripts import FEW_BYTES, joined_steps, script, steps_script
-from levelbench.report.site.state import Board, Built, Entry, State, digest_of, load, made_by, new
+from levelbench.report.site.sides import TOO_MANY, in_order, keys_of, sides, too_many
+from levelbench.report.site.state import Board, BoardKey, Built, Entry, State, digest_of, load, made_by, new
 from levelbench.report.site.together import Together
-from levelbench.report.site.workshop import TOO_MANY, BoardKey, Made, Workshop, files_of, in_order, too_many
+from levelbench.report.site.workshop import Made, Workshop, files_of
 
 __all__ = ["Built", "build"]
 
@@ -109,8 +110,10 @@ class _Build:
             self._outputs.put(f"assets/{name}", content)
         members: dict[BoardKey, list[Entry]] = {}
         for entry in self._shown_entries(known, around):
-            if entry.board is not None:
-                members.setdefault(entry.board, []).append(entry)
+            self._built.entries += 1
+            for side in sides(entry):
+                if side.board is not None:
+                    members.setdefault(side.board, []).append(side)
         beside: dict[tuple[str, str], list[BoardKey]] = {}
         for key in sorted(members, key=in_order):
             beside.setdefault(key[:2], []).append(key)
@@ -118,7 +121,6 @@ class _Build:
         self._write_whole(boards)
         built, outputs = self._built, self._outputs
         built.boards = [board.page for board in boards]
-        built.entries = sum(map(len, members.values()))
         self._now.built = msgspec.structs.replace(built, read=0)
         self._outputs.finish(self._now)
         built.written, built.removed, built.kept = outputs.written, outputs.removed, outputs.kept
@@ -160,10 +162,11 @@ class _Build:
         together.compare({f"{id}.json": path for path, id, _ in known}, self._now.compared)
         self._built.near = together.near()
         self._count(0, together.warnings() or not known)
-        crowd = too_many(entry.board for _, id, entry, _ in entries if not together.lost(f"{id}.json"))
+        crowd = too_many(keys_of(entry) for _, id, entry, _ in entries if not together.lost(f"{id}.json"))
         for path, id, entry, fresh in entries:
-            like, apart = together.lost(f"{id}.json"), entry.board in crowd
-            if self._decide(path, entry, fresh, bool(like) or apart):
+            like, off = together.lost(f"{id}.json"), [key for key in keys_of(entry) if key in crowd] if crowd else []
+            apart = len(off) > len(entry.further)
+            if self._decide(path, entry, fresh, bool(like) or apart, off):
                 yield together.marked(f"{id}.json", entry)
             else:
                 reasons = [*entry.reasons, *map(line, like), *([TOO_MANY] if apart else [])]
@@ -175,19 +178,23 @@ class _Build:
             if finding.severity == "error":
                 self._built.not_shown.append(NotShown(finding.file, [line(finding)]))
 
-    def _decide(self, path: str, entry: Entry, fresh: Made | None, kept_off: bool) -> bool:
-        """Whether the entry is shown; its files are there then, and gone where others took its place."""
-        came_back, entry.twin = entry.twin and not kept_off, kept_off
+    def _decide(self, path: str, entry: Entry, fresh: Made | None, kept_off: bool, off: list[BoardKey]) -> bool:
+        """Whether the entry is shown; its files are there then, and gone where others took its place.
+
+        ``off`` are boards of its that are not built: its page was made as if they were those of the last time.
+        """
+        anew = (entry.twin or entry.off != off) and not kept_off
+        entry.twin, entry.off = kept_off, off
         if entry.payload is None:
             return False
+        if fresh and (kept_off or anew):
+            self._outputs.drop(files_of(entry))
         if kept_off:
-            if fresh:
-                self._outputs.drop(files_of(entry))
             return False
-        if came_back:
-            # Others took its place until now.
-            self._built.read += 1
-            self._place(self._workshop.make(Path(path)))
+        if anew:
+            # Others took its place, or that of a board of its, until now.
+            self._built.read += fresh is None
+            self._place(self._workshop.make(Path(path), off))
         elif fresh is None:
             for name in files_of(entry):
                 self._outputs.keep(name)
@@ -277,7 +284,7 @@ class _Build:
             generated=generated,
             url=self._url,
             version=__version__,
-            entries=sum(len(board.entries) for board in boards),
+            entries=self._built.entries,
             not_shown=self._built.not_shown,
             near=self._built.near,
             feed="feed.xml" if self._url else "",

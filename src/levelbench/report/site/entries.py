@@ -24,6 +24,7 @@ from levelbench.records.rulesets.schema import Ruleset
 from levelbench.records.schema import Target
 from levelbench.records.submissions.figures import FLAGS, Column, Figure, Score
 from levelbench.records.submissions.ranking import Ranked
+from levelbench.records.submissions.scenarios import RankedScenario
 from levelbench.records.submissions.schema import Submission
 from levelbench.records.submissions.steps import Climb, thinned
 from levelbench.report.numbers import ABSENT
@@ -32,6 +33,7 @@ from levelbench.report.site.payload import (
     EntryPayload,
     FigurePayload,
     FindingCounts,
+    Further,
     OriginFacts,
     PriceFacts,
 )
@@ -41,6 +43,7 @@ __all__ = [
     "Signed",
     "entry_payload",
     "figure_text",
+    "further_of",
     "reached_text",
     "safe_url",
     "slug_of",
@@ -136,9 +139,6 @@ def entry_payload(
 ) -> EntryPayload:
     """The entry without its ranks, which depend on the others, and without its steps (``steps_json``)."""
     slug = slug_of(id)
-    rounding = rules.cost.rounding
-    measured: Column = "latency" if score.scenario is None else score.scenario.column
-    columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else (measured, "inference_cost")
     price, author = submission.price, submission.author
     return EntryPayload(
         id=id,
@@ -155,7 +155,7 @@ def entry_payload(
         code_url=safe_url(submission.code.url),
         price=PriceFacts(price.usd_per_hour, price.source, price.read_on) if price else None,
         signed=signed,
-        figures={column: _figure(column, score.figure(column), rounding) for column in columns},
+        figures=_figures(score, rules),
         n=score.n,
         reached=score.reached,
         reached_text=reached_text(score),
@@ -168,6 +168,25 @@ def entry_payload(
         times_s=list(score.times_s),
         best_quality=_best(climbs, score.target),
     )
+
+
+def further_of(score: Score, apart: RankedScenario | None, rules: Ruleset) -> Further:
+    """What the entry has of its own in a further scenario; ``apart``: which has a board apart."""
+    return Further(
+        scenario=apart,
+        figures=_figures(score, rules),
+        n=score.n,
+        reached=score.reached,
+        reached_text=reached_text(score),
+        single_run=score.n == 1,
+        flags=[FLAGS[flag] for flag in score.flags],
+    )
+
+
+def _figures(score: Score, rules: Ruleset) -> dict[str, FigurePayload]:
+    measured: Column = "latency" if score.scenario is None else score.scenario.column
+    columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else (measured, "inference_cost")
+    return {column: _figure(column, score.figure(column), rules.cost.rounding) for column in columns}
 
 
 def _best(climbs: Sequence[Climb | None], target: Target) -> float | None:

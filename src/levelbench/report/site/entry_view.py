@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["entry_page"]
 
+Side = tuple[BoardPayload, EntryPayload]
+"""A board without entries, and the entry as it is there."""
+
 _MOST = 200
 _SAID = {
     "single-run": ("single-run",),
@@ -57,18 +60,21 @@ def entry_page(
     *,
     source: str | bytes = "",
     linted: Linted | None = None,
+    further: Sequence[Side] = (),
+    off: Sequence[str] = (),
 ) -> str:
     """The page of ``entry``, as the text of an HTML document.
 
     ``source`` is the submission's file, which the page then carries, or where the site keeps a copy of it, relative to
     its root; empty: nowhere.
-    ``linted`` is what the linter says of it.
+    ``linted`` is what the linter says of it. ``further`` are the other boards that it is on, without entries, each with
+    the entry as it is there; ``off`` the titles of those that it would be on if they were built.
     """
     root = root_of(entry.page)
     main = fill(
         '<div class="intro"><h1>{model}</h1><p class="lead">{by}, {date}. {task}, {division} '
         "division.</p>{badges}</div>\n"
-        '<ul class="columns" role="list">{tiles}</ul>{doubts}{curve}{runs}{inference}{phases}{facts}{findings}'
+        '<ul class="columns" role="list">{tiles}</ul>{further}{doubts}{curve}{runs}{inference}{phases}{facts}{findings}'
         "{lint}{notes}",
         model=entry.model,
         by=", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each)),
@@ -77,7 +83,8 @@ def entry_page(
         division=entry.division,
         badges=badges(entry, always=True),
         tiles=_tiles(entry),
-        doubts=_doubts(entry),
+        further=_further(further, off, root),
+        doubts=_doubts([(payload, entry), *further]),
         curve=curve_section(submission),
         runs=runs_section(entry, submission, payload.target),
         inference=inference_section(submission.inference, payload.target),
@@ -126,14 +133,33 @@ def _tiles(entry: EntryPayload) -> Html:
     )  # fmt: skip
 
 
-def _doubts(entry: EntryPayload) -> Html:
-    """What an import found odd, and what scoring has to say."""
+def _further(further: Sequence[Side], off: Sequence[str], root: str) -> Html:
+    """Its figures in each other scenario, under the link to that one's board."""
+    ranked = many(
+        fill(
+            '<section><h2>{link}</h2><ul class="columns" role="list">{tiles}</ul></section>\n',
+            link=inside(root, board.page, board.task_title),
+            tiles=_tiles(entry),
+        )
+        for board, entry in further
+    )
+    note = fill('<p class="note">The task has no board, for too many others, of {titles}.</p>', titles="; ".join(off))
+    return many([ranked, note if off else Html("")])
+
+
+def _doubts(sides: Sequence[Side]) -> Html:
+    """What an import found odd, and what scoring has to say; of what is not so on every board, on which."""
+    entry = sides[0][1]
     doubts = entry.origin.doubts if entry.origin else []
     # What an import has said of this very entry says more than the sentence for all of its kind.
     said = {FLAGS[flag] for doubt in doubts for flag in _SAID.get(doubt.partition(":")[0], ())}
     if FLAGS["cost-stated"] in entry.flags:
         said.add(FLAGS["price-missing"])
-    lines = [*(flag for flag in entry.flags if flag not in said), *doubts]
+    everywhere = [flag for flag in entry.flags if all(flag in each.flags for _, each in sides)]
+    lines = [flag for flag in everywhere if flag not in said]
+    for board, each in sides:
+        lines += [f"{board.task_title}: {flag}" for flag in each.flags if flag not in (*everywhere, *said)]
+    lines += doubts
     items = many(fill("<li>{line}</li>", line=line) for line in lines[:_MOST])
     return section("To keep in mind", fill("<ul>{items}</ul>", items=items)) if items else Html("")
 

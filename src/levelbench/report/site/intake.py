@@ -36,7 +36,7 @@ from levelbench.records.submissions.several import Steps
 from levelbench.records.submissions.signatures import AUTHORS, ENDING, available
 from levelbench.records.submissions.steps import climbs_of, crossing_of
 from levelbench.report.page.beside import Linted, all_words
-from levelbench.report.site.entries import Signed, entry_payload, steps_json
+from levelbench.report.site.entries import Signed, entry_payload, further_of, steps_json
 from levelbench.report.site.payload import FindingCounts
 from levelbench.report.site.state import Entry, glance, is_same, look
 
@@ -192,7 +192,7 @@ class Leaderboard:
             return None
 
     def _score(self, entry: Entry, held: Judged, id: str, signed: Signed) -> None:
-        """Give the entry its board and its figures, or the reason why it is on none."""
+        """Give the entry its boards and its figures, or the reason why it is on none."""
         submission = held.submission
         if self.only is None and self._listed and submission.ruleset not in self._listed:
             listed = ", ".join(sorted(self._listed))
@@ -210,7 +210,9 @@ class Leaderboard:
         own = rules is held.rules and submission.target == task.target
         climbs = held.climbs if own else climbs_of(submission, task.target, crossing_of(submission, rules))
         found = score(submission, rules, climbs=climbs)
-        entry.board = (rules.id, task.task, found.scenario if is_apart(found.scenario, task.inference) else None)
+        apart = [each.scenario if is_apart(each.scenario, task.inference) else None for each in found.in_scenarios()]
+        entry.board = (rules.id, task.task, apart[0])
+        entry.further = [further_of(each, key, rules) for each, key in zip(found.further, apart[1:], strict=True)]
         entry.payload = entry_payload(id, submission, found, rules, signed=signed, findings=counts, climbs=climbs)
         entry.steps = steps_json(climbs, task.target)
 

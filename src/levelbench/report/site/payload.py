@@ -27,6 +27,7 @@ __all__ = [
     "EntryPayload",
     "FigurePayload",
     "FindingCounts",
+    "Further",
     "Leader",
     "NotShown",
     "OriginFacts",
@@ -125,6 +126,21 @@ class EntryPayload(Struct, gc=False):
     best_quality: float | None = None
     """The best that counts as reached in any run, ``None`` where nothing does: no curve can be drawn then."""
     steps: list[list[float]] = []
+
+
+class Further(Struct, array_like=True, gc=False):
+    """What an entry of inference has of its own in a further scenario: which has a board apart if any, and its figures.
+
+    The rest is as in ``EntryPayload``, and the same in all of its scenarios.
+    """
+
+    scenario: RankedScenario | None
+    figures: dict[str, FigurePayload]
+    n: int
+    reached: int
+    reached_text: str
+    single_run: bool
+    flags: list[str]
 
 
 class RulesetFacts(Struct):

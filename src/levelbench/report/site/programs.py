@@ -73,8 +73,9 @@ def leaderboard_json(title: str, version: str, boards: Iterable[BoardPayload]) -
 def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
     """All entries as one table (RFC 4180): a column each for value, bounds and rank of the five figures.
 
-    ``scenario`` and its condition are those of a board apart, empty on the task's own. Text that a spreadsheet would
-    run as a formula gets a leading apostrophe. A figure that is not finite is empty.
+    One that is on several boards has a row of each. ``scenario`` and its condition are those of a board apart, empty on
+    the task's own. Text that a spreadsheet would run as a formula gets a leading apostrophe. A figure that is not
+    finite is empty.
     """
     texts = ["id", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode"]
     counts = ["n", "reached", "expected_with_restarts_s", "best_s"]

@@ -21,21 +21,24 @@ from msgspec import Struct, field
 from levelbench.records.submissions.reading import UnreadableError, read_bytes
 from levelbench.records.submissions.rules.rivals import Compared, Trace
 from levelbench.records.submissions.scenarios import RankedScenario
-from levelbench.report.site.payload import EntryPayload, NotShown
+from levelbench.report.site.payload import EntryPayload, Further, NotShown
 from levelbench.report.site.seal import plain_file, unseal
 
 __all__ = [
-    "MARKER", "STATE", "Board", "Built", "Entry", "Input", "Output", "State", "digest_of", "glance", "is_same", "load",
-    "look", "made_by", "new",
+    "MARKER", "STATE", "Board", "BoardKey", "Built", "Entry", "Input", "Output", "State", "digest_of", "glance",
+    "is_same", "load", "look", "made_by", "new",
 ]  # fmt: skip
 
 MARKER = ".levelbench-site"
 """The file that says that a folder is a site of ours, with the names that lie at its top."""
 STATE = ".levelbench-site.state"
-_SCHEMA = 5
+_SCHEMA = 6
 _PACKAGES = ("report", "records", "measure", "claims", "networks", "tasks", "runner")
 """What pages are made with, and what an entry is held to beside its own file: rules, peaks, networks, recipes."""
 _MOST_BYTES = 1 << 30
+
+BoardKey = tuple[str, str, RankedScenario | None]
+"""A board: the ruleset's id, the task, and the scenario that it is apart for."""
 
 
 class Input(Struct, frozen=True, array_like=True, gc=False):
@@ -57,15 +60,15 @@ class Output(Struct, frozen=True, array_like=True, gc=False):
 class Entry(Struct, array_like=True, gc=False):
     """One file of the leaderboard: what it was, and what came of it.
 
-    ``board`` is the ruleset's id, the task and the scenario that has a board apart, ``payload`` the entry without
-    ranks; ``None`` for one that cannot be shown, for ``reasons``. ``steps`` are those of the payload as JSON: only the
-    page's script looks into them. ``trace`` tells it from others; a file that is no submission has none. ``errors`` and
-    ``warnings`` count the findings of its check.
+    ``board`` is its board, of inference that of the first scenario, ``payload`` the entry there without ranks; ``None``
+    for one that cannot be shown, for ``reasons``. ``further`` has what differs on its boards of other scenarios.
+    ``steps`` are those of the payload as JSON: only the page's script looks into them. ``trace`` tells it from others;
+    a file that is no submission has none. ``errors`` and ``warnings`` count the findings of its check.
     """
 
     file: Input
     signature: Input | None
-    board: tuple[str, str, RankedScenario | None] | None
+    board: BoardKey | None
     payload: EntryPayload | None
     errors: int
     warnings: int
@@ -76,6 +79,9 @@ class Entry(Struct, array_like=True, gc=False):
     steps: bytes = b"[]"
     twin: bool = False
     """Whether other entries keep it off the boards, an earlier one or too many boards: then it has no page."""
+    further: list[Further] = []
+    off: list[BoardKey] = []
+    """Boards of its that are not built, since the task has too many: its page leads to the others alone."""
 
 
 class Board(Struct, array_like=True, gc=False):

@@ -6,8 +6,7 @@ is the same; only what comes of all entries together (twins, ranks) is for the o
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -15,29 +14,16 @@ import msgspec
 from msgspec import Struct
 
 from levelbench.records.rulesets.registry import task_rules
-from levelbench.records.submissions.scenarios import RankedScenario
 from levelbench.records.submissions.several import FEW, TOGETHER, Steps, in_step, shared_out
 from levelbench.report.site import pages
 from levelbench.report.site.boards import empty_board
 from levelbench.report.site.intake import KnownLimits, Leaderboard, Lint
 from levelbench.report.site.outputs import write
 from levelbench.report.site.payload import BoardPayload
-from levelbench.report.site.state import Entry, Output
+from levelbench.report.site.sides import keys_of, sides
+from levelbench.report.site.state import BoardKey, Entry, Output
 
-__all__ = [
-    "CARRIED_BYTES",
-    "MOST_APART",
-    "TOO_MANY",
-    "BoardKey",
-    "Made",
-    "Workshop",
-    "files_of",
-    "in_order",
-    "too_many",
-]
-
-BoardKey = tuple[str, str, RankedScenario | None]
-"""A board: the ruleset's id, the task, and the scenario that it is apart for."""
+__all__ = ["CARRIED_BYTES", "Made", "Workshop", "files_of"]
 
 CARRIED_BYTES = 1 << 15
 """A submission of so many bytes, as nearly all are, is in its page: to make a file for each would double their number,
@@ -60,34 +46,6 @@ def files_of(entry: Entry) -> tuple[str, ...]:
     return (page,) if entry.file.size <= CARRIED_BYTES else (f"{page.removesuffix('.html')}.json", page)
 
 
-def in_order(key: BoardKey) -> tuple[str, str, str, float, int]:
-    """By task, then rules; the task's own board before those of scenarios."""
-    ruleset, task, scenario = key
-    if scenario is None:
-        return task, ruleset, "", 0.0, 0
-    return task, ruleset, scenario.name, scenario.bound_s or 0.0, scenario.samples or 0
-
-
-MOST_APART = 50
-"""How many boards of scenarios a task has under one ruleset: their bounds and queries are their authors' choice."""
-TOO_MANY = (
-    f"Its scenario would have a board beyond the {MOST_APART} that a task has, which are those of most entries. "
-    "Measure a latency bound or a number of samples a query that others measured."
-)
-
-
-def too_many(keys: Iterable[BoardKey | None]) -> set[BoardKey | None]:
-    """The boards of scenarios that are not built, of the key of each entry's board."""
-    counts = Counter(key for key in keys if key is not None and key[2] is not None)
-    found: set[BoardKey | None] = set()
-    taken: Counter[tuple[str, str]] = Counter()
-    for key in sorted(counts, key=lambda key: (-counts[key], in_order(key))):
-        taken[key[:2]] += 1
-        if taken[key[:2]] > MOST_APART:
-            found.add(key)
-    return found
-
-
 class Workshop:
     """Reads entries of one leaderboard and renders their pages."""
 
@@ -104,22 +62,33 @@ class Workshop:
             self._boards[key] = empty_board(self.leaderboard.title, rules, task, key[2])
         return self._boards[key]
 
-    def make(self, path: Path) -> Made:
-        """The entry in the file at ``path``, whatever is in it."""
-        (made,) = in_step([self._make(path)])
+    def make(self, path: Path, off: Sequence[BoardKey] = ()) -> Made:
+        """The entry in the file at ``path``, whatever is in it; ``off`` are boards of its that are not built."""
+        (made,) = in_step([self._make(path, off)])
         return made
 
-    def _make(self, path: Path) -> Steps[Made]:
+    def _make(self, path: Path, off: Sequence[BoardKey] = ()) -> Steps[Made]:
         read = yield from self.leaderboard.read(path)
         entry = read.entry
-        if entry.payload is None or entry.board is None or read.submission is None:
+        if entry.payload is None or read.submission is None:
             return Made(entry)
+        entry.off = [key for key in keys_of(entry) if key in off]
         # What was read decides: the file may have changed since its size was asked for.
         entry.file = msgspec.structs.replace(entry.file, size=len(read.raw))
         *copy, page = files_of(entry)
         source = copy[0] if copy else read.raw
-        board = self.board(entry.board)
-        text = pages.entry_page(board, entry.payload, read.submission, read.findings, source=source, linted=read.linted)
+        shown = [(self.board(side.board), side.payload) for side in sides(entry) if side.board and side.payload]
+        (board, payload), *further = shown
+        text = pages.entry_page(
+            board,
+            payload,
+            read.submission,
+            read.findings,
+            source=source,
+            linted=read.linted,
+            further=further,
+            off=[self.board(key).task_title for key in entry.off],
+        )
         return Made(entry, [*((name, read.raw) for name in copy), (page, text.encode("utf-8", "replace"))])
 
     def make_each(self, paths: Sequence[Path]) -> Iterator[Made]:

@@ -11,6 +11,7 @@ from levelbench.records.submissions.latencies import QUANTILES, refusal
 from levelbench.records.submissions.possible import ANSWER_USD, LATENCY_S, RATE_PER_S, is_within
 from levelbench.records.submissions.rules.entry import Entry, shown
 from levelbench.records.submissions.rules.findings import Finding
+from levelbench.records.submissions.scenarios import MOST_SCENARIOS, by_scenario
 from levelbench.records.submissions.schema import Inference
 
 __all__ = ["inference"]
@@ -30,6 +31,7 @@ def inference(entry: Entry) -> Iterator[Finding]:
         yield from found
         if all(each.severity != "error" for each in found):
             yield from _ranked(entry, each, f"inference[{number}]")
+    yield from _too_many(entry)
 
 
 def _of_one(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
@@ -55,6 +57,18 @@ def _ranked(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
         found = f"{reason}; no ranking takes it"
         do = "measure at a rate that is kept, and state it" if each.scenario == "server" else "state the throughput"
         yield entry.warning("B216", at, found, do)
+
+
+def _too_many(entry: Entry) -> Iterator[Finding]:
+    """Measurements that no ranking takes since the entry is in as many as it may."""
+    rules, measured = entry.task.inference if entry.task is not None else None, entry.submission.inference
+    if rules is None or len(measured) <= MOST_SCENARIOS:
+        return
+    left = sum(each.scenario in rules.scenarios for each in measured)
+    left -= sum(map(len, by_scenario(measured, rules).values()))
+    if left:
+        found = f"{left} are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}"
+        yield entry.warning("B216", "inference", f"{found}; no ranking takes them", "make an entry of its own of them")
 
 
 def _allowed(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:

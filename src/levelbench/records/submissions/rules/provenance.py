@@ -58,7 +58,7 @@ def _states_costs(entry: Entry) -> bool:
     submission, rules = entry.submission, entry.rules
     if rules is None or all(each.cost_usd is None for each in submission.inference):
         return False
-    return score(submission, rules).inference_cost.value is not None
+    return any(each.inference_cost.value is not None for each in score(submission, rules).in_scenarios())
 
 
 def _price_day(entry: Entry, text: str | None, required: bool) -> Iterator[Finding]:
