@@ -2,6 +2,7 @@
 
 import csv
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -53,6 +54,15 @@ def test_each_entry_run_point_and_measurement_has_a_row():
         "samples": None,
         "others": '{"top1": 0.25}',
     }
+
+
+def test_what_a_server_is_ranked_by_is_in_its_row():
+    found = {"target_per_s": 100.0, "latency_bound_s": 0.015, "valid": True, "estimate_quantile": 0.99}
+    entry = submission()
+    (measured,) = entry.inference
+    entry = msgspec.structs.replace(entry, inference=[msgspec.structs.replace(measured, **found)])
+    (row,) = tables.tabulate([("a", entry)])["inference"]
+    assert {name: row[name] for name in found} == found
 
 
 def test_every_row_has_the_stated_columns():

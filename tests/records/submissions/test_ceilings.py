@@ -19,6 +19,12 @@ def found(clean, changes, **more):
     return [each for each in clean.find(clean.make("training", changes), **more) if each.code == "B190"]
 
 
+def of_answers(clean, changes):
+    """Severity and field of what is found of a measurement of 10.1 ms an answer on the average."""
+    findings = clean.find(clean.make("inference", changes))
+    return [(each.severity, each.field) for each in findings if each.code == "B190"]
+
+
 def test_a_time_that_is_ten_times_under_the_bound_is_refused(clean):
     (finding,) = found(clean, {**TIGHT, "runs[2]": faster(0.1)})
     assert (finding.severity, finding.field) == ("error", "runs[2].curve.time_s")
@@ -81,10 +87,28 @@ def test_a_statement_that_is_too_high_by_itself_is_refused_whatever_is_known(cle
 
 def test_answers_are_held_to_it_as_well(clean):
     flops = {"settings.flops_per_sample": 10 * PEAK * 20.4 / 2000}
-    findings = clean.find(clean.make("inference", flops))
+    offline = {"inference[0].scenario": "offline", "inference[0].queries": 1, "inference[0].estimate_s": clean.remove}
+    findings = clean.find(clean.make("inference", flops | offline))
     assert [(each.code, each.severity, each.field) for each in findings] == [
         ("B190", "error", "inference[0].duration_s")
     ]
+
+
+@pytest.mark.parametrize("samples", [2000, 1])
+def test_a_latency_that_is_too_short_for_one_answer_is_refused_though_the_whole_time_is_not(clean, samples):
+    flops = {"settings.flops_per_sample": 0.5 * PEAK * 0.0101, "inference[0].samples": samples}
+    slow = {"inference[0].quantiles_s": {"0.9": 0.0011, "0.99": 0.02}, "inference[0].estimate_s": 0.0012}
+    assert of_answers(clean, flops | slow) == [
+        ("error", "inference[0].quantiles_s"),
+        ("warning", "inference[0].estimate_s"),
+    ]
+
+
+def test_a_query_of_several_samples_may_take_as_long_as_they_need(clean):
+    eight = {"inference[0].scenario": "multi-stream", "inference[0].samples": 16000}
+    flops = {"settings.flops_per_sample": 0.5 * PEAK * 0.0101}
+    assert ("warning", "inference[0].quantiles_s") in of_answers(clean, flops | eight)
+    assert of_answers(clean, {"settings.flops_per_sample": 0.1 * PEAK * 0.0101} | eight) == []
 
 
 def head(flop_s, *, device="cpu", machine="m1", threads="2", cores=2, folder="networks"):

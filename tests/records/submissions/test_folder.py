@@ -134,7 +134,7 @@ def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_told(board, clean):
     entry["runs"][4]["phases_s"] = {"forward": entry["runs"][4]["curve"]["time_s"][-1]}
     path.write_text(json.dumps(entry))
     found = {each.code: each for each in check_folder(board.root, today=clean.today)}
-    assert set(found) == {"B136", "B242"}
+    assert set(found) == {"B136", "B154", "B242"}
     assert "as in runs[0], with times 1.01 of its" in found["B242"].found
 
 

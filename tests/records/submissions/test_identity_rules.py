@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.records.submissions.planting import GONE, codes
+from tests.records.submissions.planting import GONE, codes, faster
+
+
+def lasting(days):
+    """A run that began the day before the entry is of and took so many days."""
+
+    def change(run):
+        return faster(86_400 * days / run["curve"]["time_s"][-1])(run)
+
+    return change
+
 
 # code, kind, what is planted, what is close to it but innocent
 CASES = {
@@ -27,6 +37,18 @@ CASES = {
         "training",
         {"runs[2].started": "2026-12-02T00:00:00Z"},
         {"runs[2].started": "2026-12-01T00:00:00Z"},
+    ),
+    "longer than there was time": (
+        "B119",
+        "training",
+        {"runs[2]": lasting(3.1)},
+        {"runs[2]": lasting(2.9)},
+    ),
+    "older than all": (
+        "B120",
+        "training",
+        {"submitted": "0001-01-01", "price.read_on": "0001-01-01"},
+        {},
     ),
     "older than rules": (
         "B120",

@@ -65,6 +65,22 @@ CASES = {
     ),
     "no quantile": ("B202", {"quantiles_s": {"p99": 0.011}}, {"quantiles_s": {"0.99": 0.011}, "estimate_s": GONE}),
     "percent quantile": ("B202", {"quantiles_s": {"99": 0.011}}, {"quantiles_s": {"1": 0.011}, "estimate_s": GONE}),
+    "quality of few": ("B204", {"quality_samples": 358}, {"quality_samples": 359}),
+    "far below the mean": (
+        "B203",
+        {"quantiles_s": {"0.9": 0.001}, "estimate_s": 0.001},
+        {"quantiles_s": {"0.9": 0.00102}, "estimate_s": 0.00102},
+    ),
+    "far below the mean of the whole time": (
+        "B203",
+        {"quantiles_s": {"0.9": 0.001}, "estimate_s": 0.001, "mean_latency_s": GONE, "cost_usd": GONE},
+        {"quantiles_s": {"0.9": 0.00103}, "estimate_s": 0.00103, "mean_latency_s": GONE, "cost_usd": GONE},
+    ),
+    "longer than the whole": (
+        "B207",
+        {"quantiles_s": {"0.9": 0.011, "1": 22}},
+        {"quantiles_s": {"0.9": 0.011, "1": 21}},
+    ),
     "mean below": (
         "B203",
         {"mean_latency_s": 0.004, "cost_usd": GONE, "duration_s": 15.0},
@@ -161,6 +177,7 @@ DAWNBENCH = {
     "inference[0].queries": 10000,
     "inference[0].samples": 10000,
     "inference[0].duration_s": 102.0,
+    "inference[0].quality_samples": 10000,
 }
 
 
@@ -169,6 +186,19 @@ def test_dawnbench_asks_for_every_image_one_at_a_time(clean):
     fewer = {"inference[0].queries": 9999, "inference[0].samples": 9999}
     assert clean.codes(clean.make("inference", DAWNBENCH | fewer)) == {"B201"}
     assert clean.codes(clean.make("inference", DAWNBENCH | {"inference[0].batch": 2})) == {"B211"}
+
+
+@pytest.mark.parametrize("task", [each for each in ruleset("levelbench-1.0").tasks if each.inference])
+def test_our_own_rules_ask_a_dawnbench_measurement_for_every_sample_as_well(clean, task):
+    assert task.samples is not None
+    one = {
+        "inference[0].scenario": "dawnbench",
+        "inference[0].queries": 1,
+        "inference[0].samples": 1,
+        "task": task.task,
+    }
+    found = {(each.code, each.found) for each in clean.find(clean.make("inference", one))}
+    assert ("B201", f"1 queries; at least {task.samples}") in found
 
 
 def test_the_cost_of_one_image_is_the_price_for_its_time(clean):

@@ -83,6 +83,7 @@ STATED = {
     "inference[0].queries": 10000,
     "inference[0].samples": 10000,
     "inference[0].duration_s": 102.0,
+    "inference[0].quality_samples": 10000,
 }
 
 

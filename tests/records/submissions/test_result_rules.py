@@ -71,7 +71,11 @@ CASES = {
                     "seed": 9,
                     "record_id": "b",
                     "record_digest": DIGEST,
-                    "curve": {**runs[0]["curve"], "time_s": [9.0, 11.0, 12.0, 12.5, 17.0, 18.0]},
+                    "curve": {
+                        **runs[0]["curve"],
+                        "time_s": [9.0, 11.0, 12.0, 12.5, 17.0, 18.0],
+                        "quality": [0.4, 0.8, 0.9, 0.941, 0.95, 0.95],
+                    },
                     "time_to_target_s": 12.5,
                 },
             ]
@@ -85,6 +89,12 @@ CASES = {
         "training",
         {"runs[1].record_id": "aaaa0000"},
         {"runs[1].record_id": "aaaa0009"},
+    ),
+    "same qualities": (
+        "B154",
+        "training",
+        {"runs[1].curve.quality": [0.81, 0.9, 0.94, 0.961, 0.964, 0.9665]},
+        {"runs[1].curve.quality": [0.81, 0.9, 0.94, 0.961, 0.964, 0.9664]},
     ),
     "doubtful": ("B155", "training", {"runs[1].suspect": ["load"]}, {"runs[1].suspect": []}),
     "phases": (
@@ -118,6 +128,12 @@ CASES = {
         {"runs[0]": faster(1e-6), "settings": {}},
     ),
     "memory": ("B148", "training", {"runs[0].peak_memory_bytes": 0.0}, {"runs[0].peak_memory_bytes": 1e9}),
+    "memory of next to nothing": (
+        "B148",
+        "training",
+        {"runs[0].peak_memory_bytes": 999.0},
+        {"runs[0].peak_memory_bytes": 1001.0},
+    ),
     "quality beside": (
         "B133",
         "training",
@@ -132,6 +148,12 @@ CASES = {
         {"runs[0].excluded_s": {"evaluate": 1.0}},
     ),
     "power station": ("B158", "training", {"runs[0].energy_j": 1e300}, {"runs[0].energy_j": 1e6}),
+    "energy of next to nothing": (
+        "B158",
+        "training",
+        {"runs[0].energy_j": 5e-6},
+        {"runs[0].energy_j": 7e-6},
+    ),
     "energy": ("B158", "training", {"runs[0].energy_j": -1.0}, {"runs[0].energy_j": GONE}),
     "energy method": ("B158", "training", {"runs[0].energy_method": GONE}, {"runs[0].energy_method": "nvml"}),
     "ceiling": (

@@ -164,6 +164,16 @@ def test_a_name_in_letters_that_look_alike_is_an_error(board, clean):
     assert codes(folder, clean) == {"B222", "B237"}
 
 
+@pytest.mark.parametrize(
+    "name", ["Ada Love1ace", "Ada LoveIace", "Ada L0velace", "Ada Love\u04cface", "\u1d00da Lovelace"]
+)
+def test_letters_and_digits_that_look_alike_are_alike(board, clean, name):
+    folder, path, _, _, keys = board
+    list_authors(folder, Ada_Lovelace=keys["ada"])
+    path.write_bytes(encode(clean.make("training", {"author.name": name})))
+    assert "B237" in codes(folder, clean)
+
+
 def test_a_key_that_is_named_and_did_not_sign_is_told(board, clean):
     folder, path, _, _, keys = board
     path.write_bytes(encode(clean.make("training", {"author.key": signatures.fingerprint(keys["ada"])})))

@@ -41,6 +41,7 @@ def test_an_array_by_another_name_is_taken_where_there_is_only_one(tmp_path):
         ({"input": ROWS, "labels": LABELS[:5]}, "5, 90 rows"),
         ({"input": ROWS, "labels": LABELS.astype(float)}, "one whole number"),
         ({"input": ROWS[:0]}, "no example"),
+        ({"input": ROWS, "label": LABELS}, "its array 'label' is no input"),
     ],
 )
 def test_arrays_that_do_not_fit_the_network_are_refused(tmp_path, arrays, says):

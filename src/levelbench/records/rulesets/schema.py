@@ -79,7 +79,7 @@ class TaskRules(Struct, frozen=True, forbid_unknown_fields=True):
     target: Target
     inference: InferenceRules | None = None
     samples: int | None = None
-    """How many samples its evaluation has, where that is fixed."""
+    """How many samples are answered in inference (those of the test split), where that is fixed."""
     aliases: list[str] = field(default_factory=list)
     unit: str = ""
     """What the quality is called in print ("top-1 accuracy"); empty: the metric's own name."""

@@ -29,7 +29,7 @@ from levelbench.records.submissions.possible import (
 from levelbench.records.submissions.scenarios import QUANTILES, RankedScenario, by_scenario, scenario_of
 from levelbench.records.submissions.schema import Inference, Submission
 
-__all__ = ["QUANTILES", "Inferred", "inference_figures", "refusal"]
+__all__ = ["ONE_BY_ONE", "QUANTILES", "Inferred", "inference_figures", "refusal"]
 
 FEWEST = 3
 """Fewer processes than these tell little of what the next one will measure."""
@@ -37,6 +37,8 @@ FEWEST = 3
 _MILLION, _HOUR_S = 1e6, 3600.0
 _ANSWER_S = (1.0 / RATE_PER_S[1], 1.0 / RATE_PER_S[0])
 """How long an answer takes where many are given at once."""
+ONE_BY_ONE = ("single-stream", "multi-stream", "dawnbench")
+"""The scenarios in which a query has the whole system: the next one comes when it is answered."""
 _STREAMS = ("single-stream", "multi-stream")
 """The scenarios that LoadGen's early stopping has an estimate for."""
 _SLACK, _DEVIATIONS = 0.05, 4.0

@@ -18,9 +18,12 @@ UNSEEN = re.compile(
 _WORD = re.compile(r"[^\W\d_]+")
 _ALIKE = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0432\u043a\u043c\u043d\u0442"
-    "\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0261\u0585\u057d\u0578",
-    "aeopcyxijshdqwbkmhtaeikvoptuxigoun",
+    "\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0261\u0585\u057d\u0578"
+    "\u04cf\u03f3\u0570\u0251\u1d00\u1d04\u1d07\u1d0b\u1d0d\u1d0f\u1d1b\u1d20\u1d21\u1d22\ua731\u2c81\u2c9f\u2ca5\u01c0"
+    "l1|0",
+    "aeopcyxijshdqwbkmhtaeikvoptuxigounijhaacekmotvwzsaociiiio",
 )
+"""In small letters; a capital I, a small l and a one are one letter, and so are an O and a nought."""
 _LIKE_LATIN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
 
 

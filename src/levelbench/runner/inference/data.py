@@ -145,6 +145,10 @@ def _npz(path: Path, wanted: Sequence[Value]) -> Examples:
                 else:
                     found = f"it has no array {missing[0]!r}; there are {', '.join(file.files) or 'none'}"
                     raise UsageError(asked, found, f"name the arrays after the inputs: {', '.join(names)}")
+            if unread := sorted(set(file.files) - {*names, LABELS}):
+                # Labels under another name would be left out, and with them the quality.
+                found = f"its array {unread[0]!r} is no input of the network; those are {', '.join(names)}"
+                raise UsageError(asked, found, f"leave it out, or call it {LABELS} if these are the right answers")
             columns = [file[name] for name in names]
             labels = file[LABELS] if LABELS in file.files else None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:

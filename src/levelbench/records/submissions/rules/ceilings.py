@@ -14,9 +14,11 @@ from itertools import islice
 
 from msgspec import Struct
 
+from levelbench.records.submissions.latencies import ONE_BY_ONE
+from levelbench.records.submissions.possible import LATENCY_S, is_within
 from levelbench.records.submissions.rules.entry import Entry
 from levelbench.records.submissions.rules.findings import Finding
-from levelbench.records.submissions.schema import Curve, Setting, Submission
+from levelbench.records.submissions.schema import Curve, Inference, Setting, Submission
 
 __all__ = ["CEILING", "CEILING_OF", "FLOPS", "STEP", "Limits", "ceiling"]
 
@@ -61,11 +63,9 @@ def ceiling(entry: Entry) -> Iterator[Finding]:
     rates = {
         f"runs[{at}].curve.time_s": _samples_a_second(run.curve, known.samples_per_epoch)
         for at, run in enumerate(submission.runs)
-    } | {
-        f"inference[{at}].duration_s": each.samples / each.duration_s
-        for at, each in enumerate(submission.inference)
-        if each.duration_s > 0
     }
+    for at, each in enumerate(submission.inference):
+        rates |= _of_answers(each, f"inference[{at}]")
     for field, samples_s in rates.items():
         found = (_over(entry, field, flops * samples_s, limit, network) for flops, network in works)
         yield from islice(filter(None, found), 1)
@@ -102,6 +102,25 @@ def _lowest(submission: Submission, known: Limits) -> tuple[float, str] | None:
     found = [] if stated is None else [(stated, "the machine's ceiling")]
     found += [] if known.flop_s is None else [(known.flop_s, f"the peak of {known.machine}")]
     return min(found, default=None)
+
+
+def _of_answers(each: Inference, at: str) -> dict[str, float]:
+    """Samples a second over the whole time, and in the fastest query where one query has the whole system."""
+    rates = {f"{at}.duration_s": each.samples / each.duration_s} if each.duration_s > 0 else {}
+    stated = {
+        "quantiles_s": min(each.quantiles_s.values(), default=None),
+        "estimate_s": each.estimate_s,
+        "mean_latency_s": each.mean_latency_s,
+    }
+    if each.scenario in ONE_BY_ONE:
+        # A query has one sample at least, whatever is said of their number.
+        samples = max(1.0, each.samples / each.queries) if each.queries else 1.0
+        rates |= {
+            f"{at}.{name}": samples / time_s
+            for name, time_s in stated.items()
+            if time_s and is_within(time_s, LATENCY_S)
+        }
+    return rates
 
 
 def _samples_a_second(curve: Curve, per_epoch: int | None) -> float:

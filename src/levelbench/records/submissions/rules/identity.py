@@ -13,6 +13,9 @@ from levelbench.records.submissions.rules.findings import Finding
 
 __all__ = ["ONLY_THESE", "author", "dates", "place", "rules_of"]
 
+_DAY_S = 86_400.0
+_BEGIN = 2000
+"""No leaderboard of this kind is of a year before it: such a day would hold the first record for ever."""
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 ONLY_THESE = "Only some runs were submitted"
 """How the notes of an entry begin that leaves runs of its group out."""
@@ -106,6 +109,9 @@ def dates(entry: Entry) -> Iterator[Finding]:
         yield entry.error(
             "B118", "submitted", f"it is {text} and today is {entry.today}", "write the day of submission"
         )
+    if submitted.year < _BEGIN:
+        yield entry.error("B120", "submitted", f"it is {text}", "write the day of submission")
+        return
     for at, run in enumerate(entry.submission.runs):
         if run.started is None:
             continue
@@ -117,6 +123,11 @@ def dates(entry: Entry) -> Iterator[Finding]:
         elif (started - submitted).days > 1:
             found = f"the run started on {started} and the entry is of {submitted}"
             yield entry.error("B119", f"runs[{at}].started", found, "correct the day of submission")
+        elif run.curve.time_s and (started - submitted).days + run.curve.time_s[-1] / _DAY_S > 2:
+            # As above a day's grace, after the end of the day itself.
+            took = f"took {run.curve.time_s[-1] / _DAY_S:.3g} days"
+            found = f"the run started on {started}, {took}, and the entry is of {submitted}"
+            yield entry.error("B119", f"runs[{at}].started", found, "correct the times or the day of submission")
     unsaid = sum(run.started is None for run in entry.submission.runs)
     if unsaid and not entry.imported:
         found = f"{unsaid} of {len(entry.submission.runs)} runs do not state it"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from levelbench.records.rulesets.schema import InferenceRules
-from levelbench.records.submissions.latencies import QUANTILES, refusal
+from levelbench.records.submissions.latencies import ONE_BY_ONE, QUANTILES, refusal
 from levelbench.records.submissions.possible import ANSWER_USD, LATENCY_S, RATE_PER_S, is_within
 from levelbench.records.submissions.rules.entry import Entry, shown
 from levelbench.records.submissions.rules.findings import Finding
@@ -21,7 +21,8 @@ _SLACK = 0.05
 _ROUNDING = 1e-6
 _HALF = 0.5
 """Least share of the time that queries one after another take: what feeds them must not be what was measured."""
-_ONE_BY_ONE = ("single-stream", "multi-stream", "dawnbench")
+_TAIL = 10.0
+"""So many times the quantile that ranks it a mean may be: beyond, a few slow queries took nearly all of the time."""
 
 
 def inference(entry: Entry) -> Iterator[Finding]:
@@ -135,6 +136,10 @@ def _quality(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
         if sign * each.quality < sign * rules.threshold:
             found = f"{each.quality:.10g}; {entry.submission.ruleset} wants {rules.threshold:.10g}"
             yield entry.error("B204", f"{at}.quality", found, "measure a network that is as good as that")
+    had, all_of_it = each.quality_samples, entry.task.samples if entry.task else None
+    if had is not None and all_of_it is not None and had < all_of_it:
+        found = f"{had} answers; {entry.submission.ruleset} has {all_of_it}"
+        yield entry.error("B204", f"{at}.quality_samples", found, "measure the quality of the answers to all of them")
 
 
 def _told(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
@@ -189,7 +194,12 @@ def _quantiles(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
             found = f"{low:g}: {fast:g} s, {high:g}: {slow:g} s"
             yield entry.error("B202", f"{at}.quantiles_s", found, "give quantiles of one list of latencies")
             return
+    if points and points[-1][1] > each.duration_s * (1 + _SLACK):
+        found = f"a latency of {points[-1][1]:g} s, in {each.duration_s:g} s"
+        yield entry.error("B207", f"{at}.duration_s", found, "correct the latency or the duration")
+        return
     yield from _mean(entry, each, points, at)
+    yield from _tail(entry, each, at)
     yield from _estimate(entry, each, at)
 
 
@@ -232,12 +242,24 @@ def _mean(entry: Entry, each: Inference, points: list[tuple[float, float]], at: 
         yield entry.error("B203", f"{at}.mean_latency_s", f"{mean:g} s; by the quantiles {limit}", "correct it")
 
 
+def _tail(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
+    """The latency that ranks it is not far below the time that a query took on the average."""
+    wanted = QUANTILES.get(each.scenario)
+    beside = next((value for name, value in each.quantiles_s.items() if _rank(name) == wanted), None)
+    if each.scenario not in ONE_BY_ONE or beside is None or not each.queries:
+        return
+    mean = each.duration_s / each.queries if each.mean_latency_s is None else each.mean_latency_s
+    if mean > _TAIL * beside:
+        found = f"the quantile {wanted:g} is {beside:g} s, and a query took {mean:g} s on the average"
+        yield entry.warning("B203", f"{at}.quantiles_s", found, "see which queries took so long, and why")
+
+
 def _fits(entry: Entry, each: Inference, at: str) -> Iterator[Finding]:
     spent = (each.mean_latency_s or 0.0) * each.queries
-    if each.scenario in _ONE_BY_ONE and spent > each.duration_s * (1 + _SLACK):
+    if each.scenario in ONE_BY_ONE and spent > each.duration_s * (1 + _SLACK):
         found = f"{each.queries} queries of {each.mean_latency_s:g} s one after another, in {each.duration_s:g} s"
         yield entry.error("B207", f"{at}.duration_s", found, "correct the latency or the duration")
-    elif each.scenario in _ONE_BY_ONE and 0 < spent < each.duration_s * _HALF:
+    elif each.scenario in ONE_BY_ONE and 0 < spent < each.duration_s * _HALF:
         found = f"{each.queries} queries of {each.mean_latency_s:g} s are {spent:g} s of the {each.duration_s:g} s"
         say = entry.warning if spent > each.duration_s * _HALF**4 else entry.error
         yield say("B207", f"{at}.mean_latency_s", found, "see what took the rest of the time, or correct the latency")

@@ -23,7 +23,11 @@ _CENTURY_S = 3.2e9
 _LEAST_S, _MOST_S = RUN_S
 _MOST_W = 1e9
 """A gigawatt, which is a power station."""
-_MOST_BYTES = 1e18
+_NO_CHANCE = 4
+"""So many evaluations of two runs of one entry, each with its own seed, are not equal by chance."""
+_LEAST_W = 1e-6
+"""A watch takes a microwatt."""
+_LEAST_BYTES, _MOST_BYTES = 1e3, 1e18
 _PHASES = 0.01
 """The timeline's promise: phases sum to the time within 1 %."""
 
@@ -206,6 +210,11 @@ def _twice(entry: Entry) -> Iterator[Finding]:
         if same:
             name, first = next(iter(same.items()))
             yield entry.error("B154", f"runs[{at}].{name}", f"the same as runs[{first}]", "submit each run once")
+        elif not entry.imported and len(run.curve.quality) >= _NO_CHANCE:
+            first = seen.setdefault(("quality", tuple(run.curve.quality)), at)
+            if first != at:
+                found = f"the same qualities as runs[{first}], at other times"
+                yield entry.warning("B154", f"runs[{at}].curve.quality", found, "see whether its seed decides anything")
 
 
 def measurements(entry: Entry) -> Iterator[Finding]:
@@ -265,7 +274,7 @@ def numbers(entry: Entry) -> Iterator[Finding]:
         if run.energy_j is None:
             continue
         longest = run.curve.time_s[-1] + sum(run.excluded_s.values()) if run.curve.time_s else 0.0
-        if not 0 < run.energy_j <= _MOST_W * max(longest, 1.0):
+        if not (run.energy_j > 0 and _LEAST_W * longest <= run.energy_j <= _MOST_W * max(longest, 1.0)):
             found = f"{run.energy_j:g} J in {longest:g} s"
             yield entry.error("B158", f"runs[{at}].energy_j", found, "leave it out if it was not measured")
         elif not run.energy_method:
@@ -274,7 +283,7 @@ def numbers(entry: Entry) -> Iterator[Finding]:
 
 def _beside(entry: Entry, run: SubmittedRun, at: int) -> Iterator[Finding]:
     memory, target = run.peak_memory_bytes, entry.submission.target
-    if memory is not None and not 0 < memory < _MOST_BYTES:
+    if memory is not None and not _LEAST_BYTES < memory < _MOST_BYTES:
         do = "leave it out if it was not measured"
         yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes", do)
     high = math.inf if target.high is None else target.high
