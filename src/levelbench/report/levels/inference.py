@@ -104,9 +104,10 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
     drawn = "" if facts.samples == facts.examples else f" (queries draw from the first {facts.samples:,})"
     if scenario.samples is not None and scenario.samples > facts.examples:
         drawn = f" (queries draw from all of them: {scenario.samples:,} were asked for)"
+    examples = f"{facts.examples:,} example{'s' * (facts.examples != 1)}"
     data = "MADE-UP INPUTS" if facts.synthetic else specification.data.name
     notes = [
-        f"{scenario.name}: {scenario_words(specification)}. Data: {data}, {facts.examples:,} examples{drawn}.",
+        f"{scenario.name}: {scenario_words(specification)}. Data: {data}, {examples}{drawn}.",
         f"clock: {facts.clock}.",
         f"intervals at {summary.level:.0%} {over}."
         if scenario.name == "offline"
