@@ -110,6 +110,14 @@ def test_the_fast_fashion_recipe_costs_a_sixth_of_the_plain_one_or_less():
     assert costs[0] * 6 < costs[1]
 
 
+def test_the_short_fashion_recipe_costs_half_of_fast93_or_less():
+    """By multiply-adds of the planned training, for both end with their schedule."""
+    short, fast93 = assembled("fashion-mnist", "short"), assembled("fashion-mnist", "fast93")
+    costs = [network_cost(each.network).multiply_adds * each.epochs for each in (short, fast93)]
+    assert costs[0] * 2 <= costs[1]
+    assert short.schedule.fixed_length
+
+
 # ------------------------------------------------------------------------------------------------------------------
 # Training for real, on small data.
 

@@ -68,6 +68,33 @@ def fast(
     )
 
 
+@task.recipe(factors={"residual": False, "channels_last": False})
+def short(
+    width: int = 16,
+    epochs: int = 8,
+    batch: int = 128,
+    lr: float = 0.4,
+    weight_decay: float = 5e-4,
+    residual: bool = True,
+    precision: str = "float32",
+    channels_last: bool = True,
+) -> Recipe:
+    """93 % of the validation split in 0.44 of the multiply-adds of ``fast93``: 16, 32, 64, with shortcuts, no flips.
+
+    2.7 million a sample; with bfloat16 on an AMD EPYC that has AVX-512 BF16, n = 3, test 92.6 %
+    (docs/results/fashion-mnist.md). Ask for that: ``fashion-mnist[recipe=short,target=0.93,precision=bfloat16]``.
+    """
+    return Recipe(
+        network=quick(widths=(width, 2 * width, 4 * width), residual=residual),
+        sampler=Shuffled(batch),
+        optimizer=Momentum(lr, 0.9, nesterov=True, weight_decay=weight_decay),
+        epochs=epochs,
+        schedule=PiecewiseLinear(((0.0, 0.0), (0.25, 1.0), (1.0, 0.0))),
+        precision=precision,
+        channels_last=channels_last,
+    )
+
+
 @task.recipe(factors={"flip": False, "channels_last": False})
 def fast93(
     width: int = 16,
