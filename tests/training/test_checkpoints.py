@@ -1,5 +1,7 @@
 """Checkpoints: whole files, and training that goes on from one bit by bit as if nothing had happened."""
 
+import csv
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from levelbench.training import Adam, Momentum, Observer, OneCycle, Recipe, Shuf
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Facts, Saving, Snapshot, checkpoint_of, load, save
 from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.observers.tables import Tables
 from levelbench.training.stopping import Stopping
 
 
@@ -99,6 +102,20 @@ def test_training_that_goes_on_from_a_checkpoint_is_bitwise_what_it_would_have_b
     assert [each.loss for each in resumed.evaluations] == [each.loss for each in whole.evaluations]
     assert [each.quality for each in resumed.evaluations] == [each.quality for each in whole.evaluations]
     assert resumed.quality == whole.quality
+
+
+def test_a_table_of_evaluations_is_whole_when_training_goes_on_from_a_checkpoint(tmp_path):
+    path = tmp_path / "cut.npz"
+    with pytest.raises(Killed):
+        make_trainer(framework.open(), Momentum(0.1), path, observers=(KillAt(11),)).run()
+    again = make_trainer(framework.open(), Momentum(0.1), path, resume=load(path), observers=(Tables(tmp_path, "run"),))
+    outcome = again.run()
+    with (tmp_path / "run-evaluations.csv").open() as file:
+        found = [(int(row["step"]), float(row["validation"])) for row in csv.DictReader(file)]
+    assert found == [(each.step, each.quality["validation"]) for each in outcome.evaluations]
+    assert found[0][0] == 2
+    with (tmp_path / "run-steps.csv").open() as file:
+        assert [int(row["step"]) for row in csv.DictReader(file)] == list(range(9, 25))
 
 
 def test_keeping_checkpoints_changes_nothing_that_is_trained(tmp_path):

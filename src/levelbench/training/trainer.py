@@ -94,9 +94,10 @@ class Trainer:
         """Times of the steps since the last evaluation."""
         self._evaluations: list[Evaluation] = []
         self.progress = Progress()
-        self._context = Context(backend, self.executor, dataset, recipe, quality, self._validation, self._test)
         if resume is not None:
             self._restore(resume)
+        looked_at = (dataset, recipe, quality, self._validation, self._test, tuple(self._evaluations))
+        self._context = Context(backend, self.executor, *looked_at)
 
     def run(self) -> Outcome:
         """Train until the target, the schedule's end or the budget; then look at the test set, once."""

@@ -40,6 +40,15 @@ def test_what_is_no_classification_is_refused():
         wrong_examples(Answers(), held_of(np.zeros((4, 3)), np.zeros((4, 3), np.float32)))
 
 
+@pytest.mark.parametrize("labels", [np.zeros((4, 3), np.int64), np.zeros(4, np.float32)], ids=["tokens", "numbers"])
+def test_labels_that_are_no_classes_are_refused_before_the_first_step(labels, tmp_path):
+    from types import SimpleNamespace
+
+    context = SimpleNamespace(executor=Answers(), validation=held_of(np.zeros((4, 3)), labels))
+    with pytest.raises(UnsupportedError, match=r"labels of shape \(4"):
+        Mistakes(tmp_path, "run").on_prepared(context)
+
+
 def test_a_run_leaves_arrays_a_picture_and_a_page(trained, tmp_path):
     trainer = trained(Mistakes(tmp_path, "run", most=5))
     with np.load(tmp_path / "run-mistakes.npz", allow_pickle=False) as found:

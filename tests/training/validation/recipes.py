@@ -61,20 +61,22 @@ def recipe(**changes):
     return replace(made, **changes)
 
 
-def task_of(function, quality=None):
-    made = Task("toy", data=Source(), quality=quality or Top1(0.9), description="toy")
+def task_of(function, quality=None, also=()):
+    made = Task("toy", data=Source(), quality=quality or Top1(0.9), also=also, description="toy")
     made.recipe(function)
     return made
 
 
-def checked(made, quality=None, data=DATA, backend=NUMPY, **options):
+def checked(made, quality=None, data=DATA, backend=NUMPY, also=(), **options):
     def planted():
         """A recipe."""
         return made() if callable(made) else made
 
-    return check_recipe(task_of(planted, quality), "planted", data, backend, framework="numpy", seconds=1.0, **options)
+    return check_recipe(
+        task_of(planted, quality, also), "planted", data, backend, framework="numpy", seconds=1.0, **options
+    )
 
 
-def found(made, quality=None, data=DATA):
+def found(made, quality=None, data=DATA, also=()):
     """The probes that accuse, and what they say."""
-    return {each.probe: f"{each.found}. {each.do}" for each in checked(made, quality, data).failed}
+    return {each.probe: f"{each.found}. {each.do}" for each in checked(made, quality, data, also=also).failed}

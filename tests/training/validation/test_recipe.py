@@ -1,5 +1,7 @@
 """A right recipe passes, and what is found is told once."""
 
+import itertools
+
 import numpy as np
 import pytest
 from tests.training.validation.recipes import DATA, NUMPY, checked, found, recipe, regularised, task_of
@@ -43,6 +45,15 @@ def test_a_recipe_that_is_another_each_time_is_found():
         "it has another optimizer each time"
         in found(lambda: recipe(optimizer=Momentum(float(next(rates)))))["settings"]
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "values"),
+    [("accumulate", (1, 2)), ("workers", (0, 1)), ("channels_last", (False, True)), ("mode", (None, "eager"))],
+)
+def test_any_part_of_a_recipe_that_changes_between_two_makings_is_found(part, values):
+    turns = itertools.cycle(values)
+    assert f"it has another {part} each time" in found(lambda: recipe(**{part: next(turns)}))["settings"]
 
 
 def test_a_recipe_without_a_docstring_and_with_a_wrong_annotation_is_found():

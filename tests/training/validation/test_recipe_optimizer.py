@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from tests.training.validation.recipes import DATA, NUMPY, checked, found, recipe, regularised
 
 from levelbench.errors import UsageError
+from levelbench.measure.clocks import FakeClock
 from levelbench.training import SGD, Momentum, Top1
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.validation import gradients
+from levelbench.training.validation import gradients, recipe_runs
 from levelbench.training.validation.bench import Bench
 
 
@@ -28,6 +30,19 @@ def test_an_optimizer_that_climbs_is_found_by_a_loss_that_does_not_fall():
 class Idle(SGD):
     def update(self, parameter, gradient, state, step, lr):
         return parameter, state
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "steps", "status"),
+    [(SGD(0.002), 60, "noted"), (Uphill(0.1), 60, "failed"), (Uphill(0.1), 5, "noted")],
+    ids=["falling", "climbing", "climbing for too few steps to tell"],
+)
+def test_a_batch_that_there_was_no_time_to_learn_accuses_only_a_loss_that_stays(optimizer, steps, status, monkeypatch):
+    monkeypatch.setattr(recipe_runs, "HOST", FakeClock(tick_ns=1_000_000))
+    bench = Bench(recipe(optimizer=optimizer), DATA, NUMPY, Top1(0.9))
+    (seen,) = recipe_runs.one_batch(bench, 0, steps * 1e-3)
+    assert seen.status == status
+    assert ("no time for more" in seen.found) == (status == "noted")
 
 
 def test_an_optimizer_that_moves_nothing_is_found():

@@ -57,6 +57,20 @@ def test_a_sampler_that_is_not_what_it_says_is_found(sampler, says):
     assert says in found(recipe(sampler=sampler))["sampler"]
 
 
+@dataclass(frozen=True)
+class Tires(Shuffled):
+    """From the third epoch on it visits the first half twice."""
+
+    def epoch(self, split, seed, epoch):
+        order = super().epoch(split, seed, epoch).order
+        half = len(order) // 2
+        return self.batched(np.concatenate([order[:half], order[:half]]) if epoch > 1 else order)
+
+
+def test_a_sampler_that_goes_wrong_in_a_later_epoch_is_found():
+    assert "epoch 3: 128 examples are not visited" in found(recipe(sampler=Tires(32)))["sampler"]
+
+
 def test_an_unseeded_sampler_makes_unequal_runs():
     assert "part within 3 steps" in found(recipe(sampler=Unseeded(32)))["determinism"]
 

@@ -49,6 +49,18 @@ def test_an_evaluation_that_draws_is_found():
     assert "twice on the same weights" in found(recipe(), Draws(0.9))["evaluation"]
 
 
+@pytest.mark.parametrize(
+    ("beside", "probe", "says"),
+    [
+        (Trains(0.9), "evaluation", "beside: it changes"),
+        (Draws(0.9), "evaluation", "beside: twice on the same weights"),
+    ],
+)
+def test_a_figure_beside_the_quality_is_held_to_the_same(beside, probe, says, monkeypatch):
+    monkeypatch.setattr(type(beside), "metric", "beside")
+    assert says in found(recipe(), also=(beside,))[probe]
+
+
 class OfTheFirst(Top1):
     """The first 100 examples, as if there were no more."""
 
@@ -90,6 +102,10 @@ def test_a_quality_of_a_part_of_the_split_fails_the_check():
     assert "top1 draws 16 of the 64 examples" in found(recipe(), OfTheFirstBatch(0.9))["examples"]
 
 
+def test_a_figure_beside_the_quality_of_a_part_of_the_split_is_found():
+    assert "top1 draws 16 of the 64 examples" in found(recipe(), also=(OfTheFirstBatch(0.9),))["examples"]
+
+
 class Percent(Top1):
     def measure(self, executor, held):
         return 100 * super().measure(executor, held)
@@ -97,6 +113,10 @@ class Percent(Top1):
 
 def test_a_quality_that_measures_off_its_scale_is_found():
     assert "scale goes from 0 to 1" in found(recipe(), Percent(0.9))["scale"]
+
+
+def test_a_figure_beside_the_quality_that_measures_off_its_scale_is_found():
+    assert "scale goes from 0 to 1" in found(recipe(), also=(Percent(0.9),))["scale"]
 
 
 def test_a_target_that_is_met_at_the_start_is_found():

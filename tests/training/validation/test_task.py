@@ -68,6 +68,35 @@ def test_a_right_task_passes():
     assert {"splits", "labels", "target", "quality"} <= {each.probe for each in report.findings}
 
 
+def test_data_that_is_the_same_whenever_it_is_loaded_passes():
+    report = check_task(task(), dataset(), again=dataset)
+    assert [each.status for each in report.of("loading")] == ["passed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"test": split(100, 7)}, "column 0 of the test split is another"),
+        ({"train": split(199, 0)}, "the train split has 200 and 199 examples"),
+        (
+            {"validation": Split((*dataset().validation.columns, dataset().validation.labels))},
+            "the validation split has 2 and 3 columns",
+        ),
+    ],
+)
+def test_data_that_is_another_when_it_is_loaded_again_is_found(changes, says):
+    (found,) = check_task(task(), dataset(), again=lambda: dataset(**changes)).of("loading")
+    assert found.status == "failed"
+    assert says in found.found
+
+
+def test_the_order_of_examples_is_a_part_of_the_data():
+    labels = dataset().train.labels
+    other = dataset(train=Split.of(dataset().train.inputs[::-1], labels))
+    (found,) = check_task(task(), dataset(), again=lambda: other).of("loading")
+    assert "column 0 of the train split" in found.found
+
+
 def test_test_examples_in_training_are_a_leak():
     leak = split(200, 0)
     columns = (np.concatenate([leak.inputs, dataset().test.inputs[:50]]), np.arange(250) % CLASSES)

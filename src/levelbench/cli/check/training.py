@@ -52,7 +52,14 @@ def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
         line.say(f"reading {task.name}")
         task.data.fetch(words.data)
         dataset = task.data.load(words.data)
-        reports = [check_task(task, dataset, lambda probe: _say(line, task.name, probe))]
+        reports = [
+            check_task(
+                task,
+                dataset,
+                lambda probe: _say(line, task.name, probe),
+                again=lambda: task.data.load(words.data),
+            )
+        ]
         for framework in names:
             backend = _opened(framework, words.device)
             for recipe in recipes:

@@ -33,7 +33,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Context:
-    """The parts of a run that is about to begin, for observers that look inside. Live: look, and leave as it was."""
+    """The parts of a run that is about to begin, for observers that look inside. Live: look, and leave as it was.
+
+    ``earlier`` are the evaluations up to the checkpoint that the run goes on from, which no observer is told again.
+    """
 
     backend: Backend
     executor: Executor
@@ -42,6 +45,7 @@ class Context:
     quality: Quality
     validation: Held
     test: Held
+    earlier: tuple[Evaluation, ...] = ()
 
 
 class Observer:

@@ -110,11 +110,14 @@ class Mistakes(Observer):
     def on_prepared(self, context: Context) -> None:
         """Remember where to look; refuse what has no classes, and a folder that cannot be made, before the run.
 
-        :raises UnsupportedError: where the loss reads more than one column of labels.
+        :raises UnsupportedError: where the loss reads more than one column of labels, or labels that are no classes.
         """
-        targets = context.validation.split.targets
-        if targets != 1:
-            raise _no_classes(f"{targets} columns of labels")
+        split = context.validation.split
+        if split.targets != 1:
+            raise _no_classes(f"{split.targets} columns of labels")
+        labels = split.columns[-1]
+        if len(labels.shape) != 1 or labels.dtype.kind not in "iu":
+            raise _no_classes(f"labels of shape {labels.shape} ({labels.dtype})")
         ready(self._folder)
         self._context = context
 

@@ -31,7 +31,8 @@ class Tables(Observer):
     """``NAME-evaluations.csv`` and ``NAME-steps.csv`` in ``folder``.
 
     Times are in seconds: of an evaluation since the run's start, of a step its own. Of steps between two evaluations,
-    ``epoch`` and ``samples`` are those of the second.
+    ``epoch`` and ``samples`` are those of the second. A run that goes on from a checkpoint has all evaluations, and the
+    steps since the last one before the checkpoint.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -40,8 +41,10 @@ class Tables(Observer):
         self._metrics: tuple[str, ...] = ()
 
     def on_prepared(self, context: Context) -> None:
-        """Begin the draft of the steps."""
+        """Begin the draft of the steps; the evaluations that were made before are there already."""
         self._rows = []
+        for evaluation in context.earlier:
+            self._add(evaluation)
         ready(self._folder)
         with stored(self._draft):
             self._draft.write_text(_lines([_STEPS]), encoding="utf-8")
@@ -52,6 +55,10 @@ class Tables(Observer):
         steps = [(first + at, evaluation.epoch, evaluation.samples, ns * 1e-9) for at, ns in enumerate(step_times_ns)]
         with stored(self._draft), self._draft.open("a", encoding="utf-8", newline="") as file:
             file.write(_lines(steps))
+        self._add(evaluation)
+        write_whole(self._folder / f"{self._name}-evaluations.csv", _lines(self._rows).encode())
+
+    def _add(self, evaluation: Evaluation) -> None:
         if not self._rows:
             self._metrics = tuple(evaluation.quality)
             self._rows.append((*_FIRST, *self._metrics, *(f"{phase}_s" for phase in _PHASES)))
@@ -66,7 +73,6 @@ class Tables(Observer):
                 *(evaluation.phases_ns.get(phase, 0) * 1e-9 for phase in _PHASES),
             )
         )
-        write_whole(self._folder / f"{self._name}-evaluations.csv", _lines(self._rows).encode())
 
     def on_end(self, progress: Progress) -> None:
         """The steps get their name."""

@@ -81,12 +81,14 @@ class Bench:
     """A recipe, a backend and little data: the less, the more an example costs.
 
     ``recipe`` has batches of at most 32, takes one batch a step, and computes in float32 and the usual layout: half
-    precisions may be slow where recipes are checked, and are compared with float32 once. ``flops`` are the operations
-    of one example, 0 where they cannot be counted.
+    precisions may be slow where recipes are checked, and are compared with float32 once. ``also`` are the figures that
+    the task has beside its quality; ``flops`` the operations of one example, 0 where they cannot be counted.
     """
 
-    def __init__(self, recipe: Recipe, dataset: Dataset, backend: Backend, quality: Quality) -> None:
-        self.whole, self.backend, self.quality = recipe, backend, quality
+    def __init__(
+        self, recipe: Recipe, dataset: Dataset, backend: Backend, quality: Quality, also: tuple[Quality, ...] = ()
+    ) -> None:
+        self.whole, self.backend, self.quality, self.also = recipe, backend, quality, also
         self.flops = _flops(recipe)
         training, held, batch = next(sizes for most, sizes in _SIZES if self.flops <= most)
         self.dataset = small(dataset, training, held)

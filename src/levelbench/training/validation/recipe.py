@@ -46,7 +46,7 @@ def check_recipe(
     if any(each.found.startswith("recipe") and "docstring" not in each.found for each in found.failed):
         return found
     recipe = task.assemble(name, settings)
-    bench = Bench(recipe, dataset, backend, task.quality)
+    bench = Bench(recipe, dataset, backend, task.quality, task.also)
     parts: list[Probe] = [
         ("schedule", lambda: recipe_parts.schedule(recipe)),
         ("sampler", lambda: recipe_parts.sampler(recipe, dataset.train, seed)),

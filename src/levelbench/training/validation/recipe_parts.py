@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def settings(task: Task, name: str, given: Mapping[str, Setting]) -> Iterator[Fi
 
 def _differing(first: Recipe, again: Recipe) -> str:
     """The first part in which two recipes differ."""
-    for part in ("sampler", "optimizer", "epochs", "schedule", "augment", "mix", "label_smoothing", "precision"):
+    for part in (each.name for each in fields(Recipe) if each.name != "network"):
         a, b = getattr(first, part), getattr(again, part)
         # A part that defines no equality is judged by its fields.
         if a != b and not (type(a) is type(b) and getattr(a, "__dict__", a) == getattr(b, "__dict__", b)):
@@ -97,8 +97,10 @@ def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
         found = "the same epoch of the same seed has other batches when it is asked for again"
         yield failed(title, found, "draw from a generator made of seed and epoch: Generator(PCG64([seed, epoch, ...]))")
         return
-    for epoch, found_epoch in enumerate((first, chosen.epoch(split, seed, 1))):
-        wrong = _wrong_epoch(chosen, split, found_epoch.order, found_epoch.bounds)
+    # The last one too: a sampler may change its way while training goes on.
+    for epoch in sorted({0, 1, recipe.epochs - 1}):
+        visited = chosen.epoch(split, seed, epoch)
+        wrong = _wrong_epoch(chosen, split, visited.order, visited.bounds)
         if wrong:
             yield failed(title, f"epoch {epoch}: {wrong[0]}", wrong[1])
             return

@@ -19,6 +19,7 @@ from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.quality.base import Quality
 from levelbench.training.task import Task
+from levelbench.training.validation.loading import MOST_BYTES, loading
 from levelbench.training.validation.probes import (
     Finding,
     Probe,
@@ -34,11 +35,16 @@ __all__ = ["check_task"]
 
 _LEAKS = 0.01
 """The share of held examples in training from which on it is no accident: published data has a few twins."""
-_MOST_BYTES = 4 * 2**30
 
 
-def check_task(task: Task, dataset: Dataset, tell: Callable[[str], None] = lambda _: None) -> Report:
-    """Probe what a task fixes, on its loaded data."""
+def check_task(
+    task: Task,
+    dataset: Dataset,
+    tell: Callable[[str], None] = lambda _: None,
+    *,
+    again: Callable[[], Dataset] | None = None,
+) -> Report:
+    """Probe what a task fixes, on its loaded data; ``again`` loads it once more, to see whether it is the same."""
     probes: list[Probe] = [
         ("description", lambda: _description(task)),
         ("provenance", lambda: _provenance(dataset)),
@@ -49,6 +55,8 @@ def check_task(task: Task, dataset: Dataset, tell: Callable[[str], None] = lambd
         ("values", lambda: _values(dataset)),
         ("target", lambda: _target(task.quality, dataset)),
     ]
+    if again is not None:
+        probes.insert(4, ("loading", lambda: loading(dataset, again)))
     return run_probes(task.name, probes, tell)
 
 
@@ -145,7 +153,7 @@ def _unreadable(split: Split) -> str:
     if not all(isinstance(column, np.ndarray) for column in columns):
         return "rows are made when they are asked for, so they are not compared"
     size = sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
-    return f"{size / 2**30:.1f} GiB are too much to compare in a check" if size > _MOST_BYTES else ""
+    return f"{size / 2**30:.1f} GiB are too much to compare in a check" if size > MOST_BYTES else ""
 
 
 def _digests(split: Split) -> list[bytes]:
