@@ -45,7 +45,9 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
     whole_forward, whole_backward, step, stepped = executor.forward, executor.backward, stepper.step, team.stepped
     plain, workers = accumulate == 1, team.workers
     began, talked = timeline.switched_ns, timeline.spent_ns(communicate)
-    for position, batch in enumerate(_batches(trainer, epoch, start, end, planned), start):
+    position = start
+    # Not enumerated, which would hold a batch until the next one is made.
+    for batch in _batches(trainer, epoch, start, end, planned):
         examples = own[position]
         stepper.share = share = examples / whole[position]
         switch(forwards)
@@ -59,6 +61,7 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
         progress.step = done + 1
         step(gradients, done + 1, factor(done / planned) * lr)
         progress.samples += whole[position]
+        position += 1
         for hook in on_step:
             hook(progress)
         switch(data)
@@ -66,6 +69,7 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
         times.append(now - began)
         stepped(now - began, spent - talked)
         began, talked = now, spent
+        del batch
 
 
 def _batches(trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> Iterator[Any]:
