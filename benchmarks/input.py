@@ -8,7 +8,8 @@ it. The limit is one batched gather in the framework itself, and the same arithm
 it changes no image. Contenders take turns, forwards and backwards; a figure is the median over turns with its exact
 order-statistic interval, and a ratio is that of two figures of one turn. With augmentation the first epoch of ours, in
 which it puts a border around the images, is a figure of its own. Batches that a worker made before the turn began are
-drawn first and do not count. Data are made up: what a pixel holds makes no difference here.
+drawn first and do not count. Nobody holds a batch while the next one is made. Data are made up: what a pixel holds
+makes no difference here.
 """
 
 from __future__ import annotations

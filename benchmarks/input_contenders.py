@@ -119,24 +119,27 @@ def limit(framework: str, images: np.ndarray, labels: np.ndarray, kind: str, bat
     # One of each a channel, as real data have it.
     shift, scale = (np.full((1, images.shape[1], 1, 1), each, np.float32) for each in (MEAN * 255, 1 / (STD * 255)))
 
+    # As in ours, no name is given to a batch, so that the next one is made where it was.
+    def of_numpy(x: np.ndarray) -> np.ndarray:
+        if raw:
+            x = x - shift
+            x *= scale
+        return x
+
     def in_numpy(_: int) -> Iterator[object]:
         order = generator.permutation(len(images))
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            x = images.take(rows, axis=0)
-            if raw:
-                x = x - shift
-                x *= scale
-            yield x, labels.take(rows)
+            yield of_numpy(images.take(rows, axis=0)), labels.take(rows)
 
     all_x, all_y, less, times = (torch.from_numpy(each) for each in (images, labels, shift, scale))
 
+    def of_torch(x: torch.Tensor) -> torch.Tensor:
+        return x.float().sub_(less).mul_(times) if raw else x
+
     def in_torch(_: int) -> Iterator[object]:
         for rows in torch.randperm(len(images)).split(batch):
-            x = all_x.index_select(0, rows)
-            if raw:
-                x = x.float().sub_(less).mul_(times)
-            yield x, all_y.index_select(0, rows)
+            yield of_torch(all_x.index_select(0, rows)), all_y.index_select(0, rows)
 
     return Contender(f"limit, {framework}", epochs({"numpy": in_numpy, "torch": in_torch}[framework]))
 
@@ -149,10 +152,14 @@ def ours(framework: str, images: np.ndarray, labels: np.ndarray, kind: str, batc
     dataset = Dataset("made", split, split, split, 10, {}, "", "", "", synthetic=True, normalisation=made)
     loader = make_loader(backend, dataset, split, Shuffled(batch), seed=0, augment=AUGMENT[kind], workers=workers)
 
+    def finished(columns: tuple[object, ...]) -> tuple[object, ...]:
+        backend.finish(columns)
+        return columns
+
     def batches(epoch: int) -> Iterator[object]:
-        for columns in loader.batches(epoch):
-            backend.finish(columns)
-            yield columns
+        # By map, which keeps none: one that has a name here would live until the next one is made, which is then made
+        # elsewhere. The trainer lets go of its batches too, and so does the limit.
+        return map(finished, loader.batches(epoch))
 
     name = f"levelbench, {framework}" + (f", {workers} workers" if workers else "")
     # What is left of a block that was made before, and the blocks behind it.

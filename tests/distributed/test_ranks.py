@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.training.toy import watch
 
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.ranks import Ranks
@@ -120,6 +121,19 @@ def test_accumulated_batches_are_one_larger_batch_on_several_ranks_too():
     whole, _, _ = trained(make_recipe(12))
     for parameters, *_ in trained_by(2, make_recipe(6, accumulate=2), AllReduce()):
         assert largest_difference(whole, parameters) < 1e-5
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_rank_holds_no_batch_while_the_next_one_is_made(accumulate):
+    def work(communicator):
+        trainer = make_trainer(make_recipe(6, accumulate=accumulate), Ranks(communicator, AllReduce()))
+        alive = watch(trainer)
+        trainer.run()
+        return alive
+
+    # The first of two that are accumulated waits for the second.
+    expected = [0, 0, 0, 0, 0, 0] if accumulate == 1 else [0, 1, 0, 1, 0, 1]
+    assert run_ranks(1, work) == [expected * EPOCHS]
 
 
 def test_all_ranks_count_the_samples_of_all():

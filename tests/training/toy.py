@@ -1,5 +1,7 @@
 """A trainer on a tiny problem, whose quality follows a script."""
 
+from weakref import ref
+
 import numpy as np
 
 from levelbench.frameworks.numpy import framework
@@ -62,3 +64,23 @@ def make_trainer(script, *, crossing="confirmed", every="1 epoch", epochs=5, clo
         framework.open(), make_dataset(), recipe, quality, stopping, seed=0, timeline=timeline, observers=observers
     )
     return trainer, quality, timeline
+
+
+def watched(batches, alive):
+    """``batches``; whenever one is asked for, how many of those before it are still held goes into ``alive``."""
+    batches, earlier = iter(batches), []
+    while True:
+        alive.append(sum(each() is not None for each in earlier))
+        # In a list, so that no name here holds it.
+        batch = [next(batches, None)]
+        if batch[0] is None:
+            return
+        earlier.append(ref(batch[0][0]))
+        yield batch.pop()
+
+
+def watch(trainer):
+    """What :func:`watched` says of the trainer's batches, filled as it runs."""
+    alive, batches = [], trainer.loader.batches
+    trainer.loader.batches = lambda *given: watched(batches(*given), alive)
+    return alive

@@ -46,7 +46,9 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
     whole_forward, whole_backward, step, stepped = executor.forward, executor.backward, stepper.step, team.stepped
     plain, workers = accumulate == 1, team.workers
     began, talked = timeline.switched_ns, timeline.spent_ns(communicate)
-    for position, batch in enumerate(_batches(trainer, epoch, start, end, planned), start):
+    position = start
+    # Not enumerated, which would hold a batch until the next one is made.
+    for batch in _batches(trainer, epoch, start, end, planned):
         examples = own[position]
         stepper.share = share = examples / whole[position]
         switch(forwards)
@@ -60,6 +62,7 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
         progress.step = pulse[0] = done + 1
         step(gradients, done + 1, factor(done / planned) * lr)
         progress.samples += whole[position]
+        position += 1
         for hook in on_step:
             hook(progress)
         switch(data)
@@ -67,6 +70,7 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
         times.append(now - began)
         stepped(now - began, spent - talked)
         began, talked = now, spent
+        del batch
 
 
 def _batches(trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> Iterator[Any]:

@@ -21,6 +21,8 @@ def grouped(batches: Iterator[Batch], count: int) -> Iterator[tuple[Batch, ...]]
     """The batches in groups of ``count``; the last one may be smaller."""
     while group := tuple(islice(batches, count)):
         yield group
+        # Held here, it would live until the next group is whole.
+        del group
 
 
 def grouped_sizes(sizes: Sequence[int], count: int) -> list[int]:

@@ -112,5 +112,7 @@ def _until(batches: Iterator[T], timeline: Timeline, budget_ns: int, losses: Seq
         return
     for batch in batches:
         yield batch
+        # Held here, it would live until the next one is made.
+        del batch
         if timeline.switched_ns > until_ns:
             return

@@ -187,6 +187,8 @@ class Trainer:
             now = timeline.switched_ns
             times.append(now - began)
             began = now
+            # So that the next batch is made where this one was.
+            del columns
 
     def _evaluate(self, last: bool) -> str:
         """Evaluate and tell the observers; the reason to stop, or an empty string."""

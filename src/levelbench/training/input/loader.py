@@ -134,13 +134,13 @@ class HostLoader(_Epochs):
         array, normalise = self._backend.array, self._normalise
         jobs = self._maker.jobs(self._epoch, epoch, first, self.steps if last is None else last, progress)
         for block in self._prefetch.ordered(jobs):
-            for host in block:
-                inputs, *others = host
-                first = array(inputs)
+            for inputs, *others in block:
                 if normalise is None:
-                    yield first, *[array(column) for column in others]
+                    yield array(inputs), *[array(column) for column in others]
                 else:
-                    yield normalise(first), *[array(column) for column in others]
+                    yield normalise(array(inputs)), *[array(column) for column in others]
+            # So that the next block is made where this one was.
+            del block, inputs, others
 
     def close(self) -> None:
         """End the workers."""

@@ -42,6 +42,7 @@ class Prefetch:
                 result = ahead.popleft().result()
                 ahead.extend(submit(job) for job in islice(jobs, 1))
                 yield result
+                del result
         finally:
             for each in ahead:
                 each.cancel()

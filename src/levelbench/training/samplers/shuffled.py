@@ -25,4 +25,4 @@ class Shuffled(EvenSampler):
 
     def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
         """The permutation, cut into batches."""
-        return self.batched(generator_of(seed, epoch).permutation(len(split)).astype(np.int64))
+        return self.batched(generator_of(seed, epoch).permutation(len(split)).astype(np.int64, copy=False))
