@@ -221,9 +221,7 @@ class Trainer:
     def _measure(self, held: Held, split: str) -> dict[str, float]:
         """The quality under the split's name, and the figures beside it as ``SPLIT.METRIC``."""
         result = {split: self._quality.measure(self.executor, held)}
-        for each in self._also:
-            result[f"{split}.{each.metric}"] = each.measure(self.executor, held)
-        return result
+        return result | {f"{split}.{each.metric}": each.measure(self.executor, held) for each in self._also}
 
     @contextmanager
     def _evaluated_weights(self) -> Iterator[None]:
