@@ -5,7 +5,9 @@ import pytest
 from tests.training.validation.recipes import DATA, NUMPY, found, recipe, regularised
 
 from levelbench.training import Top1
-from levelbench.training.validation.bench import Bench
+from levelbench.training.datasets.base import Split
+from levelbench.training.validation import bench as bench_module
+from levelbench.training.validation.bench import Bench, part_of
 from levelbench.training.validation.coverage import covered
 
 
@@ -104,6 +106,46 @@ def test_a_quality_of_a_part_of_the_split_fails_the_check():
 
 def test_a_figure_beside_the_quality_of_a_part_of_the_split_is_found():
     assert "top1 draws 16 of the 64 examples" in found(recipe(), also=(OfTheFirstBatch(0.9),))["examples"]
+
+
+class TokenByToken(Top1):
+    """As a translation is made: the network infers each example many times."""
+
+    def measure(self, executor, held):
+        for *inputs, _ in held.batches():
+            for _ in range(20):
+                executor.infer(*inputs)
+        return 0.0
+
+
+def test_a_quality_that_infers_each_example_many_times_is_given_fewer_of_them(monkeypatch):
+    # An example of the recipe's network takes 1,728 operations.
+    monkeypatch.setattr(bench_module, "_SIZES", ((1e4, (256, 64, 32)), (np.inf, (64, 8, 4))))
+    assert len(Bench(recipe(), DATA, NUMPY, Top1(0.9)).dataset.validation) == 64
+    assert len(Bench(recipe(), DATA, NUMPY, TokenByToken(0.9)).dataset.validation) == 8
+
+
+def test_a_quality_that_raises_is_a_finding_of_its_own():
+    class Raises(Top1):
+        def measure(self, executor, held):
+            raise ValueError("no such column")
+
+    assert "it raised ValueError: no such column" in found(recipe(), Raises(0.9))["untrained"]
+
+
+class Words(list):
+    """References that are also asked to turn tokens into words, as those of a translation are."""
+
+    def decode(self, tokens):
+        return " ".join(f"w{each}" for each in tokens)
+
+
+def test_a_part_of_a_split_has_references_that_can_do_what_the_whole_of_them_can():
+    whole = Split(DATA.train.columns, reference=Words(f"verse {at}" for at in range(256)))
+    some = part_of(whole, 3).reference
+    assert list(some) == ["verse 0", "verse 127", "verse 255"]
+    assert some[1:] == ["verse 127", "verse 255"]
+    assert some.decode([1, 2]) == "w1 w2"
 
 
 class Percent(Top1):

@@ -7,7 +7,7 @@ examples is less, so that a check takes seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -25,6 +25,7 @@ from levelbench.training.input.loader import make_loader
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.quality.base import Quality
 from levelbench.training.recipe import Recipe
+from levelbench.training.validation.coverage import rounds
 
 __all__ = ["Bench", "Machine", "chance_loss", "part_of", "same", "small"]
 
@@ -56,13 +57,32 @@ class _Part:
         return self.column.take(self.rows[indices], seeds)
 
 
+@final
+class _SomeReferences(Sequence[Any]):
+    """Some of a split's references, with whatever else the whole of them can do: decode tokens, for one."""
+
+    def __init__(self, whole: Sequence[Any], rows: NDArray[np.int64]) -> None:
+        self._whole, self._rows = whole, rows.tolist()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self._whole[row] for row in self._rows[at]]
+        return self._whole[self._rows[at]]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+
 def part_of(split: Split, most: int) -> Split:
     """At most so many of its examples, evenly spaced, so that a split that is sorted by class keeps all classes."""
     if len(split) <= most:
         return split
     rows = np.linspace(0, len(split) - 1, most).astype(np.int64)
     columns = tuple(column[rows] if isinstance(column, np.ndarray) else _Part(column, rows) for column in split.columns)
-    reference = None if split.reference is None else [split.reference[row] for row in rows.tolist()]
+    reference = None if split.reference is None else _SomeReferences(split.reference, rows)
     return Split(columns, split.targets, reference)
 
 
@@ -89,8 +109,8 @@ class Bench:
         self, recipe: Recipe, dataset: Dataset, backend: Backend, quality: Quality, also: tuple[Quality, ...] = ()
     ) -> None:
         self.whole, self.backend, self.quality, self.also = recipe, backend, quality, also
-        self.flops = _flops(recipe)
-        training, held, batch = next(sizes for most, sizes in _SIZES if self.flops <= most)
+        self.flops = _flops(recipe, dataset)
+        training, held, batch = _sizes(self.flops)
         self.dataset = small(dataset, training, held)
         self._most, sampler = batch, recipe.sampler
         if sampler.batch > batch:
@@ -100,6 +120,18 @@ class Bench:
         )
         self.plain = replace(self.recipe, augment=(), mix=None)
         """Without augmentation or mixture: labels are classes, and equal rows are equal."""
+        if self.flops:
+            # Of the operations of a step an inference takes a third.
+            held = min(held, _sizes(max(self.flops, self.flops * self._rounds() / 3))[1])
+            self.dataset = small(self.dataset, training, held)
+
+    def _rounds(self) -> float:
+        """How often a quality infers an example, the most of all; 1 where one raises: its probe says what."""
+        held = self.held(part_of(self.dataset.validation, 4))
+        try:
+            return max(rounds(each, self.executor(self.plain, 0), held) for each in (self.quality, *self.also))
+        except Exception:  # noqa: BLE001  # the boundary to a user's parts, which may raise anything
+            return 1.0
 
     @cached_property
     def peak(self) -> float:
@@ -148,9 +180,19 @@ class Bench:
         return np.asarray(self.backend.host(array))
 
 
-def _flops(recipe: Recipe) -> float:
+def _sizes(flops: float) -> tuple[int, int, int]:
+    """Examples of training and of a held split, and a batch, where one example takes so many operations."""
+    return next(sizes for most, sizes in _SIZES if flops <= most)
+
+
+def _flops(recipe: Recipe, dataset: Dataset) -> float:
+    """Operations of one example; lengths that the network leaves open are those of the data."""
+    sizes: dict[str, int] = {}
+    for value, column in zip(recipe.network.inputs, dataset.train.columns, strict=False):
+        open_sizes = zip((value.shape or ())[1:], column.shape[1:], strict=False)
+        sizes |= {name: size for name, size in open_sizes if isinstance(name, str)}
     try:
-        return network_cost(recipe.network).flops
+        return network_cost(recipe.network, sizes=sizes).flops
     except LevelbenchError:
         return 0.0
 

@@ -7,6 +7,7 @@ tells the two apart.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast, final
 
 from levelbench.networks.executor import Array, Executor
@@ -14,7 +15,7 @@ from levelbench.training.input.held import Held
 from levelbench.training.quality.base import Quality
 from levelbench.training.validation.probes import Finding, failed, passed
 
-__all__ = ["covered"]
+__all__ = ["covered", "rounds"]
 
 _BATCHES = 4
 
@@ -41,28 +42,41 @@ class _Counting:
         return len(self._held)
 
 
-def covered(quality: Quality, executor: Executor, held: Held) -> tuple[float, Finding]:
-    """The quality of a network that is measured no more, and whether all rows of ``held`` went into it."""
-    counting, inferred = _Counting(held), 0
-    infer = executor.infer
+def rounds(quality: Quality, executor: Executor, held: Held) -> float:
+    """How often a quality has the network infer an example: once a token, where it translates token by token."""
+    with _counted(executor) as inferred:
+        quality.measure(executor, held)
+    return inferred[0] / len(held)
+
+
+@contextmanager
+def _counted(executor: Executor) -> Iterator[list[int]]:
+    """The number of rows that the network infers in here, as the one item of a list."""
+    infer, inferred = executor.infer, [0]
 
     def counted(*inputs: Array) -> tuple[Array, ...]:
-        nonlocal inferred
-        inferred += len(inputs[0])
+        inferred[0] += len(inputs[0])
         return infer(*inputs)
 
     # Put on the executor itself: a quality may ask for what only this framework's executors have.
     cast(Any, executor).infer = counted
     try:
-        value = quality.measure(executor, cast(Held, counting))
+        yield inferred
     finally:
         cast(Any, executor).infer = infer
+
+
+def covered(quality: Quality, executor: Executor, held: Held) -> tuple[float, Finding]:
+    """The quality of a network that is measured no more, and whether all rows of ``held`` went into it."""
+    counting = _Counting(held)
+    with _counted(executor) as inferred:
+        value = quality.measure(executor, cast(Held, counting))
     title, rows = "examples", len(held)
     do = "measure all batches of held.batches(), and all rows of each"
     if counting.drawn < rows:
         found = f"{quality.metric} draws {counting.drawn} of the {rows} examples of the split"
         return value, failed(title, found, do)
-    if inferred < rows:
-        found = f"{quality.metric} has the network infer {inferred} of the {rows} examples of the split"
+    if inferred[0] < rows:
+        found = f"{quality.metric} has the network infer {inferred[0]} of the {rows} examples of the split"
         return value, failed(title, found, do)
     return value, passed(title, f"{quality.metric} looks at all {rows} of the split")
