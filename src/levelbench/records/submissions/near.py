@@ -83,6 +83,13 @@ def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
     if len(hashes) == 0:
         return {}
     owners = np.repeat(np.arange(len(sketches)), np.fromiter(map(len, sketches), np.int64, len(sketches)) // 8)
+    # Nearly all hashes are one curve's alone; to sort them takes a fifth of the time that their order would take.
+    sorted_hashes = np.sort(hashes)
+    shared = np.unique(sorted_hashes[1:][sorted_hashes[1:] == sorted_hashes[:-1]])
+    if len(shared) == 0:
+        return {}
+    is_shared = shared[np.minimum(np.searchsorted(shared, hashes), len(shared) - 1)] == hashes
+    hashes, owners = hashes[is_shared], owners[is_shared]
     order = np.argsort(hashes)
     hashes, owners = hashes[order], owners[order]
     begins = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))

@@ -131,48 +131,53 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
     """
     figures: list[dict[str, FigurePayload]] = [{} for _ in entries]
     ordered: dict[int, None] = {}
+    records: dict[str, list[tuple[str, float, int]]] = {column: [] for column in COLUMNS}
     for column in COLUMNS:
-        for at, place in _placed(entries, column):
-            figures[at][column] = with_rank(entries[at].figures[column], place)
-            ordered.setdefault(at)
+        for having in _divided(entries, column):
+            given = [entries[at].figures[column] for at in having]
+            for index, place in _placed(given, column, [entries[at].id for at in having]):
+                figures[having[index]][column] = with_rank(given[index], place)
+                ordered.setdefault(having[index])
+            records[column] += _records(given, column, [entries[at].date for at in having], having)
     ranked = [msgspec.structs.replace(entries[at], figures=figures[at]) for at in ordered]
+    now = {at: place for place, at in enumerate(ordered)}
     modes: list[Literal["training", "inference"]] = ["training", "inference"]
+    present = {entry.mode for entry in ranked}
     return msgspec.structs.replace(
         board,
-        modes=[mode for mode in modes if any(entry.mode == mode for entry in ranked)],
+        modes=[mode for mode in modes if mode in present],
         entries=ranked,
-        progress={column: _records(ranked, column) for column in COLUMNS},
+        progress={
+            column: sorted((day, value, now[at]) for day, value, at in found) for column, found in records.items()
+        },
     )
 
 
-def _placed(entries: Sequence[EntryPayload], column: Column) -> Iterator[tuple[int, Ranked]]:
-    """The entries that have a figure in the column, by number and in order, each with its place in its division."""
-    for having in _divided(entries, column):
-        figures: Sequence[Bounded] = [entries[at].figures[column] for at in having]
-        if column in MORE_IS_BETTER:
-            figures = list(map(_turned, figures))
-        ranks = rank(figures)
-        for index in order(figures, ranks, [entries[at].id for at in having]):
-            yield having[index], ranks[index]
+def _placed(figures: Sequence[FigurePayload], column: Column, names: Sequence[str]) -> Iterator[tuple[int, Ranked]]:
+    """The places of a column's figures in a division, by index and in order."""
+    given: Sequence[Bounded] = list(map(_turned, figures)) if column in MORE_IS_BETTER else figures
+    ranks = rank(given)
+    for index in order(given, ranks, names):
+        yield index, ranks[index]
 
 
 def _divided(entries: Sequence[EntryPayload], column: Column) -> list[list[int]]:
     """The numbers of the entries that have a figure in the column, those of each division apart."""
-    having = [at for at, entry in enumerate(entries) if column in entry.figures]
     divided: dict[str, list[int]] = {division: [] for division in DIVISIONS}
-    for at in having:
-        divided[entries[at].division].append(at)
+    for at, entry in enumerate(entries):
+        if column in entry.figures:
+            divided[entry.division].append(at)
     return [each for each in divided.values() if each]
 
 
-def _records(entries: Sequence[EntryPayload], column: Column) -> list[tuple[str, float, int]]:
-    """The records of each division, oldest first."""
-    found, sign = [], goodness(column)
-    for having in _divided(entries, column):
-        figures = [entries[at].figures[column].value for at in having]
-        values = [(entries[at].date, value and sign * value) for at, value in zip(having, figures, strict=True)]
-        found += [(day, sign * value, having[at]) for day, value, at in progress(values)]
-    return sorted(found)
+def _records(
+    figures: Sequence[FigurePayload], column: Column, days: Sequence[str], numbers: Sequence[int]
+) -> Iterator[tuple[str, float, int]]:
+    """The records of a division, oldest first, each with the number of its entry."""
+    sign = goodness(column)
+    values = [(day, figure.value and sign * figure.value) for day, figure in zip(days, figures, strict=True)]
+    for day, value, at in progress(values):
+        yield day, sign * value, numbers[at]
 
 
 def card(board: BoardPayload) -> TaskCard:

@@ -25,6 +25,10 @@ _BEGUN = [f"|{character}" for character in _FORMULA]
 _QUOTED = re.compile(r'[",\r\n]')
 _BOUNDS = ("value", "low", "high", "rank")
 _OF_FIGURE = attrgetter(*_BOUNDS)
+_TEXTS = ("id", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode")
+_OF_ENTRY = attrgetter(*_TEXTS, "code_url", "price", "signed")
+_COUNTS = ("n", "reached", "expected_with_restarts_s", "best_s")
+_OF_COUNTS = attrgetter(*_COUNTS)
 _NO_FIGURE = (None,) * len(_BOUNDS)
 
 
@@ -77,20 +81,21 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
     the task's own. Text that a spreadsheet would run as a formula gets a leading apostrophe. A figure that is not
     finite is empty.
     """
-    texts = ["id", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode"]
-    counts = ["n", "reached", "expected_with_restarts_s", "best_s"]
     figures = [f"{column}_{name}" for column in COLUMNS for name in _BOUNDS]
-    rows = [",".join(["task", "ruleset", *_SCENARIO, *texts, "code_url", "usd_per_hour", "signed", *figures, *counts])]
+    rows = [
+        ",".join(["task", "ruleset", *_SCENARIO, *_TEXTS, "code_url", "usd_per_hour", "signed", *figures, *_COUNTS])
+    ]
     for board in boards:
         of_entries = board.entries
         of_all = [*_texts([board.task, board.ruleset.id]), *_of_scenario(board.scenario)]
         columns: list[Iterable[str]] = [repeat(each, len(of_entries)) for each in of_all]
-        columns += [_texts(list(map(attrgetter(name), of_entries))) for name in texts]
-        columns.append(_texts([entry.code_url or "" for entry in of_entries]))
-        columns.append(_numbers([entry.price.usd_per_hour if entry.price else None for entry in of_entries]))
-        columns.append([entry.signed for entry in of_entries])
-        columns += map(_numbers, _figures(of_entries))
-        columns += [_numbers(list(map(attrgetter(name), of_entries))) for name in counts]
+        *said, urls, prices, signed = zip(*map(_OF_ENTRY, of_entries), strict=True)
+        columns += map(_texts, said)
+        columns.append(_texts([url or "" for url in urls]))
+        columns.append(_numbers([price and price.usd_per_hour for price in prices]))
+        columns.append(signed)
+        columns += _figures(of_entries)
+        columns += map(_numbers, zip(*map(_OF_COUNTS, of_entries), strict=True))
         rows += map(",".join, zip(*columns, strict=True))
     return ("\r\n".join(rows) + "\r\n").encode("utf-8", "replace")
 
@@ -101,19 +106,23 @@ def _of_scenario(scenario: RankedScenario | None) -> list[str]:
     return [*_texts([scenario.name]), *_numbers([scenario.bound_s, scenario.samples])]
 
 
-def _figures(entries: Sequence[EntryPayload]) -> Iterator[Sequence[float | None]]:
+def _figures(entries: Sequence[EntryPayload]) -> Iterator[Iterable[str]]:
     """Value, bounds and rank of each figure, a column each."""
     for column in COLUMNS:
-        having = [_NO_FIGURE if (each := entry.figures.get(column)) is None else _OF_FIGURE(each) for entry in entries]
-        yield from zip(*having, strict=True)
+        having = [entry.figures.get(column) for entry in entries]
+        if any(having):
+            bounds = (_NO_FIGURE if each is None else _OF_FIGURE(each) for each in having)
+            yield from map(_numbers, zip(*bounds, strict=True))
+        else:
+            yield from repeat([""] * len(entries), len(_BOUNDS))
 
 
 def _numbers(values: Sequence[float | None]) -> list[str]:
     """A column's numbers as cells, empty where there is none. As JSON has them, which is made of all at once."""
-    return msgspec.json.encode(values).decode()[1:-1].replace("null", "").split(",") if values else []
+    return msgspec.json.encode(values).decode()[1:-1].replace("null", "").split(",")
 
 
-def _texts(texts: list[str]) -> list[str]:
+def _texts(texts: Sequence[str]) -> Sequence[str]:
     """A column's texts as cells. Nearly all are plain: one look at all of them."""
     joined = "|" + "|".join(texts)
     plain = joined.isprintable() and not _QUOTED.search(joined) and not any(begun in joined for begun in _BEGUN)

@@ -27,7 +27,10 @@ _CODED = (
     "lint",
 )  # fmt: skip
 _PLAIN = ("slug", "id", "code_url", "n", "reached", "single_run")
+_FIELDS = (*_PLAIN, *_CODED, "origin", "price", "findings", "best_quality", "figures")
+_OF_ENTRY = attrgetter(*_FIELDS)
 _FIGURE = ("value", "low", "high", "rank", "shared", "text")
+_OF_FIGURE = attrgetter(*_FIGURE)
 _UNSAFE = {b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026"}
 _UNSAFE |= {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
 
@@ -75,17 +78,19 @@ def _reach(payload: BoardPayload) -> float | None:
 
 def _columns(entries: Sequence[EntryPayload]) -> dict[str, Any]:
     """The entries' fields as the page uses them (``assets/data.js`` makes entries of them again)."""
-    found: dict[str, Any] = {name: list(map(attrgetter(name), entries)) for name in _PLAIN}
+    # One pass over all of them: what is in an entry lies together in memory, and is fetched once.
+    fields = dict(zip(_FIELDS, zip(*map(_OF_ENTRY, entries), strict=True), strict=True)) if entries else {}
+    found: dict[str, Any] = {name: fields.get(name, ()) for name in _PLAIN}
     for name in _CODED:
-        found[name] = _coded(map(attrgetter(name), entries))
-    found["origin"] = _coded(_origin(entry.origin) for entry in entries)
-    found["usd_per_hour"] = [entry.price.usd_per_hour if entry.price else None for entry in entries]
-    found["errors"] = [entry.findings.errors for entry in entries]
-    found["warnings"] = [entry.findings.warnings for entry in entries]
-    found["curve"] = [entry.best_quality is not None for entry in entries]
+        found[name] = _coded(fields.get(name, ()))
+    found["origin"] = _coded(map(_origin, fields.get("origin", ())))
+    found["usd_per_hour"] = [price and price.usd_per_hour for price in fields.get("price", ())]
+    found["errors"] = [findings.errors for findings in fields.get("findings", ())]
+    found["warnings"] = [findings.warnings for findings in fields.get("findings", ())]
+    found["curve"] = [best is not None for best in fields.get("best_quality", ())]
     figures = {}
     for column in COLUMNS:
-        having = [entry.figures.get(column) for entry in entries]
+        having = [each.get(column) for each in fields.get("figures", ())]
         if any(having):
             figures[column] = _figures(having)
     return {**found, "figures": figures}
@@ -94,7 +99,7 @@ def _columns(entries: Sequence[EntryPayload]) -> dict[str, Any]:
 def _figures(figures: Sequence[FigurePayload | None]) -> dict[str, Any]:
     """A column: which entries have a figure in it, and these figures' fields; a note only where there is no value."""
     having = [figure for figure in figures if figure is not None]
-    found: dict[str, Any] = {name: list(map(attrgetter(name), having)) for name in _FIGURE}
+    found: dict[str, Any] = dict(zip(_FIGURE, zip(*map(_OF_FIGURE, having), strict=True), strict=True))
     if len(having) < len(figures):
         found["at"] = [at for at, figure in enumerate(figures) if figure is not None]
     found["note"] = _coded(figure.note if figure.value is None else "" for figure in having)

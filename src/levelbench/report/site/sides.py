@@ -63,8 +63,10 @@ def too_many(groups: Iterable[Sequence[BoardKey]]) -> set[BoardKey]:
     counts: Counter[BoardKey] = Counter()
     firsts: Counter[BoardKey] = Counter()
     for keys in groups:
-        counts.update(key for key in keys if key[2] is not None)
-        firsts.update(keys[:1])
+        # Nearly all are of one board, which is no scenario's.
+        if len(keys) > 1 or (keys and keys[0][2] is not None):
+            counts.update(key for key in keys if key[2] is not None)
+            firsts.update(keys[:1])
     found: set[BoardKey] = set()
     taken: Counter[tuple[str, str]] = Counter()
     for key in sorted(counts, key=lambda key: (-counts[key], -firsts[key], in_order(key))):

@@ -42,7 +42,8 @@ class Together:
 
     def lost(self, file: str) -> list[Finding]:
         """Why the entry is not shown: another takes its place."""
-        return [each for each in self._told.get(file, ()) if each.severity == "error"]
+        told = self._told.get(file)
+        return [each for each in told if each.severity == "error"] if told else []
 
     def near(self) -> list[NotShown]:
         """The files of which something is to be looked at, each with what that is."""
