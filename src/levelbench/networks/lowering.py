@@ -69,15 +69,18 @@ class Lowered:
         *,
         outputs: Sequence[str] | None = None,
         call: Chooser | None = None,
+        constant: Callable[[str, Any], Any] | None = None,
     ) -> None:
         """``outputs`` are names of any values (default: the network's outputs).
 
         ``call`` may answer for a node with a function that takes native arrays (NumPy's at structural positions) and
-        returns the bare value of a node of one output, a tuple of several; ``None`` leaves it to the backend. Raises
+        returns the bare value of a node of one output, a tuple of several; ``None`` leaves it to the backend.
+        ``constant`` makes the native array of a constant's name and value (default: the backend's). Raises
         ``UnsupportedError`` for a node that the backend cannot run, ``DefinitionError`` for an output that nothing
         makes.
         """
         self.network, self.backend = network, backend
+        self._constant = constant or (lambda _, value: backend.array(value))
         self.outputs = tuple(each.name for each in network.outputs) if outputs is None else tuple(outputs)
         graph = network.model.graph
         owned = {each.name for each in network.parameters}
@@ -102,7 +105,7 @@ class Lowered:
             for each in steps
         ]
         arguments = [*self.inputs, *self.arrays]
-        return compose(arguments, lines, self.outputs, self.constants, self._host, self.backend.array)
+        return compose(arguments, lines, self.outputs, self.constants, self._host, self._native)
 
     def run_timed(
         self, inputs: Sequence[Any], arrays: Sequence[Any], clock: Clock, finish: Callable[[Sequence[Any]], None]
@@ -133,13 +136,16 @@ class Lowered:
                 native.pop(name, None)
         return times
 
+    def _native(self, value: Any, name: str = "") -> Any:
+        return self._constant(name, value) if name in self.constants else self.backend.array(value)
+
     def _value(self, name: str, as_host: bool, host: dict[str, Any], native: dict[str, Any]) -> Any:
         if not name:
             return None
         if as_host and name in host:
             return host[name]
         if name not in native and name in host:
-            native[name] = self.backend.array(host[name])
+            native[name] = self._native(host[name], name)
         return native[name]
 
 

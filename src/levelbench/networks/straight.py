@@ -30,11 +30,12 @@ def compose(
     outputs: Sequence[str],
     constants: Mapping[str, Any],
     host: set[str],
-    array: Callable[[Any], Any],
+    array: Callable[..., Any],
 ) -> Callable[..., tuple[Any, ...]]:
     """The function of ``arguments`` that makes the calls in order and returns ``outputs``.
 
-    ``host`` names the values that are NumPy arrays; ``array`` makes a native array of one.
+    ``host`` names the values that are NumPy arrays; ``array`` makes a native array of one; a
+    constant's name is its second argument.
     """
     writer = _Writer(constants, host, array)
     text = [f"def function({', '.join(writer.native(name) for name in arguments)}):"]
@@ -59,7 +60,7 @@ def compose(
 class _Writer:
     """Gives values and calls their variables, and writes the lines."""
 
-    def __init__(self, constants: Mapping[str, Any], host: set[str], array: Callable[[Any], Any]) -> None:
+    def __init__(self, constants: Mapping[str, Any], host: set[str], array: Callable[..., Any]) -> None:
         self._constants, self._host, self._array = constants, host, array
         self._numbers: dict[str, int] = {}
         self._converted: set[str] = set()
@@ -72,7 +73,7 @@ class _Writer:
         """The variable that holds a value as the framework's array."""
         variable = f"v{self._number(name)}"
         if name in self._constants and variable not in self.space:
-            self.space[variable] = self._array(self._constants[name])
+            self.space[variable] = self._array(self._constants[name], name)
         return variable
 
     def on_host(self, name: str) -> str:

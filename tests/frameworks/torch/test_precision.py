@@ -91,6 +91,20 @@ def test_channels_last_lays_kernels_out_so_and_leaves_the_rest(torch_backend):
     assert executor.parameters["last.weight"].is_contiguous()
 
 
+def test_channels_last_lays_constant_kernels_out_so_too(torch_backend):
+    g = ImageBuilder("fixed")
+    image = g.image(1, 8)
+    fixed = np.random.default_rng(0).standard_normal((4, 1, 3, 3)).astype(np.float32)
+    g.output(g.conv(image, 4, 3, name="first", padding=1, fixed=fixed), "out")
+    network = g.build()
+    images = torch.randn(2, 1, 8, 8)
+    (plain,) = torch_backend.executor(network, {}).infer(images)
+    (found,) = torch_backend.executor(network, {}, channels_last=True).infer(images)
+    assert plain.is_contiguous()
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found, plain)
+
+
 def test_a_parameter_put_in_keeps_the_layout_of_the_one_that_was_there(torch_backend):
     _, _, _, executor = trained_once(torch_backend, images(), channels_last=True)
     given = np.arange(16 * 16 * 9, dtype=np.float32).reshape(16, 16, 3, 3)

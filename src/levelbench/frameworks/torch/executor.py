@@ -62,7 +62,7 @@ class TorchExecutor(Executor):
         self._numerics = numerics = Numerics(network, device, precision, channels_last)
         # A copy keeps the caller's array out of reach of in-place updates.
         hosts = {each.name: from_numpy(parameters[each.name], device) for each in network.parameters}
-        tensors = {name: numerics.parameter(name, each) for name, each in hosts.items()}
+        tensors = {name: numerics.array(name, each) for name, each in hosts.items()}
         trained = [each.name for each in network.parameters if each.trainable]
         live = {name: tensors[name].detach() for name in trained}
         self._leaves = {name: tensors[name].requires_grad_(trains) for name in trained}
@@ -138,7 +138,11 @@ class TorchExecutor(Executor):
     def lower(self, outputs: Sequence[str], *, bare: bool, training: bool = False) -> Lowered:
         """The network on PyTorch's own functions (``bare``), or on operators that know what to do when these refuse."""
         network = self.network if training else self.network.for_inference
-        return Lowered(network, self._backend, outputs=outputs, call=self._bare if bare else self._careful)
+        call = self._bare if bare else self._careful
+        return Lowered(network, self._backend, outputs=outputs, call=call, constant=self._constant)
+
+    def _constant(self, name: str, value: NDArray[Any]) -> Tensor:
+        return self._numerics.array(name, self._backend.array(value))
 
     def compiled(self, lowered: Lowered) -> Callable[..., tuple[Tensor, ...]]:
         """The lowered function, as the mode has it."""

@@ -46,8 +46,8 @@ class Numerics:
             node.inputs[1] for node in network.nodes if channels_last and not node.domain and node.op_type in _KERNELS
         )
 
-    def parameter(self, name: str, tensor: Tensor) -> Tensor:
-        """A copy of a parameter, a kernel of a convolution over images in channels-last order."""
+    def array(self, name: str, tensor: Tensor) -> Tensor:
+        """A copy of a parameter or constant, a kernel of a convolution over images in channels-last order."""
         if name in self._kernels and tensor.dim() == 4:
             return tensor.clone(memory_format=torch.channels_last)
         return tensor.clone()

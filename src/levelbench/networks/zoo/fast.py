@@ -6,10 +6,14 @@ a quarter of the pixels, and the logits are scaled down, so that the first steps
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError
 from levelbench.networks.network import Network
 from levelbench.networks.zoo.layers import ImageBuilder, torch_default
 
-__all__ = ["quick", "resnet9"]
+__all__ = ["cosine_kernels", "quick", "resnet9"]
 
 
 def resnet9(*, classes: int = 10, size: int = 32, channels: int = 3, width: int = 64, scale: float = 0.125) -> Network:
@@ -42,22 +46,53 @@ def quick(
     channels: int = 1,
     widths: tuple[int, ...] = (8, 24, 48),
     residual: bool = False,
+    depth: int = 1,
+    cosines: bool = False,
     scale: float = 0.25,
 ) -> Network:
     """(batch, channels, size, size) to logits (batch, classes); 16,648 parameters at its defaults.
 
     A 3x3 convolution to each of ``widths``, each with the image halved by a maximum, and a layer of all that is left.
-    ``residual`` adds to each but the first a 3x3 convolution with a shortcut.
+    ``residual`` adds to each but the first ``depth`` 3x3 convolutions with a shortcut around them. With ``cosines`` the
+    first convolution has the kernels of ``cosine_kernels``, for images of one channel, and nobody trains them: what
+    follows has edges to learn from at the first step, and no gradient goes back through the largest images.
     """
     g = ImageBuilder("quick")
     x = g.image(channels, size)
     for at, width in enumerate(widths):
         with g.scope(f"layer{at}"):
-            x = g.max_pool(g.conv(x, width, 3, name="conv", padding=1), 2, 2)
+            kernels = cosine_kernels(width) if cosines and not at else None
+            x = g.max_pool(g.conv(x, width, 3, name="conv", padding=1, fixed=kernels), 2, 2)
             x = g.relu(g.batch_norm(x, name="norm"))
             if residual and at:
-                x = g.add(x, _normalised(g, x, width, "residual"))
+                x = g.add(x, _residual(g, x, width, depth))
     return _classified(g, x, classes, scale)
+
+
+def cosine_kernels(count: int, size: int = 3) -> NDArray[np.float32]:
+    """(count, 1, size, size): the lowest frequencies of the two-dimensional cosine transform, each with both signs.
+
+    DCT-II (Ahmed, Natarajan and Rao 1974, equation 1), which nearly are the principal components of small patches of
+    images; each of Euclidean length 1. The maximum over a window of both signs is its maximum and its minimum.
+    """
+    if count % 2 or not 0 < count <= 2 * size * size:
+        raise DefinitionError(
+            f"{count} kernels of {size}x{size}",
+            f"there are {size * size} cosines, each with two signs",
+            f"an even number of at most {2 * size * size}",
+        )
+    places = np.arange(size) + 0.5
+    waves = np.cos(np.pi * np.outer(np.arange(size), places) / size)
+    waves /= np.linalg.norm(waves, axis=1, keepdims=True)
+    order = sorted(np.ndindex(size, size), key=lambda each: (each[0] ** 2 + each[1] ** 2, each))
+    chosen = np.stack([np.outer(waves[u], waves[v]) for u, v in order[: count // 2]])
+    return np.concatenate([chosen, -chosen])[:, None].astype(np.float32)
+
+
+def _residual(g: ImageBuilder, x: str, channels: int, depth: int) -> str:
+    for at in range(depth):
+        x = _normalised(g, x, channels, "residual" if depth == 1 else f"residual{at}")
+    return x
 
 
 def _classified(g: ImageBuilder, x: str, classes: int, scale: float) -> Network:

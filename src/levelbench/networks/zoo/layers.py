@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.builder import GraphBuilder
@@ -72,16 +73,23 @@ class ImageBuilder(GraphBuilder):
         groups: int = 1,
         draw: Draw | None = None,
         bias: Draw | None = None,
+        fixed: NDArray[np.float32] | None = None,
     ) -> str:
-        """A square convolution without bias, unless one is given; drawn as ``he`` of fan-out where nobody says."""
+        """A square convolution without bias, unless one is given; drawn as ``he`` of fan-out where nobody says.
+
+        ``fixed`` kernels (channels, inputs / groups, kernel, kernel) are constants of the network: nothing trains them.
+        """
         inputs, *sizes = self.shape(x)
         if inputs % groups or channels % groups:
             raise self._refusal(name, f"{inputs} and {channels} channels are not in {groups} groups")
         reach = dilation * (kernel - 1) + 1
         made = [self._window(name, size + 2 * padding - reach, stride) for size in sizes]
         with self.scope(name):
+            shape = (channels, inputs // groups, kernel, kernel)
+            if fixed is not None and fixed.shape != shape:
+                raise self._refusal(name, f"fixed kernels of shape {fixed.shape}, where {shape} are needed")
             drawn = he(channels * kernel * kernel // groups) if draw is None else draw
-            weight = self.parameter("weight", (channels, inputs // groups, kernel, kernel), drawn)
+            weight = self.parameter("weight", shape, drawn) if fixed is None else self.constant(fixed)
             added = () if bias is None else (self.parameter("bias", (channels,), bias),)
             square: dict[str, Any] = {"kernel_shape": [kernel] * 2, "pads": [padding] * 4, "strides": [stride] * 2}
             y = self.node("Conv", x, weight, *added, **square, dilations=[dilation] * 2, group=groups)
