@@ -110,12 +110,14 @@ def test_the_fast_fashion_recipe_costs_a_sixth_of_the_plain_one_or_less():
     assert costs[0] * 6 < costs[1]
 
 
-def test_the_short_fashion_recipe_costs_half_of_fast93_or_less():
-    """By multiply-adds of the planned training, for both end with their schedule."""
-    short, fast93 = assembled("fashion-mnist", "short"), assembled("fashion-mnist", "fast93")
-    costs = [network_cost(each.network).multiply_adds * each.epochs for each in (short, fast93)]
-    assert costs[0] * 2 <= costs[1]
-    assert short.schedule.fixed_length
+def test_the_way_to_93_percent_costs_half_of_the_plain_recipes_to_its_target_or_less():
+    """By multiply-adds of the planned training, if the plain one is confirmed after four epochs."""
+    fast93, plain = assembled("fashion-mnist", "fast93"), assembled("fashion-mnist", "plain")
+    costs = [
+        network_cost(each.network).multiply_adds * epochs for each, epochs in ((fast93, fast93.epochs), (plain, 4))
+    ]
+    assert costs[0] < costs[1]
+    assert fast93.schedule.fixed_length
 
 
 # ------------------------------------------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ def test_an_imagenet_recipe_learns_one_small_batch_by_heart(torch_backend, recip
 
 
 @pytest.mark.parametrize(
-    "network", [quick(widths=(4, 8, 16)), quick(widths=(4, 8), residual=True), resnet9(channels=1, size=16, width=2)]
+    "network", [quick(widths=(4, 8, 16)), quick(widths=(4, 8), residuals=(0, 1)), resnet9(channels=1, size=16, width=2)]
 )
 def test_a_fast_network_learns_one_batch_by_heart(torch_backend, network):
     size = network.inputs[0].shape[-1]

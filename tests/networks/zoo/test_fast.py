@@ -49,8 +49,8 @@ def test_fixed_kernels_of_another_shape_are_refused():
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
 def test_what_is_fixed_is_no_parameter_and_stays_while_the_rest_is_trained(framework):
     backend = open_framework(framework)
-    network = quick(size=8, widths=(4, 8), residual=True, cosines=True)
-    learned = quick(size=8, widths=(4, 8), residual=True)
+    network = quick(size=8, widths=(4, 8), residuals=(0, 1), cosines=True)
+    learned = quick(size=8, widths=(4, 8), residuals=(0, 1))
     assert {each.name for each in learned.parameters} - {each.name for each in network.parameters} == {
         "layer0.conv.weight"
     }
@@ -74,8 +74,19 @@ def test_what_is_fixed_is_no_parameter_and_stays_while_the_rest_is_trained(frame
     np.testing.assert_allclose(backend.host(found), backend.host(wanted), rtol=1e-4, atol=1e-5)
 
 
-def test_each_residual_has_as_many_convolutions_as_its_depth():
-    made = quick(widths=(4, 8, 8), residual=True, depth=2)
-    kernels = [each.name for each in made.parameters if each.name.endswith("conv.weight")]
-    assert len(kernels) == 3 + 2 * 2
+def test_each_width_has_a_branch_of_as_many_convolutions_as_asked_for():
+    made = quick(widths=(4, 8, 16), residuals=(0, 1, 2))
+    kernels = [(each.name, each.shape[0]) for each in made.parameters if each.name.endswith("conv.weight")]
+    assert [channels for name, channels in kernels if "residual" in name] == [8, 16, 16]
     assert sum(node.op_type == "Add" for node in made.nodes) == 2
+
+
+def test_residuals_that_are_not_one_for_each_width_are_refused():
+    with pytest.raises(DefinitionError, match="2 residuals for 3 widths"):
+        quick(widths=(4, 8, 16), residuals=(0, 1))
+
+
+def test_the_gain_is_that_of_every_kernel_and_of_nothing_else():
+    plain, small = (quick(widths=(4, 8), residuals=(0, 1), gain=gain).initialise(3) for gain in (1.0, 0.25))
+    for name, wanted in plain.items():
+        np.testing.assert_allclose(small[name], wanted * (0.25 if "conv" in name else 1), rtol=1e-6)

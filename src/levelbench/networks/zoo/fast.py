@@ -6,11 +6,15 @@ a quarter of the pixels, and the logits are scaled down, so that the first steps
 
 from __future__ import annotations
 
+import math
+from itertools import zip_longest
+
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.network import Network
+from levelbench.networks.values import Draw
 from levelbench.networks.zoo.layers import ImageBuilder, torch_default
 
 __all__ = ["cosine_kernels", "quick", "resnet9"]
@@ -34,9 +38,9 @@ def resnet9(*, classes: int = 10, size: int = 32, channels: int = 3, width: int 
     return _classified(g, g.max_pool(x, size // 8, size // 8), classes, scale)
 
 
-def _normalised(g: ImageBuilder, x: str, channels: int, name: str) -> str:
+def _normalised(g: ImageBuilder, x: str, channels: int, name: str, draw: Draw | None = None) -> str:
     with g.scope(name):
-        return g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv", padding=1), name="norm"))
+        return g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv", padding=1, draw=draw), name="norm"))
 
 
 def quick(
@@ -45,27 +49,32 @@ def quick(
     size: int = 28,
     channels: int = 1,
     widths: tuple[int, ...] = (8, 24, 48),
-    residual: bool = False,
-    depth: int = 1,
+    residuals: tuple[int, ...] = (),
     cosines: bool = False,
+    gain: float = 1.0,
     scale: float = 0.25,
 ) -> Network:
     """(batch, channels, size, size) to logits (batch, classes); 16,648 parameters at its defaults.
 
     A 3x3 convolution to each of ``widths``, each with the image halved by a maximum, and a layer of all that is left.
-    ``residual`` adds to each but the first ``depth`` 3x3 convolutions with a shortcut around them. With ``cosines`` the
-    first convolution has the kernels of ``cosine_kernels``, for images of one channel, and nobody trains them: what
-    follows has edges to learn from at the first step, and no gradient goes back through the largest images.
+    ``residuals`` says for each width of how many 3x3 convolutions the branch is that is added to it; 0 is none. With
+    ``cosines`` the first convolution has the kernels of ``cosine_kernels``, for images of one channel, and nobody
+    trains them: what follows has edges to learn from at the first step, and no gradient goes back through the largest
+    images. Kernels are drawn ``gain`` times as large as ``he`` has them: what is normalised afterwards stays what it
+    is, and the smaller a kernel, the further a step turns it.
     """
+    if residuals and len(residuals) != len(widths):
+        raise DefinitionError("network 'quick'", f"{len(residuals)} residuals for {len(widths)} widths", "one for each")
     g = ImageBuilder("quick")
     x = g.image(channels, size)
-    for at, width in enumerate(widths):
+    for at, (width, depth) in enumerate(zip_longest(widths, residuals, fillvalue=0)):
         with g.scope(f"layer{at}"):
             kernels = cosine_kernels(width) if cosines and not at else None
-            x = g.max_pool(g.conv(x, width, 3, name="conv", padding=1, fixed=kernels), 2, 2)
+            draw = Draw("normal", gain * math.sqrt(2 / (9 * width)))
+            x = g.max_pool(g.conv(x, width, 3, name="conv", padding=1, draw=draw, fixed=kernels), 2, 2)
             x = g.relu(g.batch_norm(x, name="norm"))
-            if residual and at:
-                x = g.add(x, _residual(g, x, width, depth))
+            if depth:
+                x = g.add(x, _branch(g, x, width, depth, draw))
     return _classified(g, x, classes, scale)
 
 
@@ -79,7 +88,7 @@ def cosine_kernels(count: int, size: int = 3) -> NDArray[np.float32]:
         raise DefinitionError(
             f"{count} kernels of {size}x{size}",
             f"there are {size * size} cosines, each with two signs",
-            f"an even number of at most {2 * size * size}",
+            f"an even number of at most {2 * size * size}, or kernels that are learned",
         )
     places = np.arange(size) + 0.5
     waves = np.cos(np.pi * np.outer(np.arange(size), places) / size)
@@ -89,9 +98,9 @@ def cosine_kernels(count: int, size: int = 3) -> NDArray[np.float32]:
     return np.concatenate([chosen, -chosen])[:, None].astype(np.float32)
 
 
-def _residual(g: ImageBuilder, x: str, channels: int, depth: int) -> str:
+def _branch(g: ImageBuilder, x: str, channels: int, depth: int, draw: Draw) -> str:
     for at in range(depth):
-        x = _normalised(g, x, channels, "residual" if depth == 1 else f"residual{at}")
+        x = _normalised(g, x, channels, f"residual{at}", draw)
     return x
 
 
