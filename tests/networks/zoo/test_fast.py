@@ -90,3 +90,9 @@ def test_the_gain_is_that_of_every_kernel_and_of_nothing_else():
     plain, small = (quick(widths=(4, 8), residuals=(0, 1), gain=gain).initialise(3) for gain in (1.0, 0.25))
     for name, wanted in plain.items():
         np.testing.assert_allclose(small[name], wanted * (0.25 if "conv" in name else 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("gain", [0.0, -0.5, float("nan")])
+def test_kernels_without_a_size_are_refused(gain):
+    with pytest.raises(DefinitionError, match="learn nothing"):
+        quick(gain=gain)

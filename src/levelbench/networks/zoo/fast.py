@@ -65,6 +65,8 @@ def quick(
     """
     if residuals and len(residuals) != len(widths):
         raise DefinitionError("network 'quick'", f"{len(residuals)} residuals for {len(widths)} widths", "one for each")
+    if not gain > 0:
+        raise DefinitionError("network 'quick'", f"kernels of gain {gain} learn nothing", "a gain above 0")
     g = ImageBuilder("quick")
     x = g.image(channels, size)
     for at, (width, depth) in enumerate(zip_longest(widths, residuals, fillvalue=0)):
@@ -88,7 +90,7 @@ def cosine_kernels(count: int, size: int = 3) -> NDArray[np.float32]:
         raise DefinitionError(
             f"{count} kernels of {size}x{size}",
             f"there are {size * size} cosines, each with two signs",
-            f"an even number of at most {2 * size * size}, or kernels that are learned",
+            f"an even number of at most {2 * size * size}, or kernels that are learned (cosines=False)",
         )
     places = np.arange(size) + 0.5
     waves = np.cos(np.pi * np.outer(np.arange(size), places) / size)
