@@ -6,7 +6,6 @@ a quarter of the pixels, and the logits are scaled down, so that the first steps
 
 from __future__ import annotations
 
-import math
 from itertools import zip_longest
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DefinitionError
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
-from levelbench.networks.zoo.layers import ImageBuilder, torch_default
+from levelbench.networks.zoo.layers import ImageBuilder, he, torch_default
 
 __all__ = ["cosine_kernels", "quick", "resnet9"]
 
@@ -72,7 +71,7 @@ def quick(
     for at, (width, depth) in enumerate(zip_longest(widths, residuals, fillvalue=0)):
         with g.scope(f"layer{at}"):
             kernels = cosine_kernels(width) if cosines and not at else None
-            draw = Draw("normal", gain * math.sqrt(2 / (9 * width)))
+            draw = Draw("normal", gain * he(9 * width).scale)
             x = g.max_pool(g.conv(x, width, 3, name="conv", padding=1, draw=draw, fixed=kernels), 2, 2)
             x = g.relu(g.batch_norm(x, name="norm"))
             if depth:
