@@ -162,8 +162,8 @@ def ours(framework: str, images: np.ndarray, labels: np.ndarray, kind: str, batc
         return map(finished, loader.batches(epoch))
 
     name = f"levelbench, {framework}" + (f", {workers} workers" if workers else "")
-    # What is left of a block that was made before, and the blocks behind it.
-    ahead = -(-4096 * (workers + 1) // batch) if workers else 0
+    # What is left of a block that was made before, and the blocks behind it, of the most examples that a block has.
+    ahead = -(-16384 * (workers + 1) // batch) if workers else 0
     return Contender(name, epochs(batches), loader.close, ahead, len(images) if AUGMENT[kind] else 0)
 
 

@@ -44,7 +44,8 @@ _SAME_VALUES: dict[Any, tuple[Any, torch.dtype]] = {
     np.dtype(ml_dtypes.int2): (np.int8, torch.int2),
     np.dtype(ml_dtypes.uint2): (np.uint8, torch.uint2),
 }
-_CARRIERS = {dtype: (carrier, name) for name, (carrier, dtype) in {**_SAME_BITS, **_SAME_VALUES}.items()}
+_CARRIED = {**_SAME_BITS, **_SAME_VALUES}
+_CARRIERS = {dtype: (carrier, name) for name, (carrier, dtype) in _CARRIED.items()}
 _TORCH_CARRIERS = {np.int16: torch.int16, np.uint8: torch.uint8, np.int8: torch.int8}
 
 _TORCH = {
@@ -89,13 +90,15 @@ def from_numpy(host: NDArray[Any], device: torch.device) -> Tensor:
 
     Raises ``UnsupportedError`` for strings and other types that PyTorch has not.
     """
-    carrier, dtype = (_SAME_BITS | _SAME_VALUES).get(host.dtype, (None, None))
+    carrier, dtype = _CARRIED.get(host.dtype, (None, None))
     if carrier is not None:
         host = (
             host.astype(carrier) if host.dtype in _SAME_VALUES else np.require(host, requirements=["C"]).view(carrier)
         )
     try:
-        tensor = torch.from_numpy(np.require(host, requirements=["C", "W"])).to(device)
+        if not (host.flags.c_contiguous and host.flags.writeable):
+            host = np.require(host, requirements=["C", "W"])
+        tensor = torch.from_numpy(host).to(device)
     except (TypeError, ValueError):
         raise UnsupportedError(
             f"an array of {host.dtype} on torch", "PyTorch has no such elements", "use another framework"

@@ -48,9 +48,10 @@ class Bordered:
         self._frames: Images = np.ndarray(own, dtype, memory, begin * step)
         self._items: Images = np.ndarray((places,), f"V{self._size * step}", memory, begin * step)
         # From the first pixel to the last, wherever an image has moved to.
-        self._run = (c - 1) * self._channel + (height - 1) * self._line + width
-        runs = max(0, memory.size - self._run + 1)
-        self._runs: Images = np.ndarray((runs,), f"V{self._run * step}", memory, strides=(step,))
+        run = (c - 1) * self._channel + (height - 1) * self._line + width
+        strides = (step, self._channel * step, self._line * step)
+        views = (max(0, memory.size - run + 1), c, height)
+        self._views: Images = np.ndarray(views, f"V{width * step}", memory, strides=strides)
 
     @staticmethod
     def bytes_of(places: int, shape: tuple[int, ...], dtype: DTypeLike, most: int, *, reflect: bool) -> int:
@@ -81,14 +82,10 @@ class Bordered:
         """Put the first of ``others``, which are of the same kind, in ``places`` (n,)."""
         self._items[places] = others._items[: len(places)]
 
-    def read(self, places: Whole, down: Whole, right: Whole, images: Images) -> None:
-        """Fill ``images`` (n, c, h, w), contiguous, with those at ``places``, up and left by so many pixels (n,)."""
-        starts = self._first + places * self._size + down * self._line + right
-        strides = tuple(each * images.itemsize for each in (self._run, self._channel, self._line, 1))
-        for some in parts(images):
-            runs = self._runs[starts[some]]
-            moved: Images = np.ndarray(images[some].shape, images.dtype, runs.view(images.dtype), strides=strides)
-            _lines(images[some], self._shape)[...] = _lines(moved, self._shape)
+    def read(self, places: Whole, down: Whole, right: Whole) -> Images:
+        """The images at ``places``, up and left by so many pixels (n,): a new array (n, c, h, w)."""
+        lines = self._views[self._first + places * self._size + down * self._line + right]
+        return lines.view(self._dtype).reshape(len(places), *self._shape)
 
 
 def move(images: Images, down: Whole, right: Whole, most: int, *, reflect: bool) -> None:
@@ -99,7 +96,7 @@ def move(images: Images, down: Whole, right: Whole, most: int, *, reflect: bool)
     for some in pieces:
         piece = images[some]
         bordered.write(piece)
-        bordered.read(np.arange(len(piece)), down[some], right[some], piece)
+        piece[...] = bordered.read(np.arange(len(piece)), down[some], right[some])
 
 
 def _between(most: int, reflect: bool) -> int:

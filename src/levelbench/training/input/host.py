@@ -31,8 +31,8 @@ Columns = tuple[NDArray[Any], ...]
 Block = list[Columns]
 """Batches on the host."""
 
-_EXAMPLES = 4096
-_BYTES = 4 * 2**20
+_EXAMPLES = 16384
+_BYTES = 16 * 2**20
 _MIXING = 0x317
 
 
