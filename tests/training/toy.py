@@ -75,6 +75,8 @@ def watched(batches, alive):
         batch = [next(batches, None)]
         if batch[0] is None:
             return
+        # A copy, which only whoever asked can hold: a loader may keep a batch until it is asked for the next one.
+        batch[0] = tuple(np.array(column) for column in batch[0])
         earlier.append(ref(batch[0][0]))
         yield batch.pop()
 

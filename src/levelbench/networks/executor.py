@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,9 @@ class Backend(OperatorBackend):
     modes: tuple[str, ...] = ("eager",)
     """The ways to execute that it offers; the first is taken where nobody chooses."""
 
+    slices_are_views: bool = True
+    """Whether :meth:`split` copies nothing and costs less than a gather: if so, small batches are made in groups."""
+
     @abstractmethod
     def executor(
         self,
@@ -135,8 +138,11 @@ class Backend(OperatorBackend):
 
     def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Array]:
         """Native indices for :meth:`take`, one array a batch: ``order[bounds[i] : bounds[i + 1]]``."""
-        native = self.array(order)
-        return [native[start:stop] for start, stop in pairwise(bounds)]
+        return self.split(self.array(order[bounds[0] : bounds[-1]]), [stop - start for start, stop in pairwise(bounds)])
+
+    def split(self, array: Array, sizes: Sequence[int]) -> Sequence[Array]:
+        """The rows of ``array`` in order, so many each."""
+        return [array[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
 
     def normalise(self, array: Array, shift: Array, scale: Array) -> Array:
         """(array - shift) * scale in float32, rounded after each, as a new array; the constants are float32."""

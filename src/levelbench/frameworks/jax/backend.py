@@ -61,6 +61,7 @@ class JaxBackend(Backend):
     """
 
     modes = JaxFramework.modes
+    slices_are_views = False
 
     def __init__(self, device: str = "cpu") -> None:
         jax.config.update("jax_enable_x64", True)

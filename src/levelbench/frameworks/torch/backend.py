@@ -136,10 +136,9 @@ class TorchBackend(Backend):
 
         return make_stepper(rule, self, parameters)
 
-    def rows(self, order: NDArray[np.int64], bounds: Sequence[int]) -> Sequence[Tensor]:
+    def split(self, array: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
         """All at once: a slice costs three times as much."""
-        native: Tensor = self.array(order)
-        return native.split(np.diff(bounds).tolist())
+        return array.split(sizes)
 
     def normalise(self, array: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
         """Converted first where there are bytes: mixed types would make two arrays more."""

@@ -84,7 +84,7 @@ class Bordered:
 
     def read(self, places: Whole, down: Whole, right: Whole) -> Images:
         """The images at ``places``, up and left by so many pixels (n,): a new array (n, c, h, w)."""
-        lines = self._views[self._first + places * self._size + down * self._line + right]
+        lines: Images = self._views[self._first + places * self._size + down * self._line + right]
         return lines.view(self._dtype).reshape(len(places), *self._shape)
 
 

@@ -1,4 +1,4 @@
-"""Makes blocks of training examples on the host: rows gathered, augmented, mixed, and cut into batches.
+"""Makes blocks of training examples on the host: rows gathered, augmented, mixed, and cut into groups of batches.
 
 The one idea: a block is many batches at once, or one large one, so that work by array pays off whatever the batch; what
 an example becomes follows from the seed, the epoch and its index alone, so where a block begins changes nothing.
@@ -21,6 +21,7 @@ from levelbench.training.augmentation.draws import example_seeds, words
 from levelbench.training.augmentation.inplace import InPlace
 from levelbench.training.augmentation.pixels import images_of
 from levelbench.training.datasets.base import Split
+from levelbench.training.input.grouping import groups, sizes
 from levelbench.training.input.moved import make_moved
 from levelbench.training.input.residence import rows_of
 from levelbench.training.samplers.base import Epoch
@@ -28,8 +29,8 @@ from levelbench.training.samplers.base import Epoch
 __all__ = ["Block", "BlockMaker"]
 
 Columns = tuple[NDArray[Any], ...]
-Block = list[Columns]
-"""Batches on the host."""
+Block = list[tuple[Columns, list[int]]]
+"""Groups of batches on the host: their columns, and the rows of each batch."""
 
 _EXAMPLES = 16384
 _BYTES = 16 * 2**20
@@ -44,7 +45,13 @@ class BlockMaker:
     """
 
     def __init__(
-        self, split: Split, classes: int, seed: int, augment: tuple[Augmentation, ...], mix: Mixing | None
+        self,
+        split: Split,
+        classes: int,
+        seed: int,
+        augment: tuple[Augmentation, ...],
+        mix: Mixing | None,
+        at_once: int = 1,
     ) -> None:
         shape, labels = split.inputs.shape, split.labels
         if augment and len(shape) != 4:
@@ -60,37 +67,32 @@ class BlockMaker:
                 "leave it out",
             )
         self._split, self._classes, self._seed, self._augment, self._mix = split, classes, seed, augment, mix
-        self._moved = make_moved(split.inputs, augment)
+        self._moved, self._at_once = make_moved(split.inputs, augment), 1 if mix else at_once
         row_bytes = max(1, prod(shape[1:]) * split.inputs.dtype.itemsize)
         self._examples = min(_EXAMPLES, max(1, _BYTES // row_bytes))
 
     def jobs(self, order: Epoch, epoch: int, first: int, last: int, progress: float) -> Iterator[Callable[[], Block]]:
         """What makes the blocks of steps ``first`` to ``last`` (exclusive), in order."""
         augment = tuple(each.at(progress) for each in self._augment)
-        bounds = order.bounds
-        while first < last:
-            # As many whole batches as fit, and one at least.
-            fitting = int(np.searchsorted(bounds, bounds[first] + self._examples, side="right")) - 1
-            stop = min(max(first + 1, fitting), last)
-            yield partial(self._make, order, epoch, first, stop, augment)
-            first = stop
+        for start, stop in groups(order.bounds.tolist(), first, last, self._examples):
+            yield partial(self._make, order, epoch, start, stop, augment)
 
     def _make(self, order: Epoch, epoch: int, first: int, stop: int, augment: tuple[Augmentation, ...]) -> Block:
-        begin = int(order.bounds[first])
-        indices = order.order[begin : int(order.bounds[stop])]
+        bounds = order.bounds[first : stop + 1].tolist()
+        indices = order.order[bounds[0] : bounds[-1]]
         seeds = example_seeds(self._seed, epoch, indices)
         columns = [
             self._inputs(indices, seeds, augment),
             *[rows_of(column, indices, seeds) for column in self._split.columns[1:]],
         ]
-        cuts = (order.bounds[first : stop + 1] - begin).tolist()
         block = []
-        for at in range(stop - first):
-            batch = tuple(column[cuts[at] : cuts[at + 1]] for column in columns)
+        for start, end in groups(bounds, 0, stop - first, self._at_once):
+            cut = slice(bounds[start] - bounds[0], bounds[end] - bounds[0])
+            group = tuple(column[cut] for column in columns)
             if self._mix is not None:
-                generator = Generator(PCG64([self._seed, epoch, first + at, _MIXING]))
-                batch = self._mix.apply(batch, self._classes, generator)
-            block.append(batch)
+                generator = Generator(PCG64([self._seed, epoch, first + start, _MIXING]))
+                group = self._mix.apply(group, self._classes, generator)
+            block.append((group, sizes(bounds[start : end + 1])))
         return block
 
     def _inputs(

@@ -1,11 +1,10 @@
 """Makes the batches of a training split: rows of arrays that live on the device, or blocks that the host works on.
 
-The one idea: where nothing is done to an example, a batch is one gather a column on the device and nothing else.
+The one idea: where nothing is done to an example, batches are one gather a column on the device and nothing else.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import final
 
@@ -16,6 +15,7 @@ from levelbench.networks.executor import Array, Backend
 from levelbench.training.augmentation.base import Augmentation, Mixing
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input.base import Loader
+from levelbench.training.input.grouping import examples_at_once, groups, in_batches, sizes
 from levelbench.training.input.host import BlockMaker
 from levelbench.training.input.normalising import Normalise, normaliser
 from levelbench.training.input.prefetch import Prefetch
@@ -43,7 +43,8 @@ def make_loader(
     normalise = normaliser(backend, dataset, split)
     if not augment and mix is None and all(is_resident(column) for column in split.columns):
         return ResidentLoader(backend, split, sampler, seed, normalise)
-    maker = BlockMaker(split, dataset.classes, seed, tuple(augment), mix)
+    at_once = examples_at_once(backend, split.inputs.shape)
+    maker = BlockMaker(split, dataset.classes, seed, tuple(augment), mix, at_once)
     return HostLoader(backend, split, sampler, seed, normalise, maker, workers)
 
 
@@ -64,12 +65,7 @@ class _Epochs(Loader):
     def _turn_to(self, epoch: int) -> None:
         if epoch != self._number:
             self._epoch = self._sampler.epoch(self._split, self._seed, epoch)
-            self._turned(self._epoch)
             self._number = epoch
-
-    @abstractmethod
-    def _turned(self, epoch: Epoch) -> None:
-        """Called with each new epoch."""
 
 
 @final
@@ -82,30 +78,27 @@ class ResidentLoader(_Epochs):
         super().__init__(split, sampler, seed)
         self._backend, self._normalise = backend, normalise
         self._columns = tuple(backend.array(column) for column in split.columns if is_resident(column))
-        self._rows: Sequence[Array] = ()
+        self._at_once = examples_at_once(backend, split.inputs.shape)
 
     def batches(
         self, epoch: int, first: int = 0, last: int | None = None, progress: float = 0.0
     ) -> Iterator[tuple[Array, ...]]:
-        """One gather a column, and normalisation where the first one is raw."""
+        """One gather a column and group, and normalisation where the first column is raw."""
         self._turn_to(epoch)
-        take, columns, normalise, rows = self._backend.take, self._columns, self._normalise, self._rows[first:last]
-        if len(columns) == 2 and normalise is None:
-            # The usual case, written out: with small networks a microsecond a batch is seen.
-            inputs, labels = columns
-            for each in rows:
-                yield take(inputs, each), take(labels, each)
+        backend, take, (inputs, *others) = self._backend, self._backend.take, self._columns
+        change = self._normalise or _as_it_is
+        order, bounds = self._epoch.order, self._epoch.bounds.tolist()
+        steps = list(groups(bounds, first, self.steps if last is None else last, self._at_once))
+        if not steps:
             return
-        inputs, *others = columns
-        for each in rows:
+        cuts = [bounds[start] for start, _ in steps] + [bounds[steps[-1][1]]]
+        for rows, (start, stop) in zip(backend.rows(order, cuts), steps, strict=True):
             # No name is given to a batch, so that its memory is free for the next one as soon as it has been used.
-            if normalise is None:
-                yield take(inputs, each), *[take(column, each) for column in others]
-            else:
-                yield normalise(take(inputs, each)), *[take(column, each) for column in others]
-
-    def _turned(self, epoch: Epoch) -> None:
-        self._rows = self._backend.rows(epoch.order, epoch.bounds.tolist())
+            yield from in_batches(
+                backend,
+                (change(take(inputs, rows)), *[take(column, rows) for column in others]),
+                sizes(bounds[start : stop + 1]),
+            )
 
 
 @final
@@ -131,14 +124,11 @@ class HostLoader(_Epochs):
     ) -> Iterator[tuple[Array, ...]]:
         """The host's columns on the device, the first one normalised there."""
         self._turn_to(epoch)
-        array, normalise = self._backend.array, self._normalise
+        backend, array, change = self._backend, self._backend.array, self._normalise or _as_it_is
         jobs = self._maker.jobs(self._epoch, epoch, first, self.steps if last is None else last, progress)
         for block in self._prefetch.ordered(jobs):
-            for inputs, *others in block:
-                if normalise is None:
-                    yield array(inputs), *[array(column) for column in others]
-                else:
-                    yield normalise(array(inputs)), *[array(column) for column in others]
+            for (inputs, *others), rows in block:
+                yield from in_batches(backend, (change(array(inputs)), *[array(each) for each in others]), rows)
             # So that the next block is made where this one was.
             del block, inputs, others
 
@@ -146,5 +136,6 @@ class HostLoader(_Epochs):
         """End the workers."""
         self._prefetch.close()
 
-    def _turned(self, epoch: Epoch) -> None:
-        pass
+
+def _as_it_is(array: Array) -> Array:
+    return array
