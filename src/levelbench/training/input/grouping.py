@@ -6,7 +6,7 @@ The one idea: a group is consecutive steps, whole, so a batch is some rows of it
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -42,8 +42,6 @@ def sizes(bounds: Sequence[int]) -> list[int]:
     return [stop - start for start, stop in pairwise(bounds)]
 
 
-def in_batches(backend: Backend, columns: Sequence[Array], rows: Sequence[int]) -> Iterable[tuple[Array, ...]]:
+def in_batches(backend: Backend, columns: Sequence[Array], rows: Sequence[int]) -> Iterator[tuple[Array, ...]]:
     """The columns of a group as its batches, of so many rows each."""
-    if len(rows) == 1:
-        return (tuple(columns),)
     return zip(*(backend.split(column, rows) for column in columns), strict=True)

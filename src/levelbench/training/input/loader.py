@@ -94,11 +94,14 @@ class ResidentLoader(_Epochs):
         cuts = [bounds[start] for start, _ in steps] + [bounds[steps[-1][1]]]
         for rows, (start, stop) in zip(backend.rows(order, cuts), steps, strict=True):
             # No name is given to a batch, so that its memory is free for the next one as soon as it has been used.
-            yield from in_batches(
-                backend,
-                (change(take(inputs, rows)), *[take(column, rows) for column in others]),
-                sizes(bounds[start : stop + 1]),
-            )
+            if stop == start + 1:
+                yield change(take(inputs, rows)), *[take(column, rows) for column in others]
+            else:
+                yield from in_batches(
+                    backend,
+                    (change(take(inputs, rows)), *[take(column, rows) for column in others]),
+                    sizes(bounds[start : stop + 1]),
+                )
 
 
 @final
@@ -128,7 +131,10 @@ class HostLoader(_Epochs):
         jobs = self._maker.jobs(self._epoch, epoch, first, self.steps if last is None else last, progress)
         for block in self._prefetch.ordered(jobs):
             for (inputs, *others), rows in block:
-                yield from in_batches(backend, (change(array(inputs)), *[array(each) for each in others]), rows)
+                if len(rows) == 1:
+                    yield change(array(inputs)), *[array(each) for each in others]
+                else:
+                    yield from in_batches(backend, (change(array(inputs)), *[array(each) for each in others]), rows)
             # So that the next block is made where this one was.
             del block, inputs, others
 
