@@ -45,7 +45,7 @@ def test_no_bit_depends_on_how_many_are_made_at_once(framework, way, monkeypatch
         pytest.importorskip("torch")
     backend, found = open_framework(framework), []
     # Nothing but single batches, groups that end in the middle, and everything at once.
-    for elements in (1, 20 * RAW[0].size, 10**6):
+    for elements in (1, 36 * RAW[0].size, 10**6):
         monkeypatch.setattr(grouping, "_ELEMENTS", elements)
         made = loader(backend, Shuffled(8), **way)
         found.append([[backend.host(column) for column in batch] for batch in made.batches(2, 1, 12)])
@@ -87,13 +87,21 @@ def test_a_group_is_one_gather_and_is_let_go_of_before_the_next_is_made(monkeypa
 
 def test_where_cutting_costs_more_than_a_gather_each_batch_is_made_for_itself():
     pytest.importorskip("jax")
-    assert examples_at_once(open_framework("jax"), RAW.shape) == 1
+    assert examples_at_once(open_framework("jax"), RAW.shape, 8) == 1
 
 
-def test_an_example_without_elements_or_larger_than_a_group_is_still_one():
-    backend = open_framework("numpy")
-    assert examples_at_once(backend, (5, 0)) == grouping._ELEMENTS
-    assert examples_at_once(backend, (5, grouping._ELEMENTS + 1)) == 1
+@pytest.mark.parametrize(
+    ("shape", "batch", "expected"),
+    [
+        # Four batches of 32 images of 3 x 32 x 32 fit in 2^19 elements, four of 64 do not.
+        ((5, 3, 32, 32), 32, 170),
+        ((5, 3, 32, 32), 64, 1),
+        ((5, 0), 8, 2**19),
+        ((5, 2**19 + 1), 1, 1),
+    ],
+)
+def test_batches_are_grouped_where_four_of_them_fit(shape, batch, expected):
+    assert examples_at_once(open_framework("numpy"), shape, batch) == expected
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])

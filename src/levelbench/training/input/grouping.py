@@ -15,14 +15,17 @@ from levelbench.networks.executor import Array, Backend
 __all__ = ["examples_at_once", "groups", "in_batches", "sizes"]
 
 _ELEMENTS = 2**19
+_LEAST = 4
 
 
-def examples_at_once(backend: Backend, shape: Sequence[int]) -> int:
+def examples_at_once(backend: Backend, shape: Sequence[int], batch: int) -> int:
     """How many examples of a column of this shape (n, ...) a group has at most: two megabytes in float32.
 
-    One, and so each batch for itself, where the backend cannot cut a group without cost.
+    One, and so each batch for itself, where the backend cannot cut a group without cost, or where so few batches of
+    this size fit that what a call costs is a small part of their work.
     """
-    return max(1, _ELEMENTS // max(1, prod(shape[1:]))) if backend.slices_are_views else 1
+    fitting = _ELEMENTS // max(1, prod(shape[1:]))
+    return fitting if backend.slices_are_views and fitting >= _LEAST * batch else 1
 
 
 def groups(bounds: Sequence[int], first: int, last: int, examples: int) -> Iterator[tuple[int, int]]:

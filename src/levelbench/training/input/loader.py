@@ -43,7 +43,7 @@ def make_loader(
     normalise = normaliser(backend, dataset, split)
     if not augment and mix is None and all(is_resident(column) for column in split.columns):
         return ResidentLoader(backend, split, sampler, seed, normalise)
-    at_once = examples_at_once(backend, split.inputs.shape)
+    at_once = examples_at_once(backend, split.inputs.shape, sampler.batch)
     maker = BlockMaker(split, dataset.classes, seed, tuple(augment), mix, at_once)
     return HostLoader(backend, split, sampler, seed, normalise, maker, workers)
 
@@ -78,7 +78,7 @@ class ResidentLoader(_Epochs):
         super().__init__(split, sampler, seed)
         self._backend, self._normalise = backend, normalise
         self._columns = tuple(backend.array(column) for column in split.columns if is_resident(column))
-        self._at_once = examples_at_once(backend, split.inputs.shape)
+        self._at_once = examples_at_once(backend, split.inputs.shape, sampler.batch)
 
     def batches(
         self, epoch: int, first: int = 0, last: int | None = None, progress: float = 0.0
