@@ -1,6 +1,6 @@
 """What an optimizer written once costs: ours and the framework's own, each in a whole training step, side by side.
 
-    python benchmarks/optimizer.py [--quick] [--processes 8] [--seconds 5] [--frameworks torch,jax] [--json FILE]
+    python benchmarks/optimizer.py [--quick] [--processes 8] [--seconds 5] [--frameworks torch,jax] [--case fused]
     OMP_NUM_THREADS=1 python benchmarks/optimizer.py --alone [--networks resnet18-32px] [--seconds 5]
 
 Each case is a network at a batch size, a rule, and one of the framework's own implementations of it: PyTorch's
@@ -240,6 +240,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=8, help="for each case; six give an exact interval")
     parser.add_argument("--quick", action="store_true", help="two processes of half a second: does it work at all")
     parser.add_argument("--frameworks", default="torch,jax", help="which, with commas between them")
+    parser.add_argument("--case", default="", help="only those that have this in their names, 'adamw fused' for instance")
     parser.add_argument("--networks", default=",".join(BATCHES), help="which, with commas between them")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--alone", action="store_true", help="the update alone, by CPU time")
@@ -260,7 +261,7 @@ def main() -> None:
     )
     print("| processes | goal |\n|---|---|---|---|---|---|---|---|---|---|---|")
     for case in pairs():
-        if case.split()[0] not in options.frameworks.split(","):
+        if case.split()[0] not in options.frameworks.split(",") or options.case not in case:
             continue
         for name in options.networks.split(","):
             found = measured(case, name, options)

@@ -26,7 +26,7 @@ def loader(backend, sampler, **given):
     return make_loader(backend, dataset, split, sampler, seed=1, **given)
 
 
-@given(st.lists(st.integers(0, 9), min_size=1), st.integers(1, 30), st.data())
+@given(st.lists(st.integers(0, 9), min_size=1), st.integers(0, 30), st.data())
 def test_groups_are_whole_steps_in_order_as_many_as_fit_and_one_at_least(rows, examples, data):
     bounds = np.cumsum([0, *rows]).tolist()
     first = data.draw(st.integers(0, len(rows)))
@@ -87,7 +87,7 @@ def test_a_group_is_one_gather_and_is_let_go_of_before_the_next_is_made(monkeypa
 
 def test_where_cutting_costs_more_than_a_gather_each_batch_is_made_for_itself():
     pytest.importorskip("jax")
-    assert examples_at_once(open_framework("jax"), RAW.shape, 8) == 1
+    assert examples_at_once(open_framework("jax"), RAW.shape, 8) == 0
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_where_cutting_costs_more_than_a_gather_each_batch_is_made_for_itself():
     [
         # Four batches of 32 images of 3 x 32 x 32 fit in 2^19 elements, four of 64 do not.
         ((5, 3, 32, 32), 32, 170),
-        ((5, 3, 32, 32), 64, 1),
+        ((5, 3, 32, 32), 64, 0),
         ((5, 0), 8, 2**19),
-        ((5, 2**19 + 1), 1, 1),
+        ((5, 2**19 + 1), 1, 0),
     ],
 )
 def test_batches_are_grouped_where_four_of_them_fit(shape, batch, expected):

@@ -21,11 +21,11 @@ _LEAST = 4
 def examples_at_once(backend: Backend, shape: Sequence[int], batch: int) -> int:
     """How many examples of a column of this shape (n, ...) a group has at most: two megabytes in float32.
 
-    One, and so each batch for itself, where the backend cannot cut a group without cost, or where so few batches of
+    None, and so each batch for itself, where the backend cannot cut a group without cost, or where so few batches of
     this size fit that what a call costs is a small part of their work.
     """
     fitting = _ELEMENTS // max(1, prod(shape[1:]))
-    return fitting if backend.slices_are_views and fitting >= _LEAST * batch else 1
+    return fitting if backend.slices_are_views and fitting >= _LEAST * batch else 0
 
 
 def groups(bounds: Sequence[int], first: int, last: int, examples: int) -> Iterator[tuple[int, int]]:

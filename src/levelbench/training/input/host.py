@@ -51,7 +51,7 @@ class BlockMaker:
         seed: int,
         augment: tuple[Augmentation, ...],
         mix: Mixing | None,
-        at_once: int = 1,
+        at_once: int = 0,
     ) -> None:
         shape, labels = split.inputs.shape, split.labels
         if augment and len(shape) != 4:
@@ -67,7 +67,7 @@ class BlockMaker:
                 "leave it out",
             )
         self._split, self._classes, self._seed, self._augment, self._mix = split, classes, seed, augment, mix
-        self._moved, self._at_once = make_moved(split.inputs, augment), 1 if mix else at_once
+        self._moved, self._at_once = make_moved(split.inputs, augment), 0 if mix else at_once
         row_bytes = max(1, prod(shape[1:]) * split.inputs.dtype.itemsize)
         self._examples = min(_EXAMPLES, max(1, _BYTES // row_bytes))
 
