@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=8, help="for each case; six give an exact interval")
     parser.add_argument("--quick", action="store_true", help="two processes of half a second: does it work at all")
     parser.add_argument("--frameworks", default="torch,jax", help="which, with commas between them")
-    parser.add_argument("--case", default="", help="only those that have this in their names, 'adamw fused' for instance")
+    parser.add_argument("--case", default="", help="only those with this in their names: 'adamw fused'")
     parser.add_argument("--networks", default=",".join(BATCHES), help="which, with commas between them")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--alone", action="store_true", help="the update alone, by CPU time")

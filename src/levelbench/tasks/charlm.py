@@ -1,7 +1,11 @@
 """charlm: the next character of the World English Bible, in bits per character; lower is better.
 
-4.4 million characters to train on, whole chapters held out. Claim: none measured yet; the target is to be set by the
-knee rule of docs/targets.md. Hardware: CPU, minutes. n: none yet. docs/text-tasks.md says what is in the data.
+4.4 million characters to train on, whole chapters held out. The target is the knee rule's, from 10 seeds of `lstm`: all
+reach it, confirmed, after 0.93 epochs (median; they vary by 11 %). docs/targets.md has the table and the command.
+
+Claim: `lstm` takes 107 s [99, 115] to the target, evaluated every 100 steps. Hardware: two virtual cores of an AMD EPYC
+of the fourth generation, PyTorch. n: 10. One run of `gpt` ended at 1.697 after 5.9 minutes. docs/text-tasks.md says
+what is in the data.
 """
 
 from __future__ import annotations
@@ -21,8 +25,8 @@ VOCABULARY = 80
 task = Task(
     "charlm",
     data=Characters(),
-    quality=BitsPerCharacter(target=2.0),
-    also=(Perplexity(target=4.0),),
+    quality=BitsPerCharacter(target=1.82),
+    also=(Perplexity(target=3.53),),
     evaluate_every="200 steps",
     clock="wall",
     description="4.8 million characters of a public-domain text, the next one to be guessed: minutes on a laptop",
