@@ -254,15 +254,18 @@ def main() -> None:
     if options.alone:
         print_alone(options.frameworks.split(","), options.networks.split(","), options.seconds)
         return
+    chosen = [each for each in pairs() if each.split()[0] in options.frameworks.split(",") and options.case in each]
+    if not chosen:
+        parser.error(
+            f"no case of {options.frameworks} has {options.case!r} in its name; there are {', '.join(pairs())}"
+        )
     results = []
     print(
         "| case | network | batch | step: native, ms | ours, ms | update alone: native, ms | ours, ms | ratio | 95 % ",
         end="",
     )
     print("| processes | goal |\n|---|---|---|---|---|---|---|---|---|---|---|")
-    for case in pairs():
-        if case.split()[0] not in options.frameworks.split(",") or options.case not in case:
-            continue
+    for case in chosen:
         for name in options.networks.split(","):
             found = measured(case, name, options)
             if isinstance(found, str):
