@@ -1,7 +1,7 @@
 """Gathers the images of a split moved and mirrored already: crop and flip cost hardly more than the gather.
 
-The one idea: each image is kept with a border around it, and its mirror image too; a crop with a flip is then one copy
-of a run of memory. An image gets there when it is first wanted, so that this work is the input's, and on its clock.
+The one idea: each image is kept with a border around it, and its mirror image too; a crop with a flip is then one
+indexed copy. An image gets there when it is first wanted, so that this work is the input's, and on its clock.
 """
 
 from __future__ import annotations
