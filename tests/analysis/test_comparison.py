@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 
 from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
@@ -19,9 +20,17 @@ def test_arms_with_the_same_seeds_are_compared_in_pairs(run, group):
 
 
 def test_arms_with_other_seeds_are_not(run, group):
-    found = compare(group("a", arm(run, 1.0)), group("b", arm(run, 1.1, seeds=range(5, 10))))
-    assert found.verdict.kind == "UNCLEAR"
-    assert found.verdict.reason == ""
+    turns = [replace(each, started=f"2026-01-01T00:01:{2 * at:02d}+00:00") for at, each in enumerate(arm(run, 1.0))]
+    others = arm(run, 1.1, seeds=range(5, 10))
+    others = [replace(each, started=f"2026-01-01T00:01:{2 * at + 1:02d}+00:00") for at, each in enumerate(others)]
+    found = compare(group("a", turns), group("b", others))
+    assert (found.verdict.kind, found.verdict.reason) == ("UNCLEAR", "")
+    assert found.verdict.low is not None
+
+
+def test_arms_that_ran_one_after_the_other_get_no_verdict(run, group):
+    found = compare(group("a", arm(run, 1.0)), group("b", arm(run, 3.0, seeds=range(5, 10))))
+    assert (found.verdict.kind, found.verdict.reason) == ("UNCLEAR", "not interleaved: run them together")
 
 
 def test_runs_that_missed_are_kept_as_censored(run, group):

@@ -12,7 +12,7 @@ from levelbench.measure.statistics import welch_log_ratio
 from levelbench.measure.verdict import Verdict, VerdictKind, format_verdict, verdict
 
 NUMPY = [10.0, 10.1, 9.9, 10.05, 9.95]
-times = st.lists(st.floats(0.5, 2.0), min_size=2, max_size=8)
+times = st.lists(st.floats(0.5, 2.0), min_size=3, max_size=8)
 
 
 def made(kind, ratio, low, high, more=None, reason="", n=5):
@@ -54,17 +54,35 @@ def test_a_wider_margin_needs_fewer_runs():
     assert verdict(NUMPY, b, margin=0.025).runs_to_settle < verdict(NUMPY, b, margin=0.02).runs_to_settle
 
 
-@pytest.mark.parametrize("a", [[10.0], [10.0, 10.1]])
-def test_a_single_run_gives_a_number_and_no_verdict(a):
-    found = verdict(a, [8.0])
+@pytest.mark.parametrize(("a", "b"), [([10.0], [8.0]), ([10.0, 10.1], [8.0]), (NUMPY, [8.0, 8.01])])
+def test_fewer_than_three_runs_of_an_arm_give_a_number_and_no_verdict(a, b):
+    found = verdict(a, b)
     assert (found.kind, found.low, found.high) == (VerdictKind.UNCLEAR, None, None)
     assert found.ratio == pytest.approx(0.8, rel=0.01)
-    assert "two runs" in found.reason
+    assert "3 or more" in found.reason
 
 
-def test_samples_without_variance_are_judged_by_their_values():
-    assert verdict([0.3] * 3, [0.3] * 3).kind is VerdictKind.SAME
-    assert verdict([0.3] * 3, [0.2] * 2).kind is VerdictKind.FASTER
+def test_samples_without_variance_are_judged_by_their_values_where_the_clock_is_fine_enough():
+    assert verdict([0.3] * 3, [0.3] * 3, resolution=1e-9).kind is VerdictKind.SAME
+    assert verdict([0.3] * 3, [0.2] * 3, resolution=1e-9).kind is VerdictKind.FASTER
+
+
+def test_times_that_a_coarse_clock_rounded_to_one_value_are_not_certain():
+    assert verdict([0.3] * 3, [0.3] * 3).kind is VerdictKind.UNCLEAR
+    found = verdict([0.5, 1.0, 1.5], [0.55, 1.1, 1.65], paired=True)
+    assert found.low < 1.1 - 0.05 < 1.1 + 0.05 < found.high
+
+
+def test_one_outlier_in_twenty_does_not_hide_a_difference():
+    random = np.random.default_rng(5)
+    a, b = np.exp(0.05 * random.standard_normal((2, 24))) * [[1.0], [1.08]]
+    a[[3, 17]] *= 4.0
+    b[7] *= 4.0
+    for paired in (False, True):
+        found = verdict(a.tolist(), b.tolist(), paired=paired)
+        assert found.kind is VerdictKind.SLOWER
+        assert found.low < 1.08 < found.high
+        assert "outliers trimmed" in found.reason
 
 
 @given(times, times)
@@ -126,10 +144,28 @@ def test_arrays_are_samples_too():
 
 
 def test_an_arm_that_reaches_more_often_is_better():
-    found = verdict([None] * 5, [1.0, 2.0, 3.0, 4.0, 5.0])
+    found = verdict([None] * 5, [1.0, 2.0, 3.0, 4.0, 5.0], censored_at_a=[math.inf] * 5)
     assert (found.kind, found.ratio) == (VerdictKind.FASTER, None)
     assert found.reason.startswith("0/5 and 5/5 runs reached the target")
-    assert verdict([1.0, 2.0, 3.0, 4.0, 5.0], [None] * 5).kind is VerdictKind.SLOWER
+    assert verdict([1.0, 2.0, 3.0, 4.0, 5.0], [None] * 5, censored_at_b=[9.0] * 5).kind is VerdictKind.SLOWER
+
+
+def test_arms_that_were_given_up_at_different_budgets_are_compared_up_to_the_common_one():
+    # b reaches the target twelve times as fast or, for a budget that ends soon, not at all.
+    a, b = [12.0, 12.5, 11.5, 12.2, 11.8], [1.0, 1.05, 0.95, None, None]
+    found = verdict(a, b, censored_at_b=[1.1, 1.1])
+    assert found.kind is not VerdictKind.SLOWER
+    more = verdict(a * 2, b * 2, censored_at_b=[1.1] * 4)
+    assert more.kind is VerdictKind.FASTER
+    assert "0 and 6 in the 1.1 s for which all were watched" in more.reason
+
+
+def test_a_verdict_that_the_expected_time_with_restarts_contradicts_is_unclear():
+    a, b = [10.0 + i / 10 for i in range(12)], [5.0 + i / 10 for i in range(10)] + [None] * 2
+    assert verdict(a, b, censored_at_b=[11.2] * 2, spent_b=[11.2] * 2).kind is VerdictKind.FASTER
+    found = verdict(a, b, censored_at_b=[11.2] * 2, spent_b=[100.0] * 2)
+    assert found.kind is VerdictKind.UNCLEAR
+    assert "restarts" in found.reason
 
 
 def test_a_censored_run_is_not_dropped():
@@ -161,7 +197,7 @@ def test_one_run_that_diverged_early_does_not_destroy_the_verdict():
 def test_half_of_the_runs_diverging_is_worse_by_the_shares_however_fast_the_others_are():
     found = verdict([10.0 + i / 10 for i in range(10)], [5.0] * 4 + [None] * 6, censored_at_b=[math.inf] * 6)
     assert (found.kind, found.ratio) == (VerdictKind.SLOWER, None)
-    assert "the shares differ" in found.reason
+    assert "fewer arrive" in found.reason
 
 
 def test_two_arms_that_both_diverge_are_compared_by_those_that_arrive():
@@ -171,9 +207,9 @@ def test_two_arms_that_both_diverge_are_compared_by_those_that_arrive():
 
 
 def test_an_arm_that_only_diverges_has_no_times_to_compare():
-    found = verdict([1.0, 2.0], [None, None], censored_at_b=[math.inf] * 2)
+    found = verdict([1.0, 2.0, 1.5], [None] * 3, censored_at_b=[math.inf] * 3)
     assert (found.kind, found.low, found.high) == (VerdictKind.UNCLEAR, None, None)
-    assert "no time to compare" in found.reason
+    assert "3/3 and 0/3" in found.reason
 
 
 def test_censored_arms_that_cannot_be_told_apart_are_unclear_with_a_number_of_runs():
@@ -258,4 +294,4 @@ def test_the_paired_interval_is_that_of_a_one_sample_t_test_on_log_ratios():
 
 def test_values_of_different_number_cannot_be_paired():
     with pytest.raises(ValueError, match="cannot be paired"):
-        verdict([1.0, 2.0, 3.0], [1.0, 2.0], paired=True)
+        verdict([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0], paired=True)

@@ -50,8 +50,8 @@ def test_the_t_interval_on_logarithms_covers_the_median_of_a_log_normal(n):
     assert covers(sum(1.0 in log_mean_interval(row) for row in values), repeats)
 
 
-@pytest.mark.parametrize("n", [2, 5, 6, 12])
-def test_an_estimate_covers_whatever_its_statistic(n):
+@pytest.mark.parametrize("n", [6, 12])
+def test_an_estimate_covers_the_median_of_a_log_normal(n):
     repeats = 3000
     values = np.exp(0.1 * np.random.default_rng([4, n]).standard_normal((repeats, n)))
     assert covers(sum(1.0 in estimate(row).interval for row in values), repeats)

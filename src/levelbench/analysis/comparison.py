@@ -7,13 +7,15 @@ an error; another machine gives no verdict on time unless it is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from levelbench.analysis.attribution import Attribution, attribute
 from levelbench.errors import IncomparableError
+from levelbench.measure.design import Between, between_sessions
 from levelbench.measure.environment import Difference, differences, same_machine
-from levelbench.measure.verdict import Verdict, VerdictKind, verdict
+from levelbench.measure.verdict import CLOCK_STEP_S, Verdict, VerdictKind, verdict
 from levelbench.records import RunGroup, RunSummary
 
 __all__ = ["Comparison", "check_comparable", "compare", "compare_all"]
@@ -102,7 +104,7 @@ def compare_all(
     return found, refusals
 
 
-def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float) -> Verdict:
+def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float, between: Between | None = None) -> Verdict:
     runs_a, runs_b = _by_seed(_ended(a)), _by_seed(_ended(b))
     for group, runs in ((a, runs_a), (b, runs_b)):
         if all(run.status == "failed" for run in runs):
@@ -118,6 +120,26 @@ def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float) -> Verdict:
         paired=[run.seed for run in runs_a] == [run.seed for run in runs_b],
         censored_at_a=_given_up(runs_a),
         censored_at_b=_given_up(runs_b),
+        spent_a=[run.given_up_s or 0.0 for run in runs_a if run.time_to_accuracy_s is None],
+        spent_b=[run.given_up_s or 0.0 for run in runs_b if run.time_to_accuracy_s is None],
+        spans_a=[_span(run) for run in runs_a],
+        spans_b=[_span(run) for run in runs_b],
+        between=between,
+        resolution=CLOCK_STEP_S,
+    )
+
+
+def _span(run: RunSummary) -> tuple[float, float]:
+    """When a run started and ended, in seconds since 1970."""
+    started = datetime.fromisoformat(run.started).timestamp()
+    return started, started + run.wall_s
+
+
+def sessions_seen(groups: Iterable[RunGroup]) -> Between | None:
+    """How much sessions of this machine vary, from all ``groups`` of runs on it; ``None`` if no group has two."""
+    arrived = [[run for run in group.runs if run.time_to_accuracy_s] for group in groups]
+    return between_sessions(
+        [([run.time_to_accuracy_s or 0.0 for run in runs], [_span(run) for run in runs]) for runs in arrived]
     )
 
 

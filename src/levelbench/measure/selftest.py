@@ -151,7 +151,7 @@ def measure_noise(
         (clock.now_ns() - begin) * _NS < seconds and kinds.total() < _MOST_ROUNDS
     ):
         a, b = _interleaved(workload, clock, per_arm, calls)
-        kinds[verdict(a, b, level=_LEVEL).kind.value] += 1
+        kinds[verdict(a, b, level=_LEVEL, resolution=_NS).kind.value] += 1
         values += a + b
     alarms = kinds[VerdictKind.FASTER.value] + kinds[VerdictKind.SLOWER.value]
     cv = coefficient_of_variation(values)

@@ -1,29 +1,39 @@
 """The verdict of a comparison: FASTER, SLOWER, SAME or UNCLEAR, with the ratio, its interval, and what would settle it.
 
-The one idea: SAME is a finding, not the absence of one. It means that the whole interval of the ratio lies inside the
-margin; an interval that neither does so nor excludes 1 is UNCLEAR, and says how many more runs would end that.
+SAME is a finding, not the absence of one. It means that the whole interval of the ratio lies inside the margin; an
+interval that neither does so nor excludes 1 is UNCLEAR, and says how many more runs would end that.
 
-Runs that never reached the target are ``None``. They are never filled in and never dropped: first the shares
-that reached it are compared (Fisher's exact test), then, if it is known when the others were given up, the times by a
-rank test. A run that could never have arrived was given up at infinity, however early it ended.
+Runs that never reached the target are ``None``. They are never filled in and never dropped: the ratio of the times is
+the one under which a log-rank test cannot tell the arms apart, with every run watched for as long as both arms were. A
+run that could never have arrived was given up at infinity, however early it ended.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from levelbench.measure.statistics.accelerated import Arm, time_ratio
-from levelbench.measure.statistics.compare import paired_log_ratio, welch_log_ratio
-from levelbench.measure.statistics.distributions import normal_quantile
+from levelbench.measure.design import Between, Sessions, Span, schedule_of, session_means
+from levelbench.measure.statistics.accelerated import Arm, log_rank_p, log_rank_sign, time_ratio
+from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
+from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
 from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.planning import more_runs, settling_error
 from levelbench.measure.statistics.proportions import fisher_exact
-from levelbench.measure.statistics.values import Interval, check_share, positive, watched
+from levelbench.measure.statistics.survival import expected_time_with_restarts
+from levelbench.measure.statistics.values import Interval, check_share, exponential, positive, watched
 
-__all__ = ["Verdict", "VerdictKind", "format_verdict", "verdict"]
+__all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "Verdict", "VerdictKind", "format_verdict", "verdict"]
+
+LEAST_RUNS = 3
+"""Distinct runs of each arm below which there is a ratio and no verdict."""
+
+CLOCK_STEP_S = 1e-9
+"""The resolution of times that our own timelines measured."""
+
+_LEAST_SESSIONS = 3
 
 
 class VerdictKind(StrEnum):
@@ -66,29 +76,54 @@ def verdict(
     paired: bool = False,
     censored_at_a: Sequence[float] | None = None,
     censored_at_b: Sequence[float] | None = None,
+    spent_a: Sequence[float] | None = None,
+    spent_b: Sequence[float] | None = None,
+    spans_a: Sequence[Span] | None = None,
+    spans_b: Sequence[Span] | None = None,
+    between: Between | None = None,
+    resolution: float | None = None,
 ) -> Verdict:
     """Compare two samples of times (one value a run, any unit, lower is better; ``None`` never reached the target).
 
     SAME if the whole interval of b / a lies inside [1 / (1 + margin), 1 + margin], tested first; FASTER or SLOWER if it
     excludes 1; else UNCLEAR. The interval is Welch's on logarithms, or, if the runs of equal index are ``paired`` (they
-    share a seed), Student's on the logarithms of their ratios: decide which before looking at the times. With ``None``
-    among the runs it inverts a log-rank test and needs ``censored_at_a`` and ``censored_at_b``, when each ``None`` run
-    was given up (``math.inf`` for one that could never have arrived: it diverged). With fewer than two runs in an arm
-    there is a ratio and no verdict.
+    share a seed), Student's on the logarithms of their ratios: decide which before looking at the times. Outliers are
+    trimmed from six runs on. ``resolution`` is the clock's; what it is where none is given, the times show.
 
-    Raises ``ValueError`` for times that are not positive and finite, for an empty arm, for a number of give-up times
-    other than that of the ``None`` runs, and for a margin below zero.
+    With ``None`` among the runs the interval inverts a log-rank test and needs ``censored_at_a`` and ``censored_at_b``,
+    when each ``None`` run was given up (``math.inf`` for one that could never have arrived: it diverged). What these
+    runs cost, ``spent_a`` and ``spent_b``, gives the expected time with restarts, which may not contradict the verdict.
+
+    ``spans_a`` and ``spans_b`` are when each run started and ended. Where they show that the arms did not take turns,
+    sessions are compared in place of runs, or, with one session each, the interval is widened by ``between``, how much
+    sessions vary on this machine; where that is not known the answer is UNCLEAR.
+
+    With fewer than three runs in an arm there is a ratio and no verdict. Raises ``ValueError`` for times that are not
+    positive and finite, for an empty arm, for a number of give-up times other than that of the ``None`` runs, and for a
+    margin below zero.
     """
     check_share("the level", level)
     if not (math.isfinite(margin) and margin >= 0.0):
         raise ValueError(f"the margin must be finite and not below zero, not {margin}")
     case = _Case(_arm(a, censored_at_a), _arm(b, censored_at_b), len(a), len(b), margin, level)
     known = case.a.n == len(a) and case.b.n == len(b)
-    if min(len(a), len(b)) < 2:
+    if min(len(a), len(b)) < LEAST_RUNS:
         return _too_few(case)
-    if len(case.a.reached) == len(a) and len(case.b.reached) == len(b):
-        return _complete(case, paired)
-    return _censored(case, known)
+    complete = len(case.a.reached) == len(a) and len(case.b.reached) == len(b)
+    sessions = None
+    if spans_a is not None and spans_b is not None:
+        sessions = schedule_of(spans_a, spans_b, paired=paired).sessions
+    if complete:
+        step = resolution_of(case.a.reached, case.b.reached) if resolution is None else resolution
+        if sessions is None:
+            return _complete(case, paired, step)
+        return _one_after_the_other(case, sessions, between, step)
+    if sessions is not None:
+        return _shares_alone(case)
+    return _censored(case, known, spent_a, spent_b)
+
+
+_NOT_INTERLEAVED = "not interleaved: run them together"
 
 
 @dataclass(frozen=True)
@@ -141,45 +176,122 @@ def _arm(times: Sequence[float | None], censored_at: Sequence[float] | None) -> 
 
 
 def _too_few(case: _Case) -> Verdict:
+    why = f"too few runs: a verdict needs {LEAST_RUNS} or more of each"
     if len(case.a.reached) < case.n_a or len(case.b.reached) < case.n_b:
-        return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; a verdict needs two runs or more of each")
+        return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {why}")
     ratio = geometric_mean(case.b.reached) / geometric_mean(case.a.reached)
-    return case.says(VerdictKind.UNCLEAR, ratio, reason="a verdict needs two runs or more of each")
+    return case.says(VerdictKind.UNCLEAR, ratio, reason=why)
 
 
-def _complete(case: _Case, paired: bool) -> Verdict:
+def _complete(case: _Case, paired: bool, resolution: float) -> Verdict:
     test = paired_log_ratio if paired else welch_log_ratio
-    found = test(case.a.reached, case.b.reached, case.level)
+    found = test(case.a.reached, case.b.reached, case.level, resolution=resolution)
     kind = case.kind(found.interval)
     more = None
     if kind is VerdictKind.UNCLEAR:
         error = settling_error(math.log(found.ratio), math.log1p(case.margin), case.level)
         more = more_runs(found.deviation_a, case.n_a, found.deviation_b, case.n_b, error, case.level)
-    return case.says(kind, found.ratio, found.interval, more, "paired by seed" if paired else "")
+    said = ["paired by seed"] if paired else []
+    said += [f"outliers trimmed: {found.trimmed} at each end"] if found.trimmed else []
+    return case.says(kind, found.ratio, found.interval, more, ", ".join(said))
 
 
-def _censored(case: _Case, known: bool) -> Verdict:
-    k_a, k_b = len(case.a.reached), len(case.b.reached)
-    p_value = fisher_exact(k_a, case.n_a, k_b, case.n_b)
-    found = time_ratio(case.a, case.b, case.level) if known else None
-    bounded = found is not None and found.interval.low > 0.0 and math.isfinite(found.interval.high)
-    ratio = found.ratio if found is not None and bounded else None
-    interval = None if found is None else found.interval
-    if p_value <= 1.0 - case.level:
-        kind = VerdictKind.FASTER if k_b * case.n_a > k_a * case.n_b else VerdictKind.SLOWER
-        # An interval of times that speaks against the shares would only confuse: the shares decide here.
-        agrees = interval is not None and case.kind(interval) is kind
-        reason = f"{case.reached}: the shares differ (Fisher's exact test, p = {p_value:.2g})"
-        return case.says(kind, ratio if agrees else None, interval if agrees else None, reason=reason)
-    if interval is None:
-        why = "when the others were given up is not known" if not known else "there is no time to compare"
-        return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {why}")
-    kind = case.kind(interval)
+def _one_after_the_other(case: _Case, sessions: Sessions, between: Between | None, resolution: float) -> Verdict:
+    """Sessions in place of runs: in pairs where they alternate, else each arm's own; else widened by ``between``."""
+    means = session_means(case.a.reached, sessions.a), session_means(case.b.reached, sessions.b)
+    count = f"{len(sessions.a)} and {len(sessions.b)} sessions, each one arm alone"
+    if len(sessions.pairs) >= _LEAST_SESSIONS:
+        first, second = (
+            [arm[at] for at in side] for arm, side in zip(means, zip(*sessions.pairs, strict=True), strict=True)
+        )
+        found = paired_log_ratio(first, second, case.level, resolution=resolution)
+        return case.says(case.kind(found.interval), found.ratio, found.interval, reason=f"{count}: compared in pairs")
+    if min(len(sessions.a), len(sessions.b)) >= _LEAST_SESSIONS:
+        found = welch_log_ratio(*means, case.level, resolution=resolution)
+        reason = f"{count}: these are what is compared"
+        return case.says(case.kind(found.interval), found.ratio, found.interval, reason=reason)
+    found = welch_log_ratio(case.a.reached, case.b.reached, case.level, resolution=resolution)
+    if between is None:
+        return case.says(VerdictKind.UNCLEAR, found.ratio, reason=_NOT_INTERLEAVED)
+    wide = _widened(found, sessions, between, case)
+    reason = f"not interleaved: widened by how much {between.dof + 1} earlier sessions of this machine varied"
+    return case.says(case.kind(wide), found.ratio, wide, reason=reason)
+
+
+def _widened(found: LogRatio, sessions: Sessions, between: Between, case: _Case) -> Interval:
+    own = found.deviation_a**2 / case.n_a + found.deviation_b**2 / case.n_b
+    variance = own + between.variance * (1.0 / len(sessions.a) + 1.0 / len(sessions.b))
+    # The variance between sessions is the larger part and the worse known: its degrees of freedom count for the sum.
+    reach = t_quantile(0.5 + 0.5 * case.level, between.dof) * math.sqrt(variance)
+    centre = math.log(found.ratio)
+    return Interval(exponential(centre - reach), exponential(centre + reach), case.level, "widened by sessions")
+
+
+def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b: Sequence[float] | None) -> Verdict:
+    """By the log-rank test alone, which sees shares and times at once, over the time that both arms were watched."""
+    if not known:
+        return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; when the others were given up is not known")
+    found = time_ratio(case.a, case.b, case.level)
+    horizon = min(case.a.horizon, case.b.horizon)
     reason = case.reached
+    if math.isfinite(horizon) and max((*case.a.reached, *case.b.reached), default=0.0) > horizon:
+        counts = [sum(time <= horizon for time in arm.reached) for arm in (case.a, case.b)]
+        reason += f", {counts[0]} and {counts[1]} in the {horizon:.3g} s for which all were watched"
+    if found is None:
+        return replace(_of_shares(case), reason=reason)
+    bounded = found.interval.low > 0.0 and math.isfinite(found.interval.high)
+    ratio = found.ratio if bounded else None
+    kind = case.kind(found.interval)
+    p_value = log_rank_p(case.a, case.b)
     if kind is VerdictKind.UNCLEAR and not bounded:
         reason += "; too few of them to bound the ratio of the times"
-    more = _more_censored(case, ratio, interval) if kind is VerdictKind.UNCLEAR else None
-    return case.says(kind, ratio, interval, more, reason)
+    if kind is VerdictKind.UNCLEAR and p_value <= 1.0 - case.level:
+        # No ratio of times makes the arms alike, because too many of one could never have arrived.
+        kind, ratio, found = (
+            _of_shares(case).kind,
+            None,
+            replace(found, interval=Interval(0.0, math.inf, case.level, "")),
+        )
+        reason = f"{case.reached}: fewer arrive (log-rank test, p = {p_value:.2g})"
+    costs = _restarts(case, spent_a, spent_b)
+    if costs is not None and kind in (VerdictKind.FASTER, VerdictKind.SLOWER):
+        dearer = costs[1] > costs[0]
+        if dearer is (kind is VerdictKind.FASTER):
+            reason += f"; but the expected times with restarts, {costs[0]:.3g} and {costs[1]:.3g} s, say the opposite"
+            return case.says(VerdictKind.UNCLEAR, ratio, found.interval, reason=reason)
+    more = _more_censored(case, ratio, found.interval) if kind is VerdictKind.UNCLEAR else None
+    return case.says(kind, ratio, found.interval, more, reason)
+
+
+def _of_shares(case: _Case) -> Verdict:
+    """For arms without a ratio of times: who arrives sooner or more often by the log-rank test at a ratio of 1."""
+    if log_rank_p(case.a, case.b) > 1.0 - case.level:
+        return case.says(VerdictKind.UNCLEAR)
+    return case.says(VerdictKind.FASTER if log_rank_sign(case.a, case.b) > 0 else VerdictKind.SLOWER)
+
+
+def _shares_alone(case: _Case) -> Verdict:
+    """For arms that did not take turns: drift moves times, but not whether a run could ever have arrived."""
+    if all(map(math.isinf, (*case.a.given_up, *case.b.given_up))):
+        k_a, k_b = len(case.a.reached), len(case.b.reached)
+        p_value = fisher_exact(k_a, case.n_a, k_b, case.n_b)
+        if p_value <= 1.0 - case.level and case.a.n == case.n_a and case.b.n == case.n_b:
+            kind = VerdictKind.FASTER if k_b * case.n_a > k_a * case.n_b else VerdictKind.SLOWER
+            return case.says(kind, reason=f"{case.reached}: fewer arrive (Fisher's exact test, p = {p_value:.2g})")
+    return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {_NOT_INTERLEAVED}")
+
+
+def _restarts(
+    case: _Case, spent_a: Sequence[float] | None, spent_b: Sequence[float] | None
+) -> tuple[float, float] | None:
+    """The expected time with restarts of both arms; ``None`` where the costs of the runs that missed are not known."""
+    costs = []
+    for arm, n, spent in ((case.a, case.n_a, spent_a), (case.b, case.n_b, spent_b)):
+        given = arm.given_up if spent is None else spent
+        if len(given) != n - len(arm.reached) or not all(map(math.isfinite, given)):
+            return None
+        costs.append(expected_time_with_restarts(arm.reached, given))
+    return costs[0], costs[1]
 
 
 def _more_censored(case: _Case, ratio: float | None, interval: Interval) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from levelbench.measure.statistics import holm, paired_log_ratio, welch_log_ratio
-from levelbench.measure.verdict import Verdict, VerdictKind, verdict
+from levelbench.measure.verdict import CLOCK_STEP_S, LEAST_RUNS, Verdict, VerdictKind, verdict
 
 __all__ = ["PAIRS_NEED", "Pair", "Share", "largest_ceilings", "pair", "share_of", "told_doubts", "verdicts"]
 
@@ -38,13 +38,13 @@ class Pair:
     @property
     def p_value(self) -> float:
         """Of the hypothesis that both take the same time; 1 where there are too few values for a test."""
-        if min(len(self.a), len(self.b)) < 2:
+        if min(len(self.a), len(self.b)) < LEAST_RUNS:
             return 1.0
-        return (paired_log_ratio if self.paired else welch_log_ratio)(self.a, self.b).p_value
+        return (paired_log_ratio if self.paired else welch_log_ratio)(self.a, self.b, resolution=CLOCK_STEP_S).p_value
 
     def verdict(self, margin: float, level: float) -> Verdict:
         """Of the second against the first."""
-        return verdict(self.a, self.b, margin=margin, level=level, paired=self.paired)
+        return verdict(self.a, self.b, margin=margin, level=level, paired=self.paired, resolution=CLOCK_STEP_S)
 
 
 def pair(a: Mapping[int, float], b: Mapping[int, float]) -> Pair:

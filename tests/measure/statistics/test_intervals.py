@@ -79,27 +79,36 @@ def test_log_mean_interval_is_the_mean_interval_of_logarithms():
     assert log_mean_interval([1.0, 2.0, 4.0]).low == pytest.approx(math.exp(logs.low))
 
 
-def test_estimate_is_a_median_from_six_values():
-    found = estimate([3, 1, 2, 5, 4, 6])
-    assert (found.value, found.n, found.statistic) == (3.5, 6, "median")
-    assert (found.interval.low, found.interval.high) == (1.0, 6.0)
+def test_estimate_is_the_geometric_mean_with_students_interval_from_six_values():
+    values = [3.0, 1.0, 2.0, 5.0, 4.0, 6.0]
+    found = estimate(values)
+    assert found.value == pytest.approx(stats.gmean(values))
+    assert (found.n, found.statistic) == (6, "geometric mean")
+    logs = log_mean_interval(values)
+    assert (found.interval.low, found.interval.high) == pytest.approx((logs.low, logs.high))
 
 
-def test_estimate_is_a_geometric_mean_below_six_values():
-    found = estimate([1.0, 4.0])
+def test_estimate_of_two_to_five_values_shows_the_extremes_and_claims_no_interval():
+    found = estimate([4.0, 1.0])
     assert found.value == pytest.approx(2.0)
-    assert found.statistic == "geometric mean"
-    assert 2.0 in found.interval
+    assert (found.interval, found.lowest, found.highest) == (None, 1.0, 4.0)
+
+
+def test_an_outlier_is_trimmed_with_as_much_at_the_other_end_and_named():
+    values = [1.00, 1.01, 0.99, 1.02, 0.98, 1.005, 0.995, 4.0]
+    found = estimate(values)
+    assert found.value == pytest.approx(stats.gmean(sorted(values)[1:-1]))
+    assert found.statistic == "geometric mean, trimmed by 1 at each end"
+    assert found.highest == 4.0
+
+
+def test_a_second_mode_is_no_outlier():
+    assert estimate([1.0, 1.01, 0.99, 1.02, 2.0, 2.01, 1.99, 2.02]).statistic == "geometric mean"
 
 
 def test_estimate_of_one_value_has_no_interval():
     found = estimate([7.0])
     assert (found.value, found.interval, found.n) == (7.0, None, 1)
-
-
-def test_estimate_at_a_higher_level_falls_back_while_no_exact_interval_exists():
-    assert estimate([1.0, 2, 3, 4, 5, 6], level=0.99).statistic == "geometric mean"
-    assert estimate([1.0, 2, 3, 4, 5, 6, 7, 8], level=0.99).statistic == "median"
 
 
 def test_estimate_signed_takes_values_below_zero():

@@ -12,6 +12,7 @@ from levelbench.measure.statistics.compare import (
     MeanTest,
     paired_log_ratio,
     reaches_on_average,
+    resolution_of,
     welch_log_ratio,
 )
 from levelbench.measure.statistics.distributions import (
@@ -79,6 +80,7 @@ __all__ = [
     "olympic_mean",
     "paired_log_ratio",
     "reaches_on_average",
+    "resolution_of",
     "runs_needed",
     "runs_needed_t",
     "settling_error",

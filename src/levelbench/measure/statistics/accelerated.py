@@ -68,6 +68,13 @@ def log_rank_p(a: Arm, b: Arm) -> float:
     return _permutation_p(_scores(a, b), a.n)
 
 
+def log_rank_sign(a: Arm, b: Arm) -> int:
+    """1 if b arrives sooner or more often than a by the log-rank scores, -1 if later or less often, 0 if neither."""
+    scores = _scores(a, b)
+    difference = float(scores[a.n :].mean() - scores[: a.n].mean())
+    return 0 if abs(difference) < 1e-12 else int(math.copysign(1, difference))
+
+
 def _scores(a: Arm, b: Arm) -> Vector:
     """The log-rank score of each run, a's first: event (0 or 1) minus the cumulative hazard at its time.
 

@@ -1,8 +1,7 @@
 """Confidence intervals of one sample: exact for the median, Student's t for means.
 
-The one idea: an order-statistic interval of the median assumes nothing about the distribution but needs six values at
-95 %, so smaller samples are summarised on the log scale, where times are close to normal; a percentile bootstrap is
-not offered, because below some twenty values it covers far less than it claims.
+Times are summarised by their geometric mean, which is what verdicts compare; a median is for latencies and for what is
+named a median. No percentile bootstrap is offered: below some twenty values it covers far less than it claims.
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from levelbench.measure.statistics.compare import FAR, MOST_TRIMMED, log_mean, outlying
 from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile, t_quantile
+from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.values import Estimate, Interval, check_share, exponential, finite, positive
 
 __all__ = [
@@ -25,6 +26,9 @@ __all__ = [
     "median_interval_ranks",
     "median_interval_ranks_normal",
 ]
+
+INTERVAL_FROM = 6
+"""Values from which a typical value has an interval."""
 
 
 @lru_cache(maxsize=1024)
@@ -82,21 +86,28 @@ def log_mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 
 
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
-    """The typical value of a sample of costs, with its interval.
+    """The geometric mean of a sample of costs, with its interval from six values on.
 
-    From six values (at 95 %) the median with its exact interval; from two the geometric mean, which is the median of a
-    log-normal, with a t interval on the logarithms; of one value itself and no interval. Small samples must be above
-    zero (``ValueError``): use :func:`estimate_signed` for quantities that need not be.
+    It is what verdicts compare: the ratio of two of them is the ratio that a verdict shows. The interval is Student's
+    on the logarithms; values that lie far from the others are trimmed, the same number at each end, and the statistic's
+    name says so. Two to five values have no interval, only ``lowest`` and ``highest``: where times have outliers or two
+    modes, no 95 % interval of so few covers as often as it says. The values must be above zero (``ValueError``): use
+    :func:`estimate_signed` for quantities that need not be.
     """
-    vector = finite(values)
-    n = len(vector)
-    interval = median_interval(values, level)
-    if interval is not None:
-        return Estimate(float(np.median(vector)), interval, n, "median")
+    vector = positive(values)
+    n, lowest, highest = len(vector), float(vector.min()), float(vector.max())
     if n == 1:
-        return Estimate(float(vector[0]), None, 1, "single value")
-    centre = math.exp(math.fsum(math.log(value) for value in positive(values)) / n)
-    return Estimate(centre, log_mean_interval(values, level), n, "geometric mean")
+        return Estimate(lowest, None, 1, "single value", lowest, highest)
+    logs = np.log(vector)
+    if n < INTERVAL_FROM:
+        return Estimate(geometric_mean(values), None, n, "geometric mean", lowest, highest)
+    far = outlying(logs, 0.0, FAR)
+    found = log_mean(logs, far if far <= MOST_TRIMMED * n else 0)
+    reach = t_quantile(0.5 + 0.5 * check_share("the level", level), found.n - 1) * math.sqrt(found.squared_error)
+    name = f"geometric mean, trimmed by {found.cut} at each end" if found.cut else "geometric mean"
+    low, high = exponential(found.mean - reach), exponential(found.mean + reach)
+    interval = Interval(low, high, level, "Student's t on logarithms")
+    return Estimate(exponential(found.mean), interval, n, name, lowest, highest)
 
 
 def estimate_signed(values: Sequence[float], level: float = 0.95) -> Estimate:

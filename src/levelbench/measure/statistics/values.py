@@ -36,12 +36,18 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, its interval (``None`` where the sample allows none), the sample size and the statistic's name."""
+    """A value, its interval (``None`` where the sample allows none), the sample size and the statistic's name.
+
+    ``lowest`` and ``highest`` are the extremes of the sample: what there is to show of its spread where there is no
+    interval; they are no confidence interval.
+    """
 
     value: float
     interval: Interval | None
     n: int
     statistic: str
+    lowest: float | None = None
+    highest: float | None = None
 
 
 def finite(values: Sequence[float], least: int = 1) -> Vector:
