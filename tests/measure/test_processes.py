@@ -117,10 +117,10 @@ def test_a_budget_ends_the_sampling_but_not_before_an_interval(monkeypatch):
     assert found.stopped_by.startswith("budget of 5 s spent; unmet")
 
 
-def test_few_processes_have_no_interval_but_their_extremes(monkeypatch):
+def test_few_processes_have_their_extremes_for_an_interval(monkeypatch):
     found = run_faked(monkeypatch, FakeReplicate([1.0, 1.1, 1.2]), FixedCount(3), least=3).estimate()
-    assert (found.n, found.interval) == (3, None)
-    assert (found.lowest, found.highest) == pytest.approx((1.0, 1.2))
+    assert (found.n, found.interval.method) == (3, "lowest to highest")
+    assert (found.interval.low, found.interval.high) == pytest.approx((1.0, 1.2))
 
 
 def test_several_start_together_and_are_measured_one_after_the_other_when_all_are_ready(monkeypatch):

@@ -161,9 +161,9 @@ def test_arms_that_were_given_up_at_different_budgets_are_compared_up_to_the_com
 
 
 def test_a_verdict_that_the_expected_time_with_restarts_contradicts_is_unclear():
-    a, b = [10.0 + i / 10 for i in range(12)], [5.0 + i / 10 for i in range(10)] + [None] * 2
-    assert verdict(a, b, censored_at_b=[11.2] * 2, spent_b=[11.2] * 2).kind is VerdictKind.FASTER
-    found = verdict(a, b, censored_at_b=[11.2] * 2, spent_b=[100.0] * 2)
+    a, b = [10.0 + i / 10 for i in range(12)], [5.0 + i / 10 for i in range(11)] + [None]
+    assert verdict(a, b, censored_at_b=[11.2], spent_b=[11.2]).kind is VerdictKind.FASTER
+    found = verdict(a, b, censored_at_b=[11.2], spent_b=[100.0])
     assert found.kind is VerdictKind.UNCLEAR
     assert "restarts" in found.reason
 

@@ -26,7 +26,7 @@ def column(table, key):
 
 
 @pytest.mark.parametrize("name", ["groups", "missed", "phases", "runs"])
-def test_the_tables_print_as_the_golden_files_say(name, two_arms, one_missed):
+def test_the_tables_print_as_the_golden_files_say(name, two_arms, one_missed, golden):
     groups = [group for group, _ in two_arms]
     missed = [group for group, _ in one_missed]
     table = {
@@ -35,7 +35,7 @@ def test_the_tables_print_as_the_golden_files_say(name, two_arms, one_missed):
         "phases": lambda: phases_by_group(groups),
         "runs": lambda: runs_table([run for group in missed for run in (*group.runs, *group.unfinished)]),
     }[name]()
-    assert to_text(table, 80) == (GOLDEN / f"report_{name}.txt").read_text(encoding="utf-8")
+    golden(f"report_{name}", to_text(table, 80))
 
 
 def test_the_main_table_names_the_clock_and_gives_every_time_an_interval(two_arms):

@@ -20,7 +20,7 @@ from levelbench.distributed.sweep_operations import ITEMSIZE, Operation, operati
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.loops import time_ns
-from levelbench.measure.statistics import Estimate, estimate
+from levelbench.measure.statistics import Estimate, estimate_median
 from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, StoppingRule
 from levelbench.measure.warmup import find_warmup
 from levelbench.networks.executor import Backend
@@ -49,7 +49,7 @@ class Point:
 
     def estimate(self, level: float = 0.95) -> Estimate:
         """The median with its exact interval."""
-        return estimate(list(self.times_s), level)
+        return estimate_median(list(self.times_s), level)
 
 
 def sweep(

@@ -88,10 +88,11 @@ def test_estimate_is_the_geometric_mean_with_students_interval_from_six_values()
     assert (found.interval.low, found.interval.high) == pytest.approx((logs.low, logs.high))
 
 
-def test_estimate_of_two_to_five_values_shows_the_extremes_and_claims_no_interval():
+def test_estimate_of_two_to_five_values_shows_the_extremes_at_the_level_that_they_have():
     found = estimate([4.0, 1.0])
     assert found.value == pytest.approx(2.0)
-    assert (found.interval, found.lowest, found.highest) == (None, 1.0, 4.0)
+    assert (found.interval.low, found.interval.high) == (1.0, 4.0)
+    assert (found.interval.level, found.interval.method) == (0.5, "lowest to highest")
 
 
 def test_an_outlier_is_trimmed_with_as_much_at_the_other_end_and_named():
@@ -99,7 +100,6 @@ def test_an_outlier_is_trimmed_with_as_much_at_the_other_end_and_named():
     found = estimate(values)
     assert found.value == pytest.approx(stats.gmean(sorted(values)[1:-1]))
     assert found.statistic == "geometric mean, trimmed by 1 at each end"
-    assert found.highest == 4.0
 
 
 def test_a_second_mode_is_no_outlier():

@@ -154,7 +154,7 @@ def _summaries(group: RunGroup, side: Side) -> list[Summarised]:
     if not times_s or min(times_s) <= 0:
         return []
     found = estimate(times_s)
-    by = _STATISTICS.get(found.statistic)
+    by = _STATISTICS.get(found.statistic.partition(",")[0])
     return [
         Summarised(
             what=f"time to accuracy of {group.label}",

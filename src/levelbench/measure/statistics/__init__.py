@@ -26,6 +26,7 @@ from levelbench.measure.statistics.distributions import (
 )
 from levelbench.measure.statistics.intervals import (
     estimate,
+    estimate_median,
     estimate_signed,
     log_mean_interval,
     mean_interval,
@@ -45,9 +46,10 @@ from levelbench.measure.statistics.multiplicity import holm
 from levelbench.measure.statistics.planning import more_runs, runs_needed, runs_needed_t, settling_error
 from levelbench.measure.statistics.proportions import fisher_exact, wilson
 from levelbench.measure.statistics.survival import KaplanMeier, expected_time_with_restarts, kaplan_meier
-from levelbench.measure.statistics.values import Estimate, Interval
+from levelbench.measure.statistics.values import RANGE, Estimate, Interval
 
 __all__ = [
+    "RANGE",
     "Arm",
     "Estimate",
     "Interval",
@@ -61,6 +63,7 @@ __all__ = [
     "binomial_cdf",
     "coefficient_of_variation",
     "estimate",
+    "estimate_median",
     "estimate_signed",
     "expected_time_with_restarts",
     "fisher_exact",

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Estimate", "Interval", "Vector"]
+__all__ = ["RANGE", "Estimate", "Interval", "Vector"]
+
+RANGE = "lowest to highest"
+"""The method of an interval that is no more than the extremes of two to five values."""
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -36,18 +39,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, its interval (``None`` where the sample allows none), the sample size and the statistic's name.
-
-    ``lowest`` and ``highest`` are the extremes of the sample: what there is to show of its spread where there is no
-    interval; they are no confidence interval.
-    """
+    """A value, its interval (``None`` where the sample allows none), the sample size and the statistic's name."""
 
     value: float
     interval: Interval | None
     n: int
     statistic: str
-    lowest: float | None = None
-    highest: float | None = None
 
 
 def finite(values: Sequence[float], least: int = 1) -> Vector:

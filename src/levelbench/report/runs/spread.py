@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from levelbench.measure.statistics.values import RANGE
 from levelbench.report.numbers import number
 from levelbench.report.tables import Absent, Cell, Number, Reached
 
@@ -136,6 +137,8 @@ def _spread(found: Estimate, remark: str = "") -> Spread:
     if found.interval is None:
         return Spread(Number(found.value, remark=remark), f"{found.statistic} of n = {found.n}, no interval")
     cell = Number(found.value, found.interval.low, found.interval.high, remark)
+    if found.interval.method == RANGE:
+        return Spread(cell, f"{found.statistic} [lowest, highest], n = {found.n}: too few for an interval")
     return Spread(cell, f"{found.statistic} with {_level(found.interval.level, found.interval.method)}, n = {found.n}")
 
 
