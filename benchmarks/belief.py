@@ -7,9 +7,10 @@
 Every trial draws the times of two arms whose true ratio is known, lays them out in time as they would have been
 measured, and asks `levelbench.measure.verdict`, or, where runs are copied, the comparison of whole runs. False are
 FASTER or SLOWER at a ratio of 1, the wrong direction, and SAME outside of the margin of 2 %. `best` is how often the
-better of the standard tests for its design (paired t and Wilcoxon's signed ranks where the arms share seeds, Welch's t
-and Mann-Whitney's where they do not, the log-rank test where runs were given up) finds the right direction at 5 %. It ends with 1 if a row is false more often than 5 % (at a
-simultaneous binomial bound) or answers less than 0.9 times as often as the best test where arms took turns.
+better of the standard tests for its design finds the right direction at 5 % on the same times: paired t and Wilcoxon's
+signed ranks where the arms share seeds, Welch's t and Mann-Whitney's where they do not, the log-rank test where runs
+were given up. It ends with 1 if a row is false more often than 5 % (at a simultaneous binomial bound) or answers less
+than 0.9 times as often as the better test where arms took turns.
 """
 
 from __future__ import annotations
@@ -191,8 +192,8 @@ def group_of(row: Row, arm: int, times: np.ndarray, places: np.ndarray):
         runs += [
             RunSummary(
                 id=f"{arm}{seed:07d}", key=f"k{arm}", seed=seed, status="done", reached=True, task="digits",
-                recipe="mlp", framework=what.framework, device="cpu", settings={}, target=target, crossing="confirmed", clock="wall",
-                time_to_accuracy_s=time_s, given_up_s=None, excluded_s={}, epochs_to_target=1.0, samples_to_target=100,
+                recipe="mlp", framework=what.framework, device="cpu", settings={}, target=target, crossing="confirmed",
+                clock="wall", time_to_accuracy_s=time_s, given_up_s=None, excluded_s={}, epochs_to_target=1.0, samples_to_target=100,
                 steps_to_target=10, time_per_step_s=0.1, phases_s={"forward": time_s}, quality={"validation": 0.95},
                 peak_memory_bytes=None, energy_j=None, energy_method=None, energy_reason="none",
                 environment={"machine": {"id": "m"}}, wall_s=0.9, error=None, suspect=[], path=f"{copy}/{arm}{seed}",
@@ -322,11 +323,11 @@ def closing(found: list[Outcome], trials: int) -> list[str]:
         if each.row.until_clear and each.row.ratio != 1.0:
             power = min(each.right, 0.99)
             fixed, planned = fixed_runs(0.05, power), fixed_runs(0.05, 0.9)
-            lines.append(
-                f"until clear at ratio {each.row.ratio:g}: {each.runs:.1f} runs, {each.runs / fixed:.2f} of the {fixed} "
-                f"that a fixed design for 5 % needs at a power of {power:.2f}, {each.runs / planned:.2f} of the {planned} "
-                "at 0.90"
+            shares = (
+                f"{each.runs / fixed:.2f} of the {fixed} that a fixed design for 5 % needs at a power of {power:.2f}"
             )
+            shares += f", {each.runs / planned:.2f} of the {planned} at 0.90"
+            lines.append(f"until clear at ratio {each.row.ratio:g}: {each.runs:.1f} runs, {shares}")
     return lines
 
 

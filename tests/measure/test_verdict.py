@@ -162,10 +162,17 @@ def test_arms_that_were_given_up_at_different_budgets_are_compared_up_to_the_com
 
 def test_a_verdict_that_the_expected_time_with_restarts_contradicts_is_unclear():
     a, b = [10.0 + i / 10 for i in range(12)], [5.0 + i / 10 for i in range(11)] + [None]
-    assert verdict(a, b, censored_at_b=[11.2], spent_b=[11.2]).kind is VerdictKind.FASTER
-    found = verdict(a, b, censored_at_b=[11.2], spent_b=[100.0])
+    assert verdict(a, b, censored_at_b=[math.inf], spent_b=[11.2]).kind is VerdictKind.FASTER
+    found = verdict(a, b, censored_at_b=[math.inf], spent_b=[100.0])
     assert found.kind is VerdictKind.UNCLEAR
     assert "restarts" in found.reason
+
+
+def test_what_restarts_would_cost_is_said_of_runs_that_were_only_given_up_early():
+    a, b = [10.0 + i / 10 for i in range(12)], [5.0 + i / 10 for i in range(11)] + [None]
+    found = verdict(a, b, censored_at_b=[11.2], spent_b=[100.0])
+    assert found.kind is VerdictKind.FASTER
+    assert "say the opposite" in found.reason
 
 
 def test_a_censored_run_is_not_dropped():

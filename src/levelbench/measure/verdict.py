@@ -254,10 +254,10 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
         )
         reason = f"{case.reached}: fewer arrive (log-rank test, p = {p_value:.2g})"
     costs = _restarts(case, spent_a, spent_b)
-    if costs is not None and kind in (VerdictKind.FASTER, VerdictKind.SLOWER):
-        dearer = costs[1] > costs[0]
-        if dearer is (kind is VerdictKind.FASTER):
-            reason += f"; but the expected times with restarts, {costs[0]:.3g} and {costs[1]:.3g} s, say the opposite"
+    if costs is not None and kind is (VerdictKind.FASTER if costs[1] > costs[0] else VerdictKind.SLOWER):
+        reason += f"; the expected times with restarts, {costs[0]:.3g} and {costs[1]:.3g} s, say the opposite"
+        # A run that was given up would arrive later, and counts so in the ratio; a hopeless one costs a restart.
+        if any(map(math.isinf, (*case.a.given_up, *case.b.given_up))):
             return case.says(VerdictKind.UNCLEAR, ratio, found.interval, reason=reason)
     more = _more_censored(case, ratio, found.interval) if kind is VerdictKind.UNCLEAR else None
     return case.says(kind, ratio, found.interval, more, reason)
