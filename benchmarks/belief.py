@@ -193,7 +193,8 @@ def group_of(row: Row, arm: int, times: np.ndarray, places: np.ndarray):
             RunSummary(
                 id=f"{arm}{seed:07d}", key=f"k{arm}", seed=seed, status="done", reached=True, task="digits",
                 recipe="mlp", framework=what.framework, device="cpu", settings={}, target=target, crossing="confirmed",
-                clock="wall", time_to_accuracy_s=time_s, given_up_s=None, excluded_s={}, epochs_to_target=1.0, samples_to_target=100,
+                clock="wall", time_to_accuracy_s=time_s, given_up_s=None, excluded_s={},
+                epochs_to_target=1.0, samples_to_target=100,
                 steps_to_target=10, time_per_step_s=0.1, phases_s={"forward": time_s}, quality={"validation": 0.95},
                 peak_memory_bytes=None, energy_j=None, energy_method=None, energy_reason="none",
                 environment={"machine": {"id": "m"}}, wall_s=0.9, error=None, suspect=[], path=f"{copy}/{arm}{seed}",
