@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from levelbench import __version__
@@ -28,6 +29,7 @@ from levelbench.records.schema import DatasetFacts, Source
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
 from levelbench.runner.members import AloneMember, Member, Written
 from levelbench.runner.request import load_task, source_of
+from levelbench.runner.witness import Hear, Sights, no_parent
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
@@ -43,10 +45,12 @@ from levelbench.training.trainer import Trainer
 __all__ = ["execute"]
 
 
-def execute(job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None) -> None:
+def execute(
+    job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
+) -> None:
     """Carry out a job: open the framework, write the header, train, write the end; ``member`` of a team, or alone.
 
-    ``pulse`` is where whoever looks on sees the steps.
+    ``pulse`` is where whoever looks on sees the steps, ``hear`` waits for what the parent answers as a witness.
     """
     member = member or AloneMember()
     task = load_task(job.reference)
@@ -75,12 +79,21 @@ def execute(job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | N
         # What the imports left behind is not the run's: without this a collection of it falls somewhere on the clock.
         gc.collect()
         gc.freeze()
+        clock = backend.clock()
+        sights = Sights(clock, tell, hear) if member.first else None
+        if sights is not None:
+            sights.begin(len(resume.facts.evaluations) if resume else 0)
         member.ready()
         before_ns = member.before_ns(resume)
-        timeline = Timeline(backend.clock(), before_ns=before_ns)
-        observers = (Recorder(writer, tell, gauges), *watchers, *member.observers())
+        timeline = Timeline(clock, before_ns=before_ns)
+        looking = (Recorder(writer, tell, gauges), *watchers, *member.observers())
+        observers = looking if sights is None else (sights, *looking)
+        if sights is not None:
+            sights.started(timeline)
         try:
-            run = _Run(job, task, backend, timeline, writer, environment, gauges, observers, resume, member, pulse)
+            run = _Run(
+                job, task, backend, timeline, writer, environment, gauges, observers, resume, member, pulse, sights
+            )
             run.train(sum(before_ns.values()))
         except Exception as error:
             text = str(error) if isinstance(error, LevelbenchError) else traceback.format_exc()
@@ -140,6 +153,7 @@ class _Run:
     resume: Snapshot | None
     member: Member
     pulse: Pulse | None
+    sights: Sights | None
 
     def train(self, before_ns: int) -> None:
         """What is on the clock, which began at ``before_ns``; then what the meters read, then the end."""
@@ -151,6 +165,7 @@ class _Run:
         outcome = trainer.run()
         totals = self.timeline.totals_ns()
         wall_ns = HOST.now_ns() - began_ns
+        witness = None if self.sights is None else self.sights.end()
         together = self.member.end([gauge.stop() for gauge in self.gauges])
         for each in together.readings:
             self.writer.append(Measurement(each.name, each.unit, each.value, each.method, each.reason))
@@ -163,7 +178,7 @@ class _Run:
         end = _end(outcome, dataset, totals, wall_ns, self.environment, after)
         end.suspect.extend(together.doubts)
         end.suspect.extend(self._went_on())
-        self.writer.append(end)
+        self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     def _went_on(self) -> list[str]:
         """What is to be said of a run that several processes made one after the other."""

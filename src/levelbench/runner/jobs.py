@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -55,6 +55,8 @@ class Message(msgspec.Struct, frozen=True):
     rank: int = 0
     lost: bool = False
     """Whether the error is that another rank was lost, and so not the cause."""
+    moment: Literal["", "start", "evaluation", "end"] = ""
+    """What has come, so that the parent looks at its clock; at the start and the end the run waits for its answer."""
 
 
 def phase_text(phase: str, pulse: Pulse) -> str:
