@@ -11,15 +11,18 @@ import select
 import signal
 import sys
 import traceback
+from pathlib import Path
 
 import msgspec
 
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UsageError
 from levelbench.measure.lifetime import die_with_parent
+from levelbench.records.redaction import fault
 from levelbench.records.schema import Between
 from levelbench.runner.execution import execute
 from levelbench.runner.jobs import Job, Message, Tell
 from levelbench.runner.members import Member
+from levelbench.runner.request import file_of
 from levelbench.runner.witness import Hear, no_parent
 from levelbench.training.pulse import Pulse
 
@@ -28,12 +31,13 @@ __all__ = ["boundary", "main", "message_of"]
 _ANSWER_S = 60.0
 
 
-def message_of(error: LevelbenchError) -> Message:
-    """The error that is being handled, in its parts."""
+def message_of(error: LevelbenchError, file: Path | None = None) -> Message:
+    """The error that is being handled, in its parts; ``file`` is the user's own."""
     return Message(
         error=(error.asked, error.found, error.do),
         exit_code=error.exit_code,
         trace=traceback.format_exc(),
+        fault=fault(error, file),
     )
 
 
@@ -49,15 +53,17 @@ def boundary(
         tell(Message(phase="done"))
     except LevelbenchError as error:
         lost = member is not None and member.lost(error)
-        tell(msgspec.structs.replace(message_of(error), lost=lost))
+        tell(msgspec.structs.replace(message_of(error, file_of(job.reference)), lost=lost))
         return error.exit_code
     except Exception as error:  # noqa: BLE001  # the run's boundary: recorded above, told here
+        place = fault(error, file_of(job.reference))
         failure = DefinitionError(
             f"a run of {job.specification.task} with recipe {job.specification.recipe!r}, seed {job.seed}",
             f"it raised {type(error).__name__}: {error}",
             "correct the task or recipe; --debug shows where",
         )
-        tell(Message(error=(failure.asked, failure.found, failure.do), exit_code=2, trace=traceback.format_exc()))
+        parts, trace = (failure.asked, failure.found, failure.do), traceback.format_exc()
+        tell(Message(error=parts, exit_code=2, trace=trace, fault=place))
         return failure.exit_code
     return 0
 

@@ -7,7 +7,6 @@ file each with what they observed, and the first one takes these into the record
 from __future__ import annotations
 
 import gc
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ import msgspec
 import numpy as np
 
 from levelbench import __version__
-from levelbench.errors import DataError, DefinitionError, LevelbenchError
+from levelbench.errors import DataError, DefinitionError
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.meters import Meter, meters
@@ -25,10 +24,11 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
+from levelbench.records.redaction import fault
 from levelbench.records.schema import DatasetFacts, Source
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
 from levelbench.runner.members import AloneMember, Member, Written
-from levelbench.runner.request import load_task, source_of
+from levelbench.runner.request import file_of, load_task, source_of
 from levelbench.runner.witness import Hear, Sights, no_parent
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
@@ -96,10 +96,9 @@ def execute(
             )
             run.train(sum(before_ns.values()))
         except Exception as error:
-            text = str(error) if isinstance(error, LevelbenchError) else traceback.format_exc()
             totals = timeline.totals_ns()
             if member.ends_failures:
-                writer.append(End("failed", sum(totals.values()), totals, error=text))
+                writer.append(End("failed", sum(totals.values()), totals, error=fault(error, file_of(job.reference))))
             raise
         member.leave()
     if member.first:

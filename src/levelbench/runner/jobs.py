@@ -55,6 +55,8 @@ class Message(msgspec.Struct, frozen=True):
     rank: int = 0
     lost: bool = False
     """Whether the error is that another rank was lost, and so not the cause."""
+    fault: str = ""
+    """What a record keeps of the error: its type and its place, never its text."""
     moment: Literal["", "start", "evaluation", "end"] = ""
     """What has come, so that the parent looks at its clock; at the start and the end the run waits for its answer."""
 

@@ -28,7 +28,17 @@ from levelbench.records.schema import Source, Specification
 from levelbench.runner.distribution import TeamOptions, resolve_distribution
 from levelbench.training.task import Evaluate, Recipe, Setting, Task
 
-__all__ = ["STOPPING_RULES", "Arm", "Options", "load_task", "meant_recipes", "own_recipes", "resolve", "source_of"]
+__all__ = [
+    "STOPPING_RULES",
+    "Arm",
+    "Options",
+    "file_of",
+    "load_task",
+    "meant_recipes",
+    "own_recipes",
+    "resolve",
+    "source_of",
+]
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
 STOPPING_RULES: tuple[Rule, ...] = ("confirmed", "final", "first", "sustained")
@@ -82,6 +92,11 @@ def load_task(reference: str) -> Task:
     if not isinstance(found, Task):
         raise DefinitionError(f"task {reference!r}", f"its entry point is a {type(found).__name__}", "make it a Task")
     return found
+
+
+def file_of(reference: str) -> Path | None:
+    """The user's own file, where ``reference`` is one."""
+    return Path(reference) if reference.endswith(".py") else None
 
 
 def own_recipes(task: Task, reference: str) -> tuple[str, ...]:

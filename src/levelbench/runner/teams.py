@@ -130,7 +130,7 @@ class _Look:
         if cause is not None:
             # What ended the run is told in any case.
             with suppress(StoreError):
-                end_failed(path, f"rank {cause.rank}: {_told(cause)}\n{cause.trace}".rstrip())
+                end_failed(path, f"rank {cause.rank}: {cause.fault}")
 
 
 def _cause(failure: Failure | None, told: list[Message]) -> Message | None:
