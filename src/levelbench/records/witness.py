@@ -1,4 +1,4 @@
-"""Whether a run's clock agrees with the other clocks that looked on, as the record's witness has them.
+"""Whether a run's clock agrees with the clocks that looked on, and whether its network had been trained before.
 
 A moment is known on each clock by the earliest and the latest that it can be, so that a message which waited for a busy
 machine makes it less sharp and nothing else: two clocks disagree only where no pair of moments within these bounds
@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from levelbench.records.reader import Record
 from levelbench.records.schema import Between, Witness
 
-__all__ = ["clock_contradictions", "clock_doubts"]
+__all__ = ["UNTRAINED", "witness_contradictions", "witness_doubts"]
+
+UNTRAINED = "untrained_quality"
+"""The measurement of the network as its run began."""
 
 DOUBT, REFUSE = 0.01, 0.1
 """Clocks that lie further apart than this share of the time are a reason to doubt the run, or to refuse it."""
@@ -46,11 +49,17 @@ class _Apart:
         return f"{self.where} its clock had counted {ours:.4g} s and {_OTHERS[self.clock]} {theirs:.4g} s"
 
 
-def clock_contradictions(record: Record) -> list[str]:
-    """A sentence for each clock that disagrees with the run's by more than a tenth; then its times cannot be used."""
-    if record.end is None or record.end.witness is None:
+def witness_contradictions(record: Record) -> list[str]:
+    """A sentence for each clock that disagrees with the run's by more than a tenth; then its times cannot be used.
+
+    And one for a network that has the target's quality before it is trained.
+    """
+    if record.end is None:
         return []
-    found = [str(each) for each in _apart(record.end.witness) if each.share > REFUSE]
+    trained = list(_trained_before(record))
+    if record.end.witness is None:
+        return trained
+    found = trained + [str(each) for each in _apart(record.end.witness) if each.share > REFUSE]
     delays = _delays_ns(record, record.end.witness)
     if any(delay < -max(_LEAST_NS, 1e-3 * claimed) for delay, claimed in delays):
         found.append("an evaluation has a later time than the clock that it was taken from")
@@ -59,7 +68,7 @@ def clock_contradictions(record: Record) -> list[str]:
     return found
 
 
-def clock_doubts(record: Record) -> list[str]:
+def witness_doubts(record: Record) -> list[str]:
     """A sentence for each clock that disagrees by more than a hundredth, and for what could not be looked at."""
     if record.end is None or record.end.witness is None:
         return []
@@ -78,6 +87,17 @@ def clock_doubts(record: Record) -> list[str]:
             "on a machine with less to do"
         )
     return found
+
+
+def _trained_before(record: Record) -> Iterator[str]:
+    target = record.header.specification.target
+    value = next((each.value for each in record.measurements if each.name == UNTRAINED), None)
+    if value is None:
+        return
+    reached = value >= target.threshold if target.direction == "higher" else value <= target.threshold
+    if reached:
+        wanted = f"the target is {target.threshold:g}"
+        yield f"its network had {target.metric} {value:.4g} before it was trained, and {wanted}"
 
 
 def _late_share(delay_ns: int, claimed_ns: int) -> float:

@@ -15,7 +15,8 @@ from levelbench.records import Event, Record, Store, new_id, read_record
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
 from levelbench.runner.plan import Plan, Step
-from levelbench.runner.request import Arm
+from levelbench.runner.request import Arm, load_task
+from levelbench.runner.task_files import is_ours, quick_doubts
 from levelbench.runner.witness import held
 
 __all__ = ["Extras", "Watcher", "carry_out"]
@@ -57,8 +58,11 @@ def carry_out(
     """
     records = dict(plan.done)
     extras = extras or Extras()
+    found: dict[int, list[str]] = {}
     for step in plan.steps:
         arm = plan.arms[step.arm]
+        if step.arm not in found:
+            found[step.arm] = _doubts(arm, data)
         job = Job(
             reference=arm.reference,
             specification=arm.specification,
@@ -73,6 +77,7 @@ def carry_out(
             observe=list(extras.observe),
             timeout_s=extras.timeout_s,
             keep_model=extras.keep_model,
+            doubts=found[step.arm],
         )
         watcher.started(step, arm)
         finished = launch(job, watcher.progress)
@@ -85,6 +90,13 @@ def carry_out(
         if record is not None:
             records[step.arm, step.seed] = record
     return records
+
+
+def _doubts(arm: Arm, data: Path | None) -> list[str]:
+    """What quick probes find wrong with a task that is not ours, before its first run."""
+    if is_ours(arm.reference):
+        return []
+    return quick_doubts(load_task(arm.reference), arm.specification.recipe, arm.specification.settings, data)
 
 
 def _witnessed(finished: Finished) -> Record | None:

@@ -39,6 +39,8 @@ class Job(msgspec.Struct, frozen=True):
     """How long a rank waits for another one before it takes it for lost."""
     keep_model: bool = False
     """Whether the trained network is kept in the store, where ``levelbench infer`` finds it; of one process alone."""
+    doubts: list[str] = []
+    """What the command has found to doubt about the task before the first run."""
 
 
 Tell = Callable[["Message"], None]
