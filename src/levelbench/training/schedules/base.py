@@ -53,7 +53,12 @@ def _comes_down(schedule: Schedule) -> bool:
     values = [schedule.factor(share) for share in shares]
     highest = max(values)
     after = max(at for at, value in enumerate(values) if value >= highest * (1 - 1e-9)) + 1
-    if not math.isfinite(highest) or after >= _GRID:
+    if not math.isfinite(highest) or after > _GRID:
+        return False
+    if after > 1 and values[after] < highest * (1 - 1 / after) ** (_STEEPEST + _UNEVEN):
+        # It drops at once: the grid's last step on the peak is ``1 - 1 / after`` of the next one.
+        return True
+    if after == _GRID:
         return False
     ratio = (1 / shares[after]) ** (1 / _LOOKS)
     points = [schedule.factor(min(1.0, shares[after] * ratio**at)) for at in range(_LOOKS + 1)]
