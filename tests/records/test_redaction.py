@@ -1,7 +1,7 @@
 """No address with its key, no token and no home folder stays in a text of a record; what is harmless does."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import levelbench.records.redaction
@@ -47,6 +47,7 @@ def test_an_ordinary_sentence_is_left_as_it_is(text):
     assert redact(text) == text
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=200))
 def test_what_is_redacted_stays_as_it_is(text):
     assert redact(redact(text)) == redact(text)

@@ -210,7 +210,8 @@ class Witness(Struct, frozen=True):
 class End(Struct, frozen=True, tag="end", tag_field="kind"):
     """The last line. ``done`` means that the run came to its own end, whether or not it reached the target.
 
-    ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the text of a failure;
+    ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the type and the
+    place of a failure, never its text (:func:`levelbench.records.redaction.fault`), or why a run diverged;
     ``suspect`` lists the reasons to doubt the run (phases that do not sum, load from elsewhere); ``stopped_by`` says
     why training ended where it did; ``witness`` is what other clocks saw, ``None`` in a record that has none.
     """

@@ -108,6 +108,7 @@ def test_anything_else_becomes_a_short_digest_by_which_values_differ(name, value
     assert settings({name: value.replace("ada", "eve").replace("8932", "1111")}, {name})[name] != found
 
 
+@example_settings(deadline=None)
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_what_is_harmless_stays_as_it_is(value):
     assert harmless(harmless(value)) == harmless(value)
