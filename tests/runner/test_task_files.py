@@ -99,7 +99,7 @@ def test_threads_that_are_left_running_are_a_doubt(task_with):
     task, seen = load_watched(task_with(more))
     found = import_doubts(seen, wall_s=1.0)
     __import__("sys").modules[task.recipe_function("small").__module__].done.set()
-    assert found == ["its task file left 1 threads running when it was imported: start none there"]
+    assert found == ["its task file left 1 thread running when it was imported: start none there"]
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,9 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
             "work in load(), or in the recipe"
         )
     if seen.threads:
-        found.append(f"its task file left {seen.threads} threads running when it was imported: start none there")
+        found.append(
+            f"its task file left {seen.threads} thread{'s' * (seen.threads > 1)} running when it was imported: start none there"
+        )
     return found
 
 
