@@ -168,9 +168,8 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
             "work in load(), or in the recipe"
         )
     if seen.threads:
-        found.append(
-            f"its task file left {seen.threads} thread{'s' * (seen.threads > 1)} running when it was imported: start none there"
-        )
+        threads = f"{seen.threads} thread{'s' * (seen.threads > 1)}"
+        found.append(f"its task file left {threads} running when it was imported: start none there")
     return found
 
 
