@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
+import msgspec
 import pytest
 from tests.records.inference.builder import OFFLINE, SERVER, SINGLE, specification, write
+
+from levelbench.cli.board.submit import _published, _without_secrets
+from levelbench.records.submissions.schema import Submission
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
 PRICE = ("--price-per-hour", "3.06", "--price-source", "https://example.org/prices")
@@ -75,6 +80,36 @@ def test_a_run_that_missed_and_one_that_failed_are_in_it(submit, write):
     code, out, _ = submit("digits[framework=numpy]")
     assert code == 0
     assert "reached 5/7" in out
+
+
+def test_what_an_entry_publishes_is_shown(submit):
+    _, out, _ = submit("digits[framework=numpy]")
+    (line,) = [each for each in out.splitlines() if each.startswith("  publishes: ")]
+    assert "Ada <ada@example.org>" in line
+    assert "5 runs with their curves" in line
+    assert "taken out" not in out
+
+
+def test_secrets_of_older_records_are_taken_out_and_what_the_author_states_is_not(submit):
+    submit("digits[framework=numpy]")
+    (plain,) = submit.entries().values()
+    facts = {**plain["provenance"].get("environment", {}), "threads.settings.XLA_FLAGS": "--xla_dump_to=ada"}
+    plain["provenance"]["environment"] = facts | {"malloc.MALLOC_ARENA_MAX": "1"}
+    plain["runs"][1]["suspect"] = ["it read https://ada:S3CRET@example.org/x"]
+    plain["settings"]["engine.options"] = "nodes=2,rendezvous=ada-laptop:29500"
+    plain["notes"] = "see https://example.org/ada"
+    ((_, safe),), hidden = _without_secrets([("x.json", msgspec.convert(plain, Submission))])
+    assert hidden == {
+        "x.json": ["provenance.environment.threads.settings.XLA_FLAGS", "runs.1.suspect.0", "settings.engine.options"]
+    }
+    assert safe.runs[1].suspect == ["it read https://..."]
+    assert safe.settings["engine.options"] == "nodes=2,rendezvous=..."
+    assert re.fullmatch("--xla_dump_to=#[0-9a-f]{4}", safe.provenance.environment["threads.settings.XLA_FLAGS"])
+    assert safe.provenance.environment["malloc.MALLOC_ARENA_MAX"] == "1"
+    assert (safe.author.email, safe.notes) == ("ada@example.org", "see https://example.org/ada")
+    shown = _published(safe, hidden["x.json"])
+    assert any(each.startswith("  publishes: XLA_FLAGS=--xla_dump_to=#") for each in shown)
+    assert shown[-1].startswith("  taken out: provenance.environment.threads")
 
 
 def test_json_names_what_was_written(submit):

@@ -6,20 +6,25 @@ launch and not the work. A :class:`DeviceClock` waits first; :func:`check_synchr
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
 
 __all__ = [
     "HOST",
+    "SECOND",
     "Clock",
     "Device",
     "DeviceClock",
     "FakeClock",
     "FakeDevice",
     "HostClock",
+    "SecondClock",
     "check_synchronised",
+    "uptime_ns",
     "utc_now",
 ]
 
@@ -47,6 +52,49 @@ class HostClock:
 
 
 HOST = HostClock()
+
+
+class SecondClock:
+    """Another clock of the host, which counts the same seconds and is read in another way.
+
+    Its function is looked up once, when this module is imported: code that replaces ``HOST`` or functions of ``time``
+    later does not move this clock.
+    """
+
+    def __init__(self) -> None:
+        source = next(
+            (getattr(time, name) for name in ("CLOCK_MONOTONIC_RAW", "CLOCK_BOOTTIME") if hasattr(time, name)), None
+        )
+        read: Callable[[int], int] | None = getattr(time, "clock_gettime_ns", None)
+        if source is None or read is None:
+            self.now_ns: Callable[[], int] = time.monotonic_ns
+        else:
+            self.now_ns = lambda: read(source)
+
+
+SECOND = SecondClock()
+
+
+def _uptime_reader() -> Callable[[], tuple[int, int] | None]:
+    """Keeps the file open, so that a reading is one system call."""
+    descriptor, pread = -1, os.pread
+    with suppress(OSError):
+        descriptor = os.open("/proc/uptime", os.O_RDONLY | os.O_CLOEXEC)
+
+    def read() -> tuple[int, int] | None:
+        if descriptor < 0:
+            return None
+        whole, _, hundredths = pread(descriptor, 64, 0).split()[0].partition(b".")
+        since_ns = int(whole) * 1_000_000_000 + int(hundredths) * 10_000_000
+        return since_ns, since_ns + 10_000_000
+
+    return read
+
+
+uptime_ns = _uptime_reader()
+"""The earliest and latest nanosecond since the kernel started that the present can be, as the kernel writes it in a
+file (in hundredths of a second); ``None`` where there is no such file. A library that is loaded to fake the C library's
+clocks does not change what is in that file. Time in which the machine was suspended is in it."""
 
 
 def utc_now() -> datetime:

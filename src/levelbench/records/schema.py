@@ -23,9 +23,11 @@ __all__ = [
     "Measurement",
     "RankSamples",
     "Samples",
+    "Sight",
     "Source",
     "Specification",
     "Target",
+    "Witness",
 ]
 
 SCHEMA = 1
@@ -175,12 +177,43 @@ class Measurement(Struct, frozen=True, tag="measurement", tag_field="kind"):
     reason: str | None = None
 
 
+Between = tuple[int, int]
+"""Nanoseconds: a moment lies between the two."""
+
+
+class Sight(Struct, frozen=True, array_like=True):
+    """One moment of a run as several clocks have it, each by the earliest and the latest that it can be.
+
+    ``evaluations`` counts those before it. ``run_ns`` is the run's own clock, ``parent_ns`` that of the parent process,
+    ``second_ns`` another clock read in the run's process, ``uptime_ns`` what the kernel has counted; each from a zero
+    of its own.
+    """
+
+    evaluations: Count
+    run_ns: Between
+    parent_ns: Between | None
+    second_ns: Between
+    uptime_ns: Between | None
+
+
+class Witness(Struct, frozen=True):
+    """What other clocks than the run's saw of it: at its start, at some of its evaluations, and at its end.
+
+    ``absent`` says why its parent gave no answer, ``slept_ns`` how long the machine was suspended in between.
+    """
+
+    sights: list[Sight]
+    absent: str = ""
+    slept_ns: Count = 0
+
+
 class End(Struct, frozen=True, tag="end", tag_field="kind"):
     """The last line. ``done`` means that the run came to its own end, whether or not it reached the target.
 
-    ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the text of a failure;
+    ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the type and the
+    place of a failure, never its text (:func:`levelbench.records.redaction.fault`), or why a run diverged;
     ``suspect`` lists the reasons to doubt the run (phases that do not sum, load from elsewhere); ``stopped_by`` says
-    why training ended where it did.
+    why training ended where it did; ``witness`` is what other clocks saw, ``None`` in a record that has none.
     """
 
     status: Literal["done", "failed"]
@@ -192,6 +225,7 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
     environment_after: dict[str, Any] = field(default_factory=dict)
     dataset: DatasetFacts | None = None
     stopped_by: str | None = None
+    witness: Witness | None = None
 
 
 Event = Evaluation | Samples | RankSamples | Measurement | End

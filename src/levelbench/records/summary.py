@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import Distribution, Evaluation, Measurement, Samples, Specification, Target
+from levelbench.records.witness import witness_contradictions, witness_doubts
 
 __all__ = ["RunSummary", "summarise"]
 
@@ -156,7 +157,12 @@ def summarise(
         energy_reason=energy.reason,
         wall_s=_wall_ns(record) * 1e-9,
         error=record.end.error if record.end else None,
-        suspect=[*(record.end.suspect if record.end else ()), *_disagreements(record)],
+        suspect=[
+            *(record.end.suspect if record.end else ()),
+            *_disagreements(record),
+            *witness_contradictions(record),
+            *witness_doubts(record),
+        ],
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
     )

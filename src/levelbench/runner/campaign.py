@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from levelbench.errors import RecordError
 from levelbench.records import Event, Record, Store, new_id, read_record
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
 from levelbench.runner.plan import Plan, Step
-from levelbench.runner.request import Arm
+from levelbench.runner.request import Arm, load_task
+from levelbench.runner.task_files import is_ours, quick_doubts
+from levelbench.runner.witness import held
 
 __all__ = ["Extras", "Watcher", "carry_out"]
 
@@ -55,8 +58,11 @@ def carry_out(
     """
     records = dict(plan.done)
     extras = extras or Extras()
+    found: dict[int, list[str]] = {}
     for step in plan.steps:
         arm = plan.arms[step.arm]
+        if step.arm not in found:
+            found[step.arm] = _doubts(arm, data)
         job = Job(
             reference=arm.reference,
             specification=arm.specification,
@@ -71,10 +77,11 @@ def carry_out(
             observe=list(extras.observe),
             timeout_s=extras.timeout_s,
             keep_model=extras.keep_model,
+            doubts=found[step.arm],
         )
         watcher.started(step, arm)
         finished = launch(job, watcher.progress)
-        record = read_record(finished.path) if finished.path else None
+        record = _witnessed(finished)
         # What failed after the end of a run, as keeping its network may, makes it no failed run.
         done = record is not None and record.status == "done"
         watcher.finished(step, arm, replace(finished, error=None) if done else finished, record)
@@ -83,3 +90,30 @@ def carry_out(
         if record is not None:
             records[step.arm, step.seed] = record
     return records
+
+
+def _doubts(arm: Arm, data: Path | None) -> list[str]:
+    """What quick probes find wrong with a task that is not ours, before its first run."""
+    if is_ours(arm.reference):
+        return []
+    return quick_doubts(load_task(arm.reference), arm.specification.recipe, arm.specification.settings, data)
+
+
+def _witnessed(finished: Finished) -> Record | None:
+    """The record, which has to hold what its parent told it as a witness; ``RecordError`` for one that does not.
+
+    Such a record is set aside, as any reader would take it for a run like others.
+    """
+    record = read_record(finished.path) if finished.path else None
+    if record is None or record.end is None or record.status != "done":
+        return record
+    testimony = finished.testimony
+    if testimony is None or (testimony and held(record.end.witness, testimony)):
+        return record
+    aside = record.path.with_suffix(".refused")
+    record.path.replace(aside)
+    raise RecordError(
+        f"the run of {record.header.specification.task}, seed {record.header.seed}",
+        "its record does not hold what the process that started it saw of its clock",
+        f"look for what changes the record while it is written ({aside}), and run it again",
+    )

@@ -7,49 +7,60 @@ file each with what they observed, and the first one takes these into the record
 from __future__ import annotations
 
 import gc
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from levelbench import __version__
-from levelbench.errors import DataError, DefinitionError, LevelbenchError
+from levelbench.errors import DataError, DefinitionError
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
 from levelbench.measure.meters import Meter, meters
+from levelbench.measure.meters.utilisation import own_cpu_s
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
+from levelbench.records.redaction import fault
 from levelbench.records.schema import DatasetFacts, Source
+from levelbench.records.witness import UNTRAINED
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
 from levelbench.runner.members import AloneMember, Member, Written
-from levelbench.runner.request import load_task, source_of
+from levelbench.runner.request import file_of, load_watched, source_of
+from levelbench.runner.task_files import Importing, import_doubts
+from levelbench.runner.witness import Hear, Sights, no_parent
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
+from levelbench.training.input.held import Held
 from levelbench.training.observers import make as make_observers
 from levelbench.training.observers.base import Observer
 from levelbench.training.optimizers import SGD
 from levelbench.training.optimizers.arrays import namespace
 from levelbench.training.pulse import Pulse
+from levelbench.training.quality.base import Quality
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.task import Task
 from levelbench.training.trainer import Trainer
 
 __all__ = ["execute"]
 
+_UNTRAINED_LEAST, _UNTRAINED_MOST, _UNTRAINED_SHARE = 64, 2048, 0.05
 
-def execute(job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None) -> None:
+
+def execute(
+    job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
+) -> None:
     """Carry out a job: open the framework, write the header, train, write the end; ``member`` of a team, or alone.
 
-    ``pulse`` is where whoever looks on sees the steps.
+    ``pulse`` is where whoever looks on sees the steps, ``hear`` waits for what the parent answers as a witness.
     """
     member = member or AloneMember()
-    task = load_task(job.reference)
+    task, importing = load_watched(job.reference)
     source = source_of(task, job.specification.recipe)
     if job.source not in ("", source.digest):
         raise DefinitionError(
@@ -65,6 +76,7 @@ def execute(job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | N
     job, resume = member.resumed(job)
     _require_same(job, resume)
     environment = _environment(backend, task)
+    environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
     with member.begin(Path(job.store), header) as writer:
@@ -75,18 +87,25 @@ def execute(job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | N
         # What the imports left behind is not the run's: without this a collection of it falls somewhere on the clock.
         gc.collect()
         gc.freeze()
+        clock = backend.clock()
+        sights = Sights(clock, tell, hear) if member.first else None
+        if sights is not None:
+            sights.begin(len(resume.facts.evaluations) if resume else 0)
         member.ready()
         before_ns = member.before_ns(resume)
-        timeline = Timeline(backend.clock(), before_ns=before_ns)
-        observers = (Recorder(writer, tell, gauges), *watchers, *member.observers())
+        timeline = Timeline(clock, before_ns=before_ns)
+        looking = (Recorder(writer, tell, gauges), *watchers, *member.observers())
+        observers = looking if sights is None else (sights, *looking)
+        if sights is not None:
+            sights.started(timeline)
         try:
-            run = _Run(job, task, backend, timeline, writer, environment, gauges, observers, resume, member, pulse)
+            parts = (gauges, observers, resume, member, pulse, sights, importing)
+            run = _Run(job, task, backend, timeline, writer, environment, *parts)
             run.train(sum(before_ns.values()))
         except Exception as error:
-            text = str(error) if isinstance(error, LevelbenchError) else traceback.format_exc()
             totals = timeline.totals_ns()
             if member.ends_failures:
-                writer.append(End("failed", sum(totals.values()), totals, error=text))
+                writer.append(End("failed", sum(totals.values()), totals, error=fault(error, file_of(job.reference))))
             raise
         member.leave()
     if member.first:
@@ -140,6 +159,8 @@ class _Run:
     resume: Snapshot | None
     member: Member
     pulse: Pulse | None
+    sights: Sights | None
+    importing: Importing
 
     def train(self, before_ns: int) -> None:
         """What is on the clock, which began at ``before_ns``; then what the meters read, then the end."""
@@ -151,6 +172,7 @@ class _Run:
         outcome = trainer.run()
         totals = self.timeline.totals_ns()
         wall_ns = HOST.now_ns() - began_ns
+        witness = None if self.sights is None else self.sights.end()
         together = self.member.end([gauge.stop() for gauge in self.gauges])
         for each in together.readings:
             self.writer.append(Measurement(each.name, each.unit, each.value, each.method, each.reason))
@@ -163,7 +185,12 @@ class _Run:
         end = _end(outcome, dataset, totals, wall_ns, self.environment, after)
         end.suspect.extend(together.doubts)
         end.suspect.extend(self._went_on())
-        self.writer.append(end)
+        end.suspect.extend([*import_doubts(self.importing, wall_ns * 1e-9), *self.job.doubts])
+        if self.member.first:
+            untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
+            self.writer.append(untrained)
+            end.suspect.extend(doubt)
+        self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     def _went_on(self) -> list[str]:
         """What is to be said of a run that several processes made one after the other."""
@@ -226,6 +253,49 @@ class _Run:
             specification.plateau,
             energy_j=None if energy is None else lambda: energy.stop().value,
         )
+
+
+def _untrained(
+    trainer: Trainer, quality: Quality, target: float, totals: dict[str, int]
+) -> tuple[Measurement, list[str]]:
+    """The quality of the network as its run began, and why it is to be doubted, if it is.
+
+    It is measured after the run, off its clock and with nothing else of the run's: on as many validation examples as
+    take a small part of the run's own time. The weights are drawn anew from the run's seed.
+    """
+    recipe, split = trainer.recipe, trainer.dataset.validation
+    spent = totals.get(Phase.EVALUATE.label, 0) / max(1, trainer.evaluated + 1) / max(1, len(split))
+    count = min(_UNTRAINED_MOST, max(_UNTRAINED_LEAST, int(_UNTRAINED_SHARE * sum(totals.values()) / max(spent, 1.0))))
+    try:
+        if count < len(split):
+            from levelbench.training.validation.bench import part_of
+
+            split = part_of(split, count)
+        executor = trainer.backend.executor(
+            recipe.trained_network(),
+            recipe.network.initialise(trainer.seed),
+            precision=recipe.precision,
+            channels_last=recipe.channels_last,
+        )
+        value = quality.measure(executor, Held(trainer.backend, trainer.dataset, split))
+    except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
+        return Measurement(UNTRAINED, quality.metric, None, None, f"measuring it raised {type(error).__name__}"), []
+    method = f"{len(split)} validation examples, after the run"
+    found = Measurement(UNTRAINED, quality.metric, value, method)
+    if _far(value, quality, target, split.labels):
+        return found, []
+    said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
+    return found, [f"{said}: look for weights that were trained before"]
+
+
+def _far(value: float, quality: Quality, target: float, labels: Any) -> bool:
+    """Whether an untrained network is nearer to what knows nothing than to the target; one that is there is refused."""
+    if quality.direction == "lower":
+        return not target < value < 1.5 * target
+    lowest = quality.low
+    if quality.metric == "top1" and isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu":
+        lowest = float(np.bincount(labels[labels >= 0]).max(initial=0)) / max(1, len(labels))
+    return not (lowest + target) / 2 < value < target
 
 
 def _end(

@@ -23,12 +23,14 @@ from levelbench.records.locks import hold
 from levelbench.records.writer import path_part
 from levelbench.runner.jobs import Job, Message
 
-__all__ = ["JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "paths_told"]
+__all__ = ["ANSWERS", "JOB", "JOBS", "PULSE", "Inbox", "job_folder", "messages_of", "only_one", "paths_told"]
 
 JOB = "job.json"
 """The job's file in its folder."""
 PULSE = "steps"
 """The file there through which the first rank shows how far it is."""
+ANSWERS = "answers.jsonl"
+"""The file there in which the launcher answers the first rank as the witness of its clock, a line each time."""
 JOBS = ".jobs"
 """Where the folders are in a store; what begins with a dot holds no records."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -39,6 +39,8 @@ class Job(msgspec.Struct, frozen=True):
     """How long a rank waits for another one before it takes it for lost."""
     keep_model: bool = False
     """Whether the trained network is kept in the store, where ``levelbench infer`` finds it; of one process alone."""
+    doubts: list[str] = []
+    """What the command has found to doubt about the task before the first run."""
 
 
 Tell = Callable[["Message"], None]
@@ -55,6 +57,10 @@ class Message(msgspec.Struct, frozen=True):
     rank: int = 0
     lost: bool = False
     """Whether the error is that another rank was lost, and so not the cause."""
+    fault: str = ""
+    """What a record keeps of the error: its type and its place, never its text."""
+    moment: Literal["", "start", "evaluation", "end"] = ""
+    """What has come, so that the parent looks at its clock; at the start and the end the run waits for its answer."""
 
 
 def phase_text(phase: str, pulse: Pulse) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,9 @@ import msgspec
 from levelbench.errors import LevelbenchError
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower
+from levelbench.records.schema import Between
 from levelbench.runner.jobs import Job, Message, phase_text
+from levelbench.runner.witness import Parent
 from levelbench.training.pulse import Pulse
 
 __all__ = ["Finished", "OnProgress", "launch"]
@@ -34,10 +37,15 @@ OnProgress = Callable[[list[Event], float, str], None]
 
 @dataclass(frozen=True)
 class Finished:
-    """How a process ended. ``path`` is its record, if it came so far; ``error`` what it told or how it died."""
+    """How a process ended. ``path`` is its record, if it came so far; ``error`` what it told or how it died.
+
+    ``testimony`` is what this process told it as the witness of its clock: its record has to hold that. ``None`` where
+    the command on another node is the witness.
+    """
 
     path: Path | None
     error: LevelbenchError | None
+    testimony: tuple[Between, ...] | None = None
 
 
 def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
@@ -50,32 +58,38 @@ def launch(job: Job, on_progress: OnProgress | None = None) -> Finished:
         from levelbench.runner.teams import run_team
 
         return Finished(*run_team(job, on_progress))
-    read, write = os.pipe()
-    os.set_blocking(read, False)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as steps:
         pulse = Pulse(steps.fileno())
         process = subprocess.Popen(
-            [sys.executable, "-m", "levelbench.runner.child", str(write), str(steps.fileno())],
+            [sys.executable, "-m", "levelbench.runner.child", str(theirs.fileno()), str(steps.fileno())],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            pass_fds=(write, steps.fileno()),
+            pass_fds=(theirs.fileno(), steps.fileno()),
         )
-        os.close(write)
+        theirs.close()
+        witness = Parent()
         try:
-            messages = _follow(process, job, read, pulse, on_progress)
+            messages = _follow(process, job, ours, witness, pulse, on_progress)
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-            os.close(read)
+            ours.close()
         output.seek(0)
         text = output.read().decode(errors="replace")
-    return _finished(process.returncode, messages, text, job)
+    return replace(_finished(process.returncode, messages, text, job), testimony=witness.testimony)
 
 
 def _follow(
-    process: subprocess.Popen[bytes], job: Job, read: int, pulse: Pulse, on_progress: OnProgress | None
+    process: subprocess.Popen[bytes],
+    job: Job,
+    link: socket.socket,
+    witness: Parent,
+    pulse: Pulse,
+    on_progress: OnProgress | None,
 ) -> list[Message]:
     assert process.stdin is not None
     # It may have died before it read its job; how it died is told below.
@@ -86,50 +100,74 @@ def _follow(
     messages: list[Message] = []
     pending, phase = b"", "start"
     follower: Follower | None = None
-    with _ending(process) as ended:
+    looked_ns = began_ns
+    with _waiting(process, link) as wait:
         alive = True
         while alive:
-            alive = not ended(_LOOK_S)
-            pending, new = _messages(read, pending)
+            alive = not wait(max(0.0, _LOOK_S - (HOST.now_ns() - looked_ns) * 1e-9))
+            witness.look()
+            pending, new = _messages(link, pending)
+            answer = witness.found(new)
+            if answer is not None:
+                # A child that has died since hears no answer.
+                with contextlib.suppress(OSError):
+                    _send(link, msgspec.json.encode(answer) + b"\n")
             messages += new
             for message in new:
                 phase = message.phase or phase
                 if message.path is not None:
                     follower = Follower(Path(message.path))
-            if on_progress is not None:
-                elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
+            now_ns = HOST.now_ns()
+            if on_progress is not None and (not alive or (now_ns - looked_ns) * 1e-9 >= _LOOK_S):
+                looked_ns = now_ns
+                elapsed_s = (now_ns - began_ns) * 1e-9
                 on_progress(follower.poll() if follower else [], elapsed_s, phase_text(phase, pulse))
     return messages
 
 
 @contextlib.contextmanager
-def _ending(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
+def _waiting(process: subprocess.Popen[bytes], link: socket.socket) -> Iterator[Callable[[float], bool]]:
     """A function that waits up to so many seconds, asleep, and says whether the process has ended.
 
-    ``Popen.wait`` with a timeout wakes up twenty times a second, beside a run whose threads need every core.
+    It wakes up for a message, too, as the witness of the run's clock answers at once. ``Popen.wait`` with a timeout
+    wakes up twenty times a second, beside a run whose threads need every core.
     """
     descriptor = os.pidfd_open(process.pid)
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
+    poll.register(link, select.POLLIN)
 
-    def ended(seconds: float) -> bool:
-        if not poll.poll(seconds * 1e3):
+    def wait(seconds: float) -> bool:
+        ready = poll.poll(seconds * 1e3)
+        if any(file == link.fileno() and event & select.POLLHUP for file, event in ready):
+            # It has closed its end, and says nothing more.
+            poll.unregister(link)
+        if not any(file == descriptor for file, _ in ready):
             return False
         process.wait()
         return True
 
     try:
-        yield ended
+        yield wait
     finally:
         os.close(descriptor)
 
 
-def _messages(read: int, pending: bytes) -> tuple[bytes, list[Message]]:
-    """The whole lines that have come through the pipe, and the rest."""
+def _send(link: socket.socket, line: bytes) -> None:
+    """The whole line; the child is waiting for it."""
+    link.setblocking(True)
+    try:
+        link.sendall(line)
+    finally:
+        link.setblocking(False)
+
+
+def _messages(link: socket.socket, pending: bytes) -> tuple[bytes, list[Message]]:
+    """The whole lines that have come, and the rest."""
     while True:
         try:
-            chunk = os.read(read, 65536)
-        except BlockingIOError:
+            chunk = link.recv(65536)
+        except (BlockingIOError, ConnectionResetError):
             break
         if not chunk:
             break

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -25,25 +26,30 @@ from levelbench.distributed.launching.base import PEER_LOST
 from levelbench.distributed.launching.environment import Place, place_of
 from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DefinitionError, LevelbenchError, UsageError
+from levelbench.measure.clocks import HOST
 from levelbench.measure.lifetime import die_with_parent
 from levelbench.measure.meters import Reading
 from levelbench.measure.meters.utilisation import own_cpu_s
 from levelbench.measure.timeline import Phase
 from levelbench.records import Evaluation, Header, RecordWriter, new_id
 from levelbench.records.ranks import RankWriter, merge_ranks, remove_old_rank_files, remove_rank_files
+from levelbench.records.schema import Between
 from levelbench.runner.child import boundary, message_of
-from levelbench.runner.jobfolder import JOB, PULSE, messages_of
+from levelbench.runner.jobfolder import ANSWERS, JOB, PULSE, messages_of
 from levelbench.runner.jobs import Job, Message, Tell
 from levelbench.runner.keeping import Keeper
 from levelbench.runner.members import Member, Together, Written
 from levelbench.runner.restarts import began, count_start, last_checkpoint, lost_ns
 from levelbench.runner.together import gather_shares, own_share, threads_of, together
+from levelbench.runner.witness import Hear
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Saving, Snapshot
 from levelbench.training.observers.base import Observer, Progress
 from levelbench.training.pulse import Pulse
 
 __all__ = ["RankMember", "main"]
+
+_ANSWER_NS = 20_000_000_000
 
 
 @final
@@ -245,10 +251,29 @@ def _take_part(job: Job, place: Place, tell: Tell, folder: Path, restarts: int) 
     ranks = Ranks(communicator, scheme, distribution.scaling, distribution.lr_scale, patience_s)
     member = RankMember(ranks, place.local_rank, type(communicator).__module__, folder, restarts)
     # On another machine than the command's nobody sees it.
-    code = boundary(job, tell, member, Pulse.at(folder / PULSE) if member.first else None)
+    pulse = Pulse.at(folder / PULSE) if member.first else None
+    code = boundary(job, tell, member, pulse, _hearing(folder / ANSWERS))
     if code:
         communicator.abort()
     return code
+
+
+def _hearing(path: Path) -> Hear:
+    """Waits for the next line that the launcher writes there."""
+    answered = path.read_bytes().count(b"\n") if path.exists() else 0
+
+    def hear() -> list[Between] | str:
+        nonlocal answered
+        until_ns = HOST.now_ns() + _ANSWER_NS
+        while HOST.now_ns() < until_ns:
+            lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+            if len(lines) > answered:
+                answered = len(lines)
+                return msgspec.json.decode(lines[-1], type=list[Between])
+            time.sleep(0.01)
+        return f"its launcher gave no answer in {_ANSWER_NS * 1e-9:g} s"
+
+    return hear
 
 
 if __name__ == "__main__":

@@ -26,9 +26,21 @@ from levelbench.operators.frameworks import load_framework
 from levelbench.records.digest import key_of
 from levelbench.records.schema import Source, Specification
 from levelbench.runner.distribution import TeamOptions, resolve_distribution
+from levelbench.runner.task_files import Importing, is_ours, refuse_data, watched
+from levelbench.training.schedules import has_fixed_length
 from levelbench.training.task import Evaluate, Recipe, Setting, Task
 
-__all__ = ["STOPPING_RULES", "Arm", "Options", "load_task", "meant_recipes", "own_recipes", "resolve", "source_of"]
+__all__ = [
+    "STOPPING_RULES",
+    "Arm",
+    "Options",
+    "file_of",
+    "load_task",
+    "meant_recipes",
+    "own_recipes",
+    "resolve",
+    "source_of",
+]
 
 Rule = Literal["confirmed", "final", "first", "sustained"]
 STOPPING_RULES: tuple[Rule, ...] = ("confirmed", "final", "first", "sustained")
@@ -76,12 +88,29 @@ class Arm:
 
 def load_task(reference: str) -> Task:
     """The task that a name or the path of a Python file means (the file defines ``task``)."""
-    if reference.endswith(".py"):
-        return _task_from_file(Path(reference))
+    return load_watched(reference)[0]
+
+
+def load_watched(reference: str) -> tuple[Task, Importing]:
+    """The task, and what its file did while it was imported; ``DefinitionError`` where it opened data."""
+    if is_ours(reference):
+        return _task_named(reference), Importing()
+    with watched() as seen:
+        task = _task_from_file(Path(reference)) if reference.endswith(".py") else _task_named(reference)
+    refuse_data(reference, seen)
+    return task, seen
+
+
+def _task_named(reference: str) -> Task:
     found = plugins.load("task", reference)
     if not isinstance(found, Task):
         raise DefinitionError(f"task {reference!r}", f"its entry point is a {type(found).__name__}", "make it a Task")
     return found
+
+
+def file_of(reference: str) -> Path | None:
+    """The user's own file, where ``reference`` is one."""
+    return Path(reference) if reference.endswith(".py") else None
 
 
 def own_recipes(task: Task, reference: str) -> tuple[str, ...]:
@@ -160,7 +189,7 @@ def _only(task: Task, reference: str) -> str:
 def _crossing(options: Options, parts: Recipe) -> Rule:
     """The rule asked for, else the one that suits the schedule."""
     if options.crossing is None:
-        return "final" if parts.schedule.fixed_length else "confirmed"
+        return "final" if has_fixed_length(parts.schedule) else "confirmed"
     for rule in STOPPING_RULES:
         if rule == options.crossing:
             return rule
@@ -180,7 +209,7 @@ def _check_options(options: Options, parts: Recipe) -> float:
             raise UsageError(f"a budget of {value:g} {name}", "it is not positive", f"give a positive number of {name}")
     _check_energy(options.budget_j)
     epochs = options.budget_epochs or float(parts.epochs)
-    if parts.schedule.fixed_length and epochs != parts.epochs:
+    if has_fixed_length(parts.schedule) and epochs != parts.epochs:
         raise UsageError(
             f"--epochs {epochs:g} for a schedule of fixed length",
             f"its rate is planned over {parts.epochs} epochs, and to cut it is to train something else",

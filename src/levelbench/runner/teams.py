@@ -14,6 +14,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.launching.base import PEER_LOST, Failure, Running
 from levelbench.distributed.launching.torchrun import nodes_of
@@ -21,19 +23,27 @@ from levelbench.errors import CommunicationError, LevelbenchError, StoreError, U
 from levelbench.measure.clocks import HOST
 from levelbench.records import Event, Follower, parse_item
 from levelbench.records.ranks import end_failed, remove_rank_files_if_left
-from levelbench.runner.jobfolder import PULSE, Inbox, job_folder, only_one
+from levelbench.records.schema import Between
+from levelbench.runner.jobfolder import ANSWERS, PULSE, Inbox, job_folder, only_one
 from levelbench.runner.jobs import Job, Message, phase_text
+from levelbench.runner.witness import Parent
 from levelbench.training.pulse import Pulse
 
 __all__ = ["run_team"]
 
 _LOOK_S = 0.5
+_LOOK_SOON_S = 0.05
+"""While the first rank may be waiting for an answer, which is before its clock starts and after the last evaluation."""
 
 OnProgress = Callable[[list[Event], float, str], None]
 
 
-def run_team(job: Job, on_progress: OnProgress | None = None) -> tuple[Path | None, LevelbenchError | None]:
+def run_team(
+    job: Job, on_progress: OnProgress | None = None
+) -> tuple[Path | None, LevelbenchError | None, tuple[Between, ...] | None]:
     """Run ``job`` on its ranks to the end: the record, if it came so far, and the error that ended it.
+
+    Then what this process told the first rank as the witness of its clock, ``None`` where that is on another node.
 
     ``on_progress`` gets new events, the elapsed seconds and the phase, twice a second. If this process is interrupted,
     all ranks are ended.
@@ -48,10 +58,11 @@ def run_team(job: Job, on_progress: OnProgress | None = None) -> tuple[Path | No
             'say how often to keep one: --checkpoint "1 epoch"',
         )
     # Of a run on several machines each has a command of its own.
-    alone = nullcontext() if name == "torchrun" and nodes_of(options, os.environ) > 1 else only_one(job)
+    one_of_several = name == "torchrun" and nodes_of(options, os.environ) > 1
+    alone = nullcontext() if one_of_several else only_one(job)
     with alone, job_folder(job) as folder:
         command = [sys.executable, "-m", "levelbench.runner.rank", str(folder)]
-        look = _Look(Inbox(folder, distribution.ranks), Pulse.at(folder / PULSE), on_progress)
+        look = _Look(Inbox(folder, distribution.ranks), Pulse.at(folder / PULSE), on_progress, folder / ANSWERS)
         try:
             with ENGINES[name].start(command, distribution.ranks, folder, {}, **options) as running:
                 look.follow(running)
@@ -61,9 +72,10 @@ def run_team(job: Job, on_progress: OnProgress | None = None) -> tuple[Path | No
                 remove_rank_files_if_left(look.path)
     path = look.path
     if path is None or path.is_file():
-        return path, error
+        testimony = look.witness.testimony
+        return path, error, None if one_of_several and not testimony else testimony
     asked, do = f"the record of a run on {_team(job)}", "give a --store that all machines share"
-    return None, error or StoreError(asked, f"{path} is on another machine than this one", do)
+    return None, error or StoreError(asked, f"{path} is on another machine than this one", do), None
 
 
 @dataclass
@@ -73,7 +85,9 @@ class _Look:
     inbox: Inbox
     pulse: Pulse
     on_progress: OnProgress | None
+    answers: Path
     told: list[Message] = field(default_factory=list)
+    witness: Parent = field(default_factory=Parent)
     path: Path | None = None
 
     def follow(self, running: Running) -> None:
@@ -82,9 +96,11 @@ class _Look:
         follower: Follower | None = None
         phase, alive = "start", True
         while alive:
-            alive = not running.wait(_LOOK_S)
+            alive = not running.wait(_LOOK_S if phase == "train" else _LOOK_SOON_S)
             restarts = self.inbox.restarts
+            self.witness.look()
             messages = self.inbox.take()
+            self._answer(messages)
             if self.inbox.restarts > restarts:
                 # Of what went wrong before nothing is left to tell.
                 self.told.clear()
@@ -100,13 +116,21 @@ class _Look:
                 elapsed_s = (HOST.now_ns() - began_ns) * 1e-9
                 self.on_progress(follower.poll() if follower else [], elapsed_s, phase_text(phase, self.pulse))
 
+    def _answer(self, messages: list[Message]) -> None:
+        """Say what was seen of the first rank's clock, where it waits for that."""
+        answer = self.witness.found(messages)
+        if answer is not None:
+            # A rank that hears nothing goes on after a while, and says so in its record.
+            with suppress(OSError), self.answers.open("ab") as file:
+                file.write(msgspec.json.encode(answer) + b"\n")
+
     def _end(self, failure: Failure | None, path: Path) -> None:
         """A rank that was lost leaves a run interrupted, which is made again; what a rank raised would come again."""
         cause = _cause(failure, self.told)
         if cause is not None:
             # What ended the run is told in any case.
             with suppress(StoreError):
-                end_failed(path, f"rank {cause.rank}: {_told(cause)}\n{cause.trace}".rstrip())
+                end_failed(path, f"rank {cause.rank}: {cause.fault}")
 
 
 def _cause(failure: Failure | None, told: list[Message]) -> Message | None:

@@ -27,6 +27,7 @@ from levelbench.training.optimizers.base import Stepper
 from levelbench.training.pulse import Pulse
 from levelbench.training.quality.base import Quality
 from levelbench.training.recipe import Recipe
+from levelbench.training.schedules import has_fixed_length
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.team import Alone, Team
 
@@ -61,6 +62,7 @@ class Trainer:
         self._team = team = team or Alone()
         self.recipe = recipe = team.recipe(recipe)
         self.backend, self.dataset, self.timeline, self.seed = backend, dataset, timeline, seed
+        self._fixed_length = has_fixed_length(recipe.schedule)
         self._quality, self._also, self._stopping, self._saving = quality, tuple(also), stopping, saving
         self.observers, self.pulse = observers, pulse or Pulse()
         backend.seed(team.seed(seed))
@@ -99,6 +101,11 @@ class Trainer:
         looked_at = (dataset, recipe, quality, self._validation, self._test, tuple(self._evaluations))
         self._context = Context(backend, self.executor, *looked_at)
 
+    @property
+    def evaluated(self) -> int:
+        """How many evaluations there were."""
+        return len(self._evaluations)
+
     def run(self) -> Outcome:
         """Train until the target, the schedule's end or the budget; then look at the test set, once."""
         self.timeline.switch(Phase.OTHER)
@@ -122,7 +129,7 @@ class Trainer:
     def _epochs(self) -> str:
         recipe, stopping, per_epoch = self.recipe, self._stopping, self.steps_per_epoch
         planned = recipe.epochs * per_epoch
-        fixed = recipe.schedule.fixed_length
+        fixed = self._fixed_length
         last_step = stopping.last_step(planned, per_epoch, self._samples, fixed)
         self.pulse.counts[1] = last_step
         every = min(stopping.evaluate_every.steps(per_epoch, self._samples), last_step)
@@ -215,7 +222,7 @@ class Trainer:
             times, self.step_times_ns, self.losses = self.step_times_ns, [], []
             for hook in overridden(self.observers, "on_evaluation"):
                 hook(progress, evaluation, times)
-        fixed = self.recipe.schedule.fixed_length
+        fixed = self._fixed_length
         return self._team.decide(lambda: self._stopping.reason(self._evaluations, loss, fixed, last))
 
     def _measure(self, held: Held, split: str) -> dict[str, float]:

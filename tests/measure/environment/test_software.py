@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 import types
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from levelbench.measure.environment.settings import MALLOC_NAMES, THREAD_NAMES, settings
+from levelbench.measure.environment.settings import MALLOC_NAMES, THREAD_NAMES, harmless, settings
 from levelbench.measure.environment.software import libraries, malloc, threads
 from levelbench.measure.environment.source import git
 
@@ -67,8 +68,50 @@ def test_nothing_but_the_listed_names_is_ever_recorded(environment, name):
     environment = {**environment, "API_TOKEN": "secret", "OMP_TOKEN": "secret", name: "/home/ada/secret/last"}
     found = settings(environment, THREAD_NAMES | MALLOC_NAMES)
     assert set(found) <= THREAD_NAMES | MALLOC_NAMES
-    assert found[name] == "last"
+    assert re.fullmatch("#[0-9a-f]{4}", found[name])
     assert "secret" not in found.values()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OMP_NUM_THREADS", "4,2"),
+        ("OMP_PLACES", "{0:4},{4:4}"),
+        ("OMP_PROC_BIND", "close"),
+        ("GOMP_CPU_AFFINITY", "0-3 8"),
+        ("KMP_AFFINITY", "granularity=fine,compact,1,0"),
+        ("CUDA_VISIBLE_DEVICES", "0,1"),
+        ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
+        ("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.malloc.top_pad=0x4000000"),
+        ("MALLOC_CONF", "background_thread:true,dirty_decay_ms:-1"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True,max_split_size_mb:128"),
+        ("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false"),
+    ],
+)
+def test_numbers_and_known_words_are_recorded_as_they_are(name, value):
+    assert settings({name: value}, THREAD_NAMES | MALLOC_NAMES) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("CUDA_VISIBLE_DEVICES", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,1", r"#[0-9a-f]{4},1"),
+        ("XLA_FLAGS", "--xla_dump_to=/home/eve/ada --xla_gpu_autotune_level=2",
+         r"--xla_dump_to=#[0-9a-f]{4} --xla_gpu_autotune_level=2"),
+        ("MALLOC_CONF", "prof:true,prof_prefix:ada", r"prof:true,#[0-9a-f]{4}:#[0-9a-f]{4}"),
+    ],
+)  # fmt: skip
+def test_anything_else_becomes_a_short_digest_by_which_values_differ(name, value, kept):
+    found = settings({name: value}, THREAD_NAMES | MALLOC_NAMES)[name]
+    assert re.fullmatch(kept, found)
+    assert harmless(found) == found
+    assert settings({name: value.replace("ada", "eve").replace("8932", "1111")}, {name})[name] != found
+
+
+@example_settings(deadline=None)
+@given(st.text(alphabet=st.characters(codec="utf-8")))
+def test_what_is_harmless_stays_as_it_is(value):
+    assert harmless(harmless(value)) == harmless(value)
 
 
 @pytest.fixture

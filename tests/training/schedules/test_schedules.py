@@ -17,6 +17,7 @@ from levelbench.training.schedules import (
     Step,
     Trapezoid,
     Warmup,
+    has_fixed_length,
 )
 
 ALL = (
@@ -62,6 +63,48 @@ def test_a_schedule_that_comes_down_to_an_end_has_a_fixed_length(schedule):
 def test_whether_a_schedule_is_of_fixed_length_is_known_of_its_class():
     assert not Constant.fixed_length
     assert OneCycle.fixed_length
+
+
+@pytest.mark.parametrize("schedule", ALL, ids=repr)
+def test_what_a_schedule_says_of_its_length_is_what_its_factor_shows(schedule):
+    assert has_fixed_length(schedule) == schedule.fixed_length
+
+
+class Calling:
+    """A schedule that calls itself open-ended."""
+
+    def __init__(self, factor):
+        self.fixed_length, self.factor = False, factor
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        Cosine().factor,
+        Cosine(0.5).factor,
+        OneCycle().factor,
+        Step((0.5,), 0.5).factor,
+        Trapezoid(floor=0.1).factor,
+        lambda progress: 1 - 0.3 * progress,
+        lambda progress: math.exp(-3 * progress),
+        lambda progress: 1.0 if progress < 1 else 0.1,
+    ],
+)
+def test_a_falling_factor_makes_a_fixed_length_whatever_the_schedule_calls_itself(factor):
+    assert has_fixed_length(Calling(factor))
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda progress: 1.0,
+        lambda progress: min(1.0, progress / 0.2),
+        lambda progress: 1 / max(1.0, 10 * progress),
+        lambda progress: (progress + 1) ** 0.5,
+    ],
+)
+def test_a_factor_that_is_the_same_curve_for_any_length_is_open_ended(factor):
+    assert not has_fixed_length(Calling(factor))
 
 
 def test_one_cycle_rises_to_one_and_falls_to_zero():

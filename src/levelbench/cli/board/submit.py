@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _FILE = click.Path(path_type=Path)
+_STATED = ("author", "price", "code", "tuning", "origin", "notes")
+"""What the author says of an entry."""
 
 
 @click.command("submit")
@@ -70,8 +72,9 @@ def command(
           --price-per-hour 0.096 --price-source https://example.org/prices \\
           --code-url https://example.org/ada/digits/tree/0a1b2c3 -o leaderboard
 
-    RUNS may be files of inference records. Prints what levelbench board check says of each entry. One with an error is
-    not written unless --force, and the exit code is 1.
+    RUNS may be files of inference records. Prints what each entry publishes, what was taken out of it (addresses,
+    tokens, home folders and names of machines that older records hold), and what levelbench board check says of it. One
+    with an error is not written unless --force, and the exit code is 1.
     """
     from levelbench.cli.board.limits import with_limits
     from levelbench.cli.board.words import terms_of
@@ -84,13 +87,39 @@ def command(
         raise UsageError("--because", "it is blank", "say why runs of the group are left out")
     terms, stated = terms_of(given, output), given["tuning_trials"] is not None
     store = shared.open_store(store_path)
-    made = with_limits(entries_of(runs, store, terms, count_trials=not stated), store_path)
+    made, hidden = _without_secrets(with_limits(entries_of(runs, store, terms, count_trials=not stated), store_path))
     refused = {} if force else _refused(made, output, terms.ruleset)
     kept = [(path, each) for path, each in made if path not in refused]
     rules = _with_rules(terms.ruleset, given["ruleset_word"], output) if kept else None
     written = [(path, each, *_write(path, each, output, replace, given["key"])) for path, each in kept]
     rest = [(path, each, refused[path]) for path, each in made if path in refused]
-    return _report(written, rest, rules, output, as_json)
+    return _report(written, rest, rules, output, hidden, as_json)
+
+
+def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str, Submission]], dict[str, list[str]]]:
+    """The entries without what nobody means to publish, and where in each something was taken out, by its file.
+
+    What the author says of the entry is published as it is said.
+    """
+    import msgspec
+
+    from levelbench.records.redaction import redacted
+    from levelbench.records.submissions.terms import without_settings
+
+    kept: list[tuple[str, Submission]] = []
+    hidden: dict[str, list[str]] = {}
+    for path, entry in made:
+        safe, places = redacted(without_settings(entry))
+        kept.append((path, msgspec.structs.replace(safe, **{name: getattr(entry, name) for name in _STATED})))
+        environment = entry.provenance.environment
+        changed = {
+            f"provenance.environment.{name}"
+            for name in environment
+            if environment[name] != safe.provenance.environment[name]
+        }
+        if found := sorted(changed | {place for place in places if place.partition(".")[0] not in _STATED}):
+            hidden[path] = found
+    return kept, hidden
 
 
 def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
@@ -132,7 +161,14 @@ def _write(file: str, submission: Submission, folder: Path, replace: bool, key: 
     return path, new
 
 
-def _report(written: list[Any], refused: list[Any], rules: Path | None, folder: Path, as_json: bool) -> int:
+def _report(
+    written: list[Any],
+    refused: list[Any],
+    rules: Path | None,
+    folder: Path,
+    hidden: dict[str, list[str]],
+    as_json: bool,
+) -> int:
     """Say what was written and what was not, and what a check says of it; the exit code."""
     from levelbench.cli.board.check import finding_lines, summary_line
     from levelbench.cli.board.limits import known_limits
@@ -142,15 +178,20 @@ def _report(written: list[Any], refused: list[Any], rules: Path | None, folder: 
     found += [finding for _, _, findings in refused for finding in findings]
     code = int(worst(found) == "error")
     if as_json:
-        entries = [{"path": str(path), "runs": len(each.runs), "new": new} for _, each, path, new in written]
+        entries = [
+            {"path": str(path), "runs": len(each.runs), "new": new, "taken_out": hidden.get(file, [])}
+            for file, each, path, new in written
+        ]
         entries += [{"path": None, "runs": len(each.runs), "new": False} for _, each, _ in refused]
         shared.emit_json({"ruleset": rules and str(rules), "entries": entries, "findings": found})
         return code
     with shared.as_far_as_read():
         if rules is not None:
             click.echo(shared.visible(f"wrote {rules}: the ruleset of the entries"))
-        for _, each, path, new in written:
+        for file, each, path, new in written:
             click.echo(shared.visible(f"{'wrote' if new else 'there already:'} {path}: {_words(each)}"))
+            for line in _published(each, hidden.get(file, [])):
+                click.echo(shared.visible(line))
             for line in _unranked(each, folder):
                 click.echo(shared.visible(line))
         for path, each, _ in refused:
@@ -160,6 +201,27 @@ def _report(written: list[Any], refused: list[Any], rules: Path | None, folder: 
         if refused:
             click.echo("correct the errors, or give --force to write what has them")
     return code
+
+
+def _published(each: Submission, hidden: list[str]) -> list[str]:
+    """What the entry tells the public, and what was taken out of it."""
+    from levelbench.records.submissions.terms import SETTINGS
+
+    stated = f"{each.author.name}{f' <{each.author.email}>' if each.author.email else ''}"
+    code = [] if each.code.commit is None else [f"commit {each.code.commit[:12]}"]
+    environment, software = each.provenance.environment, each.provenance.software
+    measured = f"{len(each.runs)} runs with their curves" if each.runs else f"{len(each.inference)} measurements"
+    doubts, errors = sum(len(run.suspect) for run in each.runs), [run.error for run in each.runs if run.error]
+    lines = [
+        f"  publishes: {', '.join([stated, measured, f'{len(each.settings)} settings', *code])}; "
+        f"{len(environment)} facts about the machine and {len(software)} about its software; {doubts} doubts",
+        *(f"  publishes: error of a run: {error}" for error in dict.fromkeys(errors)),
+    ]
+    names = sorted(name for name in environment if name.startswith(SETTINGS))
+    lines += [f"  publishes: {name.rpartition('.')[2]}={environment[name]}" for name in names]
+    if hidden:
+        lines.append(f"  taken out: {', '.join(hidden)}")
+    return lines
 
 
 def _unranked(each: Submission, folder: Path) -> list[str]:

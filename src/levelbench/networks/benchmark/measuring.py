@@ -28,6 +28,7 @@ from levelbench.networks.executor import Backend
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.networks import NetworkEvent, NetworkOutcome, NetworkSpecification
+from levelbench.records.redaction import redact
 from levelbench.records.schema import Measurement, Samples
 
 __all__ = ["STAGES", "measure_network"]
@@ -71,7 +72,7 @@ def measure_network(
     except MemoryError:
         return NetworkOutcome("skipped", "it ran out of memory")
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one arm must not end the others
-        said = str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}"
+        said = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
         if any(sign in said for sign in _OUT_OF_MEMORY):
             return NetworkOutcome("skipped", "it ran out of the device's memory")
         return NetworkOutcome("failed", next(iter(said.splitlines()), "")[:300])

@@ -28,6 +28,7 @@ from levelbench.operators.structure import structural
 from levelbench.operators.suites.problems import make_inputs, node_of
 from levelbench.operators.validation.tolerances import is_float
 from levelbench.records.benchmarks import Case, Problem
+from levelbench.records.redaction import redact
 
 __all__ = ["Limits", "measure_problem"]
 
@@ -101,7 +102,7 @@ def measure_problem(
     except MemoryError:
         return Case(index, "skipped", "it ran out of memory", cost.flops, cost.bytes), []
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one problem must not end the others
-        said = str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}"
+        said = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
         if any(sign in said for sign in _OUT_OF_MEMORY):
             return Case(index, "skipped", "it ran out of the device's memory", cost.flops, cost.bytes), []
         return Case(index, "failed", said.splitlines()[0][:300], cost.flops, cost.bytes), []

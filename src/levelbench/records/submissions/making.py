@@ -15,6 +15,7 @@ import msgspec
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.policies import policy
 from levelbench.records.reader import Record
+from levelbench.records.redaction import outline
 from levelbench.records.rulesets.registry import task_rules
 from levelbench.records.rulesets.schema import Ruleset
 from levelbench.records.schema import Evaluation, Target
@@ -158,7 +159,7 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
         peak_memory_bytes=_finite(summary.peak_memory_bytes),
         test_quality=_test_quality(summary, target),
         suspect=[text[:4000] for text in summary.suspect],
-        error=error[:4000] if error else None,
+        error=outline(error)[:4000] if error else None,
         record_id=record.header.id,
         record_digest=file_digest(record.path),
         curve_digest=curve_digest(curve) if curve.time_s else None,

@@ -9,17 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct, field
 
 from levelbench.errors import UsageError
+from levelbench.measure.environment.settings import harmless
 from levelbench.records.rulesets.schema import Ruleset
-from levelbench.records.submissions.schema import Author, Code, Hardware, Price, Provenance, Setting, Tuning
+from levelbench.records.submissions.schema import (
+    Author,
+    Code,
+    Hardware,
+    Price,
+    Provenance,
+    Setting,
+    Submission,
+    Tuning,
+)
 
-__all__ = ["Terms", "code_of", "hardware_of", "machine_of", "provenance_of"]
+__all__ = ["SETTINGS", "Terms", "code_of", "hardware_of", "machine_of", "provenance_of", "without_settings"]
 
 _MACHINE = ("machine", "accelerators", "threads", "malloc")
 """Parts of an environment that say what ran; the others say what moved at the time."""
 _LONGEST = 400
+SETTINGS = ("threads.settings.", "malloc.")
+"""How the facts begin that are values of environment variables."""
 
 
 class Terms(Struct, frozen=True):
@@ -96,6 +109,16 @@ def provenance_of(
         checksums=dict(checksums),
         source_digest=source_digest or None,
     )
+
+
+def without_settings(entry: Submission) -> Submission:
+    """The entry with what is harmless in values of environment variables: older records have them as they were set."""
+    environment = {
+        name: harmless(text) if name.startswith(SETTINGS) else text
+        for name, text in entry.provenance.environment.items()
+    }
+    provenance = msgspec.structs.replace(entry.provenance, environment=environment)
+    return msgspec.structs.replace(entry, provenance=provenance)
 
 
 def _flat(value: Any, name: str = "") -> Iterable[tuple[str, str]]:

@@ -33,6 +33,7 @@ from levelbench.records.inference import (
     InferenceWriter,
     inference_key,
 )
+from levelbench.records.redaction import redact
 from levelbench.records.schema import Measurement
 from levelbench.runner.inference.audits import audit_answers, audit_cache
 from levelbench.runner.inference.driving import drive, scenario_of
@@ -80,7 +81,7 @@ def make_inference_record(
 
         begin("")
         if crashed:
-            outcome = InferenceOutcome("failed", crashed)
+            outcome = InferenceOutcome("failed", redact(crashed))
         else:
             outcome = _outcome(_Process(specification, seed, store, folder, writer, begin))
         writer.add(outcome)
@@ -100,7 +101,7 @@ def _outcome(process: _Process) -> InferenceOutcome:
     except MemoryError:
         return InferenceOutcome("failed", "it ran out of memory")
     except Exception as error:  # noqa: BLE001  # the boundary to a framework: one arm must not end the others
-        said = str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}"
+        said = redact(str(error) if isinstance(error, LevelbenchError) else f"{type(error).__name__}: {error}")
         return InferenceOutcome("failed", next(iter(said.splitlines()), "")[:300])
     return InferenceOutcome("measured")
 

@@ -1,6 +1,6 @@
 """Learning-rate schedules: a factor on the optimizer's base rate."""
 
-from levelbench.training.schedules.base import Schedule
+from levelbench.training.schedules.base import Schedule, has_fixed_length
 from levelbench.training.schedules.curved import Cosine, InverseSquareRoot, OneCycle, Polynomial
 from levelbench.training.schedules.straight import Constant, PiecewiseLinear, Step, Trapezoid
 from levelbench.training.schedules.warmup import Warmup
@@ -16,4 +16,5 @@ __all__ = [
     "Step",
     "Trapezoid",
     "Warmup",
+    "has_fixed_length",
 ]

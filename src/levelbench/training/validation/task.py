@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from levelbench.measure.crossing import DIRECTIONS
 from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.quality.base import Quality
-from levelbench.training.task import Task
+from levelbench.training.recipe import Recipe
+from levelbench.training.task import Setting, Task
+from levelbench.training.validation import recipe_parts
 from levelbench.training.validation.loading import MOST_BYTES, loading
 from levelbench.training.validation.probes import (
     Finding,
@@ -31,7 +34,7 @@ from levelbench.training.validation.probes import (
     run_probes,
 )
 
-__all__ = ["check_task"]
+__all__ = ["check_task", "quick_report"]
 
 _LEAKS = 0.01
 """The share of held examples in training from which on it is no accident: published data has a few twins."""
@@ -58,6 +61,37 @@ def check_task(
     if again is not None:
         probes.insert(4, ("loading", lambda: loading(dataset, again)))
     return run_probes(task.name, probes, tell)
+
+
+def quick_report(
+    task: Task,
+    recipe: str,
+    settings: Mapping[str, Setting],
+    parts: Recipe,
+    dataset: Dataset,
+    again: Callable[[], Dataset] | None,
+    most_bytes: int,
+) -> Report:
+    """The probes that take tenths of a second and no framework, for a task that is about to be run.
+
+    Of more data than ``most_bytes`` what is in it is not looked at.
+    """
+    probes: list[Probe] = [
+        ("quality", lambda: _quality(task.quality, task.also)),
+        ("labels", lambda: _labels(dataset)),
+        ("target", lambda: _target(task.quality, dataset)),
+        ("settings", lambda: recipe_parts.settings(task, recipe, settings)),
+        ("schedule", lambda: recipe_parts.schedule(parts)),
+        ("sampler", lambda: recipe_parts.sampler(parts, dataset.train, 0)),
+    ]
+    columns = [each for split in (dataset.train, dataset.validation, dataset.test) for each in split.columns]
+    if sum(each.nbytes for each in columns if isinstance(each, np.ndarray)) <= most_bytes:
+        probes += [("splits", lambda: _splits(dataset)), ("values", lambda: _values(dataset))]
+        if again is not None:
+            probes.append(("loading", lambda: loading(dataset, again)))
+    report = run_probes(task.name, probes)
+    # That a recipe has no docstring is no reason to doubt its time.
+    return replace(report, findings=tuple(each for each in report.findings if "docstring" not in each.found))
 
 
 def _description(task: Task) -> Iterator[Finding]:

@@ -1,0 +1,198 @@
+"""Task files that are not ours: what one does while it is imported, and what quick probes find in it.
+
+A run's clock starts after its task was imported, so work that a file does at import would be free. What other packages
+do while the file imports them is theirs; the rest is the file's own: its processor time is recorded, data that it opens
+and processes that it starts are refused.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from levelbench import plugins
+from levelbench.errors import DefinitionError
+from levelbench.measure.clocks import HOST
+from levelbench.measure.meters.utilisation import own_cpu_s
+from levelbench.training.task import Setting, Task
+
+__all__ = ["Importing", "import_doubts", "is_ours", "quick_doubts", "refuse_data", "watched"]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_INSTALLED = tuple(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib"))
+_CODE = {".py", ".pyc", ".so", ".pyd", ".pth", ".toml", ".cfg", ".ini"}
+_DATA = {".npz", ".npy", ".pt", ".ckpt", ".safetensors", ".onnx", ".pkl", ".pickle", ".gz", ".xz", ".bz2", ".zst"}
+_DATA |= {".tar", ".zip", ".parquet", ".arrow", ".h5", ".hdf5", ".csv", ".jsonl", ".bin", ".idx"}
+_SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/")
+_LARGE_BYTES = 64 * 1024
+_STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
+
+_LEAST_CPU_S = 0.1
+_SHARE = 0.01
+_QUICK_BYTES = 512 * 2**20
+_QUICK_S = 0.5
+
+
+@dataclass
+class Importing:
+    """What a task's file did while it was imported.
+
+    ``cpu_s`` is its own processor time, ``imports_cpu_s`` that of the packages which it imported, ``opened`` the files
+    that it read, ``started`` the processes, ``threads`` those that it left running.
+    """
+
+    cpu_s: float = 0.0
+    imports_cpu_s: float = 0.0
+    opened: list[Path] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+    threads: int = 0
+
+    def facts(self) -> dict[str, float]:
+        """For the record."""
+        return {"task_cpu_s": round(self.cpu_s, 4), "task_imports_cpu_s": round(self.imports_cpu_s, 4)}
+
+
+class _Hook:
+    """Hears of what the interpreter does; deaf but while a task's file is imported.
+
+    It can never be taken away again once it is in place, so there is one for all files.
+    """
+
+    def __init__(self) -> None:
+        self.watching: Importing | None = None
+        self.in_place = False
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        watching = self.watching
+        if watching is None:
+            return
+        if event == "open":
+            path, mode, flags = arguments
+            reads = not (flags or 0) & (os.O_WRONLY | os.O_CREAT) and not (isinstance(mode, str) and mode[:1] in "wax")
+            if reads and isinstance(path, str | bytes):
+                watching.opened.append(Path(os.fsdecode(path)))
+        elif event in _STARTED:
+            watching.started.append(event)
+
+
+_HOOK = _Hook()
+
+
+@contextmanager
+def watched() -> Iterator[Importing]:
+    """Watch the import of a task's file that happens within; one within another belongs to the outer one."""
+    if _HOOK.watching is not None:
+        yield _HOOK.watching
+        return
+    if not _HOOK.in_place:
+        sys.addaudithook(_HOOK)
+        _HOOK.in_place = True
+    seen, original, depth = Importing(), builtins.__import__, 0
+
+    def importing(name: str, *given: Any, **named: Any) -> Any:
+        nonlocal depth
+        if depth:
+            return original(name, *given, **named)
+        before_s, opened, started = own_cpu_s(), len(seen.opened), len(seen.started)
+        depth += 1
+        try:
+            module = original(name, *given, **named)
+        finally:
+            depth -= 1
+        if _installed(sys.modules.get(name.partition(".")[0])):
+            seen.imports_cpu_s += own_cpu_s() - before_s
+            del seen.opened[opened:], seen.started[started:]
+        return module
+
+    threads, began_s = threading.active_count(), own_cpu_s()
+    _HOOK.watching, builtins.__import__ = seen, importing
+    try:
+        yield seen
+    finally:
+        _HOOK.watching, builtins.__import__ = None, original
+        seen.cpu_s = max(0.0, own_cpu_s() - began_s - seen.imports_cpu_s)
+        seen.threads = max(0, threading.active_count() - threads)
+        seen.opened = [path for path in seen.opened if _is_data(path)]
+
+
+def _installed(module: object) -> bool:
+    """Whether a package is of Python or installed; what lies beside the task's file is the file's own."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return module is not None and not getattr(module, "__path__", None)
+    path = Path(file).resolve()
+    return any(path.is_relative_to(each) for each in (_PACKAGE, *_INSTALLED))
+
+
+def _is_data(path: Path) -> bool:
+    """Not code, nor what the system says of itself; small texts may be settings."""
+    if path.suffix in _CODE or str(path).startswith(_SYSTEM):
+        return False
+    try:
+        return path.is_file() and (path.suffix.lower() in _DATA or path.stat().st_size >= _LARGE_BYTES)
+    except OSError:
+        return False
+
+
+def refuse_data(reference: str, seen: Importing) -> None:
+    """``DefinitionError`` where the import has opened data or started processes."""
+    if seen.opened:
+        names = ", ".join(dict.fromkeys(path.name for path in seen.opened))
+        raise DefinitionError(
+            f"task file {reference}",
+            f"it opens data while it is imported, before any clock runs: {names}",
+            "read data in load() of its DatasetSource, which is on the clock",
+        )
+    if seen.started:
+        raise DefinitionError(
+            f"task file {reference}",
+            f"it starts a process while it is imported, before any clock runs ({seen.started[0]})",
+            "do this work in load() of its DatasetSource or in its recipe, which are on the clock",
+        )
+
+
+def import_doubts(seen: Importing, wall_s: float) -> list[str]:
+    """Why a run of so many seconds is to be doubted for what its task's file did before."""
+    found = []
+    if seen.cpu_s > max(_LEAST_CPU_S, _SHARE * wall_s):
+        found.append(
+            f"its task file spent {seen.cpu_s:.2g} s of processor time while it was imported, off the clock: do this "
+            "work in load(), or in the recipe"
+        )
+    if seen.threads:
+        threads = f"{seen.threads} thread{'s' * (seen.threads > 1)}"
+        found.append(f"its task file left {threads} running when it was imported: start none there")
+    return found
+
+
+def is_ours(reference: str) -> bool:
+    """Whether a task comes with levelbench."""
+    point = plugins.names("task").get(reference)
+    return point is not None and point.value.startswith("levelbench.")
+
+
+def quick_doubts(task: Task, recipe: str, settings: Mapping[str, Setting], data: Path | None) -> list[str]:
+    """What the quick ones among the probes of ``levelbench check`` find wrong, in sentences.
+
+    Empty where the data or the recipe cannot be made at all: the run itself says so.
+    """
+    from levelbench.training.validation.task import quick_report
+
+    began_ns = HOST.now_ns()
+    try:
+        dataset = task.data.load(data)
+        parts = task.assemble(recipe, settings)
+    except Exception:  # noqa: BLE001  # the boundary to a user's file
+        return []
+    quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S
+    again = (lambda: task.data.load(data)) if quick else None
+    report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES)
+    return [f"levelbench check, {each.probe}: {each.found}: {each.do}" for each in report.failed]

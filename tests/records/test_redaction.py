@@ -1,0 +1,149 @@
+"""No address with its key, no token and no home folder stays in a text of a record; what is harmless does."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import levelbench.records.redaction
+from levelbench.records.redaction import fault, outline, redact, redacted
+from levelbench.records.schema import End
+
+SECRETS = {
+    "https://ada:S3CRET@example.org/data?sig=S3CRET": "https://...",
+    "s3://bucket/S3CRET": "s3://...",
+    "Authorization: Bearer S3CRETS3CRET": "Authorization: ... ...",
+    "HF_TOKEN=hf_S3CRETS3CRETS3CRET": "HF_TOKEN=...",
+    "{'api_key': 'S3CRET'}": "{'api_key': '...'}",
+    "password=S3CRET, lr=0.1": "password=..., lr=0.1",
+    "ghp_S3CRETS3CRETS3CRETS3CRET": "...",
+    "eyJhbGciOiS3CRET.eyJzdWIiOiS3CRET.S3CRETS3CRET": "...",
+    "no file /home/S3CRET/data/x.bin": "no file ~/data/x.bin",
+    "/Users/S3CRET/x": "~/x",
+    r"C:\Users\S3CRET\x": "~\\x",
+    "GPU-00000000-5ec7-e75e-c7e7-5ec7e75ec7e7": "GPU-...",
+    "S3CRET@example.org": "...",
+    "connection to 10.11.12.13:29500 refused": "connection to ... refused",
+    "nodes=2,rendezvous=S3CRET,max_restarts=1": "nodes=2,rendezvous=...,max_restarts=1",
+}
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_a_secret_is_taken_out_and_what_is_around_it_stays(text):
+    assert redact(text) == SECRETS[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "phases sum to 1.2 s where the run's time is 1.3 s",
+        "RuntimeError: shapes (3, 4) and (5, 6) do not fit: Conv, opset 21",
+        "torch 2.9.1+cpu, numpy 2.3.4, cuda 12.8.0.1",
+        "digits-images-idx3-ubyte 359cd13f0f514122884198b78a131df597421cbf5e93a76678fa96fc548f0d96",
+        "other programs kept 1.0 of 2 cores busy during the measurement: stop them and measure again",
+        "its ranks were started again (times: 1)",
+    ],
+)
+def test_an_ordinary_sentence_is_left_as_it_is(text):
+    assert redact(text) == text
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(max_size=200))
+def test_what_is_redacted_stays_as_it_is(text):
+    assert redact(redact(text)) == redact(text)
+
+
+def test_the_name_of_this_machine_is_taken_out(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "ada-laptop")
+    assert redact("no route to ada-laptop: timed out") == "no route to ...: timed out"
+
+
+def test_a_value_says_where_something_was_taken_out_of_it():
+    end = End("failed", 5, {"other": 5}, error="at https://x.org/S3CRET", suspect=["fine", "see /root/x"])
+    safe, places = redacted(end)
+    assert (safe.error, safe.suspect) == ("at https://...", ["fine", "see ~/x"])
+    assert places == ["error", "suspect.1"]
+
+
+def test_a_value_without_secrets_is_the_same_object():
+    end = End("done", 5, {"other": 5})
+    assert redacted(end) == (end, [])
+    assert redacted(end)[0] is end
+
+
+FILE = """
+def inner():
+    raise ValueError("https://ada:S3CRET@example.org")
+
+def outer():
+    try:
+        inner()
+    except ValueError as error:
+        raise RuntimeError("S3CRET") from error
+
+def through_a_library():
+    import json
+    json.loads("S3CRET")
+"""
+
+
+@pytest.fixture
+def raised(tmp_path):
+    """What a function of a user's file raises, and the file."""
+    path = tmp_path / "S3CRET" / "mine.py"
+    path.parent.mkdir()
+    path.write_text(FILE)
+    names = {}
+    exec(compile(FILE, str(path), "exec"), names)
+
+    def call(name):
+        try:
+            names[name]()
+        except Exception as error:  # noqa: BLE001
+            return error, path
+        raise AssertionError
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("inner", "ValueError in mine.py, line 3, in inner"),
+        ("outer", "ValueError in mine.py, line 3, in inner"),
+        ("through_a_library", "JSONDecodeError in mine.py, line 13, in through_a_library"),
+    ],
+)
+def test_of_an_exception_its_type_and_the_last_line_of_the_users_own_file_are_kept(raised, name, said):
+    error, path = raised(name)
+    assert fault(error, path) == said
+    assert fault(error) == said
+
+
+def test_an_exception_within_a_package_is_named_by_the_file_below_it():
+    error, names = ValueError("S3CRET"), {}
+    text = "def redact_at_fault(error): raise error"
+    exec(compile(text, levelbench.records.redaction.__file__, "exec"), names)
+    try:
+        names["redact_at_fault"](error)
+    except ValueError:
+        error.__traceback__ = error.__traceback__.tb_next
+    assert fault(error) == "ValueError in levelbench/records/redaction.py, line 1, in redact_at_fault"
+
+
+def test_an_exception_that_was_never_raised_has_a_type_alone():
+    assert fault(KeyError("S3CRET")) == "KeyError"
+
+
+def test_a_traceback_of_an_older_record_becomes_its_type_and_place():
+    old = (
+        "Traceback (most recent call last):\n"
+        '  File "/home/ada/levelbench/src/levelbench/runner/execution.py", line 98, in execute\n'
+        '  File "/home/ada/my task.py", line 8, in start\n    raise ValueError("https://S3CRET")\n'
+        "ValueError: https://ada:S3CRET@example.org\n"
+    )
+    assert outline(old) == "ValueError in my task.py, line 8, in start"
+
+
+def test_another_error_of_an_older_record_is_redacted():
+    assert outline("reading /home/ada/x: no such file") == "reading ~/x: no such file"

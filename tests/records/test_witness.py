@@ -1,0 +1,136 @@
+"""What other clocks saw of a run: what is a doubt, what is refused, and what a busy machine may do."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from levelbench.records import End, Evaluation, Measurement, summarise
+from levelbench.records.reader import Record
+from levelbench.records.schema import Sight, Witness
+from levelbench.records.witness import UNTRAINED, witness_contradictions, witness_doubts
+
+SECOND = 1_000_000_000
+
+
+def sight(evaluations, run_ns, *, by=1.0, late_ns=0, parent=True):
+    """A moment at ``run_ns`` on the run's clock, where all other clocks have counted ``by`` times as much."""
+    true = round(run_ns * by)
+    between = (true, true + late_ns)
+    uptime = (true // 10_000_000 * 10_000_000, (true + late_ns) // 10_000_000 * 10_000_000 + 10_000_000)
+    return Sight(evaluations, (run_ns, run_ns + late_ns), between if parent else None, between, uptime)
+
+
+@pytest.fixture
+def witnessed(make_header):
+    """A record of evaluations at these times, with these sights."""
+
+    def make(times_ns, sights, end_ns=None, **changes):
+        curve = tuple(
+            Evaluation(each, at, float(at), at * 64, {"validation": 0.9}, 1.0, {"forward": each})
+            for at, each in enumerate(times_ns, 1)
+        )
+        last = end_ns or times_ns[-1]
+        end = End("done", last, {"forward": last}, witness=Witness(sights, **changes))
+        return Record(Path("r.jsonl"), make_header(), curve, {}, (), end, "done")
+
+    return make
+
+
+TIMES = [2 * SECOND, 4 * SECOND, 6 * SECOND]
+
+
+def seen(by=1.0, **given):
+    return [sight(at, each, by=by, **given) for at, each in enumerate([0, *TIMES])]
+
+
+def test_clocks_that_agree_are_no_doubt(witnessed):
+    record = witnessed(TIMES, seen())
+    assert (witness_doubts(record), witness_contradictions(record)) == ([], [])
+
+
+def test_a_record_without_a_witness_is_read(witnessed):
+    record = witnessed(TIMES, seen())
+    record = replace(record, end=msgspec.structs.replace(record.end, witness=None))
+    assert (witness_doubts(record), witness_contradictions(record)) == ([], [])
+
+
+def test_clocks_a_hundredth_apart_are_a_doubt(witnessed):
+    record = witnessed(TIMES, seen(1.03))
+    assert any("the process that started it" in each for each in witness_doubts(record))
+    assert witness_contradictions(record) == []
+
+
+@pytest.mark.parametrize("by", [0.5, 10.0])
+def test_clocks_a_tenth_apart_are_refused(witnessed, by):
+    found = witness_contradictions(witnessed(TIMES, seen(by)))
+    assert len(found) == 3
+    assert any("the process that started it" in each for each in found)
+
+
+def test_a_clock_that_only_one_other_contradicts_is_refused(witnessed):
+    sights = seen()
+    sights[-1] = msgspec.structs.replace(sights[-1], uptime_ns=(60 * SECOND, 60 * SECOND + 10_000_000))
+    assert witness_contradictions(witnessed(TIMES, sights)) == [
+        "at its end its clock had counted 6 s and the kernel 59.99 s"
+    ]
+
+
+def test_what_refuses_a_run_and_what_makes_it_doubtful_is_in_its_summary(witnessed):
+    record = witnessed(TIMES, seen(10.0))
+    assert all(each in str(summarise(record)) for each in witness_contradictions(record))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 5 * SECOND), min_size=3, max_size=3), st.integers(SECOND // 2, 3 * SECOND))
+def test_messages_that_wait_never_refuse_an_honest_run(make_header, waits, run_ns):
+    """The parent's look comes later by any time, at evaluations and at the end, and so may the run's own reading."""
+    first = Sight(0, (-waits[0], 0), (0, 0), (-waits[0], 0), None)
+    sights = [first]
+    for at, wait in enumerate(waits, 1):
+        now = at * run_ns
+        sights.append(Sight(at, (now, now + 10), (0, now + wait), (now, now + 10), None))
+    end = Sight(3, (sights[-1].run_ns[0], sights[-1].run_ns[0] + waits[2]), sights[-1].parent_ns, (0, 10**12), None)
+    witness = Witness([*sights, end])
+    curve = tuple(
+        Evaluation(each.run_ns[0], at, 1.0, at, {"validation": 0.9}, 1.0, {}) for at, each in enumerate(sights[1:], 1)
+    )
+    record = Record(Path("r"), make_header(), curve, {}, (), End("done", end.run_ns[0], {}, witness=witness), "done")
+    assert witness_contradictions(record) == []
+
+
+def test_evaluations_that_are_dated_back_are_refused(witnessed):
+    """Their times are a third of those at which the clock was read right after them."""
+    found = witness_contradictions(witnessed([each // 3 for each in TIMES], seen(), end_ns=TIMES[-1] // 3))
+    assert found == ["the times of its evaluations are earlier than those at which they were made"]
+
+
+def test_an_evaluation_after_its_own_clock_is_refused(witnessed):
+    found = witness_contradictions(witnessed([TIMES[0], 5 * SECOND, TIMES[2]], seen()))
+    assert found == ["an evaluation has a later time than the clock that it was taken from"]
+
+
+def test_a_parent_that_gave_no_answer_is_a_doubt(witnessed):
+    found = witness_doubts(witnessed(TIMES, seen(parent=False), absent="its parent is gone"))
+    assert found == ["no other process watched its clock (its parent is gone): run it again"]
+
+
+def test_a_machine_that_slept_is_a_doubt_and_no_contradiction(witnessed):
+    """Only the kernel's count goes on in its sleep."""
+    sights = seen()
+    sights[-1] = msgspec.structs.replace(sights[-1], uptime_ns=(66 * SECOND, 66 * SECOND + 10_000_000))
+    record = witnessed(TIMES, sights, slept_ns=60 * SECOND)
+    assert witness_contradictions(record) == []
+    assert witness_doubts(record) == ["the machine was suspended for 60 s while it ran: keep the machine awake"]
+
+
+@pytest.mark.parametrize(("value", "refused"), [(0.5, False), (0.99, True), (None, False)])
+def test_a_network_that_reaches_the_target_untrained_is_refused(witnessed, value, refused):
+    record = witnessed(TIMES, seen())
+    record = replace(record, measurements=(Measurement(UNTRAINED, "accuracy", value, "m"),))
+    assert [each.startswith("its network had accuracy 0.99") for each in witness_contradictions(record)] == [
+        True
+    ] * refused

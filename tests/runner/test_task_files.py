@@ -1,0 +1,168 @@
+"""What a task's file does while it is imported is seen, and quick probes look at it before its first run."""
+
+import pytest
+from tests.runner.campaigns import NUMPY, Quiet, plan_of
+
+from levelbench.errors import DefinitionError
+from levelbench.records.witness import witness_contradictions
+from levelbench.runner.campaign import carry_out
+from levelbench.runner.request import load_task, load_watched, resolve
+from levelbench.runner.task_files import Importing, import_doubts, is_ours
+
+BURNING = """
+import time
+until = time.process_time() + 0.4
+while time.process_time() < until:
+    pass
+"""
+
+
+@pytest.fixture
+def task_with(tmp_path, task_text):
+    """The path of a task's file with more code at its end."""
+
+    def make(more, name="with_more.py"):
+        path = tmp_path / name
+        path.write_text(task_text + more)
+        return str(path)
+
+    return make
+
+
+def test_an_ordinary_task_does_nothing_while_it_is_imported(task_with):
+    _, seen = load_watched(task_with("import json, csv, wave\n"))
+    assert (seen.opened, seen.started, seen.threads) == ([], [], 0)
+    assert import_doubts(seen, wall_s=0.01) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "datasets.digits.load()\n",
+        "import numpy as np\nnp.load(__file__.replace('with_more.py', 'kept.npz'))\n",
+        "from pathlib import Path\nPath(__file__).with_name('large').read_bytes()\n",
+    ],
+    ids=["dataset", "array", "large file"],
+)
+def test_data_that_is_opened_at_import_is_refused(task_with, tmp_path, more):
+    import numpy as np
+
+    np.savez(tmp_path / "kept.npz", weight=np.zeros(3))
+    (tmp_path / "large").write_bytes(bytes(70_000))
+    with pytest.raises(DefinitionError, match="it opens data while it is imported, before any clock runs"):
+        load_task(task_with(more))
+
+
+def test_data_that_a_module_beside_the_file_opens_is_refused(task_with, tmp_path, monkeypatch):
+    (tmp_path / "helper_of_task.py").write_text("from levelbench.training import datasets\ndatasets.digits.load()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DefinitionError, match="it opens data"):
+        load_task(task_with("import helper_of_task\n"))
+
+
+def test_a_small_text_that_a_task_reads_is_no_data(task_with, tmp_path):
+    (tmp_path / "words.txt").write_text("a b c")
+    load_task(task_with("from pathlib import Path\nPath(__file__).with_name('words.txt').read_text()\n"))
+
+
+def test_a_file_that_is_opened_after_the_import_is_nothing_to_it(task_with):
+    load_task(task_with("")).data.load()
+
+
+def test_a_process_that_is_started_at_import_is_refused(task_with):
+    with pytest.raises(DefinitionError, match="it starts a process while it is imported"):
+        load_task(task_with("import subprocess, sys\nsubprocess.run([sys.executable, '-c', ''])\n"))
+
+
+def test_processor_time_at_import_is_a_doubt_and_in_the_record(task_with, store):
+    arm = resolve(task_with(BURNING), {}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    before = record.header.environment["before_clock"]
+    assert before["task_cpu_s"] >= 0.4
+    assert before["cpu_s"] >= before["task_cpu_s"] + before["task_imports_cpu_s"]
+    assert any("of processor time while it was imported, off the clock" in each for each in record.end.suspect)
+
+
+def test_processor_time_at_import_is_no_doubt_where_the_run_is_much_longer():
+    assert import_doubts(Importing(cpu_s=0.5), wall_s=100.0) == []
+    assert import_doubts(Importing(cpu_s=0.5), wall_s=10.0) != []
+
+
+def test_what_a_package_does_while_the_file_imports_it_is_not_the_files_doing(task_with):
+    _, seen = load_watched(task_with("import statistics, xml.dom.minidom\n"))
+    assert seen.cpu_s < 0.1
+    assert seen.imports_cpu_s >= 0
+
+
+def test_threads_that_are_left_running_are_a_doubt(task_with):
+    more = "import threading\ndone = threading.Event()\nthreading.Thread(target=done.wait, daemon=True).start()\n"
+    task, seen = load_watched(task_with(more))
+    found = import_doubts(seen, wall_s=1.0)
+    __import__("sys").modules[task.recipe_function("small").__module__].done.set()
+    assert found == ["its task file left 1 thread running when it was imported: start none there"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "ours"), [("digits", True), ("cifar10", True), ("no-such", False), ("a.py", False)]
+)
+def test_a_task_is_ours_or_somebody_elses(reference, ours):
+    assert is_ours(reference) is ours
+
+
+def test_what_quick_probes_find_in_a_task_of_somebody_else_is_a_doubt_of_its_runs(tmp_path, task_text, store):
+    """Its target is one that the most frequent class reaches; so does the untrained network, or nearly."""
+    path = tmp_path / "easy.py"
+    path.write_text(task_text.replace("target=0.9", "target=0.05"))
+    record = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, Quiet())[0, 0]
+    assert any(each.startswith("levelbench check, target: always answering with") for each in record.end.suspect)
+
+
+def test_nothing_is_found_in_an_ordinary_task_of_somebody_else(arm, store):
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert [each for each in record.end.suspect if "levelbench check" in each or "untrained" in each] == []
+
+
+TRAINED = """
+@task.recipe
+def trained(hidden: int = 16, lr: float = 0.05, epochs: int = 10) -> Recipe:
+    "Begins with what the task's first recipe has learnt."
+    import numpy as np
+    network = zoo.mlp(64, hidden, 10)
+    with np.load(KEPT) as kept:
+        weights = {name.replace("!", "/"): kept[name] for name in kept.files}
+    return Recipe(network.stored(weights), Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store):
+    import numpy as np
+
+    from levelbench.measure.timeline import Timeline
+    from levelbench.operators.frameworks import open_framework
+    from levelbench.training.cadence import Evaluate
+    from levelbench.training.stopping import Stopping
+    from levelbench.training.trainer import Trainer
+
+    path, kept = tmp_path / "trained.py", tmp_path / "kept.npz"
+    path.write_text(task_text + f"KEPT = {str(kept)!r}\n" + TRAINED)
+    task, backend = load_task(str(path)), open_framework("numpy", "cpu")
+    parts, stopping = task.assemble("small", {}), Stopping(
+        task.quality.as_target(0.95), "confirmed", Evaluate.parse("1 epoch"), 60
+    )  # fmt: skip
+    trainer = Trainer(
+        backend, task.data.load(), parts, task.quality, stopping, seed=7, timeline=Timeline(backend.clock())
+    )
+    trainer.run()
+    np.savez(kept, **{name.replace("/", "!"): value for name, value in trainer.executor.parameters.items()})
+    arm = resolve(str(path), {"recipe": "trained"}, NUMPY)
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    (found,) = witness_contradictions(record)
+    assert found.startswith("its network had top1 0.9")
+    assert "before it was trained, and the target is 0.9" in found
+
+
+def test_the_untrained_quality_is_in_the_record_and_changes_no_bit_of_the_training(arm, store):
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    (untrained,) = [each for each in record.measurements if each.name == "untrained_quality"]
+    assert untrained.value < 0.5
+    assert "validation examples, after the run" in untrained.method
