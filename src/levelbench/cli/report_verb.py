@@ -58,7 +58,16 @@ def command(
     for refusal in refusals:
         click.echo(refusal, err=True)
     page = output or store.path / "report.html"
-    written = write(groups, records, comparisons, page, markdown=markdown, csv_folder=csv_folder, rows=store.rows())
+    written = write(
+        groups,
+        records,
+        comparisons,
+        page,
+        markdown=markdown,
+        csv_folder=csv_folder,
+        rows=store.rows(),
+        refusals=refusals,
+    )
     if as_json:
         shared.emit_json({"written": [str(path) for path in written]})
     else:

@@ -19,12 +19,12 @@ from levelbench.records.groups import RunGroup
 from levelbench.records.schema import DatasetFacts
 from levelbench.records.summary import RunSummary
 
-__all__ = ["Caveat", "Comparability", "Sides", "Weight", "comparable", "ended", "one_kind"]
+__all__ = ["Caveat", "Comparability", "Sides", "Weight", "comparable", "doubts_of", "ended", "one_kind"]
 
 Weight = Literal["refuse", "no verdict", "doubt", "note"]
 _ORDER: tuple[Weight, ...] = ("refuse", "no verdict", "doubt", "note")
 _SHOWN = 4
-_FIGURE = re.compile(r"\d+(?:\.\d+)*")
+_FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -379,18 +379,27 @@ def _ranges(seeds: Iterable[int]) -> str:
 
 
 def _doubts(sides: Sides) -> Iterator[Caveat]:
-    """Each reason to doubt a run, once, with how many runs of which side it concerns."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for side, runs in (("a", sides.runs_a), ("b", sides.runs_b)):
-        for run in runs:
+    yield from doubts_of([sides.a, sides.b])
+
+
+def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
+    """Each reason to doubt a run of ``groups``, once, with how many runs of which group it concerns."""
+    found: dict[str, dict[int, list[str]]] = {}
+    for at, group in enumerate(groups):
+        for run in ended(group):
             # Sentences that differ in their figures only are one reason; a run counts once for it.
             for kind, doubt in {_FIGURE.sub("#", each): each for each in run.suspect}.items():
-                found.setdefault(kind, {}).setdefault(side, []).append(doubt)
-    totals = {"a": (sides.a.label, len(sides.runs_a)), "b": (sides.b.label, len(sides.runs_b))}
-    for by_side in found.values():
-        counts = [f"{len(same)} of {totals[side][1]} runs of {totals[side][0]}" for side, same in by_side.items()]
-        first = next(iter(by_side.values()))[0]
-        yield Caveat("doubts", "doubt", f"{' and '.join(counts)}: {first}")
+                found.setdefault(kind, {}).setdefault(at, []).append(doubt)
+    caveats = []
+    for by_group in found.values():
+        counts = [f"{len(same)} of {len(ended(groups[at]))} runs of {groups[at].label}" for at, same in by_group.items()]
+        worst = max((each for same in by_group.values() for each in same), key=_figures)
+        caveats.append(Caveat("doubts", "doubt", f"{' and '.join(counts)}: {worst}"))
+    return caveats
+
+
+def _figures(text: str) -> list[float]:
+    return [float(each) for each in _FIGURE.findall(text)]
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

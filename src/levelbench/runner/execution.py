@@ -241,6 +241,12 @@ def _end(
     if abs(elapsed_ns - wall_ns) > 0.01 * wall_ns + 1_000_000:
         suspect.append(f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns / 1e9:.3f} s")
     facts = DatasetFacts(
-        dataset.name, dataset.sizes(), dataset.checksums, dataset.split_rule, dataset.licence, dataset.synthetic
+        dataset.name,
+        dataset.sizes(),
+        dataset.checksums,
+        dataset.split_rule,
+        dataset.licence,
+        dataset.synthetic,
+        dataset.label_digests(),
     )
     return End("done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by)
