@@ -175,7 +175,9 @@ def write(
     against = [*gate_lines(comparisons, refusals), *doubt_lines(groups, comparisons)]
     linted = beside_runs(records, rows)
     scalings = scalings_of(groups, records)
-    written = [write_report(pairs, verdicts, page, attributions=lines, caveats=against, scalings=scalings, linted=linted)]
+    written = [
+        write_report(pairs, verdicts, page, attributions=lines, caveats=against, scalings=scalings, linted=linted)
+    ]
     if markdown is not None:
         written.append(write_markdown(pairs, verdicts, markdown, attributions=lines, caveats=against, linted=linted))
     if csv_folder is not None:

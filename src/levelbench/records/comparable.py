@@ -392,7 +392,9 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
                 found.setdefault(kind, {}).setdefault(at, []).append(doubt)
     caveats = []
     for by_group in found.values():
-        counts = [f"{len(same)} of {len(ended(groups[at]))} runs of {groups[at].label}" for at, same in by_group.items()]
+        counts = [
+            f"{len(same)} of {len(ended(groups[at]))} runs of {groups[at].label}" for at, same in by_group.items()
+        ]
         worst = max((each for same in by_group.values() for each in same), key=_figures)
         caveats.append(Caveat("doubts", "doubt", f"{' and '.join(counts)}: {worst}"))
     return caveats

@@ -15,7 +15,15 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.records.reader import Record, Status
-from levelbench.records.schema import DatasetFacts, Distribution, Evaluation, Measurement, Samples, Specification, Target
+from levelbench.records.schema import (
+    DatasetFacts,
+    Distribution,
+    Evaluation,
+    Measurement,
+    Samples,
+    Specification,
+    Target,
+)
 
 __all__ = ["RunSummary", "summarise"]
 

@@ -44,12 +44,10 @@ def write_report(
     """Write the report of ``groups`` (each with its records) and ``verdicts`` (name a, name b, verdict) to ``path``.
 
     ``attributions`` are lines on where the difference comes from, ``caveats`` what speaks against the comparisons (by
-    default the doubts of the runs), ``scalings`` how tasks scale with ranks, ``linted`` what the linter says of the groups, shown beside each of them. The file appears whole or not at all; ``StoreError``
-    where it cannot be written.
+    default the doubts of the runs), ``scalings`` how tasks scale with ranks, ``linted`` what the linter says of the
+    groups, shown beside each of them. The file appears whole or not at all; ``StoreError`` where it cannot be written.
     """
-    text = report_page(
-        groups, verdicts, attributions=attributions, caveats=caveats, scalings=scalings, linted=linted
-    )
+    text = report_page(groups, verdicts, attributions=attributions, caveats=caveats, scalings=scalings, linted=linted)
     return write_whole(path, text)
 
 
@@ -95,9 +93,7 @@ def report_page(
     return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>{join([top, main])}</body></html>\n'
 
 
-def _verdict_section(
-    verdicts: Sequence[tuple[str, str, Verdict]], caveats: list[str], attributions: list[str]
-) -> Html:
+def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list[str], attributions: list[str]) -> Html:
     """The verdicts first, each with its reason; then what speaks against them, and what the difference comes from."""
     from levelbench.measure.verdict import format_verdict
 
