@@ -99,17 +99,47 @@ class Enough(Exception):
     """What was to be seen has been seen."""
 
 
-def test_a_run_that_another_process_is_at_is_not_made_twice(arm, store):
+def test_a_run_that_nobody_claimed_but_somebody_makes_is_not_made_twice(arm, store):
     slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
 
     def look(events, elapsed_s, phase):
         if phase != "start":
-            with pytest.raises(UsageError, match="another process is at this run"):
-                plan_of([slow], range(1), store)
+            plan = plan_of([slow], range(1), store)
+            assert "another process is already running it" in plan.lines()[1]
+            with pytest.raises(UsageError, match="another process is already running it"):
+                carry_out(plan, store, None, Quiet())
             raise Enough
 
     with pytest.raises(Enough):
         launch(Job(slow.reference, slow.specification, slow.key, 0, new_id(), str(store.path)), look)
+
+
+def test_two_commands_that_were_started_at_once_make_no_run_twice(arm, store):
+    both = [plan_of([arm], range(1), store) for _ in range(2)]
+    first, second = (carry_out(plan, store, None, Quiet())[0, 0] for plan in both)
+    assert first.header.id == second.header.id
+    assert len(store.records()) == 1
+    assert not list((store.path / ".claims").iterdir())
+
+
+def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    (before,) = store.records()
+    fresh = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
+    assert [record.header.id for record in store.records()] == [fresh.header.id]
+    assert [row.id for row in store.rows()] == [fresh.header.id]
+    assert [record.header.id for record in store.superseded()] == [before.header.id]
+    assert plan_of([arm], range(1), store).done[0, 0].header.id == fresh.header.id
+
+
+def test_a_fresh_run_supersedes_no_run_of_another_source_or_machine(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    elsewhere = {**HERE, "machine": {**HERE["machine"], "id": "other"}}
+    assert plan_of([arm], range(1), store, environment=elsewhere, fresh=True).steps[0].replaces == ()
+    edited = dataclasses.replace(arm, source=msgspec.structs.replace(arm.source, digest="0" * 64))
+    assert plan_of([edited], range(1), store, fresh=True).steps[0].replaces == ()
 
 
 def test_between_two_evaluations_the_steps_of_a_run_are_seen(arm, store):

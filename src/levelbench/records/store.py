@@ -6,11 +6,13 @@ deleted with ordinary tools while runs are being written; merging two stores is 
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError, UsageError
+from levelbench.records.faults import store_fault
 from levelbench.records.reader import Record, read_record
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
 from levelbench.records.summary import RunSummary
@@ -18,7 +20,10 @@ from levelbench.records.summary import RunSummary
 if TYPE_CHECKING:
     from levelbench.records.rows import Row
 
-__all__ = ["Store", "read_folder"]
+__all__ = ["SUPERSEDED", "Store", "distinct", "read_folder"]
+
+SUPERSEDED = ".superseded"
+"""Folder beside records that fresh runs have replaced; hidden ones are looked into by nothing else."""
 
 _SHOWN = 5
 
@@ -68,7 +73,7 @@ class Store:
             rows = rows[::-1]
         records, problems = _read(Path(row.path) for row in rows)
         self.problems += problems
-        return records
+        return distinct(records)
 
     def summaries(self, selector: str | Selector | None = None) -> list[RunSummary]:
         """The summaries of the runs that are meant, each under its own rules, computed from the records."""
@@ -92,12 +97,38 @@ class Store:
             raise UsageError(f"the run {text!r}", found, "give an id, or more settings in brackets")
         return records[0]
 
+    def supersede(self, paths: Iterable[Path]) -> None:
+        """Set records aside: a fresh run has taken their place, and only ``superseded`` still shows them.
+
+        Raises ``StoreError`` if one cannot be moved.
+        """
+        for path in paths:
+            aside = path.parent / SUPERSEDED
+            try:
+                aside.mkdir(exist_ok=True)
+                path.rename(aside / path.name)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise store_fault(f"superseding the record {path}", path, error) from error
+
+    def superseded(self, selector: str | Selector | None = None) -> list[Record]:
+        """The records that fresh runs have replaced, oldest first; ``selector`` narrows them as it does others."""
+        chosen = _parsed(selector)
+        found, self.problems = _read(sorted(self.path.rglob(f"{SUPERSEDED}/*.jsonl")))
+        found.sort(key=lambda record: (record.header.started, str(record.path)))
+        if chosen is None:
+            return found
+        found = [record for record, summary in self._summarised(found) if chosen.matches(summary)]
+        return found if chosen.latest is None else found[-chosen.latest :]
+
     def _records_at(self, path: Path, chosen: Selector) -> list[Record]:
         if not path.is_dir():
             self.problems = []
             records = [read_record(path)]
         else:
             records, self.problems = read_folder(path)
+            records = distinct(records)
         if not chosen.filters:
             return records
         return [record for record, summary in self._summarised(records) if chosen.matches(summary)]
@@ -146,6 +177,32 @@ def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]
     records, problems = _read(records_below(Path(folder), closed))
     records.sort(key=lambda record: (record.header.started, str(record.path)))
     return records, [*problems, *closed]
+
+
+def distinct(records: Iterable[Record]) -> list[Record]:
+    """Each run once, wherever its copies lie, in the order of first meeting.
+
+    Raises ``RecordError`` that names both files where two of one id differ.
+    """
+    found: dict[str, Record] = {}
+    for record in records:
+        first = found.setdefault(record.header.id, record)
+        if first is not record and first.path != record.path:
+            _require_copy(first.path, record.path, record.header.id)
+    return list(found.values())
+
+
+def _require_copy(one: Path, other: Path, identity: str) -> None:
+    try:
+        same = filecmp.cmp(one, other, shallow=False)
+    except OSError as error:
+        raise store_fault(f"comparing the records {one} and {other}", other, error) from error
+    if not same:
+        raise RecordError(
+            f"the run {identity}",
+            f"two files of it differ: {one} and {other}",
+            "keep the one that is as it was written, and remove the other",
+        )
 
 
 def _read(paths: Iterable[Path]) -> tuple[list[Record], list[LevelbenchError]]:
