@@ -11,13 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from levelbench.errors import IncomparableError, RecordError
-from levelbench.measure.environment import Difference, differences, same_machine
 from levelbench.records.groups import RunGroup
 from levelbench.records.schema import DatasetFacts
 from levelbench.records.summary import RunSummary
+
+if TYPE_CHECKING:
+    from levelbench.measure.environment import Difference
 
 __all__ = ["Caveat", "Comparability", "Sides", "Weight", "comparable", "doubts_of", "ended", "one_kind"]
 
@@ -70,11 +72,15 @@ class Sides:
     @cached_property
     def one_machine(self) -> bool:
         """Whether all runs were made on hardware of one kind."""
+        from levelbench.measure.environment import same_machine
+
         return all(same_machine(self.runs[0].environment, run.environment) for run in self.runs[1:])
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """What differs between the environment of any run and that of the first one, each once."""
+        from levelbench.measure.environment import differences
+
         return tuple(differences([run.environment for run in self.runs]))
 
     @property

@@ -9,16 +9,13 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError, UsageError
 from levelbench.records.faults import store_fault
 from levelbench.records.reader import Record, read_record
+from levelbench.records.rows import ORDERS, Row, ordered, row_of_run, two_of_one_id
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
 from levelbench.records.summary import RunSummary
-
-if TYPE_CHECKING:
-    from levelbench.records.rows import Row
 
 __all__ = ["SUPERSEDED", "Store", "distinct", "read_folder"]
 
@@ -41,6 +38,7 @@ class Store:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.problems: list[LevelbenchError] = []
+        self._copies: list[tuple[Row, Row]] = []
         if self.path.exists() and not self.path.is_dir():
             found = f"{self.path} is a file, not a folder"
             raise StoreError(
@@ -54,14 +52,34 @@ class Store:
         order_by: str = "started",
         descending: bool = False,
         limit: int | None = None,
+        with_superseded: bool = False,
     ) -> list[Row]:
-        """The runs in short, from the index alone: fast for any number of records. See ``Index.listing``."""
+        """The runs in short, from the index alone: fast for any number of records. See ``Index.listing``.
+
+        A path outside of the store is not in its index, and is read; so are those that fresh runs have replaced.
+        """
         from levelbench.records.index import Index
 
+        chosen = _parsed(selector)
+        if with_superseded:
+            now = self.rows(chosen)
+            problems = self.problems
+            before = [row_of_run(summary) for _, summary in self._summarised(self.superseded(chosen))]
+            self.problems = [*problems, *self.problems]
+            return ordered([*now, *before], order_by, descending)[:limit]
+        if chosen is not None and chosen.path is not None and not chosen.path.is_relative_to(self.path.resolve()):
+            return self._rows_at(chosen, order_by, descending)[:limit]
         with Index(self.path) as index:
-            rows, problems = index.listing(_parsed(selector), order_by=order_by, descending=descending, limit=limit)
+            rows, problems = index.listing(chosen, order_by=order_by, descending=descending, limit=limit)
             self.problems = list(problems)
+            self._copies = index.copies
         return rows
+
+    def _rows_at(self, chosen: Selector, order_by: str, descending: bool) -> list[Row]:
+        if order_by not in ORDERS:
+            raise UnknownNameError("order", order_by, ORDERS)
+        runs = self._summarised(self.records(chosen))
+        return ordered((row_of_run(summary) for _, summary in runs), order_by, descending)
 
     def records(self, selector: str | Selector | None = None) -> list[Record]:
         """The records of the runs that are meant, read whole."""
@@ -69,11 +87,13 @@ class Store:
         if chosen is not None and chosen.path is not None:
             return self._records_at(chosen.path, chosen)
         rows = self.rows(chosen)
+        for first, copy in self._copies:
+            _require_copy(Path(first.path), Path(copy.path), copy.id)
         if chosen is not None and chosen.latest is not None:
             rows = rows[::-1]
         records, problems = _read(Path(row.path) for row in rows)
         self.problems += problems
-        return distinct(records)
+        return records
 
     def summaries(self, selector: str | Selector | None = None) -> list[RunSummary]:
         """The summaries of the runs that are meant, each under its own rules, computed from the records."""
@@ -96,6 +116,14 @@ class Store:
             found = f"it means {len(records)} runs, the newest of them {shown}"
             raise UsageError(f"the run {text!r}", found, "give an id, or more settings in brackets")
         return records[0]
+
+    def copies(self, selector: Selector) -> list[Record]:
+        """The records that are meant, with every copy of them in the store."""
+        from levelbench.records.index import Index
+
+        with Index(self.path) as index:
+            records, self.problems = _read(Path(path) for path in index.paths(selector))
+        return records
 
     def supersede(self, paths: Iterable[Path]) -> None:
         """Set records aside: a fresh run has taken their place, and only ``superseded`` still shows them.
@@ -198,11 +226,7 @@ def _require_copy(one: Path, other: Path, identity: str) -> None:
     except OSError as error:
         raise store_fault(f"comparing the records {one} and {other}", other, error) from error
     if not same:
-        raise RecordError(
-            f"the run {identity}",
-            f"two files of it differ: {one} and {other}",
-            "keep the one that is as it was written, and remove the other",
-        )
+        raise two_of_one_id(identity, one, other)
 
 
 def _read(paths: Iterable[Path]) -> tuple[list[Record], list[LevelbenchError]]:

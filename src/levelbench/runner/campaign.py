@@ -76,9 +76,7 @@ def carry_out(
     return records
 
 
-def _made(
-    step: Step, arm: Arm, store: Store, data: Path | None, watcher: Watcher, extras: Extras
-) -> Record | None:
+def _made(step: Step, arm: Arm, store: Store, data: Path | None, watcher: Watcher, extras: Extras) -> Record | None:
     """Make one run; what it replaces is superseded once it is done."""
     job = Job(
         reference=arm.reference,

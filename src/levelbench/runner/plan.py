@@ -73,8 +73,7 @@ class Plan:
         new = [
             record
             for record in _records_of(store, arm)
-            if record.header.seed == step.seed
-            and (record.header.id not in self.known or record.status == "running")
+            if record.header.seed == step.seed and (record.header.id not in self.known or record.status == "running")
         ]
         for record in new:
             if record.status == "running":
