@@ -173,6 +173,24 @@ def test_compare_as_json_holds_the_verdict_and_the_attribution(call, store):
     assert found["attribution"]["samples_ratio"] == pytest.approx(1)
 
 
+def test_a_report_on_a_path_outside_of_the_store_accuses_nobody_of_what_lies_in_the_store(call, store, write, tmp_path):
+    elsewhere = shutil.copytree(store, tmp_path / "elsewhere")
+    write(9, "cccc0009")
+    page, text = tmp_path / "r.html", tmp_path / "r.md"
+    assert call("report", f"{elsewhere}/", "-o", page, "--markdown", text, "--store", store)[0] == 0
+    assert "LB103" not in text.read_text()
+
+
+def test_a_report_prints_what_the_gate_found_below_the_verdicts(call, store, write, tmp_path):
+    write(9, "cccc0009")
+    page, text = tmp_path / "r.html", tmp_path / "r.md"
+    words = ("report", "-o", page, "--markdown", text, "--store", store, "--json")
+    found = json.loads(call(*words)[1])
+    assert [each["subject"] for each in found["comparisons"][0]["caveats"]] == ["pairing"]
+    for written in (page, text):
+        assert written.read_text().count("not paired by seed: the seeds differ") == 1
+
+
 def test_a_report_is_one_file_with_markdown_and_csv_beside_it(call, store, tmp_path):
     code, out, _ = call(
         "report", "--store", store, "-o", tmp_path / "r.html", "--markdown", tmp_path / "r.md", "--csv", tmp_path / "c"

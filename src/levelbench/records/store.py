@@ -63,15 +63,15 @@ class Store:
         chosen = _parsed(selector)
         if with_superseded:
             now = self.rows(chosen)
-            problems = self.problems
+            problems = [*self.problems]
             before = [row_of_run(summary) for _, summary in self._summarised(self.superseded(chosen))]
             self.problems = [*problems, *self.problems]
             return ordered([*now, *before], order_by, descending)[:limit]
         if chosen is not None and chosen.path is not None and not chosen.path.is_relative_to(self.path.resolve()):
             return self._rows_at(chosen, order_by, descending)[:limit]
         with Index(self.path) as index:
-            rows, problems = index.listing(chosen, order_by=order_by, descending=descending, limit=limit)
-            self.problems = list(problems)
+            rows, found = index.listing(chosen, order_by=order_by, descending=descending, limit=limit)
+            self.problems = list(found)
             self._copies = index.copies
         return rows
 
