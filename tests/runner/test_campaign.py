@@ -13,7 +13,7 @@ from tests.runner.campaigns import HERE, NUMPY, Quiet, losses, plan_of
 from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.records import Evaluation, Store, new_id, read_record, summarise
+from levelbench.records import Evaluation, Store, comparable, group_runs, new_id, read_record, summarise
 from levelbench.runner.campaign import carry_out
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import launch
@@ -120,6 +120,32 @@ def test_two_commands_that_were_started_at_once_make_no_run_twice(arm, store):
     assert first.header.id == second.header.id
     assert len(store.records()) == 1
     assert not list((store.path / ".claims").iterdir())
+
+
+def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_doubted(task_file, store, tmp_path):
+    text = task_file.read_text()
+    (line,) = (each for each in text.splitlines() if "Task(" in each or "data=" in each)
+    own = (
+        "from dataclasses import replace as changed\n"
+        "from levelbench.training import datasets as given\n"
+        "class Easy(type(given.digits)):\n"
+        "    def load(self, folder=None):\n"
+        "        found = given.digits.load(folder)\n"
+        "        return changed(found, validation=found.train)\n"
+    )
+    assert "data=datasets.digits" in line
+    second = tmp_path / "second.py"
+    second.write_text(text.replace(line, own + line.replace("data=datasets.digits", "data=Easy()")))
+    found = []
+    for at, file in enumerate((task_file, second)):
+        arm = resolve(str(file), {}, NUMPY)
+        plan = plan_of([arm], [at], store)
+        found.append(summarise(carry_out(plan, store, None, Quiet())[0, at]))
+    a, b = group_runs(found)
+    gate = comparable(a, b)
+    assert {each.subject for each in gate.refusals} == {"split sizes", "labels"}
+    assert "100% of the validation examples that were looked at are training examples" in " ".join(found[1].suspect)
+    assert "training examples" not in " ".join(found[0].suspect)
 
 
 def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(done):

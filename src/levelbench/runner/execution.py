@@ -43,6 +43,10 @@ from levelbench.training.trainer import Trainer
 __all__ = ["execute"]
 
 
+_MOST_TRAINED_ON = 0.5
+"""The share of validation examples that may be among the training examples: real data hold some twice."""
+
+
 def execute(job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None) -> None:
     """Carry out a job: open the framework, write the header, train, write the end; ``member`` of a team, or alone.
 
@@ -240,6 +244,12 @@ def _end(
     suspect = list(doubts(environment, after))
     if abs(elapsed_ns - wall_ns) > 0.01 * wall_ns + 1_000_000:
         suspect.append(f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns / 1e9:.3f} s")
+    seen = dataset.share_trained_on()
+    if seen is not None and seen > _MOST_TRAINED_ON:
+        suspect.append(
+            f"{seen:.0%} of the validation examples that were looked at are training examples: the quality is not that "
+            "of held-out data, so split the data otherwise"
+        )
     facts = DatasetFacts(
         dataset.name,
         dataset.sizes(),

@@ -16,6 +16,7 @@ from levelbench.errors import UsageError
 from levelbench.measure.environment import same_machine
 from levelbench.records import Distribution, Record, Store, parse_item
 from levelbench.records.groups import labels_of
+from levelbench.records.schema import Source
 from levelbench.records.selection import Selector, format_item
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.request import Arm
@@ -163,7 +164,14 @@ def _why_not(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
         return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
     if record.header.source.digest != arm.source.digest:
         return "the task's source has changed since"
+    if _defined_otherwise(record.header.source, arm.source):
+        return "the task's quality or data have changed since"
     return _disagreement(record, arm, now)
+
+
+def _defined_otherwise(then: Source, now: Source) -> bool:
+    """Whether what the task fixes is other code now, in a file other than the recipe's; older records do not say."""
+    return bool(then.quality) and (then.quality, then.data) != (now.quality, now.data)
 
 
 def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:

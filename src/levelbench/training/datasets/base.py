@@ -135,6 +135,31 @@ class Dataset:
         """
         return {name: _label_digest(getattr(self, name)) for name in ("train", "validation", "test")}
 
+    def share_trained_on(self) -> float | None:
+        """Of some validation examples at equal distances, the share whose inputs are among those of the training split.
+
+        ``None`` where rows are made when they are asked for, or are too many to look through.
+        """
+        trained, held = (_inputs(each) for each in (self.train, self.validation))
+        if trained is None or held is None or not len(self.validation) or len(self.train) > _LOOKED_THROUGH:
+            return None
+        step = max(1, len(self.validation) // _HASHED_ROWS)
+        looked_at = [_row(held, at) for at in range(0, len(self.validation), step)]
+        seen = set(looked_at) & {_row(trained, at) for at in range(len(self.train))}
+        return sum(each in seen for each in looked_at) / len(looked_at)
+
+
+_LOOKED_THROUGH = 200_000
+
+
+def _inputs(split: Split) -> list[npt.NDArray[Any]] | None:
+    columns = [column for column in split.columns[: -split.targets] if isinstance(column, np.ndarray)]
+    return columns if len(columns) == len(split.columns) - split.targets else None
+
+
+def _row(columns: list[npt.NDArray[Any]], at: int) -> int:
+    return hash(tuple(column[at].tobytes() for column in columns))
+
 
 _HASHED_VALUES = 1 << 22
 _HASHED_ROWS = 256
