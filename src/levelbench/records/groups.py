@@ -74,10 +74,10 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
     one clock (which is no part of a key). A group of which no run has come to an end is none. A run counts once: of
     several of one id the first does.
     """
-    once: dict[tuple[str, str], RunSummary] = {}
+    once: dict[tuple[str, str, str], RunSummary] = {}
     for run in runs:
         summary = summarise(run) if isinstance(run, Record) else run
-        once.setdefault((summary.id, summary.clock), summary)
+        once.setdefault((summary.id, summary.key, summary.clock), summary)
     members: dict[tuple[str, str, str], list[RunSummary]] = {}
     for summary in once.values():
         members.setdefault((summary.key, summary.source_digest, summary.clock), []).append(summary)
