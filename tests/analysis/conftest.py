@@ -1,8 +1,12 @@
+from itertools import count
+
 import msgspec
 import pytest
 
 from levelbench.records import RunGroup, RunSummary, Specification
 from levelbench.records.schema import Target
+
+IDS = count()
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +22,7 @@ def run(specification):
         reached = time_s is not None
         known = time_s or 1.0
         base = RunSummary(
-            id="0" * 8,
+            id=f"{next(IDS):08x}",
             key="k",
             task="digits",
             recipe="mlp",

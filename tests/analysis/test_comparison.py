@@ -65,7 +65,8 @@ def test_an_early_divergence_among_many_runs_leaves_the_verdict_on_time(run, gro
 
 def test_give_up_times_stand_in_the_order_of_the_runs_that_missed(run, group):
     a = [run(1.0 + i / 10, seed=i) for i in range(4)]
-    b = [run(None, seed=3, given_up_s=0.5), *a[:2], run(None, seed=2, hopeless=True, given_up_s=0.1), *a[3:]]
+    again = [run(1.0 + i / 10, seed=i) for i in range(4)]
+    b = [run(None, seed=3, given_up_s=0.5), *again[:2], run(None, seed=2, hopeless=True, given_up_s=0.1), *again[3:]]
     assert "3/5" in compare(group("a", a), group("b", b)).verdict.reason
 
 
@@ -83,7 +84,7 @@ def test_an_arm_of_which_every_run_failed_is_unclear_with_the_reason(run, group)
 
 @pytest.mark.parametrize("status", ["interrupted", "running"])
 def test_an_arm_of_which_no_run_ended_is_refused(run, group, status):
-    with pytest.raises(IncomparableError, match="none of its 1 runs has come to an end"):
+    with pytest.raises(IncomparableError, match="none of the 1 runs of b has come to an end"):
         compare(group("a", arm(run, 1.0)), group("b", [run(None, status=status)]))
 
 
@@ -105,10 +106,10 @@ def test_a_run_that_ended_before_it_read_any_data_is_no_difference(run, group):
 @pytest.mark.parametrize(
     ("replaced", "says"),
     [
-        ({"task": "letters"}, "task digits and letters"),
-        ({"target": Target("top1", 0.8)}, "target validation top1 >= 0.9 and validation top1 >= 0.8"),
-        ({"clock": "dawnbench"}, "clock wall and dawnbench"),
-        ({"crossing": "first"}, "crossing rule confirmed and first"),
+        ({"task": "letters"}, "task: digits against letters"),
+        ({"target": Target("top1", 0.8)}, "target: validation top1 >= 0.9 against validation top1 >= 0.8"),
+        ({"clock": "dawnbench"}, "clock: wall against dawnbench"),
+        ({"crossing": "first"}, "crossing rule: confirmed against first"),
     ],
 )
 def test_what_would_mean_nothing_is_refused_with_what_differs(run, group, replaced, says):
@@ -158,7 +159,7 @@ def test_the_level_is_bonferronis_over_the_pairs_that_end_in_a_verdict(run, grou
     found, refusals = compare_all(groups, 0.02, 0.95)
     levels = [each.verdict.level for each in found if each.verdict is not None]
     assert levels == pytest.approx([0.975, 0.975])
-    assert refusals == ["no verdict on clock: they differ in clock wall and dawnbench"]
+    assert refusals == ["no verdict on clock: they differ in clock: wall against dawnbench"]
     found, _ = compare_all(groups, 0.02, 0.95, across_machines=True)
     assert [each.verdict.level for each in found] == pytest.approx([1 - 0.05 / 3] * 3)
 
@@ -166,4 +167,4 @@ def test_the_level_is_bonferronis_over_the_pairs_that_end_in_a_verdict(run, grou
 def test_a_group_of_which_no_run_ended_is_a_refusal_and_no_exception(run, group):
     found, refusals = compare_all([group("a", arm(run, 1.0)), group("b", [run(None, status="running")])], 0.02, 0.95)
     assert found == []
-    assert refusals == ["no verdict on b: none of its 1 runs has come to an end"]
+    assert refusals == ["no verdict on b: none of the 1 runs of b has come to an end"]

@@ -31,7 +31,7 @@ def environment(machine="m1"):
     return {"machine": {"id": machine, "cpu": {"model": f"processor {machine}"}}, "libraries": {"numpy": "2.4"}}
 
 
-def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0):
+def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0, suspect=()):
     """A record of as many epochs of ten steps as there are qualities, every step of ``step_ms``."""
     header = Header(
         schema=1,
@@ -70,7 +70,7 @@ def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1",
         writer.append(Measurement("peak_memory", "bytes", 64.0 * 2**20, "vmhwm-reset"))
         writer.append(Measurement("energy", "J", None, None, "no counter here"))
         last = {"validation": qualities[-1], "test": qualities[-1] - 0.01}
-        writer.append(End(status, sum(phases.values()), phases, last))
+        writer.append(End(status, sum(phases.values()), phases, last, suspect=list(suspect)))
     return writer.path
 
 
@@ -92,10 +92,9 @@ def store(tmp_path):
 def write(tmp_path):
     """Write one more run into the store: ``write(seed, identity, qualities, framework=..., threshold=..., ...)``."""
 
-    def add(seed, identity, qualities=REACHES, step_ms=1.0, machine="m1", status="done", **spec):
-        return write_run(
-            tmp_path / "store", specification(**spec), seed, identity, qualities, step_ms, machine, status, minute=59
-        )
+    def add(seed, identity, qualities=REACHES, step_ms=1.0, machine="m1", status="done", suspect=(), **spec):
+        place = tmp_path / "store", specification(**spec), seed, identity
+        return write_run(*place, qualities, step_ms, machine, status, minute=59, suspect=suspect)
 
     return add
 

@@ -1,6 +1,7 @@
 """list, show, compare and report on a store of known records: what is printed, and the exit code."""
 
 import json
+import shutil
 
 import pytest
 
@@ -102,7 +103,52 @@ def test_compare_can_fail_on_a_missed_target(call, store, write):
     write(5, "cccc0005", qualities=[0.5, 0.6])
     words = ("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
     assert call(*words, "--fail-on", "missed")[0] == 1
-    assert call(*words[:1], words[2], words[2], *words[3:], "--fail-on", "missed")[0] == 0
+    one = words[2].replace("]", ",seed=0]")
+    assert call("compare", one, words[2].replace("]", ",seed=1]"), *words[3:], "--fail-on", "missed")[0] == 0
+
+
+def test_a_group_compared_with_itself_is_refused(call, store):
+    code, _, err = call("compare", "digits[framework=torch]", "digits[framework=torch]", "--store", store)
+    assert code == 2
+    assert "would be compared with themselves" in err
+
+
+def test_copies_in_subfolders_and_in_several_paths_count_once(call, store):
+    shutil.copytree(store, store / "copy")
+    words = ("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store, "--json")
+    verdict = json.loads(call(*words)[1])["verdict"]
+    assert (verdict["n_a"], verdict["n_b"]) == (5, 5)
+    runs = json.loads(call("list", "runs", f"{store}/", "--json", "--store", store / "elsewhere")[1])
+    assert len(runs) == len(json.loads(call("show", f"{store}/", f"{store}/copy", "--json")[1])) == 10
+
+
+def test_two_files_of_one_run_that_differ_are_an_error_naming_both(call, store):
+    shutil.copytree(store, store / "copy")
+    (first, second) = sorted(store.rglob("*aaaa0000.jsonl"))
+    second.write_text(second.read_text().replace('"version":"0.1.0"', '"version":"0.1.1"'))
+    code, _, err = call("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
+    assert code == 2
+    assert str(first) in err
+    assert str(second) in err
+
+
+def test_list_runs_and_show_find_the_runs_of_a_path_outside_of_the_store(call, store, tmp_path):
+    elsewhere = ("--store", tmp_path / "elsewhere", "--json")
+    for place in (f"{store}/digits", f"{store}/", next(store.rglob("*.jsonl"))):
+        listed = json.loads(call("list", "runs", place, "--sort", "id", *elsewhere)[1])
+        shown = json.loads(call("show", place, *elsewhere)[1])
+        assert [each["id"] for each in listed] == sorted(each["id"] for each in shown) != []
+
+
+def test_compare_prints_doubts_and_differences_of_versions_in_text_and_json(call, store, write):
+    for seed in range(5):
+        write(
+            seed, f"dddd000{seed}", framework="jax", step_ms=2.0, suspect=[f"other programs kept 0.{seed} cores busy"]
+        )
+    words = ("compare", "digits[framework=numpy]", "digits[framework=jax]", "--store", store)
+    assert call(*words)[1].count("doubt: 5 of 5 runs of digits[framework=jax]: other programs kept 0.4 cores busy") == 1
+    caveats = json.loads(call(*words, "--json")[1])["caveats"]
+    assert [each["weight"] for each in caveats if each["subject"] == "doubts"] == ["doubt"]
 
 
 def test_what_is_known_to_be_wrong_outweighs_what_cannot_be_told(call, store, write):
@@ -125,6 +171,24 @@ def test_compare_as_json_holds_the_verdict_and_the_attribution(call, store):
     assert found["verdict"]["kind"] == "SLOWER"
     assert found["verdict"]["low"] > 1
     assert found["attribution"]["samples_ratio"] == pytest.approx(1)
+
+
+def test_a_report_on_a_path_outside_of_the_store_accuses_nobody_of_what_lies_in_the_store(call, store, write, tmp_path):
+    elsewhere = shutil.copytree(store, tmp_path / "elsewhere")
+    write(9, "cccc0009")
+    page, text = tmp_path / "r.html", tmp_path / "r.md"
+    assert call("report", f"{elsewhere}/", "-o", page, "--markdown", text, "--store", store)[0] == 0
+    assert "LB103" not in text.read_text()
+
+
+def test_a_report_prints_what_the_gate_found_below_the_verdicts(call, store, write, tmp_path):
+    write(9, "cccc0009")
+    page, text = tmp_path / "r.html", tmp_path / "r.md"
+    words = ("report", "-o", page, "--markdown", text, "--store", store, "--json")
+    found = json.loads(call(*words)[1])
+    assert [each["subject"] for each in found["comparisons"][0]["caveats"]] == ["pairing"]
+    for written in (page, text):
+        assert written.read_text().count("not paired by seed: the seeds differ") == 1
 
 
 def test_a_report_is_one_file_with_markdown_and_csv_beside_it(call, store, tmp_path):

@@ -179,14 +179,14 @@ def test_runs_with_another_target_are_not_compared_and_what_differs_is_said(call
         write(seed, f"cccc000{seed}", framework="torch", threshold=0.95)
     code, _, err = call("compare", "aaaa0000", "cccc0000", "--store", store)
     assert code == 2
-    assert "target validation top1 >= 0.96 and validation top1 >= 0.95" in err
+    assert "target: validation top1 >= 0.96 against validation top1 >= 0.95" in err
 
 
 def test_runs_of_another_task_are_not_compared(call, store, write):
     write(0, "cccc0000", task="letters")
     code, _, err = call("compare", "aaaa0000", "cccc0000", "--store", store)
     assert code == 2
-    assert "task digits and letters" in err
+    assert "task: digits against letters" in err
 
 
 def test_one_side_that_means_several_kinds_of_runs_is_refused(call, store):
@@ -195,17 +195,18 @@ def test_one_side_that_means_several_kinds_of_runs_is_refused(call, store):
     assert "name one of them" in err
 
 
-def test_other_machines_are_shown_first_and_get_no_verdict_unless_asked(call, store, write):
+def test_other_machines_are_shown_and_get_no_verdict_unless_asked(call, store, write):
     for seed in range(5):
         write(seed, f"cccc000{seed}", machine="m2", framework="jax", step_ms=1 + seed / 100)
     words = ("compare", "digits[framework=numpy]", "digits[framework=jax]", "--store", store)
     code, out, _ = call(*words)
     assert code == 4
-    assert out.index("different machines") < out.index("no verdict on time")
+    assert "no verdict: they ran on different machines; --across-machines gives one all the same" in out
     assert "processor m1" in out
     assert "why:" not in out
     code, out, _ = call(*words, "--across-machines")
     assert "no verdict" not in out
+    assert "doubt: they ran on different machines" in out
     assert code in (0, 1, 4)
 
 

@@ -91,13 +91,13 @@ def test_an_unreadable_record_never_hides_the_others(fill):
 
 def test_a_record_that_makes_no_sense_is_a_problem_and_not_a_crash(fill):
     store = fill(2)
-    (path, *_) = [record.path for record in store.records()]
+    (path, identity), *_ = [(record.path, record.header.id) for record in store.records()]
     raw = path.read_text()
     path.with_name("clock.jsonl").write_text(raw.replace('"clock":"wall"', '"clock":"moon"', 1))
     path.with_name("large.jsonl").write_text(raw.replace('"seed":0', '"seed":' + "9" * 40, 1))
     path.with_name("huge.jsonl").write_text(raw.replace('"forward":', '"forward":' + "9" * 400, 1))
     os.mkfifo(path.with_name("pipe.jsonl"))
-    (path.parent / os.fsdecode(b"caf\xe9.jsonl")).write_text(raw)
+    (path.parent / os.fsdecode(b"caf\xe9.jsonl")).write_text(raw.replace(identity, "cafe0001", 1))
     assert len(store.rows()) == 3
     assert len(store.problems) == 3
 

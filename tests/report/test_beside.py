@@ -81,7 +81,7 @@ def test_the_main_table_has_the_mark_only_where_the_linter_was_asked(two_arms):
 def test_the_page_has_the_findings_after_the_doubts(one_missed, monkeypatch):
     monkeypatch.setattr("levelbench.report.figures.figure.can_draw", lambda: False)
     text = report_page(one_missed, [], linted=[Linted(lines=[Remark()])])
-    assert text.index("<h2>Failures and doubts</h2>") < text.index("<h2>Lint</h2>") < text.index("<h2>Environment</h2>")
+    assert text.index("<h2>Failures</h2>") < text.index("<h2>Lint</h2>") < text.index("<h2>Environment</h2>")
     assert "<h2>Lint</h2>" not in report_page(one_missed, [])
 
 

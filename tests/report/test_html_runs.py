@@ -11,11 +11,23 @@ from levelbench.records.schema import Target
 from levelbench.report.page.html import report_page
 
 
-def test_failures_misses_and_doubts_are_listed_with_their_reasons(one_missed):
+def test_failures_and_misses_are_listed_with_their_reasons(one_missed):
     text = report_page(one_missed, [])
-    listed = text[text.index("Failures and doubts") : text.index("<h2>Environment")]
-    for expected in ("the loss is not a number", "did not reach the target", "1.7 cores", "interrupted"):
+    listed = text[text.index("<h2>Failures</h2>") : text.index("<h2>Environment")]
+    for expected in ("the loss is not a number", "did not reach the target", "interrupted"):
         assert expected in listed
+
+
+def test_a_doubt_is_said_once_and_near_the_verdict(one_missed):
+    text = report_page(one_missed, [])
+    assert text.count("1.7 cores") == 1
+    assert text.index("What to know before believing it") < text.index("1.7 cores") < text.index("<h2>Runs</h2>")
+
+
+def test_what_the_gate_found_stands_below_the_verdict(make, group):
+    groups = group([make(framework=name, seed=seed) for name in ("numpy", "torch") for seed in range(2)])
+    text = report_page(groups, compared(groups), caveats=["note: not paired by seed"])
+    assert text.index('class="verdict') < text.index("note: not paired by seed") < text.index("<h2>digits</h2>")
 
 
 def test_the_page_of_two_groups_of_twenty_runs_is_below_a_megabyte(make, group):

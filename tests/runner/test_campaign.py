@@ -13,7 +13,7 @@ from tests.runner.campaigns import HERE, NUMPY, Quiet, losses, plan_of
 from tests.warm import WARM
 
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.records import Evaluation, Store, new_id, read_record, summarise
+from levelbench.records import Evaluation, Store, comparable, group_runs, new_id, read_record, summarise
 from levelbench.runner.campaign import carry_out
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import launch
@@ -99,17 +99,73 @@ class Enough(Exception):
     """What was to be seen has been seen."""
 
 
-def test_a_run_that_another_process_is_at_is_not_made_twice(arm, store):
+def test_a_run_that_nobody_claimed_but_somebody_makes_is_not_made_twice(arm, store):
     slow = resolve(arm.reference, {"epochs": 100_000, "target": 0.999}, NUMPY)
 
     def look(events, elapsed_s, phase):
         if phase != "start":
-            with pytest.raises(UsageError, match="another process is at this run"):
-                plan_of([slow], range(1), store)
+            plan = plan_of([slow], range(1), store)
+            assert "another process is already running it" in plan.lines()[1]
+            with pytest.raises(UsageError, match="another process is already running it"):
+                carry_out(plan, store, None, Quiet())
             raise Enough
 
     with pytest.raises(Enough):
         launch(Job(slow.reference, slow.specification, slow.key, 0, new_id(), str(store.path)), look)
+
+
+def test_two_commands_that_were_started_at_once_make_no_run_twice(arm, store):
+    both = [plan_of([arm], range(1), store) for _ in range(2)]
+    first, second = (carry_out(plan, store, None, Quiet())[0, 0] for plan in both)
+    assert first.header.id == second.header.id
+    assert len(store.records()) == 1
+    assert not list((store.path / ".claims").iterdir())
+
+
+def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_doubted(task_file, store, tmp_path):
+    text = task_file.read_text()
+    (line,) = (each for each in text.splitlines() if "Task(" in each or "data=" in each)
+    own = (
+        "from dataclasses import replace as changed\n"
+        "from levelbench.training import datasets as given\n"
+        "class Easy(type(given.digits)):\n"
+        "    def load(self, folder=None):\n"
+        "        found = given.digits.load(folder)\n"
+        "        return changed(found, validation=found.train)\n"
+    )
+    assert "data=datasets.digits" in line
+    second = tmp_path / "second.py"
+    second.write_text(text.replace(line, own + line.replace("data=datasets.digits", "data=Easy()")))
+    found = []
+    for at, file in enumerate((task_file, second)):
+        arm = resolve(str(file), {}, NUMPY)
+        plan = plan_of([arm], [at], store)
+        found.append(summarise(carry_out(plan, store, None, Quiet())[0, at]))
+    a, b = group_runs(found)
+    gate = comparable(a, b)
+    assert {each.subject for each in gate.refusals} == {"split sizes", "labels"}
+    assert "100% of the validation examples that were looked at are training examples" in " ".join(found[1].suspect)
+    assert "training examples" not in " ".join(found[0].suspect)
+
+
+def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    (before,) = store.records()
+    fresh = carry_out(plan_of([arm], range(1), store, fresh=True), store, None, Quiet())[0, 0]
+    assert [record.header.id for record in store.records()] == [fresh.header.id]
+    assert [row.id for row in store.rows()] == [fresh.header.id]
+    assert [record.header.id for record in store.superseded()] == [before.header.id]
+    assert plan_of([arm], range(1), store).done[0, 0].header.id == fresh.header.id
+
+
+def test_a_fresh_run_supersedes_no_run_of_another_source_or_machine(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    elsewhere = {**HERE, "machine": {**HERE["machine"], "id": "other"}}
+    assert plan_of([arm], range(1), store, environment=elsewhere, fresh=True).steps[0].replaces == ()
+    edited = dataclasses.replace(arm, source=msgspec.structs.replace(arm.source, digest="0" * 64))
+    assert plan_of([edited], range(1), store, fresh=True).steps[0].replaces == ()
 
 
 def test_between_two_evaluations_the_steps_of_a_run_are_seen(arm, store):

@@ -1,7 +1,7 @@
 """Compares two groups of runs: whether they can be compared, the verdict, the reason, the difference of machines.
 
-The one idea: a comparison that would mean nothing is refused before it is computed. Another task, target or dataset is
-an error; another machine gives no verdict on time unless it is asked for.
+What speaks against a comparison is found by one gate, ``records.comparable``, before anything is computed: what it
+refuses is an error, where it withholds the verdict there are figures alone, and the rest is said beside the verdict.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from levelbench.analysis.attribution import Attribution, attribute
-from levelbench.errors import IncomparableError
+from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
-from levelbench.measure.environment import Difference, differences, same_machine
+from levelbench.measure.environment import Difference
 from levelbench.measure.verdict import CLOCK_STEP_S, Verdict, VerdictKind, verdict
-from levelbench.records import RunGroup, RunSummary
+from levelbench.records import Caveat, RunGroup, RunSummary, comparable
+from levelbench.records.comparable import ended
 
-__all__ = ["Comparison", "check_comparable", "compare", "compare_all"]
+__all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``b`` against ``a``. ``verdict`` is ``None`` where the machines differ and nobody asked for one all the same.
+    """``b`` against ``a``. ``verdict`` is ``None`` where the gate withholds it (another machine, another quality).
 
-    ``differences`` are those of any run of both from the first of ``a``, each once.
+    ``differences`` are those of any run of both from the first of ``a``, each once; ``caveats`` is all that the gate
+    found, the gravest first.
     """
 
     a: RunGroup
@@ -34,32 +36,12 @@ class Comparison:
     attribution: Attribution | None
     differences: tuple[Difference, ...]
     machines_differ: bool
+    caveats: tuple[Caveat, ...] = ()
 
 
 def check_comparable(a: RunGroup, b: RunGroup) -> None:
-    """``IncomparableError`` with everything that differs, if task, target, crossing rule, clock or data do.
-
-    The same if no run of one of them has come to an end.
-    """
-    first, second = _ended(a)[0], _ended(b)[0]
-    fixed = {
-        "task": (first.task, second.task),
-        "target": (_target(first), _target(second)),
-        "crossing rule": (first.crossing, second.crossing),
-        "clock": (first.clock, second.clock),
-    }
-    unlike = [f"{what} {x} and {y}" for what, (x, y) in fixed.items() if x != y]
-    # A schedule of fixed length is judged at its end by nature; its time may still be set beside a confirmed one.
-    if {first.crossing, second.crossing} == {"final", "confirmed"}:
-        unlike = [line for line in unlike if not line.startswith("crossing")]
-    unlike += _unlike_data([*_ended(a), *_ended(b)])
-    if unlike:
-        raise IncomparableError(
-            f"comparing {a.label} with {b.label}",
-            f"they differ in {'; '.join(unlike)}",
-            "choose runs of one task with one target; a clock, crossing rule or target for both can be given as "
-            "--clock, --crossing, --target",
-        )
+    """Raise what :func:`levelbench.records.comparable` refuses: ``IncomparableError`` or ``RecordError``."""
+    comparable(a, b).require()
 
 
 def compare(
@@ -68,15 +50,13 @@ def compare(
     """Compare time to accuracy. Runs that missed or failed count; those that were interrupted or still run do not.
 
     Arms with the same seeds are compared in pairs, which takes the luck of the seed out of the ratio.
-    ``IncomparableError`` as from :func:`check_comparable`.
+    ``IncomparableError`` or ``RecordError`` for what the gate refuses.
     """
-    check_comparable(a, b)
-    runs_a, runs_b = _by_seed(_ended(a)), _by_seed(_ended(b))
-    runs = [*runs_a, *runs_b]
-    machines_differ = not _one_machine(runs)
-    outcome = _outcome(a, b, margin, level) if across_machines or not machines_differ else None
-    told = tuple(differences([run.environment for run in runs]))
-    return Comparison(a, b, outcome, attribute(a, b), told, machines_differ)
+    gate = comparable(a, b, across_machines=across_machines)
+    gate.require()
+    outcome = None if gate.verdict_withheld else _outcome(a, b, margin, level)
+    sides = gate.sides
+    return Comparison(a, b, outcome, attribute(a, b), sides.differences, not sides.one_machine, gate.caveats)
 
 
 def compare_all(
@@ -92,13 +72,14 @@ def compare_all(
         base = first.setdefault(group.specification.task, group)
         if base is group:
             continue
+        gate = comparable(base, group, across_machines=across_machines)
         try:
-            check_comparable(base, group)
-        except IncomparableError as error:
+            gate.require()
+        except LevelbenchError as error:
             refusals.append(f"no verdict on {group.label}: {error.found}")
             continue
         pairs.append((base, group))
-        verdicts += across_machines or _one_machine([*_ended(base), *_ended(group)])
+        verdicts += not gate.verdict_withheld
     shared = 1 - (1 - level) / max(1, verdicts)
     found = [compare(a, b, margin=margin, level=shared, across_machines=across_machines) for a, b in pairs]
     return found, refusals
@@ -144,12 +125,7 @@ def sessions_seen(groups: Iterable[RunGroup]) -> Between | None:
 
 
 def _ended(group: RunGroup) -> list[RunSummary]:
-    """The runs that count: an interruption says nothing about a recipe, a failure does."""
-    runs = [run for run in group.runs if run.status in ("done", "failed")]
-    if not runs:
-        found = f"none of its {len(group.runs) + len(group.unfinished)} runs has come to an end"
-        raise IncomparableError(f"comparing with {group.label}", found, "run it: levelbench run")
-    return runs
+    return ended(group)
 
 
 def _by_seed(runs: Sequence[RunSummary]) -> list[RunSummary]:
@@ -163,20 +139,3 @@ def _given_up(runs: Sequence[RunSummary]) -> list[float] | None:
     times = [math.inf if run.hopeless or run.status == "failed" else run.given_up_s or 0.0 for run in missed]
     # Who tried for no time at all tells nothing of the others' times.
     return times if all(time > 0.0 for time in times) else None
-
-
-def _unlike_data(runs: Sequence[RunSummary]) -> list[str]:
-    """A line if the runs read other data: a file of another content, or other files. Who read none says nothing."""
-    read = [run.checksums for run in runs if run.checksums]
-    names = sorted({name for each in read for name in each})
-    unlike = [name for name in names if len({each.get(name) for each in read}) > 1]
-    return [f"the content of {', '.join(unlike)}"] if unlike else []
-
-
-def _one_machine(runs: Sequence[RunSummary]) -> bool:
-    return all(same_machine(runs[0].environment, run.environment) for run in runs[1:])
-
-
-def _target(run: RunSummary) -> str:
-    sign = ">=" if run.target.direction == "higher" else "<="
-    return f"{run.target.split} {run.target.metric} {sign} {run.target.threshold:g}"

@@ -16,21 +16,23 @@ from levelbench.records.rows import Row
 __all__ = ["uncounted"]
 
 
-def uncounted(groups: Sequence[RunGroup], rows: Iterable[Row]) -> list[Uncounted]:
+def uncounted(groups: Sequence[RunGroup], rows: Iterable[Row], shown: Collection[str] = frozenset()) -> list[Uncounted]:
     """What ``rows`` hold beside the runs of ``groups``: first of the same specifications, then of other settings.
+
+    ``shown`` are the ids of all runs that are shown together, in whichever claim: those of another one are counted.
 
     Other settings are those of the same task on the same framework and device, for another framework is another side
     and not a trial of this one. A run that still runs is none yet; one that was interrupted is one of the same
     specification unless its seed was run again to the end.
     """
-    seen = {run.id for group in groups for run in group.runs}
+    counted = {run.id for group in groups for run in group.runs} | set(shown)
     keys = {group.key for group in groups}
     ended = {(group.key, run.seed) for group in groups for run in group.runs}
     kinds = {_kind(group.specification) for group in groups}
     same: list[Row] = []
     other: list[Row] = []
     for row in rows:
-        if row.id in seen or row.status == "running":
+        if row.id in counted or row.status == "running":
             continue
         if row.key in keys:
             if row.status != "interrupted" or (row.key, row.seed) not in ended:

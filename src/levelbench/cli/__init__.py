@@ -41,6 +41,7 @@ VERBS = {
     "lint": "The twelve ways to fool the masses, as rules over a performance claim.",
     "board": "The competition: submit, check, sign, build, import, export.",
     "report": "One HTML file, with Markdown and CSV of every table.",
+    "rm": "Remove runs with their checkpoints and trained networks.",
     "doctor": "This machine: clocks, noise, ceilings, an A/A self-test.",
 }
 

@@ -21,8 +21,10 @@ def report_lines(report: Report, show: Severity) -> list[str]:
     """The whole report: claims that have findings, what was ignored and why, and the summary."""
     lines: list[str] = []
     for linted in report.linted:
-        if found := linted.shown(show):
-            lines += [_title(linted), *(line for each in found for line in _finding(report, each, linted)), ""]
+        found, caveats = linted.shown(show), linted.claim.caveats
+        if found or caveats:
+            lines += [_title(linted), *(f"  {each}" for each in caveats)]
+            lines += [*(line for each in found for line in _finding(report, each, linted)), ""]
     lines += [*_by_rule(report, show), *_ignored(report)]
     # A line break in a title must not look like a line of ours.
     return [line.replace("\n", " ") for line in [*lines, _summary(report, show)]]

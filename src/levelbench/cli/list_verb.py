@@ -26,6 +26,7 @@ _AWAITS = "to_download"
 @click.argument("selection", required=False)
 @click.option("--runnable", is_flag=True, help="Only what can run here.")
 @click.option("--sort", default="-started", show_default=True, help="Sort runs by a column; a minus sign reverses.")
+@click.option("--all", "with_superseded", is_flag=True, help="Also the runs that --fresh has replaced.")
 @click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Show so many runs at most.")
 @shared.store_option
 @shared.json_option
@@ -35,6 +36,7 @@ def command(
     selection: str | None,
     runnable: bool,
     sort: str,
+    with_superseded: bool,
     limit: int,
     store_path: Path,
     as_json: bool,
@@ -51,7 +53,7 @@ def command(
     if kind is not None and kind not in KINDS:
         raise UnknownNameError("kind of thing to list", kind, KINDS)
     if kind == "runs":
-        return _runs(store_path, selection, sort, limit, as_json)
+        return _runs(store_path, selection, sort, limit, as_json, with_superseded)
     if kind == "inference":
         return _inference(store_path, selection, sort, limit, as_json)
     makers = {
@@ -251,13 +253,19 @@ def _clocks() -> list[dict[str, Any]]:
     return [{"clock": each.name, "what counts": each.source} for each in POLICIES.values()]
 
 
-def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
+def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool, with_superseded: bool) -> int:
     import msgspec
 
     from levelbench.report.runs.single import rows_table
 
     store = shared.open_store(store_path)
-    rows = store.rows(selection, order_by=sort.removeprefix("-"), descending=sort.startswith("-"), limit=limit)
+    rows = store.rows(
+        selection,
+        order_by=sort.removeprefix("-"),
+        descending=sort.startswith("-"),
+        limit=limit,
+        with_superseded=with_superseded,
+    )
     for problem in store.problems:
         click.echo(f"unreadable: {problem}", err=True)
     if not rows and selection:

@@ -138,9 +138,10 @@ def apply_view(runs: list[RunSummary], store: Store, **view: Any) -> list[RunSum
 def select_runs(store: Store, words: tuple[str, ...] | list[str]) -> list[RunSummary]:
     """The runs that the words select, each once, oldest first; an error if a word selects none."""
     from levelbench.records import summarise
+    from levelbench.records.store import distinct
 
-    found = {str(record.path): summarise(record) for word in words for record in store.find(word)}
-    return sorted(found.values(), key=lambda run: run.started)
+    found = distinct(record for word in words for record in store.find(word))
+    return sorted(map(summarise, found), key=lambda run: run.started)
 
 
 def select_group(store: Store, word: str, view: dict[str, Any]) -> RunGroup:

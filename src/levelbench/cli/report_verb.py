@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from levelbench.cli import options as shared
+
+if TYPE_CHECKING:
+    from levelbench.records import RunSummary, Store
 
 __all__ = ["command"]
 
@@ -58,10 +62,29 @@ def command(
     for refusal in refusals:
         click.echo(refusal, err=True)
     page = output or store.path / "report.html"
-    written = write(groups, records, comparisons, page, markdown=markdown, csv_folder=csv_folder, rows=store.rows())
+    written = write(
+        groups,
+        records,
+        comparisons,
+        page,
+        markdown=markdown,
+        csv_folder=csv_folder,
+        rows=store.rows() if all(_lies_in(store, run) for run in found) else (),
+        refusals=refusals,
+    )
     if as_json:
-        shared.emit_json({"written": [str(path) for path in written]})
+        from levelbench.cli.reporting import comparison_json
+
+        found_of_all = [comparison_json(each) for each in comparisons]
+        shared.emit_json(
+            {"written": [str(path) for path in written], "comparisons": found_of_all, "refusals": refusals}
+        )
     else:
         for path in written:
             click.echo(f"report: {path}")
     return 0
+
+
+def _lies_in(store: Store, run: RunSummary) -> bool:
+    """Whether the run is one of the store's own: what lies in the store says nothing of runs elsewhere."""
+    return Path(run.path).resolve().is_relative_to(store.path.resolve())

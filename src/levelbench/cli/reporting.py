@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,33 +14,46 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attribution_lines",
+    "caveat_lines",
     "comparison_json",
     "comparison_lines",
     "doubt_lines",
     "exit_code",
     "final_lines",
+    "gate_lines",
     "group_json",
     "label_apart",
     "write",
 ]
 
 
-def comparison_lines(comparison: Comparison) -> list[str]:
-    """The verdict, then why, then what differs about the machines."""
+def comparison_lines(comparison: Comparison, said: set[str] | None = None) -> list[str]:
+    """The verdict, then why, then what the gate found; what differs about the machines, where that forbids a verdict.
+
+    ``said`` collects the sentences that were printed: of several comparisons each is said once.
+    """
     from levelbench.measure.verdict import format_verdict
 
     a, b = comparison.a.label, comparison.b.label
     lines = []
-    if comparison.machines_differ:
-        lines.append(f"{a} and {b} ran on different machines:")
-        lines += [f"  {each.path}: {each.a} | {each.b}" for each in comparison.differences]
     if comparison.verdict is None:
-        lines.append("no verdict on time across machines; --across-machines gives one all the same")
-        return lines
-    lines.append(format_verdict(comparison.verdict, a, b))
-    if comparison.attribution is not None:
-        lines += [f"  why: {line}" for line in comparison.attribution.lines()]
+        lines.append(f"no verdict on {b} against {a}")
+    else:
+        lines.append(format_verdict(comparison.verdict, a, b))
+        if comparison.attribution is not None:
+            lines += [f"  why: {line}" for line in comparison.attribution.lines()]
+    lines += [f"  {line}" for line in caveat_lines(comparison, said)]
+    if comparison.machines_differ:
+        lines += [f"    {each.path}: {each.a} | {each.b}" for each in comparison.differences]
     return lines
+
+
+def caveat_lines(comparison: Comparison, said: set[str] | None = None) -> list[str]:
+    """What the gate found, a line each; without what is in ``said``, to which the new sentences are added."""
+    said = set() if said is None else said
+    new = [each for each in comparison.caveats if each.sentence not in said]
+    said.update(each.sentence for each in new)
+    return [str(each) for each in new]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -51,19 +63,21 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "b": comparison.b.label,
         "verdict": dataclasses.asdict(comparison.verdict) if comparison.verdict else None,
         "attribution": dataclasses.asdict(comparison.attribution) if comparison.attribution else None,
+        "caveats": [dataclasses.asdict(each) for each in comparison.caveats],
         "machines_differ": comparison.machines_differ,
         "differences": [dataclasses.asdict(each) for each in comparison.differences],
     }
 
 
-def doubt_lines(groups: Sequence[RunGroup]) -> list[str]:
-    """Each reason to doubt a run, once, with the number of runs that it concerns."""
-    runs = [run for group in groups for run in group.runs]
-    found: dict[str, list[str]] = {}
-    for doubt in (doubt for run in runs for doubt in run.suspect):
-        # Sentences that differ in their figures only are one reason.
-        found.setdefault(re.sub(r"[\d.]+", "#", doubt), []).append(doubt)
-    return [f"doubt ({len(same)} of {len(runs)} runs): {same[0]}" for same in found.values()]
+def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = ()) -> list[str]:
+    """Each reason to doubt a run, once, with the number of runs that it concerns.
+
+    Those of groups that are in ``comparisons`` are said beside their verdicts.
+    """
+    from levelbench.records.comparable import doubts_of
+
+    judged = {id(group) for each in comparisons for group in (each.a, each.b)}
+    return [str(each) for each in doubts_of([group for group in groups if id(group) not in judged])]
 
 
 def final_lines(groups: Sequence[RunGroup]) -> list[str]:
@@ -110,6 +124,17 @@ def exit_code(
     return 4 if "unclear" in kinds & wrong else 0
 
 
+def gate_lines(comparisons: Sequence[Comparison], refusals: Sequence[str] = ()) -> list[str]:
+    """What the gate found of all comparisons, each sentence once; then what it refused."""
+    said: set[str] = set()
+    lines = []
+    for each in comparisons:
+        if each.verdict is None:
+            lines.append(f"no verdict on {each.b.label} against {each.a.label}")
+        lines += caveat_lines(each, said)
+    return [*lines, *refusals]
+
+
 def attribution_lines(comparisons: Sequence[Comparison]) -> list[str]:
     """Why, for each comparison of times, in the words of a report."""
     return [
@@ -129,10 +154,12 @@ def write(
     markdown: Path | None = None,
     csv_folder: Path | None = None,
     rows: Sequence[Row] = (),
+    refusals: Sequence[str] = (),
 ) -> list[Path]:
     """Write the HTML report and, if asked for, its tables as Markdown and CSV; the files, ``page`` first.
 
-    ``rows`` are all runs of the store: those that the report leaves out are the linter's business.
+    ``rows`` are all runs of the store: those that the report leaves out are the linter's business. ``refusals`` say
+    which groups could not be compared.
     """
     from levelbench.claims.beside import beside_runs
     from levelbench.cli.scalings import scalings_of
@@ -145,11 +172,14 @@ def write(
     pairs = [(group, by_key[group.key]) for group in groups]
     verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
     lines = [*final_lines(groups), *attribution_lines(comparisons)]
+    against = [*gate_lines(comparisons, refusals), *doubt_lines(groups, comparisons)]
     linted = beside_runs(records, rows)
     scalings = scalings_of(groups, records)
-    written = [write_report(pairs, verdicts, page, attributions=lines, scalings=scalings, linted=linted)]
+    written = [
+        write_report(pairs, verdicts, page, attributions=lines, caveats=against, scalings=scalings, linted=linted)
+    ]
     if markdown is not None:
-        written.append(write_markdown(pairs, verdicts, markdown, attributions=lines, linted=linted))
+        written.append(write_markdown(pairs, verdicts, markdown, attributions=lines, caveats=against, linted=linted))
     if csv_folder is not None:
         written += write_csv(pairs, csv_folder, linted=linted)
     return written

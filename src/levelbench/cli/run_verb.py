@@ -131,7 +131,11 @@ def _conclude(
             return None
         tasks = "-".join(dict.fromkeys(group.specification.task for group in groups))
         return write(
-            groups, list(records.values()), comparisons, given["report_path"] or store.path / f"report-{tasks}.html"
+            groups,
+            list(records.values()),
+            comparisons,
+            given["report_path"] or store.path / f"report-{tasks}.html",
+            refusals=refusals,
         )[0]
 
     code = exit_code(groups, comparisons, wrong, refused=len(refusals))
@@ -238,11 +242,12 @@ def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequ
 
     click.echo()
     shared.print_tables(groups_table(groups))
-    for line in (*final_lines(groups), *doubt_lines(groups)):
+    for line in (*final_lines(groups), *doubt_lines(groups, comparisons)):
         click.echo(line)
+    said: set[str] = set()
     for comparison in comparisons:
         click.echo()
-        for line in comparison_lines(comparison):
+        for line in comparison_lines(comparison, said):
             click.echo(line)
     for refusal in refusals:
         click.echo(f"\n{refusal}")

@@ -129,7 +129,7 @@ def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
     shared.print_tables(*tables)
     click.echo()
     for doubt in run.suspect:
-        click.echo(f"suspect: {doubt}")
+        click.echo(f"doubt: {doubt}")
     if run.error:
         click.echo(f"error: {run.error}")
     if with_environment:

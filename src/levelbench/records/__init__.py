@@ -3,6 +3,7 @@
 One run is one JSONL file, appended event by event. Everything else here is a view of such files.
 """
 
+from levelbench.records.comparable import Caveat, Comparability, comparable
 from levelbench.records.digest import key_of
 from levelbench.records.groups import RunGroup, group_runs
 from levelbench.records.reader import Follower, Record, Status, follow, read_record
@@ -28,6 +29,8 @@ from levelbench.records.writer import RecordWriter, new_id
 
 __all__ = [
     "SCHEMA",
+    "Caveat",
+    "Comparability",
     "DatasetFacts",
     "Distribution",
     "End",
@@ -48,6 +51,7 @@ __all__ = [
     "Status",
     "Store",
     "Target",
+    "comparable",
     "follow",
     "format_item",
     "group_runs",

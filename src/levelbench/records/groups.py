@@ -71,11 +71,15 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
     """The groups of ``runs`` (records are summarised under their own rules), in the order of first meeting.
 
     Runs are of one group if they have one key, one source (what an edited task does is another thing) and are read on
-    one clock (which is no part of a key). A group of which no run has come to an end is none.
+    one clock (which is no part of a key). A group of which no run has come to an end is none. A run counts once: of
+    several of one id the first does.
     """
-    members: dict[tuple[str, str, str], list[RunSummary]] = {}
+    once: dict[tuple[str, str, str], RunSummary] = {}
     for run in runs:
         summary = summarise(run) if isinstance(run, Record) else run
+        once.setdefault((summary.id, summary.key, summary.clock), summary)
+    members: dict[tuple[str, str, str], list[RunSummary]] = {}
+    for summary in once.values():
         members.setdefault((summary.key, summary.source_digest, summary.clock), []).append(summary)
     members = {key: group for key, group in members.items() if any(map(_ended, group))}
     specifications = [group[0].specification for group in members.values()]

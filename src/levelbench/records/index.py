@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from levelbench.errors import RecordError, UnknownNameError
-from levelbench.records.rows import COLUMNS, ORDERS, TABLES, Row, row_of
+from levelbench.records.rows import COLUMNS, ORDERS, TABLES, Row, differing, each_once, row_of
 from levelbench.records.schema import Specification
 from levelbench.records.selection import Selector
 from levelbench.records.survey import Survey
@@ -46,6 +46,8 @@ class Index:
         self.store = store
         self._file = where or store / _NAME
         self._connection = self._open()
+        self.copies: list[tuple[Row, Row]] = []
+        """The files that the last listing left out as copies, each after the row of its run."""
 
     def query(
         self,
@@ -79,8 +81,19 @@ class Index:
             limit = chosen.latest if limit is None else min(limit, chosen.latest)
 
         def answer() -> tuple[list[Row], list[RecordError]]:
+            copies: list[tuple[Row, Row]] = []
             matching = (row for row in self._rows(chosen, order_by, descending) if chosen.matches(row))
-            return [row for row, _ in zip(matching, _counter(limit), strict=False)], self._problems()
+            rows = [row for row, _ in zip(each_once(matching, copies), _counter(limit), strict=False)]
+            self.copies = copies
+            return rows, [*self._problems(), *differing(copies)]
+
+        return self._safely(answer)
+
+    def paths(self, selector: Selector) -> list[str]:
+        """The files of the runs that ``selector`` means, every copy of them."""
+
+        def answer() -> list[str]:
+            return [row.path for row in self._rows(selector, "path", False) if selector.matches(row)]
 
         return self._safely(answer)
 

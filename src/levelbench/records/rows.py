@@ -6,16 +6,19 @@ so a hundred thousand of them fit into the memory and the second that a list may
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import msgspec
 
+from levelbench.errors import RecordError
 from levelbench.records.reader import Status
 from levelbench.records.schema import Specification, Target
 from levelbench.records.summary import RunSummary
 
-__all__ = ["COLUMNS", "ORDERS", "TABLES", "Row", "column_values"]
+__all__ = ["COLUMNS", "ORDERS", "TABLES", "Row", "column_values", "differing", "each_once", "ordered", "row_of"]
+__all__ += ["row_of_run", "two_of_one_id"]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -164,6 +167,49 @@ def row_of(values: tuple[Any, ...], path: str, specification: Specification, sha
         error=error,
         specification=specification,
     )
+
+
+def row_of_run(run: RunSummary) -> Row:
+    """The row of a run that no index knows."""
+    values = column_values(run)
+    return row_of(tuple(values.get(name) for name in COLUMNS), run.path, run.specification, {})
+
+
+def each_once(rows: Iterable[Row], copies: list[tuple[Row, Row]]) -> Iterator[Row]:
+    """Each run once, wherever its files lie; the others go into ``copies``, each with the first of its id."""
+    seen: dict[str, Row] = {}
+    for row in rows:
+        first = seen.setdefault(row.id, row)
+        if first is row:
+            yield row
+        else:
+            copies.append((first, row))
+
+
+def differing(copies: Iterable[tuple[Row, Row]]) -> list[RecordError]:
+    """Why those that show other figures than the first of their id are no copies of it."""
+    return [
+        two_of_one_id(one.id, one.path, other.path)
+        for one, other in copies
+        if msgspec.structs.replace(other, path=one.path) != one
+    ]
+
+
+def two_of_one_id(identity: str, one: object, other: object) -> RecordError:
+    """The error of two files of one run that are not copies."""
+    do = "keep the one that is as it was written, and remove the other"
+    return RecordError(f"the run {identity}", f"two files of it differ: {one} and {other}", do)
+
+
+def ordered(rows: Iterable[Row], order_by: str, descending: bool) -> list[Row]:
+    """In the order that the index gives: those without the figure last, then by path."""
+
+    def figure(row: Row) -> Any:
+        return _instant_s(row.started) if order_by == "started" else getattr(row, order_by)
+
+    rows = sorted(rows, key=lambda row: row.path, reverse=descending)
+    known = sorted((row for row in rows if figure(row) is not None), key=figure, reverse=descending)
+    return [*known, *(row for row in rows if figure(row) is None)]
 
 
 def _instant_s(started: str) -> float:

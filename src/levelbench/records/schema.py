@@ -59,6 +59,8 @@ class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
     split_rule: str
     licence: str
     synthetic: bool = False
+    digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the labels by split, as they were trained on and looked at; empty in older records."""
 
 
 class Distribution(Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,11 +115,18 @@ class Specification(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):
-    """The task's source: its module or file name, the SHA-256 of its text, and the text."""
+    """The task's source: its module or file name, the SHA-256 of its text, and the text.
+
+    The text is that of the module that defines the recipe, which need not be the task's. ``quality`` and ``data`` are
+    digests of what the task fixes, whoever's recipe runs: how a network is scored, and how the data are loaded. They
+    are empty in older records.
+    """
 
     name: str
     digest: str
     text: str
+    quality: str = ""
+    data: str = ""
 
 
 class Header(Struct, frozen=True, tag="header", tag_field="kind"):

@@ -6,19 +6,21 @@ deleted with ordinary tools while runs are being written; merging two stores is 
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError, UsageError
+from levelbench.records.faults import store_fault
 from levelbench.records.reader import Record, read_record
+from levelbench.records.rows import ORDERS, Row, ordered, row_of_run, two_of_one_id
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
 from levelbench.records.summary import RunSummary
 
-if TYPE_CHECKING:
-    from levelbench.records.rows import Row
+__all__ = ["SUPERSEDED", "Store", "distinct", "read_folder"]
 
-__all__ = ["Store", "read_folder"]
+SUPERSEDED = ".superseded"
+"""Folder beside records that fresh runs have replaced; hidden ones are looked into by nothing else."""
 
 _SHOWN = 5
 
@@ -36,6 +38,7 @@ class Store:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.problems: list[LevelbenchError] = []
+        self._copies: list[tuple[Row, Row]] = []
         if self.path.exists() and not self.path.is_dir():
             found = f"{self.path} is a file, not a folder"
             raise StoreError(
@@ -49,14 +52,34 @@ class Store:
         order_by: str = "started",
         descending: bool = False,
         limit: int | None = None,
+        with_superseded: bool = False,
     ) -> list[Row]:
-        """The runs in short, from the index alone: fast for any number of records. See ``Index.listing``."""
+        """The runs in short, from the index alone: fast for any number of records. See ``Index.listing``.
+
+        A path outside of the store is not in its index, and is read; so are those that fresh runs have replaced.
+        """
         from levelbench.records.index import Index
 
+        chosen = _parsed(selector)
+        if with_superseded:
+            now = self.rows(chosen)
+            problems = [*self.problems]
+            before = [row_of_run(summary) for _, summary in self._summarised(self.superseded(chosen))]
+            self.problems = [*problems, *self.problems]
+            return ordered([*now, *before], order_by, descending)[:limit]
+        if chosen is not None and chosen.path is not None and not chosen.path.is_relative_to(self.path.resolve()):
+            return self._rows_at(chosen, order_by, descending)[:limit]
         with Index(self.path) as index:
-            rows, problems = index.listing(_parsed(selector), order_by=order_by, descending=descending, limit=limit)
-            self.problems = list(problems)
+            rows, found = index.listing(chosen, order_by=order_by, descending=descending, limit=limit)
+            self.problems = list(found)
+            self._copies = index.copies
         return rows
+
+    def _rows_at(self, chosen: Selector, order_by: str, descending: bool) -> list[Row]:
+        if order_by not in ORDERS:
+            raise UnknownNameError("order", order_by, ORDERS)
+        runs = self._summarised(self.records(chosen))
+        return ordered((row_of_run(summary) for _, summary in runs), order_by, descending)
 
     def records(self, selector: str | Selector | None = None) -> list[Record]:
         """The records of the runs that are meant, read whole."""
@@ -64,6 +87,8 @@ class Store:
         if chosen is not None and chosen.path is not None:
             return self._records_at(chosen.path, chosen)
         rows = self.rows(chosen)
+        for first, copy in self._copies:
+            _require_copy(Path(first.path), Path(copy.path), copy.id)
         if chosen is not None and chosen.latest is not None:
             rows = rows[::-1]
         records, problems = _read(Path(row.path) for row in rows)
@@ -92,12 +117,46 @@ class Store:
             raise UsageError(f"the run {text!r}", found, "give an id, or more settings in brackets")
         return records[0]
 
+    def copies(self, selector: Selector) -> list[Record]:
+        """The records that are meant, with every copy of them in the store."""
+        from levelbench.records.index import Index
+
+        with Index(self.path) as index:
+            records, self.problems = _read(Path(path) for path in index.paths(selector))
+        return records
+
+    def supersede(self, paths: Iterable[Path]) -> None:
+        """Set records aside: a fresh run has taken their place, and only ``superseded`` still shows them.
+
+        Raises ``StoreError`` if one cannot be moved.
+        """
+        for path in paths:
+            aside = path.parent / SUPERSEDED
+            try:
+                aside.mkdir(exist_ok=True)
+                path.rename(aside / path.name)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise store_fault(f"superseding the record {path}", path, error) from error
+
+    def superseded(self, selector: str | Selector | None = None) -> list[Record]:
+        """The records that fresh runs have replaced, oldest first; ``selector`` narrows them as it does others."""
+        chosen = _parsed(selector)
+        found, self.problems = _read(sorted(self.path.rglob(f"{SUPERSEDED}/*.jsonl")))
+        found.sort(key=lambda record: (record.header.started, str(record.path)))
+        if chosen is None:
+            return found
+        found = [record for record, summary in self._summarised(found) if chosen.matches(summary)]
+        return found if chosen.latest is None else found[-chosen.latest :]
+
     def _records_at(self, path: Path, chosen: Selector) -> list[Record]:
         if not path.is_dir():
             self.problems = []
             records = [read_record(path)]
         else:
             records, self.problems = read_folder(path)
+            records = distinct(records)
         if not chosen.filters:
             return records
         return [record for record, summary in self._summarised(records) if chosen.matches(summary)]
@@ -146,6 +205,28 @@ def read_folder(folder: str | Path) -> tuple[list[Record], list[LevelbenchError]
     records, problems = _read(records_below(Path(folder), closed))
     records.sort(key=lambda record: (record.header.started, str(record.path)))
     return records, [*problems, *closed]
+
+
+def distinct(records: Iterable[Record]) -> list[Record]:
+    """Each run once, wherever its copies lie, in the order of first meeting.
+
+    Raises ``RecordError`` that names both files where two of one id differ.
+    """
+    found: dict[str, Record] = {}
+    for record in records:
+        first = found.setdefault(record.header.id, record)
+        if first is not record and first.path != record.path:
+            _require_copy(first.path, record.path, record.header.id)
+    return list(found.values())
+
+
+def _require_copy(one: Path, other: Path, identity: str) -> None:
+    try:
+        same = filecmp.cmp(one, other, shallow=False)
+    except OSError as error:
+        raise store_fault(f"comparing the records {one} and {other}", other, error) from error
+    if not same:
+        raise two_of_one_id(identity, one, other)
 
 
 def _read(paths: Iterable[Path]) -> tuple[list[Record], list[LevelbenchError]]:

@@ -15,7 +15,15 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.records.reader import Record, Status
-from levelbench.records.schema import Distribution, Evaluation, Measurement, Samples, Specification, Target
+from levelbench.records.schema import (
+    DatasetFacts,
+    Distribution,
+    Evaluation,
+    Measurement,
+    Samples,
+    Specification,
+    Target,
+)
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
 __all__ = ["RunSummary", "summarise"]
@@ -33,7 +41,8 @@ class RunSummary(Struct, frozen=True):
     ``phases_s`` are the phases up to the evaluation that counts, or to the last one of a run that did not reach: they
     sum to the score and ``excluded_s``. ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never
     arrive, however long one waits: it failed, it diverged, or its schedule is over and only the end of it counts.
-    ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran.
+    ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran,
+    ``quality_digest`` and ``data_digest`` which code scored it and loaded its data (empty in older records).
     """
 
     id: str
@@ -79,6 +88,9 @@ class RunSummary(Struct, frozen=True):
     hopeless: bool = False
     source_digest: str = ""
     checksums: dict[str, str] = field(default_factory=dict)
+    dataset: DatasetFacts | None = None
+    quality_digest: str = ""
+    data_digest: str = ""
 
     @property
     def specification(self) -> Specification:
@@ -165,6 +177,7 @@ def summarise(
         ],
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
+        dataset=record.end.dataset if record.end else None,
     )
 
 
@@ -192,6 +205,8 @@ def _given(record: Record) -> dict[str, Any]:
         "plateau": specification.plateau,
         "distribution": specification.distribution,
         "source_digest": header.source.digest,
+        "quality_digest": header.source.quality,
+        "data_digest": header.source.data,
     }
 
 

@@ -25,8 +25,8 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
 def new_id() -> str:
-    """A fresh run id: eight random hexadecimal digits."""
-    return os.urandom(4).hex()
+    """A fresh run id: sixteen random hexadecimal digits, so that no two of a million runs share one."""
+    return os.urandom(8).hex()
 
 
 class RecordWriter:

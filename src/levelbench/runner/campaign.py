@@ -1,7 +1,8 @@
 """Carries out a plan: one run after another, each in its process, telling a watcher what happens.
 
 The one idea: the first run that cannot be done ends the campaign, since what stops one (a corrupt dataset, a task that
-raises) mostly stops all; what was finished before is in the store, and the same command goes on from there.
+raises) mostly stops all; what was finished before is in the store, and the same command goes on from there. A run is
+claimed while it is made, so that two commands started at once share the work and make no run twice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Protocol
 
 from levelbench.errors import RecordError
 from levelbench.records import Event, Record, Store, new_id, read_record
+from levelbench.records.locks import claimed
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
 from levelbench.runner.plan import Plan, Step
@@ -20,6 +22,10 @@ from levelbench.runner.task_files import is_ours, quick_doubts
 from levelbench.runner.witness import held
 
 __all__ = ["Extras", "Watcher", "carry_out"]
+
+
+_CLAIMS = ".claims"
+"""Folder in the store: a file a run that is being made, locked by the process that makes it."""
 
 
 class Watcher(Protocol):
@@ -63,30 +69,14 @@ def carry_out(
         arm = plan.arms[step.arm]
         if step.arm not in found:
             found[step.arm] = _doubts(arm, data)
-        job = Job(
-            reference=arm.reference,
-            specification=arm.specification,
-            key=arm.key,
-            seed=step.seed,
-            id=new_id(),
-            store=str(store.path),
-            data=str(data) if data else None,
-            source=arm.source.digest,
-            resume=str(step.resume) if step.resume else None,
-            checkpoint=extras.checkpoint,
-            observe=list(extras.observe),
-            timeout_s=extras.timeout_s,
-            keep_model=extras.keep_model,
-            doubts=found[step.arm],
-        )
         watcher.started(step, arm)
-        finished = launch(job, watcher.progress)
-        record = _witnessed(finished)
-        # What failed after the end of a run, as keeping its network may, makes it no failed run.
-        done = record is not None and record.status == "done"
-        watcher.finished(step, arm, replace(finished, error=None) if done else finished, record)
-        if finished.error is not None:
-            raise finished.error
+        claim = store.path / _CLAIMS / f"{arm.key[:16]}-s{step.seed}"
+        with claimed(claim, lambda: watcher.progress([], 0.0, "another process is making it")):
+            record = plan.made_meanwhile(step, store)
+            if record is not None:
+                watcher.finished(step, arm, Finished(record.path, None), record)
+            else:
+                record = _made(step, arm, store, data, watcher, extras, found[step.arm])
         if record is not None:
             records[step.arm, step.seed] = record
     return records
@@ -117,3 +107,35 @@ def _witnessed(finished: Finished) -> Record | None:
         "its record does not hold what the process that started it saw of its clock",
         f"look for what changes the record while it is written ({aside}), and run it again",
     )
+
+
+def _made(
+    step: Step, arm: Arm, store: Store, data: Path | None, watcher: Watcher, extras: Extras, doubts: list[str]
+) -> Record | None:
+    """Make one run; what it replaces is superseded once it is done."""
+    job = Job(
+        reference=arm.reference,
+        specification=arm.specification,
+        key=arm.key,
+        seed=step.seed,
+        id=new_id(),
+        store=str(store.path),
+        data=str(data) if data else None,
+        source=arm.source.digest,
+        resume=str(step.resume) if step.resume else None,
+        checkpoint=extras.checkpoint,
+        observe=list(extras.observe),
+        timeout_s=extras.timeout_s,
+        keep_model=extras.keep_model,
+        doubts=doubts,
+    )
+    finished = launch(job, watcher.progress)
+    record = _witnessed(finished)
+    # What failed after the end of a run, as keeping its network may, makes it no failed run.
+    done = record is not None and record.status == "done"
+    if done:
+        store.supersede(step.replaces)
+    watcher.finished(step, arm, replace(finished, error=None) if done else finished, record)
+    if finished.error is not None:
+        raise finished.error
+    return record

@@ -51,6 +51,9 @@ __all__ = ["execute"]
 
 _UNTRAINED_LEAST, _UNTRAINED_MOST, _UNTRAINED_SHARE = 64, 2048, 0.05
 
+_MOST_TRAINED_ON = 0.5
+"""The share of validation examples that may be among the training examples: real data hold some twice."""
+
 
 def execute(
     job: Job, tell: Tell, member: Member | None = None, pulse: Pulse | None = None, hear: Hear = no_parent
@@ -310,7 +313,19 @@ def _end(
     suspect = list(doubts(environment, after))
     if abs(elapsed_ns - wall_ns) > 0.01 * wall_ns + 1_000_000:
         suspect.append(f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns / 1e9:.3f} s")
+    seen = dataset.share_trained_on()
+    if seen is not None and seen > _MOST_TRAINED_ON:
+        suspect.append(
+            f"{seen:.0%} of the validation examples that were looked at are training examples: the quality is not that "
+            "of held-out data, so split the data otherwise"
+        )
     facts = DatasetFacts(
-        dataset.name, dataset.sizes(), dataset.checksums, dataset.split_rule, dataset.licence, dataset.synthetic
+        dataset.name,
+        dataset.sizes(),
+        dataset.checksums,
+        dataset.split_rule,
+        dataset.licence,
+        dataset.synthetic,
+        dataset.label_digests(),
     )
     return End("done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by)

@@ -7,14 +7,16 @@ to its end, from the same task source on this machine; everything else is run, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from levelbench.distributed.launching.environment import THREADS
 from levelbench.errors import UsageError
+from levelbench.measure.environment import same_machine
 from levelbench.records import Distribution, Record, Store, parse_item
 from levelbench.records.groups import labels_of
+from levelbench.records.schema import Source
 from levelbench.records.selection import Selector, format_item
 from levelbench.runner.agreement import disagreement
 from levelbench.runner.request import Arm
@@ -27,23 +29,30 @@ __all__ = ["Plan", "Step", "label_with_recipe", "make_plan"]
 class Step:
     """One run to go: which arm, which seed, and why it is run (empty for a run that was never tried).
 
-    ``resume`` is the checkpoint from which it goes on, if an interrupted run left one.
+    ``resume`` is the checkpoint from which it goes on, if an interrupted run left one; ``replaces`` are the records
+    that it supersedes once it is done.
     """
 
     arm: int
     seed: int
     why: str = ""
     resume: Path | None = None
+    replaces: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """``done`` holds the records that count already, by arm and seed; ``steps`` the runs to go, interleaved."""
+    """``done`` holds the records that count already, by arm and seed; ``steps`` the runs to go, interleaved.
+
+    ``known`` are the ids of all runs that were looked at, ``environment`` is that of this machine.
+    """
 
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
     done: Mapping[tuple[int, int], Record]
     steps: tuple[Step, ...]
+    known: frozenset[str] = frozenset()
+    environment: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def wanted(self) -> int:
@@ -55,6 +64,22 @@ class Plan:
         """What each arm is called: by what differs, and by a recipe that is not its task's default."""
         labels = labels_of([arm.specification for arm in self.arms])
         return [label_with_recipe(label, arm) for label, arm in zip(labels, self.arms, strict=True)]
+
+    def made_meanwhile(self, step: Step, store: Store) -> Record | None:
+        """The record of this run that another process has made since the plan was, if it counts as done.
+
+        Raises ``UsageError`` where one is being made that this process cannot wait for.
+        """
+        arm = self.arms[step.arm]
+        new = [
+            record
+            for record in _records_of(store, arm)
+            if record.header.seed == step.seed and (record.header.id not in self.known or record.status == "running")
+        ]
+        for record in new:
+            if record.status == "running":
+                raise _running(record)
+        return next((record for record in reversed(new) if not _why_not(record, arm, self.environment)), None)
 
     def lines(self) -> list[str]:
         """The plan in words: the counts, then a line for each reason that something is run again."""
@@ -77,8 +102,8 @@ def make_plan(
 ) -> Plan:
     """Look into the store and interleave what is to go: A B, B A, A B, ... with the seeds shared.
 
-    ``environment`` is that of this machine now, as ``capture`` gives it; ``fresh`` counts nothing as done. Raises
-    ``UsageError`` for the same run twice, and where another process is at one of the runs right now.
+    ``environment`` is that of this machine now, as ``capture`` gives it; ``fresh`` counts nothing as done, and what is
+    run replaces what was done before. Raises ``UsageError`` for the same run twice.
     """
     if len({arm.key for arm in arms}) < len(arms):
         raise UsageError(
@@ -89,28 +114,40 @@ def make_plan(
     done: dict[tuple[int, int], Record] = {}
     whys: dict[tuple[int, int], str] = {}
     resumes: dict[tuple[int, int], Path] = {}
-    if not fresh:
-        for index, arm in enumerate(arms):
-            for record in _records_of(store, arm):
-                place = (index, record.header.seed)
-                if record.status == "running" and record.header.seed in seeds:
-                    raise _running(record)
-                why = _why_not(record, arm, environment)
-                if why:
-                    whys[place] = why
-                    if kept := _resumable(record, arm, environment):
-                        resumes[place] = kept
-                        whys[place] = f"{why}; it goes on from its checkpoint"
-                else:
-                    done[place] = record
+    replaced: dict[tuple[int, int], list[Path]] = {}
+    known: set[str] = set()
+    for index, arm in enumerate(arms):
+        for record in _records_of(store, arm):
+            known.add(record.header.id)
+            place = (index, record.header.seed)
+            if fresh:
+                if _is_replaced(record, arm, environment):
+                    replaced.setdefault(place, []).append(record.path)
+                continue
+            why = _why_not(record, arm, environment)
+            if why:
+                whys[place] = why
+                if kept := _resumable(record, arm, environment):
+                    resumes[place] = kept
+                    whys[place] = f"{why}; it goes on from its checkpoint"
+            else:
+                done[place] = record
     steps = []
     for turn, seed in enumerate(seeds):
         order = range(len(arms)) if turn % 2 == 0 else range(len(arms) - 1, -1, -1)
         steps += [
-            Step(i, seed, whys.get((i, seed), ""), resumes.get((i, seed))) for i in order if (i, seed) not in done
+            Step(i, seed, whys.get((i, seed), ""), resumes.get((i, seed)), tuple(replaced.get((i, seed), ())))
+            for i in order
+            if (i, seed) not in done
         ]
     wanted = {place: record for place, record in done.items() if place[1] in set(seeds)}
-    return Plan(tuple(arms), tuple(seeds), wanted, tuple(steps))
+    return Plan(tuple(arms), tuple(seeds), wanted, tuple(steps), frozenset(known), environment)
+
+
+def _is_replaced(record: Record, arm: Arm, now: Mapping[str, Any]) -> bool:
+    """Whether a fresh run takes the place of this one: it ended, of the same source, on a machine of this kind."""
+    same = record.header.source.digest == arm.source.digest and same_machine(record.header.environment, now)
+    return same and record.status in ("done", "failed")
 
 
 def _records_of(store: Store, arm: Arm) -> list[Record]:
@@ -121,11 +158,20 @@ def _records_of(store: Store, arm: Arm) -> list[Record]:
 
 def _why_not(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
     """Why a record does not count as done, or an empty string."""
+    if record.status == "running":
+        return "another process is already running it; this one waits and takes its result"
     if record.status != "done":
         return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
     if record.header.source.digest != arm.source.digest:
         return "the task's source has changed since"
+    if _defined_otherwise(record.header.source, arm.source):
+        return "the task's quality or data have changed since"
     return _disagreement(record, arm, now)
+
+
+def _defined_otherwise(then: Source, now: Source) -> bool:
+    """Whether what the task fixes is other code now, in a file other than the recipe's; older records do not say."""
+    return bool(then.quality) and (then.quality, then.data) != (now.quality, now.data)
 
 
 def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:
@@ -158,7 +204,7 @@ def _threads(team: Distribution, now: Mapping[str, Any]) -> dict[str, str]:
 def _running(record: Record) -> UsageError:
     return UsageError(
         f"seed {record.header.seed} of {record.header.specification.task}",
-        f"another process is at this run right now ({record.path.name})",
+        f"another process is already running it ({record.path.name})",
         "wait for it, or choose other seeds with --seed",
     )
 

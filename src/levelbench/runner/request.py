@@ -27,6 +27,8 @@ from levelbench.records.digest import key_of
 from levelbench.records.schema import Source, Specification
 from levelbench.runner.distribution import TeamOptions, resolve_distribution
 from levelbench.runner.task_files import Importing, is_ours, refuse_data, watched
+from levelbench.training.datasets.base import DatasetSource
+from levelbench.training.quality.base import Quality
 from levelbench.training.schedules import has_fixed_length
 from levelbench.training.task import Evaluate, Recipe, Setting, Task
 
@@ -133,12 +135,45 @@ def _file_of(recipe: Callable[..., Recipe]) -> Path | None:
 
 
 def source_of(task: Task, recipe: str) -> Source:
-    """The text of the module that defines the recipe: the task's own, or that of somebody who added one."""
+    """The text of the module that defines the recipe: the task's own, or that of somebody who added one.
+
+    With it go digests of what the task fixes, which another module's recipe does not change.
+    """
     module = inspect.getmodule(task.recipe_function(recipe))
     file = getattr(module, "__file__", None)
     text = Path(file).read_text(encoding="utf-8") if file else ""
     name = module.__name__ if module is not None else task.name
-    return Source(name, hashlib.sha256(text.encode()).hexdigest(), text)
+    quality = _definition_digest(task.quality)
+    return Source(name, _digest(text), text, quality, _definition_digest(task.data))
+
+
+def _definition_digest(part: Quality | DatasetSource) -> str:
+    """SHA-256 of what defines a part of a task: its class, the code that is not ours, and its plain settings.
+
+    Code of levelbench itself is known by its class's name: its version is among the libraries of a record. So are the
+    data it loads, which the record describes; their sources hold what depends on the machine.
+    """
+    kind = type(part)
+    own = [each for each in kind.__mro__ if not each.__module__.startswith(("levelbench.", "builtins", "abc"))]
+    settings = {}
+    if own or isinstance(part, Quality):
+        settings = {
+            name: value
+            for name, value in sorted(vars(part).items())
+            if name != "target" and isinstance(value, bool | int | float | str | None)
+        }
+    return _digest(repr((kind.__qualname__, settings, [_text_of(each) for each in own])))
+
+
+def _text_of(kind: type) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return kind.__qualname__
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def resolve(reference: str, given: dict[str, Setting], options: Options) -> Arm:

@@ -148,6 +148,48 @@ def test_an_interrupted_run_is_uncounted_unless_its_seed_was_run_again(tmp_path)
     assert [each.what for each in claim(tmp_path).uncounted] == ["1 interrupted"]
 
 
+def test_the_latest_run_stands_for_its_whole_group(tmp_path):
+    write_runs(tmp_path)
+    for selector in ("latest", "latest:2", Store(tmp_path).rows()[0].id):
+        found = claim(tmp_path, selector)
+        assert found.sides[0].runs_made == len(SEEDS)
+        assert found.uncounted == []
+
+
+def test_runs_with_other_settings_in_a_store_are_not_stated_and_no_accusation(tmp_path):
+    write_runs(tmp_path)
+    write_runs(tmp_path, spec=specification(settings={"lr": 0.2, "batch": 64}))
+    found = claim(tmp_path, "latest")
+    assert [each.same_specification for each in found.uncounted] == [False]
+    assert shown(found) == []
+    assert any(each.code == "LB103" and each.field == "uncounted[0]" for each in findings_of(found))
+
+
+def test_runs_that_are_shown_in_another_claim_of_the_same_selection_are_counted(tmp_path):
+    write_runs(tmp_path)
+    write_runs(tmp_path, spec=specification(crossing="final", settings={"lr": 0.2, "batch": 64}))
+    assert [each.uncounted for each in claims(tmp_path)] == [[], []]
+
+
+def test_a_comparison_names_the_test_that_the_verdict_uses(tmp_path):
+    write_runs(tmp_path)
+    for seed in SEEDS:
+        write_run(tmp_path, seed, spec=specification(framework="torch"), epoch_s=2.6, minute=2 * seed + 1)
+    assert "paired by seed" in claim(tmp_path).comparisons[0].test
+    write_run(tmp_path, 9, spec=specification(framework="torch"), epoch_s=2.6, minute=50)
+    found = claim(tmp_path)
+    assert found.comparisons[0].test == "Welch's t on the logarithms of the times"
+    assert any("not paired by seed: the seeds differ (0-4 against 0-4, 9)" in each for each in found.caveats)
+
+
+def test_what_the_gate_refuses_has_no_ratio_and_says_why(tmp_path):
+    write_runs(tmp_path)
+    write_runs(tmp_path, spec=specification(framework="torch"), data="letters")
+    found = claim(tmp_path)
+    assert found.comparisons[0].ratio is None
+    assert any("refuse: they differ in the name of the data" in each for each in found.caveats)
+
+
 def test_a_whole_store_has_nothing_beside_it(tmp_path):
     write_runs(tmp_path)
     assert claim(tmp_path, f"{tmp_path.resolve()}/").uncounted == []

@@ -48,6 +48,7 @@ def _claim(report: Report, linted: Linted, show: Severity) -> dict[str, Any]:
         "task": linted.claim.task,
         "read_from": linted.claim.read_from,
         "source": linted.source,
+        "caveats": list(linted.claim.caveats),
         "findings": [_finding(report, each, linted) for each in linted.shown(show)],
         "suppressed": suppressed,
     }

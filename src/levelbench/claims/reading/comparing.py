@@ -10,21 +10,33 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from levelbench.claims.reading.run_sides import ranks_of, times_of
+from levelbench.claims.reading.run_sides import ranks_of
 from levelbench.claims.view import Comparison, Side
-from levelbench.measure.statistics import LogRatio, welch_log_ratio
-from levelbench.records import RunGroup
+from levelbench.measure.statistics import LogRatio, paired_log_ratio, welch_log_ratio
+from levelbench.records import Comparability, RunGroup
 
 __all__ = ["comparison_of", "interleaved"]
 
+_PAIRED = "Student's t on the logarithms of the ratios of the times, paired by seed"
+_WELCH = "Welch's t on the logarithms of the times"
 
-def comparison_of(base: RunGroup, base_side: Side, new: RunGroup, new_side: Side) -> Comparison:
-    """``new`` against ``base``: time to the target, with Welch's t on the logarithms where both have two times."""
-    before, after = times_of(base), times_of(new)
-    all_arrived = base.reached == base.n and new.reached == new.n
+
+def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> Comparison:
+    """The second of the gate's sides against the first: time to the target, where both have two times.
+
+    The test is the one that the verdict uses.
+    """
+    base, new = gate.sides.a, gate.sides.b
+    before, after = (
+        [run.time_to_accuracy_s for run in runs if run.time_to_accuracy_s is not None]
+        for runs in (gate.sides.runs_a, gate.sides.runs_b)
+    )
+    # What the gate refuses has no ratio; the rules say why it should not have been compared.
+    all_arrived = base.reached == base.n and new.reached == new.n and not gate.refusals
+    paired = gate.sides.paired
     found = None
     if all_arrived and min(len(before), len(after)) >= 2 and min(*before, *after) > 0:
-        found = welch_log_ratio(after, before)
+        found = (paired_log_ratio if paired else welch_log_ratio)(after, before)
     ratio = found.ratio if found else None
     if ratio is None and all_arrived and base_side.time_s and new_side.time_s:
         ratio = base_side.time_s / new_side.time_s
@@ -38,17 +50,20 @@ def comparison_of(base: RunGroup, base_side: Side, new: RunGroup, new_side: Side
         base_time_s=base_side.time_s,
         base_kind="same-scale" if same_scale else "one-process" if ranks_of(base) == 1 else None,
         p_value=found.p_value if found else None,
-        effect=_effect(found) if found else None,
-        test="Welch's t on the logarithms of the times" if found else None,
+        effect=_effect(found, paired) if found else None,
+        test=(_PAIRED if paired else _WELCH) if found else None,
         quality_compared=True,
         performance_compared=True,
         where=new_side.where,
     )
 
 
-def _effect(found: LogRatio) -> float | None:
-    """The difference of the logarithms in their own standard deviations (Cohen 1988, d); ``None`` without a spread."""
-    deviation = math.sqrt((found.deviation_a**2 + found.deviation_b**2) / 2.0)
+def _effect(found: LogRatio, paired: bool) -> float | None:
+    """The difference of the logarithms in their own standard deviations (Cohen 1988, d); ``None`` without a spread.
+
+    Of pairs it is in the standard deviations of their differences.
+    """
+    deviation = found.deviation_a if paired else math.sqrt((found.deviation_a**2 + found.deviation_b**2) / 2.0)
     return math.log(found.ratio) / deviation if deviation > 0.0 and found.ratio > 0.0 else None
 
 

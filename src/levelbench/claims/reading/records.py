@@ -18,10 +18,10 @@ from levelbench.claims.reading.comparing import comparison_of, interleaved
 from levelbench.claims.reading.run_sides import ends_of, ranks_of, run_side, times_of
 from levelbench.claims.reading.scaling import is_study, mode_of, points_of
 from levelbench.claims.sightings import uncounted
-from levelbench.claims.view import Claim, Side, Summarised
+from levelbench.claims.view import Claim, Side, Summarised, Uncounted
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.measure.statistics import estimate
-from levelbench.records import Record, RunGroup, Store, group_runs, parse_selector
+from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector
 from levelbench.records.rows import Row
 from levelbench.records.selection import Selector
 
@@ -46,7 +46,7 @@ def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | Non
             if problems is None:
                 raise store.problems[0]
             problems += store.problems
-        found = claims_of(records, _beside(chosen, store))
+        found = claims_of(_whole_groups(chosen, records, store), _beside(chosen, store))
     if not found:
         asked, do = f"levelbench lint {selector}", "finish them: the command that began them goes on where it stopped"
         raise UsageError(asked, f"none of {len(records)} runs came to an end", do)
@@ -65,6 +65,16 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def _whole_groups(chosen: Selector, records: list[Record], store: Store) -> list[Record]:
+    """The groups of which the selected runs are members: who asks of the latest run leaves no others out by it."""
+    if chosen.filters or not (chosen.latest or chosen.is_id):
+        return records
+    kinds = {(record.header.key, record.header.source.digest) for record in records}
+    found = [record for key, _ in dict.fromkeys(kinds) for record in store.records(f"[key={key}]")]
+    whole = [each for each in found if (each.header.key, each.header.source.digest) in kinds]
+    return list({record.header.id: record for record in [*records, *whole]}.values())
+
+
 def _beside(chosen: Selector, store: Store) -> list[Row]:
     """All runs of the store; none where the selection is the whole store or lies outside of it."""
     if chosen.path is not None and not chosen.filters:
@@ -81,14 +91,16 @@ def claims_of(records: Iterable[Record], beside: Sequence[Row] = ()) -> list[Cla
     """
     # No rule looks at single steps, and their medians would take a third of the time.
     by_path = {str(record.path): replace(record, samples={}, ranks={}) for record in records}
+    ended = {record.header.id for record in by_path.values() if record.status in ("done", "failed")}
     found = []
     for groups in _together(group_runs(by_path.values())):
+        left_out = uncounted(groups, beside, ended)
         if is_study(groups):
-            found.append(_study(groups, by_path, beside))
+            found.append(_study(groups, by_path, left_out))
         elif len(groups) <= COMPARED:
-            found.append(_claim(groups, by_path, beside))
+            found.append(_claim(groups, by_path, left_out))
         else:
-            found += [_claim([group], by_path, ()) for group in groups]
+            found += [_claim([group], by_path, []) for group in groups]
     return found
 
 
@@ -102,7 +114,7 @@ def _together(groups: Sequence[RunGroup]) -> list[list[RunGroup]]:
     return list(found.values())
 
 
-def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], beside: Sequence[Row]) -> Claim:
+def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: list[Uncounted]) -> Claim:
     names = _names(groups)
     sides = [run_side(group, records, name) for group, name in zip(groups, names, strict=True)]
     if len(groups) > 1:
@@ -111,19 +123,30 @@ def _claim(groups: Sequence[RunGroup], records: Mapping[str, Record], beside: Se
             msgspec.structs.replace(side, timing=msgspec.structs.replace(side.timing, interleaved=mixed))
             for side in sides
         ]
+    gates = [comparable(groups[0], group) for group in groups[1:]]
     return Claim(
         title=" against ".join([names[0], ", ".join(names[1:])]) if names[1:] else names[0],
         sides=sides,
         task=groups[0].specification.task,
         read_from="records",
-        comparisons=[comparison_of(groups[0], sides[0], *each) for each in zip(groups[1:], sides[1:], strict=True)],
+        comparisons=[comparison_of(gate, sides[0], side) for gate, side in zip(gates, sides[1:], strict=True)],
+        caveats=_caveats(gates, names),
         summaries=[each for group, side in zip(groups, sides, strict=True) for each in _summaries(group, side)],
-        uncounted=uncounted(groups, beside),
+        uncounted=left_out,
         where=_where(sides),
     )
 
 
-def _study(groups: Sequence[RunGroup], records: Mapping[str, Record], beside: Sequence[Row]) -> Claim:
+def _caveats(gates: Sequence[Comparability], names: Sequence[str]) -> list[str]:
+    """What the gate found of each comparison, each sentence once."""
+    said: dict[str, str] = {}
+    for gate, name in zip(gates, names[1:], strict=True):
+        for each in gate.caveats:
+            said.setdefault(each.sentence, f"{name} against {names[0]}: {each}")
+    return list(said.values())
+
+
+def _study(groups: Sequence[RunGroup], records: Mapping[str, Record], left_out: list[Uncounted]) -> Claim:
     """The side is that of the most ranks; every group is a point of it."""
     largest = max(groups, key=ranks_of)
     side = run_side(largest, records, largest.label)
@@ -135,7 +158,7 @@ def _study(groups: Sequence[RunGroup], records: Mapping[str, Record], beside: Se
         scaling=points_of(groups, side.name),
         scaling_mode=mode_of(groups),
         summaries=[each for group in groups for each in _summaries(group, side)],
-        uncounted=uncounted(groups, beside),
+        uncounted=left_out,
         where=side.where,
     )
 

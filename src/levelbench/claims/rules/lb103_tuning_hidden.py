@@ -49,13 +49,21 @@ def _left_out(claim: Claim) -> Iterator[Finding]:
 
 
 def _beside(claim: Claim) -> Iterator[Finding]:
-    """Runs of the task with other settings are tuning, unless as many trials are stated."""
+    """Runs of the task with other settings are tuning, unless as many trials are stated.
+
+    A store states nothing: its other runs may be a search, or a comparison, or a first try. Whoever publishes says.
+    """
     others = [(at, each) for at, each in enumerate(claim.uncounted) if not each.same_specification and each.runs]
     runs = sum(each.runs for _, each in others)
     trials = sum(side.tuning.trials or 0 for side in claim.sides)
     if runs <= trials:
         return
     at, first = others[0]
+    if claim.read_from == "records" and all(side.tuning.trials is None for side in claim.sides):
+        what = f"whether {plural(runs, 'run')} of the task with other settings chose these ({first.what})"
+        do = "state how many trials chose the settings and what they cost; 0 where these runs were for something else"
+        yield not_stated(_CODE, f"uncounted[{at}]", what, do, first.where)
+        return
     amount = _amount(claim, runs, _hours([each for _, each in others]))
     stated = f"only {plural(trials, 'trial')} of tuning" if trials else "no tuning"
     found = f"{amount} of the task with other settings are there, and the claim states {stated}: {first.what}"
@@ -94,7 +102,8 @@ rule = Rule(
     reads=("uncounted[]", "sides[].tuning.trials", "sides[].tuning.hours", "sides[].tuning.usd"),
     blind=(
         "It sees the runs that lie beside the claim and those that are stated. A search on another machine, or in the "
-        "author's head over years, leaves no file."
+        "author's head over years, leaves no file. A store of runs does not say what they were for: there, those with "
+        "other settings are not stated, and no finding."
     ),
     check=_check,
 )

@@ -173,7 +173,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     """All that is claimed, and what it was ``read_from`` ("records", "submission", "mlperf", "dawnbench", "claim").
 
     ``scaling_mode`` says what stays the same as ranks grow. ``bound`` is the upper limit that is given with the
-    result (a roof, Amdahl's bound, linear scaling), in words.
+    result (a roof, Amdahl's bound, linear scaling), in words; ``caveats`` what a reader has to know of its comparisons.
     """
 
     title: str
@@ -189,6 +189,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     standards: list[Standard] = field(default_factory=list)
     uncounted: list[Uncounted] = field(default_factory=list)
     bound: str | None = None
+    caveats: list[str] = field(default_factory=list)
     where: str = ""
 
     def side(self, name: str) -> Side | None:

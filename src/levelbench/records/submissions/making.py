@@ -14,6 +14,7 @@ import msgspec
 
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.policies import policy
+from levelbench.records.comparable import one_kind
 from levelbench.records.reader import Record
 from levelbench.records.redaction import outline
 from levelbench.records.rulesets.registry import task_rules
@@ -114,6 +115,9 @@ def _refuse_mixed(records: Sequence[Record]) -> None:
     machines = {machine_of(record.header.environment) for record in records}
     if len(machines) > 1:
         raise IncomparableError(asked, f"they were made on {len(machines)} machines", "make an entry of each machine")
+    if wrong := one_kind([summarise(record) for record in records]):
+        do = "make an entry of runs on the same data, whose records are as they were written"
+        raise IncomparableError(asked, "; ".join(each.sentence for each in wrong), do)
     unended = [record.header.id for record in records if record.status not in ("done", "failed")]
     if unended:
         found = f"{', '.join(unended)} did not come to an end"

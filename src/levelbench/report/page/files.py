@@ -119,6 +119,7 @@ def write_markdown(
     path: Path,
     *,
     attributions: Iterable[str] = (),
+    caveats: Iterable[str] = (),
     linted: Sequence[Linted] = (),
 ) -> Path:
     """The verdicts and every table but the single evaluations as one Markdown file.
@@ -132,7 +133,7 @@ def write_markdown(
         lines.append(f"- {markdown_text(format_verdict(verdict, name_a, name_b))}")
         lines.append(f"  (same means: the whole interval within ±{number(verdict.margin * 100)} %)")
     missing = missing_line(linted)
-    said = [*attributions, *lint_lines(linted), *([missing] if missing else [])]
+    said = [*caveats, *attributions, *lint_lines(linted), *([missing] if missing else [])]
     lines += [f"- {markdown_text(line)}" for line in said]
     parts = ["\n".join(lines) + "\n"]
     for task, members in by_task(groups):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from levelbench.records.comparable import doubts_of
 from levelbench.report.figures.figure import Figure, Group, figures_of
 from levelbench.report.markup import Html, breakable, csv_link, join, table_markup, tag
 from levelbench.report.page.beside import Linted, lint_section
@@ -36,16 +37,17 @@ def write_report(
     path: Path,
     *,
     attributions: Iterable[str] = (),
+    caveats: Iterable[str] | None = None,
     scalings: Sequence[Scaled] = (),
     linted: Sequence[Linted] = (),
 ) -> Path:
     """Write the report of ``groups`` (each with its records) and ``verdicts`` (name a, name b, verdict) to ``path``.
 
-    ``attributions`` are lines on where the difference comes from, ``scalings`` how tasks scale with ranks, ``linted``
-    what the linter says of the groups, shown beside each of them. The file appears whole or not at all; ``StoreError``
-    where it cannot be written.
+    ``attributions`` are lines on where the difference comes from, ``caveats`` what speaks against the comparisons (by
+    default the doubts of the runs), ``scalings`` how tasks scale with ranks, ``linted`` what the linter says of the
+    groups, shown beside each of them. The file appears whole or not at all; ``StoreError`` where it cannot be written.
     """
-    text = report_page(groups, verdicts, attributions=attributions, scalings=scalings, linted=linted)
+    text = report_page(groups, verdicts, attributions=attributions, caveats=caveats, scalings=scalings, linted=linted)
     return write_whole(path, text)
 
 
@@ -54,10 +56,13 @@ def report_page(
     verdicts: Sequence[tuple[str, str, Verdict]],
     *,
     attributions: Iterable[str] = (),
+    caveats: Iterable[str] | None = None,
     scalings: Sequence[Scaled] = (),
     linted: Sequence[Linted] = (),
 ) -> str:
     """The report as the text of an HTML document."""
+    only = [group for group, _ in groups]
+    against = [str(each) for each in doubts_of(only)] if caveats is None else list(caveats)
     title = f"Time to accuracy: {', '.join(task for task, _ in by_task(groups)) or 'no runs'}"
     runs = all_runs(groups)
     days = sorted({run.started[:10] for run in runs})
@@ -65,11 +70,11 @@ def report_page(
     lead = f"{len(groups)} group{'s' * (len(groups) != 1)}, {len(runs)} run{'s' * (len(runs) != 1)}{when}"
     main = tag(
         "main",
-        _verdict_section(verdicts, list(attributions)),
+        _verdict_section(verdicts, against, list(attributions)),
         *(_task_section(task, members, at, len(groups), linted) for at, (task, members) in enumerate(by_task(groups))),
         ranks_section(groups, scalings, [_scaling(each, at) for at, each in enumerate(scalings)]),
         tag("section", tag("h2", "Runs"), table_markup(runs_table(runs))),
-        _doubts_section(groups),
+        _failures_section(groups),
         lint_section(linted) if linted else Html(""),
         environment_section(groups),
         guide_section(groups, verdicts),
@@ -88,8 +93,8 @@ def report_page(
     return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>{join([top, main])}</body></html>\n'
 
 
-def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], attributions: list[str]) -> Html:
-    """The verdicts first, each with its reason; then what the difference comes from."""
+def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list[str], attributions: list[str]) -> Html:
+    """The verdicts first, each with its reason; then what speaks against them, and what the difference comes from."""
     from levelbench.measure.verdict import format_verdict
 
     lines = []
@@ -100,6 +105,9 @@ def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], attributions:
         lines.append(tag("div", tag("b", kind), tag("span", breakable(text)), *reason, class_=f"verdict {kind}"))
     if not lines:
         lines.append(tag("p", "No comparison: a verdict needs two groups of at least two runs each."))
+    if caveats:
+        said = (tag("li", line[:_MOST_CHARACTERS]) for line in caveats[:_MOST_DOUBTS])
+        lines += [tag("h3", "What to know before believing it"), tag("ul", *said)]
     if attributions:
         items = (tag("li", line) for line in attributions)
         lines += [tag("h3", "Where the difference comes from"), tag("ul", *items)]
@@ -157,8 +165,8 @@ def _key(phase: str) -> Html:
     return tag("li", box, phase)
 
 
-def _doubts_section(groups: Sequence[Group]) -> Html:
-    """Failures with their errors, runs that missed the target, and reasons to doubt a run."""
+def _failures_section(groups: Sequence[Group]) -> Html:
+    """Failures with their errors, and runs that missed the target. Doubts stand beside the verdict."""
     items = []
     for group, _ in groups:
         for run in (*group.runs, *group.unfinished):
@@ -167,9 +175,8 @@ def _doubts_section(groups: Sequence[Group]) -> Html:
                 items.append(tag("li", f"{name}{run.status}. ", tag("code", (run.error or "")[:_MOST_CHARACTERS])))
             elif not run.reached:
                 items.append(tag("li", f"{name}did not reach the target; it counts as censored, not as slow."))
-            items += [tag("li", f"{name}doubtful: {doubt[:_MOST_CHARACTERS]}") for doubt in run.suspect]
     if not items:
-        return tag("section", tag("h2", "Failures and doubts"), tag("p", "None: every run reached the target."))
+        return tag("section", tag("h2", "Failures"), tag("p", "None: every run reached the target."))
     rest = len(items) - _MOST_DOUBTS
     more = (tag("p", f"{rest} more; the run list has every run.", class_="note"),) if rest > 0 else ()
-    return tag("section", tag("h2", "Failures and doubts"), tag("ul", *items[:_MOST_DOUBTS]), *more)
+    return tag("section", tag("h2", "Failures"), tag("ul", *items[:_MOST_DOUBTS]), *more)

@@ -6,6 +6,7 @@ in the ``Dataset`` that ``load`` returns, standardised or with the figures that 
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -126,6 +127,57 @@ class Dataset:
     def sizes(self) -> dict[str, int]:
         """Examples by split."""
         return {"train": len(self.train), "validation": len(self.validation), "test": len(self.test)}
+
+    def label_digests(self) -> dict[str, str]:
+        """SHA-256 of the labels by split, in their order: whoever scores on another split has other ones.
+
+        Of very many labels, or of those that are made when they are asked for, rows at equal distances stand for all.
+        """
+        return {name: _label_digest(getattr(self, name)) for name in ("train", "validation", "test")}
+
+    def share_trained_on(self) -> float | None:
+        """Of some validation examples at equal distances, the share whose inputs are among those of the training split.
+
+        ``None`` where rows are made when they are asked for, or are too many to look through.
+        """
+        trained, held = (_inputs(each) for each in (self.train, self.validation))
+        if trained is None or held is None or not len(self.validation) or len(self.train) > _LOOKED_THROUGH:
+            return None
+        step = max(1, len(self.validation) // _HASHED_ROWS)
+        looked_at = [_row(held, at) for at in range(0, len(self.validation), step)]
+        seen = set(looked_at) & {_row(trained, at) for at in range(len(self.train))}
+        return sum(each in seen for each in looked_at) / len(looked_at)
+
+
+_LOOKED_THROUGH = 200_000
+
+
+def _inputs(split: Split) -> list[npt.NDArray[Any]] | None:
+    columns = [column for column in split.columns[: -split.targets] if isinstance(column, np.ndarray)]
+    return columns if len(columns) == len(split.columns) - split.targets else None
+
+
+def _row(columns: list[npt.NDArray[Any]], at: int) -> int:
+    return hash(tuple(column[at].tobytes() for column in columns))
+
+
+_HASHED_VALUES = 1 << 22
+_HASHED_ROWS = 256
+
+
+def _label_digest(split: Split) -> str:
+    digest = hashlib.sha256(str(len(split)).encode())
+    for column in split.columns[-split.targets :]:
+        if isinstance(column, np.ndarray):
+            step = max(1, -(-column.size // _HASHED_VALUES))
+            values = column[::step]
+        else:
+            step = max(1, -(-len(column) // _HASHED_ROWS))
+            values = column.take(np.arange(0, len(column), step, dtype=np.int64), None)
+        # Equal numbers are equal labels, however wide they are.
+        plain = values.astype("<i8") if values.dtype.kind in "biu" else values.astype("<f8")
+        digest.update(str(plain.shape).encode() + np.ascontiguousarray(plain).tobytes())
+    return digest.hexdigest()
 
 
 class DatasetSource(ABC):

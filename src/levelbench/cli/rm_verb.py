@@ -1,0 +1,114 @@
+"""``levelbench rm``: remove runs with all that lies beside their records."""
+
+from __future__ import annotations
+
+import glob
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from levelbench.cli import options as shared
+from levelbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from levelbench.records import Record, Store
+
+__all__ = ["command"]
+
+_SHOWN = 10
+
+
+@click.command("rm")
+@click.argument("runs", nargs=-1, metavar="[RUNS]...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--superseded", is_flag=True, help="Of the runs that --fresh has replaced, which nothing else shows.")
+@shared.store_option
+@shared.json_option
+@shared.debug_option
+def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path, as_json: bool, debug: bool) -> int:
+    """Remove RUNS: their records and copies of them in the store, their checkpoints and their trained networks.
+
+    \b
+      levelbench rm 3fa9
+      levelbench rm 'digits[framework=jax,status=failed]' --yes
+      levelbench rm --superseded
+
+    A path means the records there and no copies of them elsewhere. Asks first; what is removed cannot be had back.
+    """
+    if not runs and not superseded:
+        raise UsageError("levelbench rm", "it names no run", "give an id, a task with settings, a path or latest")
+    store = shared.open_store(store_path)
+    records = _selected(store, runs, superseded)
+    if going := [record for record in records if record.status == "running"]:
+        found = f"{len(going)} of them {'is' if len(going) == 1 else 'are'} running: {_ids(going)}"
+        raise UsageError("levelbench rm", found, "wait until they are done, or select others")
+    files = [path for record in records for path in _files(store, record)]
+    if not yes and not _confirmed(records, files):
+        click.echo("nothing was removed", err=as_json)
+        return 0
+    removed = [path for path in dict.fromkeys(files) if _removed(path)]
+    ids = list(dict.fromkeys(record.header.id for record in records))
+    if as_json:
+        shared.emit_json({"runs": ids, "removed": [str(path) for path in removed]})
+        return 0
+    with shared.as_far_as_read():
+        for path in removed:
+            click.echo(shared.visible(f"removed {path}"))
+        click.echo(f"{len(ids)} run{'s' * (len(ids) != 1)}, {len(removed)} file{'s' * (len(removed) != 1)} removed")
+    return 0
+
+
+def _selected(store: Store, words: tuple[str, ...], superseded: bool) -> list[Record]:
+    """The records of the runs that are meant, with their copies in the store; of a path those that lie there."""
+    from levelbench.records import parse_selector
+    from levelbench.records.selection import Selector
+
+    if superseded:
+        found = [record for word in words or (None,) for record in store.superseded(word)]
+        return list({record.path: record for record in found}.values())
+    chosen: dict[Path, Record] = {}
+    for word in words:
+        selector = parse_selector(word)
+        for record in store.find(selector):
+            copies = [] if selector.path else store.copies(Selector("", filters=(("id", record.header.id),)))
+            chosen |= {each.path: each for each in (record, *copies)}
+    return list(chosen.values())
+
+
+def _files(store: Store, record: Record) -> list[Path]:
+    """The record, what lies beside it under its name, and the network that it trained."""
+    from levelbench.runner.inference.models import kept_facts, model_path
+
+    header = record.header
+    beside = sorted(record.path.parent.glob(f"{glob.escape(record.path.stem)}.*"))
+    facts = kept_facts(store.path, header.key, header.seed)
+    model = model_path(store.path, header.key, header.seed)
+    kept = [model, model.with_suffix(".json")] if facts is not None and facts.run == header.id else []
+    return [record.path, *(path for path in [*beside, *kept] if path != record.path and path.is_file())]
+
+
+def _confirmed(records: list[Record], files: list[Path]) -> bool:
+    count = f"{len(records)} record{'s' * (len(records) != 1)} ({len(files)} files)"
+    if not sys.stdin.isatty():
+        raise UsageError(f"removing {count}", "nobody can be asked here", "add --yes")
+    return click.confirm(f"remove {count}: {_ids(records)}?", default=False, err=True)
+
+
+def _ids(records: list[Record]) -> str:
+    names = [f"{each.header.id[:8]} ({each.header.specification.task}, seed {each.header.seed})" for each in records]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _removed(path: Path) -> bool:
+    from levelbench.records.faults import store_fault
+
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise store_fault(f"removing {path}", path, error) from error
+    return True

@@ -1,0 +1,439 @@
+"""The one gate of every comparison: what speaks against holding two groups of runs against each other.
+
+``comparable(a, b)`` looks at all that must be equal, and says of each thing that is not how much it weighs. Whoever
+compares runs (``compare``, ``report``, ``run``, ``lint``) calls it first and prints what it found, once, near the
+verdict. A check is a small function over both sides; a new one is added to ``_CHECKS``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from levelbench.errors import IncomparableError, RecordError
+from levelbench.records.groups import RunGroup
+from levelbench.records.schema import DatasetFacts
+from levelbench.records.summary import RunSummary
+
+if TYPE_CHECKING:
+    from levelbench.measure.environment import Difference
+
+__all__ = ["Caveat", "Comparability", "Sides", "Weight", "comparable", "doubts_of", "ended", "one_kind"]
+
+Weight = Literal["refuse", "no verdict", "doubt", "note"]
+_ORDER: tuple[Weight, ...] = ("refuse", "no verdict", "doubt", "note")
+_SHOWN = 4
+_FIGURE = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """One thing that a comparison must not pass over: what it is about, how much it weighs, and a sentence.
+
+    ``refuse``: there is no comparison at all. ``no verdict``: there are figures, and no verdict on them. ``doubt``: a
+    reason to distrust the verdict, said beside it. ``note``: what a reader has to know. The sentence has no final full
+    stop.
+    """
+
+    subject: str
+    weight: Weight
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.weight}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two groups and those of their runs that count, by seed; ``across_machines`` asks for a verdict all the same."""
+
+    a: RunGroup
+    b: RunGroup
+    across_machines: bool = False
+
+    @cached_property
+    def runs_a(self) -> list[RunSummary]:
+        """Those of ``a`` that came to an end."""
+        return ended(self.a)
+
+    @cached_property
+    def runs_b(self) -> list[RunSummary]:
+        """Those of ``b`` that came to an end."""
+        return ended(self.b)
+
+    @cached_property
+    def runs(self) -> list[RunSummary]:
+        """All of both, those of ``a`` first."""
+        return [*self.runs_a, *self.runs_b]
+
+    @cached_property
+    def one_machine(self) -> bool:
+        """Whether all runs were made on hardware of one kind."""
+        from levelbench.measure.environment import same_machine
+
+        return all(same_machine(self.runs[0].environment, run.environment) for run in self.runs[1:])
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """What differs between the environment of any run and that of the first one, each once."""
+        from levelbench.measure.environment import differences
+
+        return tuple(differences([run.environment for run in self.runs]))
+
+    @property
+    def paired(self) -> bool:
+        """Whether the runs of both are pairs: the same seeds, each as often."""
+        return [run.seed for run in self.runs_a] == [run.seed for run in self.runs_b]
+
+
+@dataclass(frozen=True)
+class Comparability:
+    """What the gate found, the gravest first."""
+
+    sides: Sides
+    caveats: tuple[Caveat, ...]
+
+    @property
+    def refusals(self) -> tuple[Caveat, ...]:
+        """Why there is no comparison; empty if there is one."""
+        return tuple(each for each in self.caveats if each.weight == "refuse")
+
+    @property
+    def verdict_withheld(self) -> bool:
+        """Whether there may be figures and no verdict."""
+        return any(each.weight in ("refuse", "no verdict") for each in self.caveats)
+
+    def require(self) -> None:
+        """Raise for what cannot be compared.
+
+        ``RecordError`` names the records that contradict themselves, ``IncomparableError`` everything else at once.
+        """
+        asked = f"comparing {self.sides.a.label} with {self.sides.b.label}"
+        wrong = [each.sentence for each in self.refusals if each.subject == "contradictions"]
+        if wrong:
+            raise RecordError(asked, "; ".join(wrong), "restore these records from a copy, or remove the runs")
+        if found := [each.sentence for each in self.refusals]:
+            raise IncomparableError(asked, "; ".join(found), _remedy({each.subject for each in self.refusals}))
+
+
+def comparable(a: RunGroup, b: RunGroup, *, across_machines: bool = False) -> Comparability:
+    """What speaks against comparing ``b`` with ``a``; ``across_machines`` makes another machine a doubt."""
+    sides = Sides(a, b, across_machines)
+    empty = [_no_run(group) for group, runs in ((a, sides.runs_a), (b, sides.runs_b)) if not runs]
+    if empty:
+        return Comparability(sides, tuple(empty))
+    found = [each for check in _CHECKS for each in check(sides)]
+    return Comparability(sides, tuple(sorted(found, key=lambda each: _ORDER.index(each.weight))))
+
+
+def one_kind(runs: Sequence[RunSummary]) -> list[Caveat]:
+    """What speaks against taking ``runs`` for replicates of one thing: the same checks, among themselves."""
+    return [*_contradictions_of(runs), *_data_of(runs)] if runs else []
+
+
+def ended(group: RunGroup) -> list[RunSummary]:
+    """The runs that count, by seed: an interruption says nothing about a recipe, a failure does."""
+    runs = [run for run in group.runs if run.status in ("done", "failed")]
+    return sorted(runs, key=lambda run: (run.seed, run.started))
+
+
+def _no_run(group: RunGroup) -> Caveat:
+    count = len(group.runs) + len(group.unfinished)
+    return Caveat("runs", "refuse", f"none of the {count} runs of {group.label} has come to an end")
+
+
+def _remedy(subjects: set[str]) -> str:
+    if "runs" in subjects:
+        return "run it: levelbench run"
+    if "shared runs" in subjects:
+        return "select other runs for one of the sides; levelbench doctor compares this machine with itself"
+    return (
+        "choose runs of one task, one target and the same data; a clock, crossing rule or target for both can be given "
+        "as --clock, --crossing, --target"
+    )
+
+
+def _contradictions(sides: Sides) -> Iterator[Caveat]:
+    yield from _contradictions_of(sides.runs)
+
+
+def _contradictions_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
+    for run in runs:
+        if found := getattr(run, "contradictions", ()):
+            yield Caveat("contradictions", "refuse", f"the record of run {run.id} contradicts itself: {found[0]}")
+
+
+def _shared_runs(sides: Sides) -> Iterator[Caveat]:
+    """A run on both sides would be compared with itself."""
+    both = sorted({run.id for run in sides.runs_a} & {run.id for run in sides.runs_b})
+    if both:
+        count = f"{len(both)} run{'s' * (len(both) > 1)}"
+        yield Caveat("shared runs", "refuse", f"{count} would be compared with themselves ({_listed(both)})")
+
+
+def _rules(sides: Sides) -> Iterator[Caveat]:
+    """What a time to accuracy means: the task, its target, when that counts as reached, and on which clock."""
+    first, second = sides.runs_a[0], sides.runs_b[0]
+    fixed = {
+        "task": (first.task, second.task),
+        "target": (_target(first), _target(second)),
+        "crossing rule": (first.crossing, second.crossing),
+        "clock": (first.clock, second.clock),
+    }
+    for subject, (x, y) in fixed.items():
+        if x == y:
+            continue
+        if {x, y} == {"final", "confirmed"}:
+            # A schedule of fixed length is judged at its end by nature; its time may be set beside a confirmed one.
+            at_end = sides.a if x == "final" else sides.b
+            yield Caveat(
+                subject, "note", f"{at_end.label} is judged at the end of its schedule, the other at a confirmed target"
+            )
+        else:
+            yield Caveat(subject, "refuse", f"they differ in {subject}: {x} against {y}")
+
+
+def _target(run: RunSummary) -> str:
+    sign = ">=" if run.target.direction == "higher" else "<="
+    return f"{run.target.split} {run.target.metric} {sign} {run.target.threshold:g}"
+
+
+def _data(sides: Sides) -> Iterator[Caveat]:
+    yield from _data_of(sides.runs)
+
+
+def _data_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
+    """The files, the rule of the split, its sizes and what was looked at. A run that read no data says nothing."""
+    runs = list(runs)
+    unlike = _unlike([run.checksums for run in runs if run.checksums])
+    if unlike:
+        yield Caveat("checksums", "refuse", f"they differ in the content of {', '.join(unlike)}")
+    facts = [run.dataset for run in runs if run.dataset is not None]
+    if not facts:
+        return
+    for subject, what, values in (
+        ("dataset", "the name of the data", _distinct(each.name for each in facts)),
+        ("split rule", "the rule of the split", _distinct(each.split_rule for each in facts)),
+        ("split sizes", "the sizes of the splits", _distinct(map(_sizes, facts))),
+    ):
+        if len(values) > 1:
+            yield Caveat(subject, "refuse", f"they differ in {what}: {' against '.join(map(_short, values[:2]))}")
+    if changed := _unlike([each.digests for each in facts if each.digests]):
+        yield Caveat("labels", "refuse", f"they differ in the labels of the {', '.join(changed)} split")
+
+
+def _sizes(facts: DatasetFacts) -> str:
+    return ", ".join(f"{size} {name}" for name, size in facts.sizes.items())
+
+
+def _unlike(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """The names under which any two differ."""
+    names = sorted({name for each in facts for name in each})
+    return [name for name in names if len({each.get(name) for each in facts}) > 1]
+
+
+def _definition(sides: Sides) -> Iterator[Caveat]:
+    """The code that scores the network and loads the data; the recipes' own code is what is compared."""
+    known = [run for run in sides.runs if run.quality_digest]
+    if len({run.quality_digest for run in known}) > 1:
+        yield Caveat(
+            "task definition",
+            "no verdict",
+            "the quality is computed by other code on each side, so that their targets may not be the same",
+        )
+    if len({run.data_digest for run in known}) > 1:
+        yield Caveat("task definition", "doubt", "the data are loaded by other code on each side")
+    sources = {run.source_digest for run in sides.runs}
+    if len(sources) < 2:
+        return
+    if len(known) < len(sides.runs):
+        yield Caveat(
+            "source",
+            "doubt",
+            "the files of the tasks differ, and the older records do not say whether in more than the recipe",
+        )
+    elif sides.a.specification.recipe == sides.b.specification.recipe:
+        yield Caveat("source", "note", f"the file of recipe {sides.a.specification.recipe} differs between the sides")
+
+
+def _signatures(sides: Sides) -> Iterator[Caveat]:
+    """Options and versions that decide about a score, where a quality has any."""
+    found = [_fact(run.environment, "signatures") for run in sides.runs if run.status == "done"]
+    signed = [each for each in found if isinstance(each, Mapping)]
+    if changed := _unlike([{name: str(text) for name, text in each.items()} for each in signed]):
+        yield Caveat("quality", "no verdict", f"the figures of {', '.join(changed)} were computed with other options")
+
+
+def _machine(sides: Sides) -> Iterator[Caveat]:
+    if not sides.one_machine:
+        weight: Weight = "doubt" if sides.across_machines else "no verdict"
+        do = "" if sides.across_machines else "; --across-machines gives one all the same"
+        yield Caveat("machine", weight, f"they ran on different machines{do}")
+
+
+_SETTINGS: tuple[tuple[str, str, Weight], ...] = (
+    ("framework.threads", "threads", "doubt"),
+    ("framework.deterministic", "kernels", "doubt"),
+    ("threads", "threads", "doubt"),
+    ("malloc", "memory allocator", "doubt"),
+    ("libraries", "versions", "note"),
+    ("machine.cpu", "processor", "doubt"),
+    ("machine.cores", "processor", "doubt"),
+    ("machine.cgroup", "processor", "doubt"),
+    ("machine.governor", "frequency", "doubt"),
+    ("machine.turbo", "frequency", "doubt"),
+    ("machine.frequency", "frequency", "doubt"),
+    ("machine", "system", "note"),
+    ("accelerators", "driver", "doubt"),
+    ("git", "commit", "note"),
+)
+"""Where in an environment, what it is about, how much it weighs. The machine itself and its load have other checks."""
+_ALWAYS_SAID = ("threads.settings", "malloc")
+"""What is not set there is set otherwise; elsewhere it is what the other framework does not load."""
+
+
+def _environment(sides: Sides) -> Iterator[Caveat]:
+    """Threads, versions, kernels and settings: one caveat for each, with the values of both sides."""
+    told: dict[tuple[str, Weight], list[str]] = {}
+    same_framework = sides.a.specification.framework == sides.b.specification.framework
+    for path in dict.fromkeys(each.path for each in sides.differences):
+        rule = next((each for each in _SETTINGS if path == each[0] or path.startswith(f"{each[0]}.")), None)
+        rule = rule or next((each for each in _SETTINGS if path.startswith(f"{each[0]}_")), None)
+        if rule is None or path == "machine.id" or (rule[0].startswith("machine") and not sides.one_machine):
+            continue
+        a, b = (_values(runs, path) for runs in (sides.runs_a, sides.runs_b))
+        if not same_framework and not path.startswith(_ALWAYS_SAID) and "not there" in (*a, *b):
+            continue
+        weight = "doubt" if same_framework and _is_framework(path, sides) else rule[2]
+        mixed = "both have " if a == b else ""
+        text = f"{path} {mixed}{_listed(a)}" if a == b else f"{path} {_listed(a)} against {_listed(b)}"
+        told.setdefault((rule[1], weight), []).append(text)
+    for (subject, weight), lines in told.items():
+        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+        yield Caveat(subject, weight, f"{subject} differ{'' if subject in _PLURAL else 's'}: "
+                                      f"{'; '.join(lines[:_SHOWN])}{more}")  # fmt: skip
+
+
+_PLURAL = ("threads", "kernels", "versions")
+
+
+def _is_framework(path: str, sides: Sides) -> bool:
+    """Whether it is the version of what is compared with itself, or of what computes for it."""
+    name = sides.a.specification.framework
+    return path in (f"libraries.{name}", f"libraries.{name}lib") or path.startswith("libraries.blas")
+
+
+def _values(runs: Sequence[RunSummary], path: str) -> list[str]:
+    found = [_fact(run.environment, *path.split(".")) for run in runs]
+    return sorted({"not there" if value is None else str(value) for value in found})
+
+
+def _fact(tree: Any, *path: str) -> Any:
+    for name in path:
+        tree = tree.get(name) if isinstance(tree, Mapping) else None
+    return tree
+
+
+def _budgets(sides: Sides) -> Iterator[Caveat]:
+    names = {
+        "budget_epochs": "epochs",
+        "budget_s": "seconds",
+        "budget_samples": "samples",
+        "budget_j": "joules",
+        "plateau": "evaluations without a better one",
+    }
+    a, b = sides.a.specification, sides.b.specification
+    unlike = [
+        f"{_amount(getattr(a, name))} against {_amount(getattr(b, name))} {unit}"
+        for name, unit in names.items()
+        if getattr(a, name) != getattr(b, name)
+    ]
+    if unlike:
+        yield Caveat("budgets", "note", f"they were given up at different budgets: {'; '.join(unlike)}")
+    if a.evaluate_every != b.evaluate_every:
+        text = f"they were evaluated every {a.evaluate_every} and every {b.evaluate_every}"
+        yield Caveat("evaluations", "note", f"{text}: whoever looks more often sees the target sooner")
+
+
+def _amount(value: float | None) -> str:
+    return "no limit of" if value is None else f"{value:g}"
+
+
+def _pairing(sides: Sides) -> Iterator[Caveat]:
+    """Pairing takes the luck of the seed out of a ratio: whether there was any is always said."""
+    a, b = ([run.seed for run in runs] for runs in (sides.runs_a, sides.runs_b))
+    for group, seeds in ((sides.a, a), (sides.b, b)):
+        if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+            text = f"{group.label} has several runs of seed {_ranges(twice)}"
+            yield Caveat("seeds", "note", f"{text}: they are independent only in time, not in the seed")
+    if a != b:
+        yield Caveat("pairing", "note", f"not paired by seed: the seeds differ ({_ranges(a)} against {_ranges(b)})")
+
+
+def _ranges(seeds: Iterable[int]) -> str:
+    """``0-4, 7`` of 0, 1, 2, 3, 4 and 7."""
+    parts: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ", ".join(str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in parts)
+
+
+def _doubts(sides: Sides) -> Iterator[Caveat]:
+    yield from doubts_of([sides.a, sides.b])
+
+
+def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
+    """Each reason to doubt a run of ``groups``, once, with how many runs of which group it concerns."""
+    found: dict[str, dict[int, list[str]]] = {}
+    for at, group in enumerate(groups):
+        for run in ended(group):
+            # Sentences that differ in their figures only are one reason; a run counts once for it.
+            for kind, doubt in {_FIGURE.sub("#", each): each for each in run.suspect}.items():
+                found.setdefault(kind, {}).setdefault(at, []).append(doubt)
+    caveats = []
+    for by_group in found.values():
+        counts = [
+            f"{len(same)} of {len(ended(groups[at]))} runs of {groups[at].label}" for at, same in by_group.items()
+        ]
+        worst = max((each for same in by_group.values() for each in same), key=_figures)
+        caveats.append(Caveat("doubts", "doubt", f"{' and '.join(counts)}: {worst}"))
+    return caveats
+
+
+def _figures(text: str) -> list[float]:
+    return [float(each) for each in _FIGURE.findall(text)]
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+def _short(text: str, most: int = 90) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _listed(values: Sequence[str]) -> str:
+    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+    return ", ".join(_short(each, 40) for each in values[:_SHOWN]) + more
+
+
+_CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
+    _contradictions,
+    _shared_runs,
+    _rules,
+    _data,
+    _definition,
+    _signatures,
+    _machine,
+    _budgets,
+    _pairing,
+    _environment,
+    _doubts,
+)
+"""All checks, in the order in which findings of one weight are said."""

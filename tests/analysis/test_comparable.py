@@ -1,0 +1,171 @@
+"""The one gate: what it refuses, where it withholds a verdict, what it says beside one."""
+
+import msgspec
+import pytest
+
+from levelbench.analysis.comparison import compare, compare_all
+from levelbench.errors import IncomparableError
+from levelbench.records import DatasetFacts, comparable
+
+FACTS = DatasetFacts(
+    "digits", {"train": 100, "validation": 30, "test": 30}, {"x": "aa"}, "by index", "CC0", digests={"validation": "1f"}
+)
+
+
+@pytest.fixture
+def sides(run, group):
+    """Two groups of three runs; what is given replaces parts of the second one's."""
+
+    def make(specification=None, seeds=range(3), **replaced):
+        both = {"dataset": FACTS, "quality_digest": "q", "data_digest": "d", "source_digest": "s"}
+        a = [run(1.0 + seed / 10, seed=seed, **both) for seed in range(3)]
+        b = [run(1.1 + seed / 10, seed=seed, **{**both, **replaced}) for seed in seeds]
+        return group("a", a), group("b", b, **(specification or {}))
+
+    return make
+
+
+def said(pair, **given):
+    return [(each.weight, each.subject) for each in comparable(*pair, **given).caveats]
+
+
+def test_equal_sides_have_nothing_against_them(sides):
+    assert said(sides()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "subject"),
+    [
+        ({"sizes": {"train": 100, "validation": 60, "test": 30}}, "split sizes"),
+        ({"split_rule": "validation is the training split"}, "split rule"),
+        ({"name": "letters"}, "dataset"),
+        ({"digests": {"validation": "2e"}}, "labels"),
+    ],
+)
+def test_another_split_is_refused(sides, changed, subject):
+    pair = sides(dataset=msgspec.structs.replace(FACTS, **changed))
+    assert said(pair) == [("refuse", subject)]
+    with pytest.raises(IncomparableError, match="they differ in the"):
+        compare(*pair)
+
+
+def test_records_without_label_digests_are_compared_by_what_they_have(sides):
+    assert said(sides(dataset=msgspec.structs.replace(FACTS, digests={}))) == []
+
+
+def test_a_quality_computed_by_other_code_gives_figures_and_no_verdict(sides):
+    pair = sides(quality_digest="other", source_digest="t")
+    assert ("no verdict", "task definition") in said(pair)
+    assert compare(*pair).verdict is None
+
+
+def test_data_loaded_by_other_code_are_a_doubt_where_they_are_the_same_data(sides):
+    pair = sides(data_digest="other", source_digest="t")
+    assert ("doubt", "task definition") in said(pair)
+    assert compare(*pair).verdict is not None
+
+
+def test_another_recipe_of_the_same_task_in_another_file_is_what_is_compared(sides):
+    assert said(sides(source_digest="t", specification={"recipe": "mine"})) == []
+
+
+def test_an_edited_file_of_one_recipe_is_a_note(sides):
+    assert said(sides(source_digest="t")) == [("note", "source")]
+
+
+def test_files_that_differ_are_a_doubt_where_the_records_do_not_say_in_what(sides):
+    assert said(sides(source_digest="t", quality_digest="")) == [("doubt", "source")]
+
+
+def test_runs_on_both_sides_are_refused_with_their_ids(run, group):
+    runs = [run(1.0 + seed / 10, seed=seed) for seed in range(4)]
+    with pytest.raises(IncomparableError, match="2 runs would be compared with themselves"):
+        compare(group("a", runs[:3]), group("b", runs[1:3]))
+
+
+def test_a_record_that_contradicts_itself_is_refused(sides, monkeypatch):
+    from levelbench.errors import RecordError
+
+    a, b = sides()
+
+    class Contradicting:
+        def __init__(self, run):
+            self.run, self.contradictions = run, ["its steps took longer than it did"]
+
+        def __getattr__(self, name):
+            return getattr(self.run, name)
+
+    object.__setattr__(b, "runs", (Contradicting(b.runs[0]), *b.runs[1:]))
+    with pytest.raises(RecordError, match=f"run {b.runs[0].id} contradicts itself: its steps took longer"):
+        compare(a, b)
+
+
+def environment(**parts):
+    return {"machine": {"id": "m1"}, **parts}
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "weight", "subject"),
+    [
+        ({"framework": {"threads": 1}}, {"framework": {"threads": 2}}, "doubt", "threads"),
+        ({"threads": {"settings": {"OMP_NUM_THREADS": "1"}}}, {}, "doubt", "threads"),
+        ({"malloc": {"MALLOC_ARENA_MAX": "1"}}, {}, "doubt", "memory allocator"),
+        ({"libraries": {"numpy": "2.4"}}, {"libraries": {"numpy": "2.5"}}, "doubt", "versions"),
+        ({"libraries": {"blas": {"name": "mkl"}}}, {"libraries": {"blas": {"name": "blis"}}}, "doubt", "versions"),
+        ({"libraries": {"onnx": "1.0"}}, {"libraries": {"onnx": "1.1"}}, "note", "versions"),
+        ({"git": {"commit": "aa"}}, {"git": {"commit": "bb"}}, "note", "commit"),
+    ],
+)
+def test_what_differs_about_the_software_is_said_with_both_values(run, group, there, here, weight, subject):
+    a = [run(1.0 + seed / 10, seed=seed, environment=environment(**there)) for seed in range(3)]
+    b = [run(1.0 + seed / 10, seed=seed, environment=environment(**here)) for seed in range(3)]
+    pair = group("a", a), group("b", b)
+    assert said(pair) == [(weight, subject)]
+    assert " against " in comparable(*pair).caveats[0].sentence
+    assert compare(*pair).verdict is not None
+
+
+def test_what_another_framework_does_not_load_is_no_difference(run, group):
+    a = [run(1.0 + seed / 10, seed=seed, environment=environment(libraries={"numpy": "2.4"})) for seed in range(3)]
+    loaded = environment(libraries={"numpy": "2.4", "torch": "2.9"}, threads={"loaded": {"libgomp": 2}})
+    b = [run(1.0 + seed / 10, seed=seed, environment=loaded, framework="torch") for seed in range(3)]
+    assert said((group("a", a), group("b", b, framework="torch"))) == []
+
+
+def test_another_machine_withholds_the_verdict_and_is_a_doubt_where_one_is_asked_for(sides):
+    pair = sides(environment={"machine": {"id": "m2"}})
+    assert said(pair) == [("no verdict", "machine")]
+    assert said(pair, across_machines=True) == [("doubt", "machine")]
+
+
+def test_a_doubt_is_said_once_with_the_runs_of_each_side_and_the_gravest_figure(run, group):
+    a = [run(1.0, seed=seed, suspect=[f"others kept {seed}.5 cores busy"]) for seed in range(2)]
+    b = [run(1.0, seed=0, suspect=["others kept 9.5 cores busy"]), run(1.1, seed=1)]
+    assert [str(each) for each in comparable(group("a", a), group("b", b)).caveats] == [
+        "doubt: 2 of 2 runs of a and 1 of 2 runs of b: others kept 9.5 cores busy"
+    ]
+
+
+def test_unequal_budgets_are_a_note(sides):
+    pair = sides(specification={"budget_epochs": 3.0})
+    assert said(pair) == [("note", "budgets")]
+    assert "9 against 3 epochs" in comparable(*pair).caveats[0].sentence
+
+
+def test_unpaired_seeds_are_said_with_both_ranges(sides):
+    (found,) = comparable(*sides(seeds=[0, 1, 2, 5])).caveats
+    assert found.sentence == "not paired by seed: the seeds differ (0-2 against 0-2, 5)"
+
+
+def test_a_seed_that_was_run_twice_is_said(run, group):
+    a = [run(1.0 + i / 10, seed=seed) for i, seed in enumerate((0, 1, 1))]
+    b = [run(1.0 + i / 10, seed=seed) for i, seed in enumerate((0, 1, 1))]
+    assert said((group("a", a), group("b", b))) == [("note", "seeds"), ("note", "seeds")]
+
+
+def test_the_gravest_comes_first_and_several_comparisons_hold_what_each_found(sides, group, run):
+    pair = sides(quality_digest="other", seeds=[4, 5, 6], suspect=["steps vary"])
+    assert [weight for weight, _ in said(pair)] == ["no verdict", "doubt", "note"]
+    found, refusals = compare_all(pair, 0.02, 0.95)
+    assert [each.weight for each in found[0].caveats] == ["no verdict", "doubt", "note"]
+    assert refusals == []
