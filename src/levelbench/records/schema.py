@@ -28,7 +28,8 @@ __all__ = [
     "Target",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: every line carries a checksum that covers the line before it (see ``records.lines``)."""
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 """What is counted or measured in whole numbers: never negative, and within 64 bits."""
