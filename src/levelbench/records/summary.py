@@ -14,14 +14,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field
 
+from levelbench.records.integrity import contradictions
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import Distribution, Evaluation, Measurement, Samples, Specification, Target
 
 __all__ = ["RunSummary", "summarise"]
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_DISAGREEMENT = 0.01
-"""Phases that differ from the time by more than this share make a run suspect (the timeline's promise)."""
 
 
 class RunSummary(Struct, frozen=True):
@@ -33,6 +32,8 @@ class RunSummary(Struct, frozen=True):
     sum to the score and ``excluded_s``. ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never
     arrive, however long one waits: it failed, it diverged, or its schedule is over and only the end of it counts.
     ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran.
+    ``contradictions`` say where the record does not agree with itself (they are among ``suspect`` too, and
+    ``integrity.require_consistent`` refuses such a run); ``chained`` whether its lines carry checksums.
     """
 
     id: str
@@ -78,6 +79,8 @@ class RunSummary(Struct, frozen=True):
     hopeless: bool = False
     source_digest: str = ""
     checksums: dict[str, str] = field(default_factory=dict)
+    contradictions: list[str] = field(default_factory=list)
+    chained: bool = True
 
     @property
     def specification(self) -> Specification:
@@ -134,6 +137,7 @@ def summarise(
     last = point or _Point(_totals_ns(record), None)
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
+    found = contradictions(record)
     return RunSummary(
         **_given(record),
         reached=point is not None,
@@ -156,7 +160,9 @@ def summarise(
         energy_reason=energy.reason,
         wall_s=_wall_ns(record) * 1e-9,
         error=record.end.error if record.end else None,
-        suspect=[*(record.end.suspect if record.end else ()), *_disagreements(record)],
+        suspect=[*(record.end.suspect if record.end else ()), *found],
+        contradictions=found,
+        chained=bool(record.checksum),
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
     )
@@ -264,12 +270,3 @@ def _measured(record: Record, name: str) -> Measurement:
     absent = Measurement(name, "", None, None, "not measured")
     return next((each for each in reversed(record.measurements) if each.name == name), absent)
 
-
-def _disagreements(record: Record) -> list[str]:
-    """A line if the phases do not sum to the time, at the evaluation or end where they are farthest from it."""
-    points = [(each.t_ns, sum(each.phases_ns.values())) for each in (*record.evaluations, record.end) if each]
-    worst = max(points, key=lambda point: abs(point[1] - point[0]) / max(point[0], 1), default=(0, 0))
-    t_ns, sum_ns = worst
-    if abs(sum_ns - t_ns) <= _DISAGREEMENT * t_ns:
-        return []
-    return [f"phases sum to {sum_ns * 1e-9:.4g} s where the run's time is {t_ns * 1e-9:.4g} s"]

@@ -160,7 +160,7 @@ class _Run:
             counters["own_s"] += together.others_cpu_s
         if together.facts:
             after["team"] = together.facts
-        end = _end(outcome, dataset, totals, wall_ns, self.environment, after)
+        end = _end(outcome, dataset, totals, wall_ns, self.environment, after, before_ns)
         end.suspect.extend(together.doubts)
         end.suspect.extend(self._went_on())
         self.writer.append(end)
@@ -235,6 +235,7 @@ def _end(
     wall_ns: int,
     environment: dict[str, Any],
     after: dict[str, Any],
+    before_ns: int,
 ) -> End:
     elapsed_ns = sum(totals.values())
     suspect = list(doubts(environment, after))
@@ -243,4 +244,5 @@ def _end(
     facts = DatasetFacts(
         dataset.name, dataset.sizes(), dataset.checksums, dataset.split_rule, dataset.licence, dataset.synthetic
     )
-    return End("done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by)
+    why = outcome.stopped_by
+    return End("done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, why, before_ns)
