@@ -336,9 +336,9 @@ def _number(value: Any) -> float | None:
 def _ints(samples: Samples | None) -> list[int] | None:
     if samples is None:
         return []
-    values = list(samples.values)
-    whole = samples.unit == "ns" and all(isinstance(each, int) and each >= 0 for each in values)
-    return values if whole else None  # type: ignore[return-value]
+    values: list[Any] = list(samples.values)
+    whole = samples.unit == "ns" and {*map(type, values)} <= {int} and min(values, default=0) >= 0
+    return values if whole else None
 
 
 def _ends(record: Record) -> tuple[End, ...]:

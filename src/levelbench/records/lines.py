@@ -96,8 +96,15 @@ def _plain(value: Any) -> Any:
 def sealed(line: bytes, before: str) -> bytes:
     """``line``, an encoded object and its newline, with its checksum; ``before`` is that of the line before it."""
     body = line[:-2]
-    digest = blake2b(before.encode() + body, digest_size=_SUM_BYTES).hexdigest()
-    return b'%b,"sum":"%b"}\n' % (body, digest.encode())
+    return body + _member(_checksum(body, before))
+
+
+def _checksum(body: bytes, before: str) -> str:
+    return blake2b(before.encode() + body, digest_size=_SUM_BYTES).hexdigest()
+
+
+def _member(checksum: str) -> bytes:
+    return b',"sum":"%b"}\n' % checksum.encode()
 
 
 def checksum_in(line: bytes) -> str:
@@ -126,19 +133,24 @@ class Chain:
 
     def holds(self, line: bytes) -> bool:
         """Whether ``line``, with its newline, is what was written after the lines that were checked."""
-        carried = checksum_in(line)
-        if not self.chained or not carried:
-            return not self.chained and not carried
-        return sealed(line[:-_MEMBER] + b"}\n", self.last) == line
+        return self._next(line) is not None
 
     def check(self, line: bytes) -> None:
         """Take the next line; ``InvalidLine`` where it does not hold."""
-        if not self.holds(line):
+        found = self._next(line)
+        if found is None:
             carried = checksum_in(line)
             if self.chained:
                 raise InvalidLine("its checksum is not that of its bytes" if carried else "it has no checksum")
             raise InvalidLine("it has a checksum, and the header says that this record has none")
-        self.last = checksum_in(line)
+        self.last = found
+
+    def _next(self, line: bytes) -> str | None:
+        """The checksum that a right line has, empty without a chain; ``None`` for a wrong one."""
+        if not self.chained:
+            return None if checksum_in(line) else ""
+        expected = _checksum(line[:-_MEMBER], self.last)
+        return expected if line[-_MEMBER:] == _member(expected) else None
 
 
 def chain_from(line: bytes, schema: int, asked: str) -> Chain:

@@ -100,8 +100,8 @@ TABLES = (
     "CREATE TABLE folders (path BLOB PRIMARY KEY, mtime_ns INTEGER NOT NULL)",
     "CREATE TABLE specifications (number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, task TEXT NOT NULL)",
     """CREATE TABLE runs (
-        path BLOB PRIMARY KEY, folder BLOB NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
-        final INTEGER NOT NULL, problem TEXT, id TEXT, key TEXT, seed TEXT, status TEXT, reached INTEGER,
+        path BLOB PRIMARY KEY, folder BLOB NOT NULL, stamp INTEGER NOT NULL,
+        problem TEXT, id TEXT, key TEXT, seed TEXT, status TEXT, reached INTEGER,
         started TEXT, started_s REAL, time_to_accuracy_s REAL, given_up_s REAL, wall_s REAL, validation REAL,
         test REAL, peak_memory_bytes REAL, energy_j REAL, suspect INTEGER, synthetic INTEGER, error TEXT,
         specification INTEGER
@@ -110,7 +110,6 @@ TABLES = (
     "CREATE INDEX runs_by_id ON runs (id)",
     "CREATE INDEX runs_by_key ON runs (key)",
     "CREATE INDEX runs_by_specification ON runs (specification)",
-    "CREATE INDEX runs_not_final ON runs (final) WHERE final = 0",
     "CREATE INDEX runs_unreadable ON runs (path) WHERE problem IS NOT NULL",
 )
 
