@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from levelbench.report.tables import Table
 
 __all__ = ["apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable", "debug_option"]
-__all__ += ["emit_json", "emit_json_list", "error_parts", "fail_on", "json_option", "mute", "open_store", "print_tables", "say_error"]
+__all__ += [
+    "emit_json",
+    "emit_json_list",
+    "error_parts",
+    "fail_on",
+    "json_option",
+    "mute",
+    "open_store",
+    "print_tables",
+    "say_error",
+]
 __all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
 __all__ += ["visible"]
 

@@ -21,8 +21,17 @@ import msgspec
 from levelbench.errors import RecordError
 from levelbench.records.schema import SCHEMA, End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
-__all__ = ["CHAINED_SINCE", "LINE_LIMIT", "MALFORMED", "Chain", "InvalidLine", "chain_from", "checksum_in", "decode_event"]
-__all__ += ["decode_header", "encode", "encode_file", "sealed"]
+__all__ = [
+    "CHAINED_SINCE",
+    "LINE_LIMIT",
+    "MALFORMED",
+    "Chain",
+    "InvalidLine",
+    "chain_from",
+    "checksum_in",
+    "decode_event",
+]
+__all__ += ["decode_header", "encode", "encode_file", "first_line", "sealed"]
 
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line in bytes that is written or read."""
@@ -113,12 +122,18 @@ def checksum_in(line: bytes) -> str:
     return found[1].decode() if found else ""
 
 
+def first_line(header: Any) -> bytes:
+    """The line that begins a file; with a checksum from the schema on that has one."""
+    line = encode(header)
+    return sealed(line, "") if header.schema >= CHAINED_SINCE else line
+
+
 def encode_file(header: Any, events: Iterable[Any]) -> bytes:
-    """A whole file, as a writer leaves it: the header and the events, chained."""
-    written, before = [], ""
-    for each in (header, *events):
-        written.append(sealed(encode(each), before))
-        before = checksum_in(written[-1])
+    """A whole file, as a writer leaves it: the header and the events."""
+    written = [first_line(header)]
+    for each in events:
+        line, before = encode(each), checksum_in(written[-1])
+        written.append(sealed(line, before) if before else line)
     return b"".join(written)
 
 

@@ -95,7 +95,7 @@ def _begin(path: Path, header: Any, asked: str) -> tuple[int, bytes]:
     Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
     """
     draft = path.with_name(f".{path.name}.new")
-    line = lines.sealed(lines.encode(header), "")
+    line = lines.first_line(header)
     descriptor = -1
     published = False
     try:
@@ -126,7 +126,9 @@ def find_records(store: Path, folder: str, key: str, read: Callable[[Path], R]) 
     return sorted(found, key=lambda record: (record.header.started, str(record.path)))
 
 
-def decoded_header(file: BinaryIO, decoder: Decoder[Any], newest: int, kind: str, asked: str) -> tuple[Any, lines.Chain]:
+def decoded_header(
+    file: BinaryIO, decoder: Decoder[Any], newest: int, kind: str, asked: str
+) -> tuple[Any, lines.Chain]:
     """The header in the first line, and the chain that it begins.
 
     Raises ``RecordError`` for a line that is no header, is damaged, or is of a newer schema than ``newest``.

@@ -19,7 +19,7 @@ __all__ = ["COLUMNS", "ORDERS", "TABLES", "Row", "column_values"]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One run as the index knows it. ``suspect`` counts the reasons to doubt it; see ``RunSummary`` for the rest."""
+    """One run as the index knows it. ``suspect`` counts the reasons to doubt it and its contradictions; see ``RunSummary`` for the rest."""
 
     path: str
     id: str
@@ -132,7 +132,7 @@ def column_values(run: RunSummary) -> dict[str, Any]:
         "test": run.quality.get("test"),
         "peak_memory_bytes": run.peak_memory_bytes,
         "energy_j": run.energy_j,
-        "suspect": len(run.suspect),
+        "suspect": len(run.suspect) + len(run.contradictions),
         "synthetic": run.synthetic,
         "error": run.error,
         "specification": msgspec.json.encode(run.specification, order="sorted").decode(),

@@ -32,8 +32,8 @@ class RunSummary(Struct, frozen=True):
     sum to the score and ``excluded_s``. ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never
     arrive, however long one waits: it failed, it diverged, or its schedule is over and only the end of it counts.
     ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran.
-    ``contradictions`` say where the record does not agree with itself (they are among ``suspect`` too, and
-    ``integrity.require_consistent`` refuses such a run); ``chained`` whether its lines carry checksums.
+    ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
+    run. ``chained`` says whether its lines carry checksums.
     """
 
     id: str
@@ -137,7 +137,6 @@ def summarise(
     last = point or _Point(_totals_ns(record), None)
     score = policy(clock).score(last.phases_ns)
     memory, energy = _measured(record, "peak_memory"), _measured(record, "energy")
-    found = contradictions(record)
     return RunSummary(
         **_given(record),
         reached=point is not None,
@@ -160,8 +159,8 @@ def summarise(
         energy_reason=energy.reason,
         wall_s=_wall_ns(record) * 1e-9,
         error=record.end.error if record.end else None,
-        suspect=[*(record.end.suspect if record.end else ()), *found],
-        contradictions=found,
+        suspect=list(record.end.suspect) if record.end else [],
+        contradictions=contradictions(record),
         chained=bool(record.checksum),
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
@@ -269,4 +268,3 @@ def _measured(record: Record, name: str) -> Measurement:
     """The last measurement of that name, or one that says there is none."""
     absent = Measurement(name, "", None, None, "not measured")
     return next((each for each in reversed(record.measurements) if each.name == name), absent)
-

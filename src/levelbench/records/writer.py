@@ -36,7 +36,7 @@ class RecordWriter:
     """
 
     def __init__(self, path: Path, descriptor: int, first: bytes) -> None:
-        """``first`` is the line that is in the file already."""
+        """``first`` is the line that is in the file already: without a checksum, the others have none either."""
         self.path = path
         self._descriptor = descriptor
         self._size_bytes = len(first)
@@ -82,7 +82,9 @@ class RecordWriter:
         asked = f"appending to {self.path}"
         if self._descriptor < 0:
             raise StoreError(asked, "the record is closed", "begin another record")
-        line = lines.sealed(lines.encode(event), self._sum)
+        line = lines.encode(event)
+        if self._sum:
+            line = lines.sealed(line, self._sum)
         if len(line) > lines.LINE_LIMIT:
             found = f"one event of {len(line)} bytes, more than {lines.LINE_LIMIT}"
             raise RecordError(asked, found, "write the samples in smaller blocks")
@@ -141,7 +143,7 @@ def publish(draft: Path, path: Path) -> None:
 
 
 def _header_line(header: Header, asked: str) -> bytes:
-    line = lines.sealed(lines.encode(header), "")
+    line = lines.first_line(header)
     if lines.decode_header(line, asked).specification != header.specification:
         do = "use finite numbers, booleans and text in a specification"
         raise RecordError(asked, "the specification would not be read back as it is", do)
