@@ -55,7 +55,8 @@ def test_finished_records_in_unchanged_folders_are_read_once(fill, reads, settle
 def test_an_edit_in_place_that_keeps_size_and_time_is_noticed(fill, settled):
     store = fill(2)
     first, second = store.rows()
-    path, facts = store.path / first.path, os.stat(first.path)
+    path = store.path / first.path
+    facts = path.stat()
     edit(path, '"test":0.89', '"test":0.99')
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (facts.st_size, facts.st_mtime_ns)

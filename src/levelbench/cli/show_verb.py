@@ -58,15 +58,15 @@ def command(
         return _show_inference(answers, as_json, with_environment, viewed)
     paths = [Path(require_consistent(run).path) for run in found]
 
-    def viewed() -> Iterator[tuple[Record, RunSummary]]:
+    def views() -> Iterator[tuple[Record, RunSummary]]:
         for path in paths:
             record = read_record(path)
             yield record, summarise(record, clock=clock, crossing=crossing, threshold=target)
 
     if as_json:
-        shared.emit_json_list(_as_json(record, run) for record, run in viewed())
+        shared.emit_json_list(_as_json(record, run) for record, run in views())
         return 0
-    for record, run in viewed():
+    for record, run in views():
         _print(record, run, with_environment)
     return 0
 

@@ -85,7 +85,7 @@ def _identity(record: Record) -> Iterator[str]:
 
 
 def _sums(record: Record) -> Iterator[str]:
-    for each in (*record.evaluations, *_ends(record)):
+    for each in _points(record):
         total = sum(each.phases_ns.values())
         if total != each.t_ns:
             yield f"{_place(each)} the phases sum to {_s(total)} where the run's time is {_s(each.t_ns)}"
@@ -105,7 +105,7 @@ def _growth(record: Record) -> Iterator[str]:
         elif not after.epoch > before.epoch:
             yield f"{place} the epoch is {after.epoch:g} after {before.epoch:g}"
         before = after
-    for earlier, later in pairwise((*record.evaluations, *_ends(record))):
+    for earlier, later in pairwise(_points(record)):
         shrunk = next((name for name, ns in earlier.phases_ns.items() if later.phases_ns.get(name, 0) < ns), None)
         if later.t_ns < earlier.t_ns:
             yield f"{_place(later)} the run's time is {_s(later.t_ns)} after {_s(earlier.t_ns)}"
@@ -187,7 +187,7 @@ def _qualities(record: Record) -> Iterator[str]:
     """Qualities are on the metric's scale, and a share of the examples of a split is one of whole examples."""
     target = record.header.specification.target
     sizes = record.end.dataset.sizes if record.end and record.end.dataset else {}
-    for each in (*record.evaluations, *_ends(record)):
+    for each in _points(record):
         for name, value in each.quality.items():
             split, _, metric = name.partition(".")
             if not metric and not _on_scale(value, target):
@@ -341,8 +341,9 @@ def _ints(samples: Samples | None) -> list[int] | None:
     return values if whole else None
 
 
-def _ends(record: Record) -> tuple[End, ...]:
-    return () if record.end is None else (record.end,)
+def _points(record: Record) -> list[Evaluation | End]:
+    """Where the record says how much time had passed, in order."""
+    return [*record.evaluations] if record.end is None else [*record.evaluations, record.end]
 
 
 def _place(each: Evaluation | End) -> str:

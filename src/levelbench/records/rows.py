@@ -19,7 +19,10 @@ __all__ = ["COLUMNS", "ORDERS", "TABLES", "Row", "column_values"]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One run as the index knows it. ``suspect`` counts the reasons to doubt it and its contradictions; see ``RunSummary`` for the rest."""
+    """One run as the index knows it.
+
+    ``suspect`` counts the reasons to doubt it and its contradictions; see ``RunSummary`` for the rest.
+    """
 
     path: str
     id: str

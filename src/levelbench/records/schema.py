@@ -181,8 +181,8 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
 
     ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the text of a failure;
     ``suspect`` lists the reasons to doubt the run (phases that do not sum, load from elsewhere); ``stopped_by`` says
-    why training ended where it did. Of ``t_ns``, ``before_ns`` were on the clock when the process that wrote this began:
-    those of an earlier one, up to its checkpoint, and what was lost since.
+    why training ended where it did. Of ``t_ns``, ``before_ns`` were on the clock when the process that wrote this
+    began: those of an earlier one, up to its checkpoint, and what was lost since.
     """
 
     status: Literal["done", "failed"]

@@ -61,8 +61,7 @@ class _Seen:
 
 
 def _stamp(facts: os.stat_result, now_ns: int) -> int:
-    """What tells one state of a file from another; negative where the file changed so shortly before that it may
-    change again unseen."""
+    """What tells one state of a file from another; negative where it changed just now and may change again unseen."""
     # Whatever changes the time of modification, or sets it back, changes the time of change.
     stamp = hash((facts.st_size, facts.st_ctime_ns, facts.st_ino)) & _POSITIVE
     return stamp if now_ns - facts.st_ctime_ns > _SETTLED_NS else -1 - stamp
