@@ -132,8 +132,8 @@ def swapped(rows: Lines, random: Random, _: Lines) -> None:
 
 
 def dropped(rows: Lines, random: Random, _: Lines) -> None:
-    """An evaluation, or a block of step times, is taken out."""
-    del rows[random.choice([at for at, row in enumerate(rows) if row["kind"] in ("evaluation", "samples")])]
+    """An evaluation, a block of step times or the end is taken out. Without its end a run counts as interrupted."""
+    del rows[random.choice([at for at, row in enumerate(rows) if row["kind"] in ("evaluation", "samples", "end")])]
 
 
 def dropped_last(rows: Lines, random: Random, _: Lines) -> None:

@@ -198,6 +198,14 @@ def test_a_specification_or_a_source_that_is_not_what_its_digest_says_is_found(f
     ]
 
 
+def test_a_start_that_is_not_when_the_environment_was_looked_at_is_found(found, make_header):
+    environment = {"time": "2026-03-01T11:59:59+00:00"}
+    head = msgspec.structs.replace(make_header(), environment=environment)
+    assert found(header=head) == []
+    (said,) = found(header=msgspec.structs.replace(head, started="2026-03-01T11:00:00.000+00:00"))
+    assert said.startswith("it started at 2026-03-01T11:00:00.000+00:00, and its environment was looked at at")
+
+
 @pytest.mark.parametrize(
     ("after", "said"),
     [

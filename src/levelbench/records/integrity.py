@@ -15,6 +15,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ _ENDED = ("prepare", "compile", "data", "forward", "backward", "update", "checkp
 """The phases that a process alone is not in any more after its last evaluation."""
 _LET_GO_NS = 1_000_000_000
 """At the end of a stretch of steps the loader's workers are let go of, which is time of no step."""
+_BEGINNING_S = 60.0
+"""The environment is looked at right before the header is made; both times are of the calendar's clock."""
 _APART_S = 0.5
 """Clock and counters are read one after the other; in between, a process may have to wait for a processor."""
 _ROUGH = 1.1
@@ -82,6 +85,9 @@ def _identity(record: Record) -> Iterator[str]:
         yield f"its key begins with {header.key[:8]}, and that of its specification with {key[:8]}"
     if hashlib.sha256(header.source.text.encode()).hexdigest() != header.source.digest:
         yield "the digest of its source is not that of the source's text"
+    looked, started = _instant_s(header.environment.get("time")), _instant_s(header.started)
+    if looked is not None and started is not None and abs(started - looked) > _BEGINNING_S:
+        yield f"it started at {header.started}, and its environment was looked at at {header.environment['time']}"
 
 
 def _sums(record: Record) -> Iterator[str]:
@@ -327,6 +333,14 @@ def _counters(environment: Mapping[str, Any]) -> dict[str, float] | None:
     values = {name: _number(found.get(name)) for name in ("at_s", "own_s", "busy_s", "idle_s", "steal_s")}
     known = {name: value for name, value in values.items() if value is not None}
     return known if len(known) == len(values) else None
+
+
+def _instant_s(text: Any) -> float | None:
+    try:
+        instant = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
 
 
 def _number(value: Any) -> float | None:
