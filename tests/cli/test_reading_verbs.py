@@ -2,9 +2,8 @@
 
 import json
 
-from tests.records.stores import edit
-
 import pytest
+from tests.records.stores import edit
 
 
 def test_help_names_every_verb_and_the_exit_codes(call, golden):
