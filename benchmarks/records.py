@@ -11,6 +11,7 @@ stretch) and its peak memory. The promise: ``list`` and a filtered ranking withi
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import resource
 import subprocess
@@ -27,6 +28,7 @@ from levelbench.records import (
     SCHEMA,
     End,
     Evaluation,
+    Event,
     Header,
     Samples,
     Source,
@@ -35,7 +37,7 @@ from levelbench.records import (
     Target,
     key_of,
 )
-from levelbench.records.lines import encode
+from levelbench.records.lines import encode_file
 
 _EVALUATIONS = 8
 
@@ -44,7 +46,9 @@ def make_store(store: Path, runs: int) -> None:
     """Write ``runs`` records: 4 tasks, 5 learning rates, 2 frameworks, 100 days."""
     began = datetime(2026, 1, 1, tzinfo=UTC)
     environment = {"machine": {"id": "0" * 16}, "libraries": {f"library-{i}": "1.2.3" for i in range(60)}}
-    tails: dict[int, bytes] = {}
+    tails: dict[int, list[Event]] = {}
+    text = "# source\n" * 40
+    source = Source("task.py", hashlib.sha256(text.encode()).hexdigest(), text)
     specifications: dict[tuple[int, int, int], tuple[Specification, str]] = {}
     for number in range(runs):
         place = (number % 4, number // 4 % 5, number // 20 % 2)
@@ -62,7 +66,7 @@ def make_store(store: Path, runs: int) -> None:
             started.isoformat(timespec="milliseconds"),
             specification,
             environment,
-            Source("task.py", "0" * 64, "# source\n" * 40),
+            source,
             "0.1.0",
         )
         folder = store / specification.task / started.date().isoformat()
@@ -70,7 +74,7 @@ def make_store(store: Path, runs: int) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         spread = number * 7919 % 1000
         tail = tails.setdefault(spread, _tail(spread))
-        (folder / f"{key[:8]}-s{number}-{identity}.jsonl").write_bytes(encode(header) + tail)
+        (folder / f"{key[:8]}-s{number}-{identity}.jsonl").write_bytes(encode_file(header, tail))
 
 
 def _specification(task: int, rate: int, framework: int) -> Specification:
@@ -88,20 +92,17 @@ def _specification(task: int, rate: int, framework: int) -> Specification:
     )
 
 
-def _tail(spread: int) -> bytes:
+def _tail(spread: int) -> list[Event]:
     """The events of a run whose speed ``spread`` (0 to 999) decides."""
-    parts = []
+    parts: list[Event] = []
     epoch_ns = 100_000_000 + 50_000 * spread
     for index in range(1, _EVALUATIONS + 1):
         phases_ns = {"data": index * epoch_ns // 10, "forward": index * epoch_ns * 4 // 10}
         phases_ns["backward"] = index * epoch_ns - sum(phases_ns.values())
-        parts.append(encode(Samples("step_time", "ns", [epoch_ns // 40 + i for i in range(40)])))
+        parts.append(Samples("step_time", "ns", [epoch_ns // 40 - i for i in range(40)]))
         quality = {"validation": 0.6 + 0.05 * index}
-        parts.append(
-            encode(Evaluation(index * epoch_ns, 40 * index, index, 2560 * index, quality, 1 / index, phases_ns))
-        )
-    parts.append(encode(End("done", _EVALUATIONS * epoch_ns, phases_ns, {"validation": 1.0, "test": 0.97})))
-    return b"".join(parts)
+        parts.append(Evaluation(index * epoch_ns, 40 * index, index, 2560 * index, quality, 1 / index, phases_ns))
+    return [*parts, End("done", _EVALUATIONS * epoch_ns, phases_ns, {**quality, "test": 0.97})]
 
 
 ACTIONS: dict[str, Callable[[Store], int]] = {

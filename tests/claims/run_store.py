@@ -6,12 +6,14 @@ is looked at once, at the end; all phases on one timeline.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from levelbench.measure.crossing import find_crossing
 from levelbench.records import (
     SCHEMA,
     DatasetFacts,
@@ -26,7 +28,7 @@ from levelbench.records import (
     Target,
     key_of,
 )
-from levelbench.records.lines import encode
+from levelbench.records.lines import encode_file
 
 SECOND = 1_000_000_000
 SEEDS = (0, 1, 2, 3, 4)
@@ -77,6 +79,7 @@ def events(
     split: str = "validation",
     data: str = "digits",
     synthetic: bool = False,
+    target: float = 0.9,
 ) -> list[Event]:
     """A fifth of each epoch is evaluation, a twentieth data; ``looks`` evaluates the test data every time too."""
     slower = 1.0 + noise * ((7 * seed) % 5 - 2)
@@ -89,13 +92,15 @@ def events(
         phases = {**parts, "backward": whole * epoch + SECOND // 2 - sum(parts.values())}
         seen = {split: round(quality + 0.0004 * seed, 5)}
         if looks:
-            seen["test"] = seen[split] - 0.004
-        found.append(Samples("step_time", "ns", [whole // 100] * 4))
+            seen["test"] = max(seen[split] - 0.004, 0.0)
+        found.append(Samples("step_time", "ns", [whole // 125 - 1] * 100))
         at = Evaluation(sum(phases.values()), 100 * epoch, float(epoch), 6400 * epoch, seen, 1 / epoch, phases)
         found.append(at)
-    last = {split: round(qualities[-1] + 0.0004 * seed, 5), "test": round(qualities[-1] - 0.005, 5)}
-    facts = DatasetFacts(data, {"train": 6400}, {"digits": "0" * 64}, "by index", "CC BY 4.0", synthetic)
-    return [*found, End("done", sum(phases.values()), phases, last, dataset=facts, stopped_by="target reached")]
+    last = {"test": round(max(qualities[-1] - 0.005, 0.0), 5)} | seen
+    facts = DatasetFacts(data, {"train": 100_000}, {"digits": "0" * 64}, "by index", "CC BY 4.0", synthetic)
+    shown = [each.quality[split] for each in found if isinstance(each, Evaluation)]
+    why = "target reached" if find_crossing(shown, target, rule="confirmed") else "all epochs done"
+    return [*found, End("done", sum(phases.values()), phases, last, dataset=facts, stopped_by=why)]
 
 
 def write_run(
@@ -106,7 +111,7 @@ def write_run(
     ``cut=True`` leaves the last line out.
     """
     spec, cut, minute = spec or specification(), parts.pop("cut", False), parts.pop("minute", 2 * seed)
-    source = Source("levelbench.tasks.digits", "d" * 64, "# the task")
+    source = Source("levelbench.tasks.digits", hashlib.sha256(b"# the task").hexdigest(), "# the task")
     key = key_of(spec)
     name = f"{key[:8]}-s{seed}-{minute:04d}"
     head = Header(
@@ -122,9 +127,9 @@ def write_run(
     )
     folder = store / spec.task
     folder.mkdir(parents=True, exist_ok=True)
-    lines = events(seed, **parts)
+    lines = events(seed, target=spec.target.threshold, **parts)
     path = folder / f"{name}.jsonl"
-    path.write_bytes(b"".join(map(encode, [head, *(lines[:-1] if cut else lines)])))
+    path.write_bytes(encode_file(head, lines[:-1] if cut else lines))
     return path
 
 

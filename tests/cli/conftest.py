@@ -1,3 +1,4 @@
+import hashlib
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -5,7 +6,7 @@ from contextlib import redirect_stderr, redirect_stdout
 import pytest
 
 from levelbench.cli import main
-from levelbench.records import End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
+from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
 from levelbench.records.digest import key_of
 from levelbench.records.schema import Source, Target
 
@@ -34,14 +35,14 @@ def environment(machine="m1"):
 def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0, suspect=()):
     """A record of as many epochs of ten steps as there are qualities, every step of ``step_ms``."""
     header = Header(
-        schema=1,
+        schema=SCHEMA,
         id=identity,
         key=key_of(spec),
         seed=seed,
         started=f"2026-01-02T03:{minute:02d}:05.000+00:00",
         specification=spec,
         environment=environment(machine),
-        source=Source("task", "0" * 64, "# the task"),
+        source=Source("task", hashlib.sha256(b"# the task").hexdigest(), "# the task"),
         version="0.1.0",
     )
     with RecordWriter.create(store, header) as writer:

@@ -5,8 +5,16 @@ import os
 
 import pytest
 
-from levelbench.cli.options import emit_json, say_error
+from levelbench.cli.options import emit_json, emit_json_list, say_error
 from levelbench.errors import DataError
+
+
+def test_a_long_list_is_printed_in_parts_as_the_same_json(capsys):
+    for values in ([], [1], [{"a": [n, "x\ny"], "b": {}} for n in range(1201)]):
+        emit_json(values)
+        whole = capsys.readouterr().out
+        emit_json_list(iter(values))
+        assert capsys.readouterr().out == whole
 
 
 def test_json_of_a_name_that_is_not_utf_8_has_escapes(capsys):

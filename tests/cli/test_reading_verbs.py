@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from tests.records.stores import edit
 
 
 def test_help_names_every_verb_and_the_exit_codes(call, golden):
@@ -40,6 +41,26 @@ def test_show_as_json_holds_the_promised_keys(call, store):
     assert set(promised.split()) <= set(run)
     assert set(run["quality"]) == {"validation", "test"}
     assert run["samples_to_target"] == 640 * 4
+
+
+def test_a_run_that_contradicts_itself_is_refused_by_show_lint_and_board_submit(call, store):
+    path = next(store.rglob("*aaaa0001.jsonl"))
+    edit(path, '"step":10,', '"step":11,')
+    board = ("--author", "A", "--email", "a@b.org", "--code-url", "https://b.org/a", "-o", store.parent / "board")
+    for words in (("show", "aaaa0001"), ("board", "submit", "digits[framework=numpy]", *board)):
+        code, _, err = call(*words, "--store", store)
+        assert code == 2
+        assert "aaaa0001" in err
+        assert "contradicts itself" in err
+    assert "contradicts itself" in call("lint", f"{path}", "--store", store)[2]
+
+
+def test_compare_does_not_leave_a_damaged_record_out_without_a_word(call, store):
+    path = next(store.rglob("*aaaa0001.jsonl"))
+    path.write_bytes(path.read_bytes().replace(b'"step":10,', b'"step":11,'))
+    code, _, err = call("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
+    assert code == 2
+    assert "line 3 is damaged" in err
 
 
 def test_list_runs_prints_the_newest_first(call, store, golden):

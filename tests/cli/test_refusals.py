@@ -148,7 +148,7 @@ def test_a_selection_of_nothing_says_what_there_is(call, store, verb):
 
 def test_a_record_of_a_future_schema_is_refused_and_says_to_upgrade(call, store):
     path = next(iter(store.rglob("*aaaa0000.jsonl")))
-    path.write_text(path.read_text().replace('"schema":1', '"schema":99', 1))
+    path.write_text(path.read_text().replace('"schema":2', '"schema":99', 1))
     code, _, err = call("show", path, "--store", store)
     assert code == 2
     assert "99" in err

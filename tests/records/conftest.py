@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from levelbench.records import (
 )
 
 SECOND = 1_000_000_000
+SOURCE = Source("digits", hashlib.sha256("…".encode()).hexdigest(), "…")
 
 
 def specification(**parts: Any) -> Specification:
@@ -49,9 +51,7 @@ def specification(**parts: Any) -> Specification:
 def header(*, seed: int = 0, id: str = "", started: str = "2026-03-01T12:00:00.000+00:00", **parts: Any) -> Header:
     spec = specification(**parts)
     environment = {"machine": {"id": "m"}, "text": "é\n"}
-    return Header(
-        SCHEMA, id or new_id(), key_of(spec), seed, started, spec, environment, Source("digits", "d" * 64, "…"), "0.1.0"
-    )
+    return Header(SCHEMA, id or new_id(), key_of(spec), seed, started, spec, environment, SOURCE, "0.1.0")
 
 
 def curve(qualities: Sequence[float], epoch_s: float = 1.0) -> list[Evaluation]:
@@ -71,11 +71,16 @@ def curve(qualities: Sequence[float], epoch_s: float = 1.0) -> list[Evaluation]:
     ]
 
 
+def step_times(epoch_s: float = 1.0) -> list[int]:
+    """Ten steps of an epoch, which fill its training."""
+    return [round(epoch_s * SECOND) * 3 // 40 - each for each in range(1, 11)]
+
+
 def run_events(qualities: Sequence[float] = (0.5, 0.91, 0.92), epoch_s: float = 1.0, **end: Any) -> list[Event]:
     evaluations = curve(qualities, epoch_s)
     events: list[Event] = []
     for evaluation in evaluations:
-        events += [Samples("step_time", "ns", [10_000_000, 11_000_000, 30_000_000]), evaluation]
+        events += [Samples("step_time", "ns", step_times(epoch_s)), evaluation]
     events.append(Measurement("peak_memory", "B", 2.0e8, "vmhwm-reset"))
     events.append(Measurement("energy", "J", None, None, "no counter"))
     facts = DatasetFacts("digits", {"train": 10}, {"x": "0" * 64}, "by index", "CC0", synthetic=False)

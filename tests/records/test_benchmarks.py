@@ -111,7 +111,7 @@ def test_a_broken_line_is_damage_and_says_where(tmp_path, damage):
 
 def test_a_record_of_a_newer_schema_asks_for_an_upgrade(tmp_path):
     path = write(tmp_path, specification(), 0, [1.0]).path
-    path.write_text(path.read_text().replace('"schema":1', '"schema":99'))
+    path.write_text(path.read_text().replace('"schema":2', '"schema":99'))
     with pytest.raises(RecordError, match="Upgrade levelbench"):
         read_benchmark(path)
 

@@ -104,7 +104,7 @@ def test_a_record_of_another_kind_is_none_of_a_network(tmp_path):
 
 def test_a_record_of_a_newer_schema_asks_for_an_upgrade(tmp_path):
     path = write(tmp_path, specification()).path
-    path.write_text(path.read_text().replace('"schema":1', '"schema":99'))
+    path.write_text(path.read_text().replace('"schema":2', '"schema":99'))
     with pytest.raises(RecordError, match="Upgrade levelbench"):
         read_network_record(path)
 

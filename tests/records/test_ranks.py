@@ -76,7 +76,7 @@ def test_a_torn_line_of_a_rank_is_a_doubt_that_names_it(tmp_path, make_header):
     rank_file(writer.path, 0).write_bytes(b'{"kind":"rank","rank":0,"na')
     (doubt,) = merge_ranks(writer, 1).values()
     writer.close()
-    assert "line 1 is broken" in doubt
+    assert "line 1 is damaged" in doubt
 
 
 def test_a_line_of_another_rank_is_refused(tmp_path, make_header):

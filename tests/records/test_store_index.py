@@ -9,10 +9,11 @@ import subprocess
 import sys
 
 import pytest
-from tests.records.stores import seeds
+from tests.records.stores import edit, seeds
 
 from levelbench.records import RecordWriter, Store, read_record, survey
 from levelbench.records.index import Index
+from levelbench.records.lines import sealed
 from levelbench.records.survey import Survey
 
 LISTS = (
@@ -35,8 +36,9 @@ def reads(monkeypatch):
 
 @pytest.fixture
 def settled(monkeypatch):
-    """Let every folder count as long unchanged, as it is in a store that nobody has just written to."""
+    """Let every folder and file count as long unchanged, as they are in a store that nobody has just written to."""
     monkeypatch.setattr(survey, "_UNSETTLED_NS", -(1 << 62))
+    monkeypatch.setattr(survey, "_SETTLED_NS", -(1 << 62))
 
 
 def test_finished_records_in_unchanged_folders_are_read_once(fill, reads, settled, make_header, make_run):
@@ -48,6 +50,26 @@ def test_finished_records_in_unchanged_folders_are_read_once(fill, reads, settle
     path = make_run(store.path, make_header(seed=9))
     assert len(store.rows()) == 5
     assert reads == [str(path)]
+
+
+def test_an_edit_in_place_that_keeps_size_and_time_is_noticed(fill, settled):
+    store = fill(2)
+    first, second = store.rows()
+    path = store.path / first.path
+    facts = path.stat()
+    edit(path, '"test":0.89', '"test":0.99')
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (facts.st_size, facts.st_mtime_ns)
+    assert [row.test for row in store.rows()] == [0.99, second.test]
+
+
+def test_a_file_that_has_just_changed_is_read_again_for_a_time_that_does_not_move(fill, reads, monkeypatch):
+    monkeypatch.setattr(survey, "_SETTLED_NS", 1 << 62)
+    store = fill(1)
+    assert len(store.rows()) == len(reads) == 1
+    monkeypatch.setattr(survey, "_SETTLED_NS", -(1 << 62))
+    assert len(store.rows()) == 1
+    assert len(reads) == 2
 
 
 def test_a_folder_that_has_just_changed_is_listed_again_for_a_time_that_does_not_move(fill, make_header, make_run):
@@ -68,8 +90,9 @@ def test_an_unfinished_record_is_followed_to_its_end(tmp_path, settled, make_hea
         assert [row.status for row in store.rows()] == ["running"]
         assert len(store.records("digits[status=running]")) == 1
     assert [row.status for row in store.rows()] == ["interrupted"]
+    end = b'{"kind":"end","status":"done","t_ns":3000000000,"phases_ns":{"data":3000000000}}\n'
     with writer.path.open("ab") as file:
-        file.write(b'{"kind":"end","status":"done","t_ns":3000000000,"phases_ns":{"data":3000000000}}\n')
+        file.write(sealed(end, read_record(writer.path).checksum))
     assert [row.status for row in store.rows()] == ["done"]
 
 

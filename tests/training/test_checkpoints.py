@@ -11,9 +11,10 @@ from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Draw, GraphBuilder
 from levelbench.operators.frameworks import load_framework
+from levelbench.records import locks
 from levelbench.training import Adam, Momentum, Observer, OneCycle, Recipe, Shuffled, Top1, Trainer
 from levelbench.training.cadence import Evaluate
-from levelbench.training.checkpoints import Facts, Saving, Snapshot, checkpoint_of, load, save
+from levelbench.training.checkpoints import Facts, Saving, Snapshot, checkpoint_of, load, part_of, remove_all, save
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.observers.tables import Tables
 from levelbench.training.stopping import Stopping
@@ -197,3 +198,20 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, mon
 
 def test_a_checkpoint_lies_beside_its_record(tmp_path):
     assert checkpoint_of(tmp_path / "x-s0-ab.jsonl") == tmp_path / "x-s0-ab.checkpoint.npz"
+
+
+def test_drafts_that_a_killed_process_left_go_with_the_checkpoints_of_its_run(tmp_path):
+    record = tmp_path / "2026-01-02" / "0123abcd-s1-aaaa.jsonl"
+    record.parent.mkdir()
+    whole = checkpoint_of(record)
+    draft, part = (path.with_name(f".{path.name}.new") for path in (whole, part_of(whole, 5, 1)))
+    other = whole.with_name(f".{whole.name.replace('-s1-', '-s2-')}.new")
+    for path in (record, whole, draft, part, other):
+        path.write_bytes(b"")
+    with record.open("rb") as file:
+        locks.hold(file.fileno())
+        remove_all(record, "0123abcd" * 8, 1)
+        assert draft.exists()
+        assert part.exists()
+    remove_all(record, "0123abcd" * 8, 1)
+    assert sorted(path.name for path in record.parent.iterdir()) == sorted([record.name, other.name])

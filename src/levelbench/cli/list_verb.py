@@ -254,8 +254,6 @@ def _clocks() -> list[dict[str, Any]]:
 
 
 def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool, with_superseded: bool) -> int:
-    import msgspec
-
     from levelbench.report.runs.single import rows_table
 
     store = shared.open_store(store_path)
@@ -271,7 +269,7 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
     if not rows and selection:
         store.require_known(selection)
     if as_json:
-        shared.emit_json([msgspec.to_builtins(row) for row in rows])
+        shared.emit_json_list(rows)
         return 0
     if not rows:
         click.echo(

@@ -7,8 +7,9 @@ import os
 import sys
 import traceback
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
     from levelbench.report.tables import Table
 
 __all__ = ["apply_view", "as_far_as_read", "check_plot", "check_statistics", "check_writable", "debug_option"]
-__all__ += ["emit_json", "error_parts", "fail_on", "json_option", "mute", "open_store", "print_tables", "say_error"]
+__all__ += [
+    "emit_json",
+    "emit_json_list",
+    "error_parts",
+    "fail_on",
+    "json_option",
+    "mute",
+    "open_store",
+    "print_tables",
+    "say_error",
+]
 __all__ += ["read_fail_on", "select_group", "select_runs", "statistics_options", "store_option", "view_options"]
 __all__ += ["visible"]
 
@@ -37,6 +48,8 @@ store_option = click.option(
     show_default="$LEVELBENCH_STORE or levelbench-results",
     help="Folder of the records.",
 )
+_PART = 500
+"""Elements of a long list that are printed at a time."""
 _VERDICTS = ("slower", "unclear", "missed", "never")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
@@ -149,6 +162,8 @@ def select_group(store: Store, word: str, view: dict[str, Any]) -> RunGroup:
     from levelbench.records import group_runs
 
     runs = select_runs(store, [word])
+    # A run that is left out because its record is damaged would change the verdict without a word.
+    store.require_readable(word)
     groups = group_runs(apply_view(runs, store, **view))
     if len(groups) > 1:
         labels = ", ".join(group.label for group in groups)
@@ -199,6 +214,20 @@ def mute(err: bool = False) -> None:
 
 def emit_json(value: Any) -> None:
     """Print JSON; not-a-number becomes null, since JSON has none."""
+    click.echo(_json_text(value))
+
+
+def emit_json_list(values: Iterable[Any]) -> None:
+    """Print a JSON list as :func:`emit_json` does, but a part at a time: no more than that is held as text."""
+    begun, rest = False, iter(values)
+    while part := list(islice(rest, _PART)):
+        text = ",\n".join("  " + _json_text(value).replace("\n", "\n  ") for value in part)
+        click.echo(f"{',' if begun else '['}\n{text}", nl=False)
+        begun = True
+    click.echo("\n]" if begun else "[]")
+
+
+def _json_text(value: Any) -> str:
     import msgspec
 
     try:
@@ -206,7 +235,7 @@ def emit_json(value: Any) -> None:
     except UnicodeEncodeError:
         # A file's name need not be UTF-8, and JSON is.
         encoded = msgspec.json.encode(_in_utf_8(msgspec.to_builtins(value, str_keys=True)))
-    click.echo(json.dumps(json.loads(encoded), indent=2, ensure_ascii=False))
+    return json.dumps(json.loads(encoded), indent=2, ensure_ascii=False)
 
 
 def _in_utf_8(value: Any) -> Any:

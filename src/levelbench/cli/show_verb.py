@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ def command(
     """
     from levelbench.errors import LevelbenchError
     from levelbench.records import read_record, summarise
+    from levelbench.records.integrity import require_consistent
 
     store = shared.open_store(store_path)
     words = runs or ("latest",)
@@ -54,12 +56,17 @@ def command(
             raise
         viewed = any(each is not None for each in (clock, crossing, target))
         return _show_inference(answers, as_json, with_environment, viewed)
-    records = [read_record(Path(run.path)) for run in found]
-    views = [summarise(record, clock=clock, crossing=crossing, threshold=target) for record in records]
+    paths = [Path(require_consistent(run).path) for run in found]
+
+    def views() -> Iterator[tuple[Record, RunSummary]]:
+        for path in paths:
+            record = read_record(path)
+            yield record, summarise(record, clock=clock, crossing=crossing, threshold=target)
+
     if as_json:
-        shared.emit_json([_as_json(record, run) for record, run in zip(records, views, strict=True)])
+        shared.emit_json_list(_as_json(record, run) for record, run in views())
         return 0
-    for record, run in zip(records, views, strict=True):
+    for record, run in views():
         _print(record, run, with_environment)
     return 0
 
@@ -134,4 +141,5 @@ def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
         click.echo(f"error: {run.error}")
     if with_environment:
         shared.emit_json(run.environment)
-    click.echo(f"record: {run.path}")
+    chain = "" if run.chained else " (written without checksums: damage to it may go unseen)"
+    click.echo(f"record: {run.path}{chain}")

@@ -30,7 +30,7 @@ from levelbench.records.schema import Count, Samples
 __all__ = ["BENCHMARK_SCHEMA", "FOLDER", "BenchmarkEnd", "BenchmarkHeader", "BenchmarkRecord", "BenchmarkSpecification"]
 __all__ += ["BenchmarkWriter", "Case", "Problem", "Tensor", "benchmark_key", "find_benchmarks", "read_benchmark"]
 
-BENCHMARK_SCHEMA = 1
+BENCHMARK_SCHEMA = 2
 FOLDER = "operators"
 """The folder in a store that holds benchmarks of operators."""
 
@@ -161,11 +161,11 @@ def read_benchmark(path: Path) -> BenchmarkRecord:
     asked = f"reading the benchmark's record {path}"
     with open_record(path, asked) as file:
         running = locks.is_held(file.fileno())
-        header = decoded_header(file, _HEADER, BENCHMARK_SCHEMA, "benchmark", asked)
+        header, chain = decoded_header(file, _HEADER, BENCHMARK_SCHEMA, "benchmark", asked)
         cases: dict[int, Case] = {}
         samples: dict[int, Sequence[float]] = {}
         end = None
-        for event in decoded_lines(file, _EVENT, asked):
+        for event in decoded_lines(file, _EVENT, chain, asked):
             if isinstance(event, Case):
                 cases[event.index] = event
             elif isinstance(event, Samples):

@@ -162,7 +162,7 @@ def _contradictions(sides: Sides) -> Iterator[Caveat]:
 
 def _contradictions_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
     for run in runs:
-        if found := getattr(run, "contradictions", ()):
+        if found := run.contradictions:
             yield Caveat("contradictions", "refuse", f"the record of run {run.id} contradicts itself: {found[0]}")
 
 

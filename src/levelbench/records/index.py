@@ -5,8 +5,9 @@ thrown away and made again. A folder that cannot be written to, a lock that is n
 Nothing is lost but time.
 
 It is brought up to date before each query. A folder whose modification time has not changed is not listed again, and
-a record that came to its end is not read again: only one that was running, was cut off or could not be read is looked
-at. (A finished record that is edited in place, which nothing here does, is seen once its folder changes.)
+a record is not read again unless it was running or its stamp has changed: a hash of the file's size, its time of
+change and its number in the file system. An edit in place that keeps size and modification time changes the time of
+change, which no program can set.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from levelbench.records.survey import Survey
 __all__ = ["Index"]
 
 _NAME = ".index.sqlite"
-_VERSION = 3
+_VERSION = 4
 _WAIT_S = 10.0
 _LAST = "\U0010ffff"
 """Sorts behind any text: what begins with x lies between x and x with this."""

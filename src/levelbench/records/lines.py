@@ -1,13 +1,19 @@
-"""One line of a record: to bytes and back.
+"""One line of a record: to bytes and back, with the checksum that chains it to the line before.
 
-The one idea: JSON has no NaN and no infinity, and a diverged run has both, so a figure that is not finite is written as
-the string ``"nan"``, ``"inf"`` or ``"-inf"`` and read back as the figure. Nothing that a run can do makes its record
-unreadable.
+JSON has no NaN and no infinity, and a diverged run has both, so a figure that is not finite is written as the string
+``"nan"``, ``"inf"`` or ``"-inf"`` and read back as the figure.
+
+A line of a chained file ends with ``,"sum":"..."}``: 64 bits of BLAKE2b over the checksum of the line before and all
+bytes of the line up to that member. The check is on bytes, so white space and the order of keys count. It finds damage
+and careless edits; whoever edits a line can compute the sums again, so it says nothing about who wrote the file.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -15,7 +21,17 @@ import msgspec
 from levelbench.errors import RecordError
 from levelbench.records.schema import SCHEMA, End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
-__all__ = ["LINE_LIMIT", "MALFORMED", "InvalidLine", "decode_event", "decode_header", "encode"]
+__all__ = [
+    "CHAINED_SINCE",
+    "LINE_LIMIT",
+    "MALFORMED",
+    "Chain",
+    "InvalidLine",
+    "chain_from",
+    "checksum_in",
+    "decode_event",
+]
+__all__ += ["decode_header", "encode", "encode_file", "first_line", "sealed"]
 
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line in bytes that is written or read."""
@@ -23,7 +39,14 @@ LINE_LIMIT = 64 * 1024 * 1024
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoders raise at bytes that are not a line: torn, not JSON, not UTF-8, or nested beyond reason."""
 
-_KINDS = frozenset({"header", "evaluation", "samples", "measurement", "rank", "end"})
+CHAINED_SINCE = 2
+"""The schema from which on the lines of a file are chained: the same number for every kind of record."""
+
+_SUM_BYTES = 8
+_SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\n')
+_MEMBER = len(',"sum":""}\n') + 2 * _SUM_BYTES
+"""Bytes of a line's last member, with what ends the line."""
+_RESTORE = "restore the record from a copy, or remove the file"
 
 
 class InvalidLine(Exception):
@@ -37,12 +60,6 @@ class _Preamble(msgspec.Struct):
     schema: int = 0
 
 
-class _Kind(msgspec.Struct):
-    """What every event says, also one of a kind that is not known here."""
-
-    kind: Any = None
-
-
 def _builtin(value: Any) -> Any:
     """The plain value of a NumPy or torch scalar or array, which msgspec does not know."""
     tolist = getattr(value, "tolist", None)
@@ -54,7 +71,6 @@ def _builtin(value: Any) -> Any:
 _ENCODER = msgspec.json.Encoder(enc_hook=_builtin)
 _HEADER = msgspec.json.Decoder(Header)
 _PREAMBLE = msgspec.json.Decoder(_Preamble)
-_KIND = msgspec.json.Decoder(_Kind)
 # Lax, so that "nan" and "inf" are figures where a figure is due; strings stay strings where a string is due.
 _EVENT: msgspec.json.Decoder[Event] = msgspec.json.Decoder(
     Evaluation | Samples | RankSamples | Measurement | End, strict=False
@@ -86,6 +102,84 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def sealed(line: bytes, before: str) -> bytes:
+    """``line``, an encoded object and its newline, with its checksum; ``before`` is that of the line before it."""
+    body = line[:-2]
+    return body + _member(_checksum(body, before))
+
+
+def _checksum(body: bytes, before: str) -> str:
+    return blake2b(before.encode() + body, digest_size=_SUM_BYTES).hexdigest()
+
+
+def _member(checksum: str) -> bytes:
+    return b',"sum":"%b"}\n' % checksum.encode()
+
+
+def checksum_in(line: bytes) -> str:
+    """The checksum that a line carries; empty for a line without one. It is not verified."""
+    found = _SUM.fullmatch(line, max(0, len(line) - _MEMBER))
+    return found[1].decode() if found else ""
+
+
+def first_line(header: Any) -> bytes:
+    """The line that begins a file; with a checksum from the schema on that has one."""
+    line = encode(header)
+    return sealed(line, "") if header.schema >= CHAINED_SINCE else line
+
+
+def encode_file(header: Any, events: Iterable[Any]) -> bytes:
+    """A whole file, as a writer leaves it: the header and the events."""
+    written = [first_line(header)]
+    for each in events:
+        line, before = encode(each), checksum_in(written[-1])
+        written.append(sealed(line, before) if before else line)
+    return b"".join(written)
+
+
+class Chain:
+    """Checks the lines of one file in their order. ``last`` is the checksum of the last line that was right.
+
+    A file of an older schema has no chain: ``last`` stays empty, and a line of it that carries a checksum is wrong.
+    """
+
+    def __init__(self, chained: bool = True) -> None:
+        self.chained, self.last = chained, ""
+
+    def holds(self, line: bytes) -> bool:
+        """Whether ``line``, with its newline, is what was written after the lines that were checked."""
+        return self._next(line) is not None
+
+    def check(self, line: bytes) -> None:
+        """Take the next line; ``InvalidLine`` where it does not hold."""
+        found = self._next(line)
+        if found is None:
+            carried = checksum_in(line)
+            if self.chained:
+                raise InvalidLine("its checksum is not that of its bytes" if carried else "it has no checksum")
+            raise InvalidLine("it has a checksum, and the header says that this record has none")
+        self.last = found
+
+    def _next(self, line: bytes) -> str | None:
+        """The checksum that a right line has, empty without a chain; ``None`` for a wrong one."""
+        if not self.chained:
+            return None if checksum_in(line) else ""
+        expected = _checksum(line[:-_MEMBER], self.last)
+        return expected if line[-_MEMBER:] == _member(expected) else None
+
+
+def chain_from(line: bytes, schema: int, asked: str) -> Chain:
+    """The chain that begins with a file's header, of ``schema``; ``RecordError`` where the header does not hold."""
+    chain = Chain(schema >= CHAINED_SINCE)
+    try:
+        if schema < 1:
+            raise InvalidLine(f"there is no schema {schema}")
+        chain.check(line)
+    except InvalidLine as error:
+        raise RecordError(asked, f"line 1 is damaged: {error}", _RESTORE) from error
+    return chain
+
+
 def decode_header(line: bytes, asked: str) -> Header:
     """The header in a record's first line; ``RecordError`` (about ``asked``) if there is none that can be read."""
     try:
@@ -96,29 +190,18 @@ def decode_header(line: bytes, asked: str) -> Header:
         return _HEADER.decode(line)
     except MALFORMED as error:
         found = f"line 1 is not the header of a record ({_reason(error)})"
-        raise RecordError(asked, found, "restore the record from a copy, or remove the file") from error
+        raise RecordError(asked, found, _RESTORE) from error
 
 
-def decode_event(line: bytes) -> Event | None:
-    """The event in a line, or ``None`` for an event of a kind that this version does not know.
+def decode_event(line: bytes) -> Event:
+    """The event in a line.
 
     Raises one of ``MALFORMED`` for bytes that are not JSON, ``InvalidLine`` for JSON that is not an event.
     """
     try:
         return _EVENT.decode(line)
     except msgspec.ValidationError as error:
-        kind = _kind_of(line)
-        if isinstance(kind, str) and kind not in _KINDS:
-            return None
         raise InvalidLine(_reason(error)) from error
-
-
-def _kind_of(line: bytes) -> Any:
-    """The kind that a line of JSON names; ``None`` for what is no object. Its other fields are not looked at."""
-    try:
-        return _KIND.decode(line).kind
-    except msgspec.ValidationError:
-        return None
 
 
 def _reason(error: BaseException) -> str:

@@ -32,7 +32,7 @@ __all__ = ["FOLDER", "NETWORK_SCHEMA", "PHASES", "NetworkArm", "NetworkCase", "N
 __all__ += ["NetworkHeader", "NetworkOutcome", "NetworkRecord", "NetworkSpecification", "NetworkWriter"]
 __all__ += ["OperatorSamples", "ProfileShares", "find_network_records", "network_key", "read_network_record"]
 
-NETWORK_SCHEMA = 1
+NETWORK_SCHEMA = 2
 FOLDER = "networks"
 """The folder in a store that holds benchmarks of networks."""
 PHASES = ("open", "build", "prepare", "first")
@@ -239,8 +239,8 @@ def read_network_record(path: Path) -> NetworkRecord:
     asked = f"reading the network's record {path}"
     with open_record(path, asked) as file:
         running = locks.is_held(file.fileno())
-        header = decoded_header(file, _HEADER, NETWORK_SCHEMA, "network's benchmark", asked)
-        events = list(decoded_lines(file, _EVENT, asked))
+        header, chain = decoded_header(file, _HEADER, NETWORK_SCHEMA, "network's benchmark", asked)
+        events = list(decoded_lines(file, _EVENT, chain, asked))
 
     def last(kind: type[Any]) -> Any:
         return next((event for event in reversed(events) if isinstance(event, kind)), None)

@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 from levelbench.errors import RecordError
 from levelbench.records import lines, locks
 from levelbench.records.faults import store_fault
-from levelbench.records.reader import open_record, read_line
+from levelbench.records.reader import decoded, open_record, read_line
 from levelbench.records.writer import RecordWriter, path_part, publish, write_whole
 
 __all__ = ["ENDING", "ProcessRecord", "ProcessWriter", "decoded_header", "decoded_lines", "find_records", "open_record"]
@@ -89,13 +89,13 @@ class ProcessWriter(RecordWriter, Generic[H, E]):
         self.append(cast(Any, event))
 
 
-def _begin(path: Path, header: Any, asked: str) -> tuple[int, int]:
-    """Make the file ``path`` with ``header`` as its first line and hold its lock: its descriptor and size in bytes.
+def _begin(path: Path, header: Any, asked: str) -> tuple[int, bytes]:
+    """Make the file ``path`` with ``header`` as its first line and hold its lock: its descriptor and that line.
 
     Raises ``StoreError`` if the file cannot be made: nothing is left behind then.
     """
     draft = path.with_name(f".{path.name}.new")
-    line = lines.encode(header)
+    line = lines.first_line(header)
     descriptor = -1
     published = False
     try:
@@ -112,7 +112,7 @@ def _begin(path: Path, header: Any, asked: str) -> tuple[int, int]:
             draft.unlink(missing_ok=True)
         if not published and descriptor >= 0:
             os.close(descriptor)
-    return descriptor, len(line)
+    return descriptor, line
 
 
 def find_records(store: Path, folder: str, key: str, read: Callable[[Path], R]) -> list[R]:
@@ -126,26 +126,24 @@ def find_records(store: Path, folder: str, key: str, read: Callable[[Path], R]) 
     return sorted(found, key=lambda record: (record.header.started, str(record.path)))
 
 
-def decoded_header(file: BinaryIO, decoder: Decoder[Any], newest: int, kind: str, asked: str) -> Any:
-    """The header in the first line; ``RecordError`` for what is none, or is of a newer schema than ``newest``."""
+def decoded_header(
+    file: BinaryIO, decoder: Decoder[Any], newest: int, kind: str, asked: str
+) -> tuple[Any, lines.Chain]:
+    """The header in the first line, and the chain that it begins.
+
+    Raises ``RecordError`` for a line that is no header, is damaged, or is of a newer schema than ``newest``.
+    """
+    line = read_line(file, 1, asked)
     try:
-        header = decoder.decode(read_line(file, 1, asked))
+        header = decoder.decode(line)
     except lines.MALFORMED as error:
         raise RecordError(asked, f"line 1 is not the header of a {kind} ({error})", _REMOVE) from error
     if header.schema > newest:
         found = f"it was written in schema {header.schema} and this version reads up to {newest}"
         raise RecordError(asked, found, "upgrade levelbench to read it")
-    return header
+    return header, lines.chain_from(line, header.schema, asked)
 
 
-def decoded_lines(file: BinaryIO, decoder: Decoder[Any], asked: str) -> Iterator[Any]:
-    """The events after the header; a torn last line is passed over, any other that is broken is a ``RecordError``."""
-    number = 2
-    while line := read_line(file, number, asked):
-        try:
-            yield decoder.decode(line)
-        except lines.MALFORMED as error:
-            if not line.endswith(b"\n"):
-                return
-            raise RecordError(asked, f"line {number} is broken ({error})", _REMOVE) from error
-        number += 1
+def decoded_lines(file: BinaryIO, decoder: Decoder[Any], chain: lines.Chain, asked: str) -> Iterator[Any]:
+    """The events after the header; a torn last line is passed over, any other that is damaged is a ``RecordError``."""
+    return decoded(file, decoder.decode, chain, asked)

@@ -47,16 +47,19 @@ class RankWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
             self._descriptor = os.open(self.path, flags, 0o666)
+            self._sum = ""
         except OSError as error:
             raise store_fault(f"beginning {self.path}", self.path, error) from error
 
     def append(self, observed: Mapping[str, tuple[str, Sequence[float]]]) -> None:
         """A line for each quantity: its unit and values by name."""
         for name, (unit, values) in observed.items():
+            line = lines.sealed(lines.encode(RankSamples(self.rank, name, unit, values)), self._sum)
             try:
-                write_whole(self._descriptor, lines.encode(RankSamples(self.rank, name, unit, values)))
+                write_whole(self._descriptor, line)
             except OSError as error:
                 raise store_fault(f"appending to {self.path}", self.path, error) from error
+            self._sum = lines.checksum_in(line)
 
     def close(self) -> None:
         """Let go of the file, with everything on the disk. Closing twice is harmless."""
@@ -145,6 +148,8 @@ def end_failed(path: Path, error: str) -> bool:
     last = record.evaluations[-1] if record.evaluations else None
     phases = dict(last.phases_ns) if last is not None else {}
     line = lines.encode(End("failed", sum(phases.values()), phases, error=error))
+    if record.checksum:
+        line = lines.sealed(line, record.checksum)
     try:
         with path.open("rb+", buffering=0) as file:
             file.seek(-1, os.SEEK_END)
@@ -159,13 +164,14 @@ def end_failed(path: Path, error: str) -> bool:
 
 def _events(path: Path, rank: int) -> Iterator[RankSamples]:
     asked = f"reading {path}"
-    number = 1
+    number, chain = 1, lines.Chain()
     with open_record(path, asked) as file:
         while line := read_line(file, number, asked):
             try:
+                chain.check(line)
                 event = lines.decode_event(line)
             except (*lines.MALFORMED, lines.InvalidLine) as error:
-                raise RecordError(asked, f"line {number} is broken ({error})", "run it again") from error
+                raise RecordError(asked, f"line {number} is damaged ({error})", "run it again") from error
             if not isinstance(event, RankSamples) or event.rank != rank:
                 raise RecordError(asked, f"line {number} is not of rank {rank}", "run it again")
             yield event

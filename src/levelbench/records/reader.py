@@ -1,28 +1,30 @@
 """Reads a record: a whole one, one that was interrupted, and one that is still being written.
 
-The one idea: lines are appended whole, so only the last can be torn. A torn last line is an interruption and what
-stands before it is good; a broken line anywhere else is damage, and says so with its number.
+Lines are appended whole, so only the last can be torn, and a torn line has no newline. What stands before it is good,
+and the run was interrupted. Every other line that cannot be read, or is not what its checksum says, is damage.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeVar
 
 from levelbench.errors import RecordError
 from levelbench.records import lines, locks
 from levelbench.records.faults import store_fault
 from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
-__all__ = ["Follower", "Record", "Status", "follow", "open_record", "read_line", "read_record"]
+__all__ = ["Follower", "Record", "Status", "decoded", "follow", "open_record", "read_line", "read_record"]
 
 Status = Literal["done", "failed", "interrupted", "running"]
 
 _RESTORE = "restore the record from a copy, or remove the file"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Record:
     """What one run left behind.
 
     ``samples`` holds, by name, all blocks of a quantity joined in order; ``ranks`` those that each rank of a
-    distributed run observed, by rank.
+    distributed run observed, by rank. ``checksum`` is that of the last line; empty for a record of the first schema,
+    whose lines are not chained.
     """
 
     path: Path
@@ -41,21 +44,24 @@ class Record:
     end: End | None
     status: Status
     ranks: dict[int, dict[str, Samples]] = field(default_factory=dict)
+    checksum: str = ""
 
 
 def read_record(path: str | Path) -> Record:
     """The record at ``path``.
 
-    Raises ``RecordError`` for a file that is no record, a broken line (with its number) or a newer schema, and
-    ``StoreError`` for a file that the system does not let us read. Events of an unknown kind are passed over.
+    Raises ``RecordError`` for a file that is no record, a damaged line (with its number) or a newer schema, and
+    ``StoreError`` for a file that the system does not let us read.
     """
     path = Path(path)
     asked = f"reading the record {path}"
     with open_record(path, asked) as file:
         # Asked before reading: a lock let go in between then means that the end is there to be read.
         running = locks.is_held(file.fileno())
-        header = lines.decode_header(read_line(file, 1, asked), asked)
-        events = _events(file, asked)
+        first = read_line(file, 1, asked)
+        header = lines.decode_header(first, asked)
+        chain = lines.chain_from(first, header.schema, asked)
+        events = _events(file, chain, asked)
     end = events[-1] if events and isinstance(events[-1], End) else None
     return Record(
         path=path,
@@ -66,6 +72,7 @@ def read_record(path: str | Path) -> Record:
         end=end,
         status=end.status if end is not None else "running" if running else "interrupted",
         ranks=_by_rank(events, asked),
+        checksum=chain.last,
     )
 
 
@@ -92,23 +99,45 @@ def read_line(file: BinaryIO, number: int, asked: str) -> bytes:
     return line
 
 
-def _events(file: BinaryIO, asked: str) -> list[Event]:
-    events: list[Event] = []
-    number = 2
+def decoded(
+    file: BinaryIO, decode: Callable[[bytes], T], chain: lines.Chain, asked: str, number: int = 2
+) -> Iterator[T]:
+    """The rest of the file's lines, from ``number`` on; ``RecordError`` that names the first one that is damaged.
+
+    A torn last line is passed over. One that lacks nothing but its newline is not torn.
+    """
     while line := read_line(file, number, asked):
         try:
-            event = lines.decode_event(line)
-        except lines.MALFORMED as error:
-            if not file.read(1):
-                break
-            raise RecordError(asked, f"line {number} is broken ({error})", _RESTORE) from error
-        except lines.InvalidLine as error:
-            raise RecordError(asked, f"line {number} is not an event ({error})", _RESTORE) from error
-        if event is not None:
-            if events and isinstance(events[-1], End):
-                raise RecordError(asked, f"line {number} comes after the end of the run", _RESTORE)
-            events.append(event)
+            if not line.endswith(b"\n"):
+                if not _is_whole(line + b"\n", decode, chain):
+                    if _is_whole(line[:-1] + b"\n", decode, chain):
+                        raise lines.InvalidLine("its newline is another character")
+                    return
+                line += b"\n"
+            chain.check(line)
+            event = decode(line)
+        except (*lines.MALFORMED, lines.InvalidLine) as error:
+            raise RecordError(asked, f"line {number} is damaged ({error})", _RESTORE) from error
+        yield event
         number += 1
+
+
+def _is_whole(line: bytes, decode: Callable[[bytes], T], chain: lines.Chain) -> bool:
+    if not chain.holds(line):
+        return False
+    try:
+        decode(line)
+    except (*lines.MALFORMED, lines.InvalidLine):
+        return False
+    return True
+
+
+def _events(file: BinaryIO, chain: lines.Chain, asked: str) -> list[Event]:
+    events: list[Event] = []
+    for event in decoded(file, lines.decode_event, chain, asked):
+        if events and isinstance(events[-1], End):
+            raise RecordError(asked, f"line {len(events) + 2} comes after the end of the run", _RESTORE)
+        events.append(event)
     return events
 
 
@@ -142,11 +171,12 @@ class Follower:
         self.end: End | None = None
         self._offset = 0
         self._number = 0
+        self._chain = lines.Chain()
 
     def poll(self) -> list[Event]:
         """The events that have become whole since the last poll, in order; none is not an error.
 
-        A file that does not exist yet has no events yet. Raises ``RecordError`` for a broken line.
+        A file that does not exist yet has no events yet. Raises ``RecordError`` for a damaged line.
         """
         if not self.path.exists():
             return []
@@ -165,11 +195,13 @@ class Follower:
     def _read(self, line: bytes, asked: str) -> Event | None:
         if self.header is None:
             self.header = lines.decode_header(line, asked)
+            self._chain = lines.chain_from(line, self.header.schema, asked)
             return None
         try:
+            self._chain.check(line)
             event = lines.decode_event(line)
         except (*lines.MALFORMED, lines.InvalidLine) as error:
-            raise RecordError(asked, f"line {self._number} is broken ({error})", _RESTORE) from error
+            raise RecordError(asked, f"line {self._number} is damaged ({error})", _RESTORE) from error
         if isinstance(event, End):
             self.end = event
         return event

@@ -22,7 +22,10 @@ __all__ += ["row_of_run", "two_of_one_id"]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One run as the index knows it. ``suspect`` counts the reasons to doubt it; see ``RunSummary`` for the rest."""
+    """One run as the index knows it.
+
+    ``suspect`` counts the reasons to doubt it and its contradictions; see ``RunSummary`` for the rest.
+    """
 
     path: str
     id: str
@@ -103,8 +106,8 @@ TABLES = (
     "CREATE TABLE folders (path BLOB PRIMARY KEY, mtime_ns INTEGER NOT NULL)",
     "CREATE TABLE specifications (number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, task TEXT NOT NULL)",
     """CREATE TABLE runs (
-        path BLOB PRIMARY KEY, folder BLOB NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
-        final INTEGER NOT NULL, problem TEXT, id TEXT, key TEXT, seed TEXT, status TEXT, reached INTEGER,
+        path BLOB PRIMARY KEY, folder BLOB NOT NULL, stamp INTEGER NOT NULL,
+        problem TEXT, id TEXT, key TEXT, seed TEXT, status TEXT, reached INTEGER,
         started TEXT, started_s REAL, time_to_accuracy_s REAL, given_up_s REAL, wall_s REAL, validation REAL,
         test REAL, peak_memory_bytes REAL, energy_j REAL, suspect INTEGER, synthetic INTEGER, error TEXT,
         specification INTEGER
@@ -113,7 +116,6 @@ TABLES = (
     "CREATE INDEX runs_by_id ON runs (id)",
     "CREATE INDEX runs_by_key ON runs (key)",
     "CREATE INDEX runs_by_specification ON runs (specification)",
-    "CREATE INDEX runs_not_final ON runs (final) WHERE final = 0",
     "CREATE INDEX runs_unreadable ON runs (path) WHERE problem IS NOT NULL",
 )
 
@@ -136,7 +138,7 @@ def column_values(run: RunSummary) -> dict[str, Any]:
         "test": run.quality.get("test"),
         "peak_memory_bytes": run.peak_memory_bytes,
         "energy_j": run.energy_j,
-        "suspect": len(run.suspect),
+        "suspect": len(run.suspect) + len(run.contradictions),
         "synthetic": run.synthetic,
         "error": run.error,
         "specification": msgspec.json.encode(run.specification, order="sorted").decode(),

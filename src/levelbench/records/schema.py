@@ -30,7 +30,8 @@ __all__ = [
     "Witness",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: every line carries a checksum that covers the line before it (see ``records.lines``)."""
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 """What is counted or measured in whole numbers: never negative, and within 64 bits."""
@@ -222,7 +223,9 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
     ``quality`` holds the final figures by split, ``test`` among them; ``error`` is the type and the
     place of a failure, never its text (:func:`levelbench.records.redaction.fault`), or why a run diverged;
     ``suspect`` lists the reasons to doubt the run (phases that do not sum, load from elsewhere); ``stopped_by`` says
-    why training ended where it did; ``witness`` is what other clocks saw, ``None`` in a record that has none.
+    why training ended where it did; ``witness`` is what other clocks saw, ``None`` in a record that has none. Of
+    ``t_ns``, ``before_ns`` were on the clock when the process that wrote this began: those of an earlier one, up to its
+    checkpoint, and what was lost since.
     """
 
     status: Literal["done", "failed"]
@@ -235,6 +238,7 @@ class End(Struct, frozen=True, tag="end", tag_field="kind"):
     dataset: DatasetFacts | None = None
     stopped_by: str | None = None
     witness: Witness | None = None
+    before_ns: Count = 0
 
 
 Event = Evaluation | Samples | RankSamples | Measurement | End

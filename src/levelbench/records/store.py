@@ -16,6 +16,7 @@ from levelbench.records.reader import Record, read_record
 from levelbench.records.rows import ORDERS, Row, ordered, row_of_run, two_of_one_id
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
 from levelbench.records.summary import RunSummary
+from levelbench.records.writer import path_part
 
 __all__ = ["SUPERSEDED", "Store", "distinct", "read_folder"]
 
@@ -106,6 +107,18 @@ class Store:
         if not records:
             raise self._nothing(chosen)
         return records
+
+    def require_readable(self, selector: str | Selector) -> None:
+        """Raise the first of ``problems`` that may hide a run which ``selector`` means.
+
+        What cannot be read has neither id nor settings: it counts where it lies in the folder or the task selected.
+        """
+        chosen = parse_selector(selector) if isinstance(selector, str) else selector
+        # Records of a task lie in its folder; an id is of a run that was found.
+        place = f"{self.path}/{path_part(chosen.word)}/" if chosen.word and chosen.path is None else ""
+        for problem in self.problems:
+            if place in problem.asked:
+                raise problem
 
     def one(self, selector: str | Selector) -> Record:
         """The one record that is meant; ``UsageError`` if there are several."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field
 
+from levelbench.records.integrity import contradictions
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import (
     DatasetFacts,
@@ -29,8 +30,6 @@ from levelbench.records.witness import witness_contradictions, witness_doubts
 __all__ = ["RunSummary", "summarise"]
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_DISAGREEMENT = 0.01
-"""Phases that differ from the time by more than this share make a run suspect (the timeline's promise)."""
 
 
 class RunSummary(Struct, frozen=True):
@@ -43,6 +42,8 @@ class RunSummary(Struct, frozen=True):
     arrive, however long one waits: it failed, it diverged, or its schedule is over and only the end of it counts.
     ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran,
     ``quality_digest`` and ``data_digest`` which code scored it and loaded its data (empty in older records).
+    ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
+    run. ``chained`` says whether its lines carry checksums.
     """
 
     id: str
@@ -91,6 +92,8 @@ class RunSummary(Struct, frozen=True):
     dataset: DatasetFacts | None = None
     quality_digest: str = ""
     data_digest: str = ""
+    contradictions: list[str] = field(default_factory=list)
+    chained: bool = True
 
     @property
     def specification(self) -> Specification:
@@ -169,12 +172,9 @@ def summarise(
         energy_reason=energy.reason,
         wall_s=_wall_ns(record) * 1e-9,
         error=record.end.error if record.end else None,
-        suspect=[
-            *(record.end.suspect if record.end else ()),
-            *_disagreements(record),
-            *witness_contradictions(record),
-            *witness_doubts(record),
-        ],
+        suspect=[*(record.end.suspect if record.end else ()), *witness_doubts(record)],
+        contradictions=[*contradictions(record), *witness_contradictions(record)],
+        chained=bool(record.checksum),
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
         dataset=record.end.dataset if record.end else None,
@@ -284,13 +284,3 @@ def _measured(record: Record, name: str) -> Measurement:
     """The last measurement of that name, or one that says there is none."""
     absent = Measurement(name, "", None, None, "not measured")
     return next((each for each in reversed(record.measurements) if each.name == name), absent)
-
-
-def _disagreements(record: Record) -> list[str]:
-    """A line if the phases do not sum to the time, at the evaluation or end where they are farthest from it."""
-    points = [(each.t_ns, sum(each.phases_ns.values())) for each in (*record.evaluations, record.end) if each]
-    worst = max(points, key=lambda point: abs(point[1] - point[0]) / max(point[0], 1), default=(0, 0))
-    t_ns, sum_ns = worst
-    if abs(sum_ns - t_ns) <= _DISAGREEMENT * t_ns:
-        return []
-    return [f"phases sum to {sum_ns * 1e-9:.4g} s where the run's time is {t_ns * 1e-9:.4g} s"]

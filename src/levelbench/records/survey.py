@@ -2,7 +2,7 @@
 
 The one idea: reading happens outside of any transaction and writing in short ones, so that several processes may
 survey one store at once. What one of them writes late is at worst old, and the next survey sees that it is: it
-compares sizes and modification times with what was written, never with what it remembers.
+compares the stamps of files with what was written, never with what it remembers.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _BATCH = 4000
 _FOLDER = "INSERT OR REPLACE INTO folders VALUES (?, ?)"
 _NEW_FOLDER = "INSERT OR IGNORE INTO folders VALUES (?, -1)"
 _SPECIFICATION = "INSERT OR IGNORE INTO specifications (text, task) VALUES (?, ?)"
+_POSITIVE = 2**63 - 1
+_SETTLED_NS = 50_000_000
+"""File systems stamp changes by the kernel's ticks, of up to 10 ms: two changes within one have the same stamp."""
 _UNSETTLED_NS = 2_000_000_000
 """A folder that changed this shortly before it was listed may change again without a new modification time."""
 
@@ -51,11 +54,17 @@ def summary_of(record: Record) -> RunSummary:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A file as the file system shows it: path below the store, size and time of modification."""
+    """A file as the file system shows it: its path below the store, and its stamp."""
 
     path: str
-    size: int
-    mtime_ns: int
+    stamp: int
+
+
+def _stamp(facts: os.stat_result, now_ns: int) -> int:
+    """What tells one state of a file from another; negative where it changed just now and may change again unseen."""
+    # Whatever changes the time of modification, or sets it back, changes the time of change.
+    stamp = hash((facts.st_size, facts.st_ctime_ns, facts.st_ino)) & _POSITIVE
+    return stamp if now_ns - facts.st_ctime_ns > _SETTLED_NS else -1 - stamp
 
 
 class Survey:
@@ -63,6 +72,7 @@ class Survey:
 
     def __init__(self, store: Path, connection: sqlite3.Connection, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._store = str(store)
+        self._bytes = os.fsencode(f"{store}/")
         self._connection = connection
         self._now_ns = now_ns
         self._changes: list[tuple[str, Any]] = []
@@ -71,7 +81,7 @@ class Survey:
     def refresh(self) -> None:
         """Visit what may have changed, and write down what has."""
         known = {os.fsdecode(path): mtime_ns for path, mtime_ns in self._all("SELECT path, mtime_ns FROM folders")}
-        open_ones = self._all("SELECT path, folder, size, mtime_ns, status FROM runs WHERE final = 0")
+        known_files = self._all("SELECT path, folder, stamp, status FROM runs")
         queue = ["", *(path for path in known if path)]
         queued = set(queue)
         for folder in queue:
@@ -79,8 +89,15 @@ class Survey:
                 if inner not in queued:
                     queued.add(inner)
                     queue.append(inner)
-        for path, folder, size, mtime_ns, status in open_ones:
-            self._visit_open(os.fsdecode(folder), _Seen(os.fsdecode(path), size, mtime_ns), status)
+        # A hundred thousand files are looked at in this loop.
+        stat_of, below, now_ns = os.stat, self._bytes, self._now_ns()
+        for path, folder, stamp, status in known_files:
+            try:
+                now = _stamp(stat_of(below + path), now_ns)
+            except OSError:
+                now = None
+            if now != stamp or status == "running":
+                self._visit_known(path, folder, now, stamp, status)
         self._flush()
 
     def _visit(self, folder: str, known_mtime_ns: int | None) -> list[str]:
@@ -98,10 +115,11 @@ class Survey:
             self._note_closed_folder(folder, error)
             return []
         key = os.fsencode(folder)
-        seen = self._all("SELECT path, size, mtime_ns FROM runs WHERE folder = ?", key)
-        before = {os.fsdecode(path): (size, seen_ns) for path, size, seen_ns in seen}
+        before = {
+            os.fsdecode(path): stamp for path, stamp in self._all("SELECT path, stamp FROM runs WHERE folder = ?", key)
+        }
         for file in files:
-            if before.get(file.path) != (file.size, file.mtime_ns):
+            if before.get(file.path) != file.stamp:
                 self._note(self._row(folder, file))
         self._forget(before.keys() - {file.path for file in files})
         for path in inner:
@@ -112,20 +130,16 @@ class Survey:
             self._change(_FOLDER, (key, settled_ns))
         return inner
 
-    def _visit_open(self, folder: str, seen: _Seen, status: str | None) -> None:
-        """Look again at a record that was not final: read it if it has changed, or was running."""
-        if seen.path in self._read:
+    def _visit_known(self, path: bytes, folder: bytes, now: int | None, stamp: int, status: str | None) -> None:
+        """Read a file again that was running or has another stamp ``now``; forget one that is gone."""
+        name = os.fsdecode(path)
+        if path == folder or name in self._read:
             return
-        try:
-            facts = self._stat(seen.path)
-        except OSError:
-            self._forget([seen.path])
+        if now is None:
+            self._forget([name])
             return
-        now = _Seen(seen.path, facts.st_size, facts.st_mtime_ns)
-        if now == seen and status != "running":
-            return
-        row = self._row(folder, now)
-        if now != seen or row.get("status") != status:
+        row = self._row(os.fsdecode(folder), _Seen(name, now))
+        if now != stamp or row.get("status") != status:
             self._note(row)
 
     def _listed(self, folder: str) -> tuple[list[_Seen], list[str]]:
@@ -142,7 +156,7 @@ class Survey:
                     except FileNotFoundError:
                         continue
                     if stat.S_ISREG(facts.st_mode):
-                        files.append(_Seen(path, facts.st_size, facts.st_mtime_ns))
+                        files.append(_Seen(path, _stamp(facts, self._now_ns())))
         return files, inner
 
     def _row(self, folder: str, file: _Seen) -> dict[str, Any]:
@@ -151,14 +165,13 @@ class Survey:
         row: dict[str, Any] = {
             "path": os.fsencode(file.path),
             "folder": os.fsencode(folder),
-            "size": file.size,
-            "mtime_ns": file.mtime_ns,
+            "stamp": file.stamp,
         }
         try:
             summary = summary_of(read_record(f"{self._store}/{file.path}"))
         except LevelbenchError as error:
-            return row | {"final": False, "problem": _problem_text(error)}
-        return row | {"final": summary.status in ("done", "failed")} | column_values(summary)
+            return row | {"problem": _problem_text(error)}
+        return row | column_values(summary)
 
     def _note(self, row: dict[str, Any]) -> None:
         if "specification" in row:
@@ -181,7 +194,7 @@ class Survey:
         if not folder:
             raise problem from error
         key = os.fsencode(folder)
-        row = {"path": key, "folder": key, "size": 0, "mtime_ns": 0, "final": True, "problem": _problem_text(problem)}
+        row = {"path": key, "folder": key, "stamp": 0, "problem": _problem_text(problem)}
         self._note(row)
         self._change(_FOLDER, (key, -1))
 

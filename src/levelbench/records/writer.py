@@ -35,10 +35,12 @@ class RecordWriter:
     It holds the file's lock until it is closed, which tells a run that goes on from one that was interrupted.
     """
 
-    def __init__(self, path: Path, descriptor: int, size_bytes: int) -> None:
+    def __init__(self, path: Path, descriptor: int, first: bytes) -> None:
+        """``first`` is the line that is in the file already: without a checksum, the others have none either."""
         self.path = path
         self._descriptor = descriptor
-        self._size_bytes = size_bytes
+        self._size_bytes = len(first)
+        self._sum = lines.checksum_in(first)
 
     @classmethod
     def create(cls, store: Path, header: Header) -> RecordWriter:
@@ -70,7 +72,7 @@ class RecordWriter:
                 draft.unlink(missing_ok=True)
             if not published:
                 os.close(descriptor)
-        return cls(path, descriptor, len(line))
+        return cls(path, descriptor, line)
 
     def append(self, event: Event) -> None:
         """Write ``event`` as one line; it survives the end of this process from then on.
@@ -81,6 +83,8 @@ class RecordWriter:
         if self._descriptor < 0:
             raise StoreError(asked, "the record is closed", "begin another record")
         line = lines.encode(event)
+        if self._sum:
+            line = lines.sealed(line, self._sum)
         if len(line) > lines.LINE_LIMIT:
             found = f"one event of {len(line)} bytes, more than {lines.LINE_LIMIT}"
             raise RecordError(asked, found, "write the samples in smaller blocks")
@@ -96,6 +100,7 @@ class RecordWriter:
                 with suppress(OSError):
                     os.ftruncate(self._descriptor, self._size_bytes)
         self._size_bytes += len(line)
+        self._sum = lines.checksum_in(line)
 
     def close(self) -> None:
         """Bring everything to the disk and let go of the file. Closing twice is harmless."""
@@ -138,7 +143,7 @@ def publish(draft: Path, path: Path) -> None:
 
 
 def _header_line(header: Header, asked: str) -> bytes:
-    line = lines.encode(header)
+    line = lines.first_line(header)
     if lines.decode_header(line, asked).specification != header.specification:
         do = "use finite numbers, booleans and text in a specification"
         raise RecordError(asked, "the specification would not be read back as it is", do)

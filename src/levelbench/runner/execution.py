@@ -185,7 +185,7 @@ class _Run:
             counters["own_s"] += together.others_cpu_s
         if together.facts:
             after["team"] = together.facts
-        end = _end(outcome, dataset, totals, wall_ns, self.environment, after)
+        end = _end(outcome, dataset, totals, wall_ns, self.environment, after, before_ns)
         end.suspect.extend(together.doubts)
         end.suspect.extend(self._went_on())
         end.suspect.extend([*import_doubts(self.importing, wall_ns * 1e-9), *self.job.doubts])
@@ -308,6 +308,7 @@ def _end(
     wall_ns: int,
     environment: dict[str, Any],
     after: dict[str, Any],
+    before_ns: int,
 ) -> End:
     elapsed_ns = sum(totals.values())
     suspect = list(doubts(environment, after))
@@ -328,4 +329,7 @@ def _end(
         dataset.synthetic,
         dataset.label_digests(),
     )
-    return End("done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, outcome.stopped_by)
+    why = outcome.stopped_by
+    return End(
+        "done", elapsed_ns, totals, outcome.quality, outcome.diverged, suspect, after, facts, why, before_ns=before_ns
+    )

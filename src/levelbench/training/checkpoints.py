@@ -7,6 +7,7 @@ training that goes on from one is, on the CPU, bitwise what it would have been, 
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError, StoreError
+from levelbench.records import locks
 from levelbench.records.schema import Evaluation
 from levelbench.training.cadence import Evaluate
 
@@ -70,9 +72,26 @@ def record_of(checkpoint: Path) -> Path:
 
 
 def remove_all(record: Path, key: str, seed: int) -> None:
-    """Remove the checkpoints of all runs of this key and seed in the store that ``record`` is in: one is done."""
+    """Remove the checkpoints of all runs of this key and seed in the store that ``record`` is in: one is done.
+
+    Drafts that a killed process left are removed as well.
+    """
     for each in record.parent.parent.glob(f"*/{key[:8]}-s{seed}-*{_SUFFIX}"):
         each.unlink(missing_ok=True)
+    for draft in record.parent.parent.glob(f"*/.{key[:8]}-s{seed}-*{_SUFFIX}.new"):
+        if not _is_being_written(draft):
+            draft.unlink(missing_ok=True)
+
+
+def _is_being_written(draft: Path) -> bool:
+    """Whether the run that a draft belongs to still goes on; of a rank's part it is the run's."""
+    whole = draft.name.removeprefix(".").removesuffix(".new").removesuffix(_SUFFIX)
+    record = draft.with_name(f"{re.sub(r'[.]step-[0-9]+-of-[0-9]+$', '', whole)}.jsonl")
+    try:
+        with record.open("rb") as file:
+            return locks.is_held(file.fileno())
+    except OSError:
+        return False
 
 
 def save(path: Path, snapshot: Snapshot) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.records.inference.builder import DATA, OFFLINE, SERVER, SINGLE, latencies_ns, specification, write
+from tests.records.stores import edit
 
 from levelbench.errors import RecordError
 from levelbench.records import Store
@@ -60,13 +61,13 @@ def test_a_line_that_is_damaged_in_the_middle_is_an_error_with_its_number(tmp_pa
     path = write(tmp_path, specification()).path
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b"{broken\n", *lines[1:]]))
-    with pytest.raises(RecordError, match="line 2 is broken"):
+    with pytest.raises(RecordError, match="line 2 is damaged"):
         read_inference(path)
 
 
 def test_latencies_that_are_no_whole_nanoseconds_are_refused(tmp_path):
     path = write(tmp_path, specification()).path
-    path.write_bytes(path.read_bytes().replace(b'"unit":"ns"', b'"unit":"s"'))
+    edit(path, '"unit":"ns"', '"unit":"s"')
     with pytest.raises(RecordError, match="no whole nanoseconds"):
         read_inference(path)
 

@@ -7,6 +7,7 @@ from datetime import date
 import msgspec
 import pytest
 from tests.records.inference.builder import MODEL, specification, write
+from tests.records.stores import edit
 
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.records import Store
@@ -82,8 +83,7 @@ def test_the_same_under_other_seeds_is_counted_in_the_notes(records, terms, tmp_
 
 def test_a_process_that_failed_after_its_queries_has_no_measurement(records, terms, tmp_path):
     failed = write(tmp_path, specification(), 3, n=800)
-    text = failed.path.read_text().replace('"status":"measured"', '"status":"failed"')
-    failed.path.write_text(text)
+    edit(failed.path, '"status":"measured"', '"status":"failed"')
     entry = make_inference([*records, read_inference(failed.path)], terms)
     assert len(entry.inference) == len(records)
     assert "Of 4 processes 3" in entry.notes

@@ -19,9 +19,19 @@ from levelbench.claims.reading.run_sides import ends_of, ranks_of, run_side, tim
 from levelbench.claims.reading.scaling import is_study, mode_of, points_of
 from levelbench.claims.sightings import uncounted
 from levelbench.claims.view import Claim, Side, Summarised, Uncounted
-from levelbench.errors import LevelbenchError, UsageError
+from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.measure.statistics import estimate
-from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector
+from levelbench.records import (
+    Comparability,
+    Record,
+    RunGroup,
+    Store,
+    comparable,
+    group_runs,
+    parse_selector,
+    summarise,
+)
+from levelbench.records.integrity import require_consistent
 from levelbench.records.rows import Row
 from levelbench.records.selection import Selector
 
@@ -46,8 +56,8 @@ def read_runs(selector: str, store: Store, problems: list[LevelbenchError] | Non
             if problems is None:
                 raise store.problems[0]
             problems += store.problems
-        found = claims_of(_whole_groups(chosen, records, store), _beside(chosen, store))
-    if not found:
+        found = claims_of(_whole_groups(chosen, records, store), _beside(chosen, store), problems)
+    if not found and not problems:
         asked, do = f"levelbench lint {selector}", "finish them: the command that began them goes on where it stopped"
         raise UsageError(asked, f"none of {len(records)} runs came to an end", do)
     return found
@@ -84,16 +94,29 @@ def _beside(chosen: Selector, store: Store) -> list[Row]:
     return store.rows()
 
 
-def claims_of(records: Iterable[Record], beside: Sequence[Row] = ()) -> list[Claim]:
+def claims_of(
+    records: Iterable[Record], beside: Sequence[Row] = (), problems: list[LevelbenchError] | None = None
+) -> list[Claim]:
     """One claim for all groups of a task that have one target, crossing rule and clock; one for a study of scaling.
 
-    Runs that did not come to an end are in no claim, but in what it does not count.
+    Runs that did not come to an end are in no claim, but in what it does not count. ``problems`` takes records that
+    contradict themselves; without it the first one is an error.
     """
-    # No rule looks at single steps, and their medians would take a third of the time.
-    by_path = {str(record.path): replace(record, samples={}, ranks={}) for record in records}
+    by_path: dict[str, Record] = {}
+    runs = []
+    for record in records:
+        try:
+            runs.append(require_consistent(summarise(record)))
+        except RecordError as problem:
+            if problems is None:
+                raise
+            problems.append(problem)
+            continue
+        # No rule looks at single steps.
+        by_path[str(record.path)] = replace(record, samples={}, ranks={})
     ended = {record.header.id for record in by_path.values() if record.status in ("done", "failed")}
     found = []
-    for groups in _together(group_runs(by_path.values())):
+    for groups in _together(group_runs(runs)):
         left_out = uncounted(groups, beside, ended)
         if is_study(groups):
             found.append(_study(groups, by_path, left_out))

@@ -119,8 +119,8 @@ def read_inference(path: str | Path) -> InferenceRecord:
     asked = f"reading the record of inference {path}"
     with open_record(path, asked) as file:
         running = locks.is_held(file.fileno())
-        header = decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", asked)
-        events = list(decoded_lines(file, _EVENT, asked))
+        header, chain = decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", asked)
+        events = list(decoded_lines(file, _EVENT, chain, asked))
 
     def last(kind: type[Any]) -> Any:
         return next((event for event in reversed(events) if isinstance(event, kind)), None)
@@ -160,7 +160,7 @@ def other_seeds(store: Path, specification: InferenceSpecification) -> dict[int,
     found: dict[int, int] = {}
     for path in (store / FOLDER / path_part(specification.title)).glob(f"*/*{ENDING}"):
         with suppress(RecordError), open_record(path, str(path)) as file:
-            header = decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", str(path))
+            header, _ = decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", str(path))
             theirs = header.specification
             alike = msgspec.structs.replace(theirs, seed=specification.seed)
             if theirs.seed != specification.seed and inference_key(alike) == own:
@@ -172,7 +172,7 @@ def inference_headers(store: Path) -> Iterator[tuple[Path, InferenceHeader]]:
     """The path and header of every record in ``store`` (or below a folder of one); those damaged are passed over."""
     for path in store.rglob(f"*{ENDING}"):
         with suppress(RecordError, StoreError), open_record(path, str(path)) as file:
-            yield path, decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", str(path))
+            yield path, decoded_header(file, _HEADER, INFERENCE_SCHEMA, "record of inference", str(path))[0]
 
 
 def find_inference_records(store: Path, key: str) -> list[InferenceRecord]:

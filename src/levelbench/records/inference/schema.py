@@ -34,7 +34,7 @@ __all__ = [
     "ScenarioSettings",
 ]
 
-INFERENCE_SCHEMA = 1
+INFERENCE_SCHEMA = 2
 FOLDER = "inference"
 """The folder in a store that holds records of inference."""
 PHASES = ("open", "build", "prepare", "first")

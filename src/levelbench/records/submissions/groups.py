@@ -125,9 +125,10 @@ def tried(store: Store, records: Sequence[Record]) -> Tuning:
 
 
 def records_named(store: Store, words: Sequence[str]) -> list[Record]:
-    """The records that the words select, each once; an error if a word selects none."""
+    """The records that the words select, each once; an error if a word selects none, or one may be unreadable."""
     found: dict[Path, Record] = {}
     for word in words:
         for record in store.find(word):
             found[record.path.resolve()] = record
+        store.require_readable(word)
     return list(found.values())

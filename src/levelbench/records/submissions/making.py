@@ -15,6 +15,7 @@ import msgspec
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.policies import policy
 from levelbench.records.comparable import one_kind
+from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
 from levelbench.records.redaction import outline
 from levelbench.records.rulesets.registry import task_rules
@@ -143,8 +144,11 @@ def target_of(rules: Ruleset, task: str, stated: Target) -> Target:
 
 
 def run_of(record: Record, target: Target, clock: str, crossing: str) -> SubmittedRun:
-    """One run with its curve on ``clock`` and what its record says of it; whether it arrived is by ``crossing``."""
-    summary = summarise(record, clock=clock, crossing=crossing, threshold=target.threshold)
+    """One run with its curve on ``clock`` and what its record says of it; whether it arrived is by ``crossing``.
+
+    Raises ``RecordError`` for a record that contradicts itself.
+    """
+    summary = require_consistent(summarise(record, clock=clock, crossing=crossing, threshold=target.threshold))
     curve, last = _curve(record, target, clock)
     score = policy(clock).score(last.phases_ns if last else {})
     cut_short = crossing == "final" and record.status == "done" and not summary.reached and _ends_at(curve, target)

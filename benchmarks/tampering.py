@@ -1,0 +1,424 @@
+"""Tampered records, and who finds them: `compare`, `lint` and `board check`; and honest ones, that nobody may doubt.
+
+    python benchmarks/tampering.py [--tamperings 1000] [--seed 0] [--runs FOLDER]
+    python benchmarks/tampering.py --honest 10000 [--busy 4] [--runs FOLDER]
+
+Makes a store of two arms of real runs (or takes those of FOLDER, which has `a/` and `b/`), then changes one record of
+the second arm at a time: single bits, times scaled and shifted, events swapped, dropped and doubled, forged ends,
+qualities and headers, and the events of one run under the header of another. Each change is tried twice: as it is, and
+with all checksums computed again by the forger, who also makes the board's entry anew of the forged record. The three
+commands run in this process as a user calls them. Every row says how many of the changes each of them found.
+
+`--honest` makes so many runs instead, each in a process of its own, with `--busy` processes beside them that keep the
+machine busy, and says how many of them contradict themselves: it has to be none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from levelbench.cli import main as levelbench
+from levelbench.errors import LevelbenchError
+from levelbench.records import read_record, summarise
+from levelbench.records.lines import checksum_in, sealed
+from levelbench.records.submissions import making
+from levelbench.records.submissions.digests import file_digest
+from levelbench.records.submissions.reading import read_submission
+
+_ARMS = {"a": "digits[hidden=96]", "b": "digits"}
+_RUNS = 3
+_TOOLS = ("compare", "lint", "board check")
+_SUM = re.compile(rb',"sum":"[0-9a-f]{16}"}\n')
+_FOUND = re.compile(r"is damaged|contradicts itself|comes after the end|is not the header|schema \d+ and this version")
+Lines = list[dict[str, Any]]
+
+
+def resealed(raw: bytes) -> bytes:
+    """The file with every checksum computed again."""
+    found, before = [], ""
+    for line in _SUM.sub(b"}\n", raw).splitlines(keepends=True):
+        found.append(sealed(line, before))
+        before = checksum_in(found[-1])
+    return b"".join(found)
+
+
+def _times(rows: Lines, factor: float, kinds: tuple[str, ...] = ("evaluation", "end")) -> None:
+    for row in rows:
+        if row["kind"] in kinds:
+            row["phases_ns"] = {name: round(ns * factor) for name, ns in row["phases_ns"].items()}
+            row["t_ns"] = sum(row["phases_ns"].values())
+
+
+def _steps(rows: Lines, factor: float) -> None:
+    for row in rows:
+        if row["kind"] == "samples" and row["name"] == "step_time":
+            row["values"] = [round(value * factor) for value in row["values"]]
+
+
+def scaled_times(rows: Lines, random: Random, _: Lines) -> None:
+    """Evaluations and end, by 0.3 to 0.97; the raw step times are left alone."""
+    _times(rows, random.uniform(0.3, 0.97))
+
+
+def scaled_slower(rows: Lines, random: Random, _: Lines) -> None:
+    """Evaluations and end, by 1.05 to 3: somebody else's run is made slower."""
+    _times(rows, random.uniform(1.05, 3.0))
+
+
+def scaled_steps(rows: Lines, random: Random, _: Lines) -> None:
+    """The raw step times alone, by 1.05 to 3."""
+    _steps(rows, random.uniform(1.05, 3.0))
+
+
+def scaled_everything(rows: Lines, random: Random, _: Lines) -> None:
+    """Evaluations, end and steps, all by the same factor."""
+    factor = random.uniform(0.3, 0.97)
+    _times(rows, factor)
+    for row in rows:
+        if row["kind"] == "samples" and row["name"] == "step_time":
+            row["values"] = [int(value * factor) for value in row["values"]]
+
+
+def shifted_time(rows: Lines, random: Random, _: Lines) -> None:
+    """One evaluation, or the end, earlier by some of its time; the phases are left alone."""
+    row = random.choice([row for row in rows if row["kind"] in ("evaluation", "end")])
+    row["t_ns"] -= random.randrange(1, row["t_ns"])
+
+
+def shifted_phase(rows: Lines, random: Random, _: Lines) -> None:
+    """From one evaluation on a phase of training is shorter by a millisecond or more, and the time with it."""
+    places = [at for at, row in enumerate(rows) if row["kind"] == "evaluation"]
+    first = random.choice(places)
+    name = random.choice(["forward", "backward"])
+    less = random.randrange(rows[first]["phases_ns"][name] // 4, rows[first]["phases_ns"][name])
+    for row in rows[first:]:
+        if row["kind"] in ("evaluation", "end"):
+            row["phases_ns"][name] -= less
+            row["t_ns"] -= less
+
+
+def shifted_other(rows: Lines, random: Random, _: Lines) -> None:
+    """Preparation is shorter from the first evaluation on, and the time with it."""
+    prepare = next(row for row in rows if row["kind"] == "evaluation")["phases_ns"]["prepare"]
+    less = random.randrange(prepare // 4, prepare)
+    for row in rows:
+        if row["kind"] in ("evaluation", "end"):
+            row["phases_ns"]["prepare"] -= less
+            row["t_ns"] -= less
+
+
+def swapped(rows: Lines, random: Random, _: Lines) -> None:
+    """Two events of one kind change places."""
+    kind = random.choice(["evaluation", "samples"])
+    one, two = random.sample([at for at, row in enumerate(rows) if row["kind"] == kind], 2)
+    rows[one], rows[two] = rows[two], rows[one]
+
+
+def dropped(rows: Lines, random: Random, _: Lines) -> None:
+    """An evaluation, a block of step times or the end is taken out. Without its end a run counts as interrupted."""
+    del rows[random.choice([at for at, row in enumerate(rows) if row["kind"] in ("evaluation", "samples", "end")])]
+
+
+def dropped_last(rows: Lines, random: Random, _: Lines) -> None:
+    """The last evaluation with its step times is taken out."""
+    del rows[max(at for at, row in enumerate(rows) if row["kind"] == "samples")]
+    del rows[max(at for at, row in enumerate(rows) if row["kind"] == "evaluation")]
+
+
+def dropped_meter(rows: Lines, random: Random, _: Lines) -> None:
+    """What a meter read is taken out."""
+    del rows[random.choice([at for at, row in enumerate(rows) if row["kind"] == "measurement"])]
+
+
+def doubled(rows: Lines, random: Random, _: Lines) -> None:
+    """An event comes twice."""
+    at = random.choice([at for at, row in enumerate(rows) if row["kind"] in ("evaluation", "samples", "end")])
+    rows.insert(at, rows[at])
+
+
+def forged_end(rows: Lines, random: Random, _: Lines) -> None:
+    """The end says another time, quality, reason or error."""
+    end = rows[-1]
+    match random.randrange(4):
+        case 0:
+            end["t_ns"] = round(end["t_ns"] * random.uniform(0.3, 0.95))
+        case 1:
+            end["quality"]["validation"] = min(1.0, end["quality"]["validation"] + 1 / 359)
+        case 2:
+            end["stopped_by"] = random.choice(["plateau: no better in 5 evaluations", "budget of 1 s spent"])
+        case _:
+            end["error"] = "diverged: the training loss is nan at step 17"
+
+
+def forged_test(rows: Lines, random: Random, _: Lines) -> None:
+    """The quality on the test split, which is looked at once, is another share of its examples."""
+    right = round(rows[-1]["quality"]["test"] * 359)
+    rows[-1]["quality"]["test"] = random.choice([each for each in range(330, 360) if each != right]) / 359
+
+
+def forged_test_off(rows: Lines, random: Random, _: Lines) -> None:
+    """The quality on the test split is a round figure."""
+    rows[-1]["quality"]["test"] = random.randrange(9500, 9999) / 1e4 + 1.7e-5
+
+
+def forged_quality(rows: Lines, random: Random, _: Lines) -> None:
+    """An evaluation but the last two is better: another share of the split's examples."""
+    row = random.choice([row for row in rows if row["kind"] == "evaluation"][:-2])
+    row["quality"]["validation"] = random.choice([each / 359 for each in range(300, 340)])
+
+
+def forged_header(rows: Lines, random: Random, _: Lines) -> None:
+    """Another setting, target, budget or text of the source."""
+    specification = rows[0]["specification"]
+    match random.randrange(4):
+        case 0:
+            specification["settings"]["lr"] *= 1.5
+        case 1:
+            specification["target"]["threshold"] -= 0.02
+        case 2:
+            specification["budget_epochs"] += 1
+        case _:
+            rows[0]["source"]["text"] += "\n"
+
+
+def forged_seed(rows: Lines, random: Random, _: Lines) -> None:
+    """Another seed, or another start."""
+    if random.randrange(2):
+        rows[0]["seed"] += random.randrange(1, 100)
+    else:
+        rows[0]["started"] = "2026-01-01T00:00:00.000+00:00"
+
+
+def mixed(rows: Lines, random: Random, other: Lines) -> None:
+    """The events of a run of the other arm under this header."""
+    rows[1:] = other[1:]
+
+
+def mixed_curve(rows: Lines, random: Random, other: Lines) -> None:
+    """The evaluations of a run of the other arm, with this run's steps and end."""
+    curve = [row for row in other if row["kind"] == "evaluation"]
+    places = [at for at, row in enumerate(rows) if row["kind"] == "evaluation"]
+    for at, row in zip(places, curve, strict=False):
+        rows[at] = row
+
+
+KINDS: tuple[Callable[[Lines, Random, Lines], None], ...] = (
+    *(scaled_times, scaled_slower, scaled_steps, scaled_everything, shifted_time, shifted_phase, shifted_other),
+    *(swapped, dropped, dropped_last, dropped_meter, doubled, forged_end, forged_test, forged_test_off),
+    *(forged_quality, forged_header, forged_seed, mixed, mixed_curve),
+)
+
+
+def bit(raw: bytes, random: Random) -> bytes:
+    """``raw`` with one bit the other way round, in a line and not in its checksum."""
+    lines = raw.splitlines(keepends=True)
+    at = random.choices(range(len(lines)), [len(line) for line in lines])[0]
+    changed = bytearray(lines[at])
+    where = random.randrange(8 * (len(changed) - len(',"sum":"0123456789abcdef"}\n')))
+    changed[where // 8] ^= 1 << where % 8
+    return b"".join([*lines[:at], bytes(changed), *lines[at + 1 :]])
+
+
+def tampered(raw: bytes, other: bytes, kind: Callable[..., None] | None, random: Random) -> tuple[bytes, bytes]:
+    """What a careless forger leaves, and what one leaves who computes the checksums again."""
+    if kind is None:
+        changed = bit(raw, random)
+        return changed, resealed(changed)
+    rows = [json.loads(line) for line in raw.splitlines()]
+    kind(rows, random, [json.loads(line) for line in other.splitlines()])
+    changed = b"".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode() + b"\n" for row in rows)
+    return changed, resealed(changed)
+
+
+def called(*words: str) -> tuple[int, str]:
+    """Call the program as a user does: its exit code and all that it printed."""
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        try:
+            levelbench(list(words))
+        except SystemExit as ended:
+            return int(ended.code or 0), out.getvalue()
+    return 0, out.getvalue()
+
+
+def verdicts(place: Path, record: Path, entry: Path) -> dict[str, bool]:
+    """Which of the commands refuse the record; the entry is made anew of what can be read of it."""
+    store = str(place / "none")
+    compare, said = called("compare", f"{place / 'a'}/", f"{place / 'b'}/", "--store", store, "--fail-on", "never")
+    found = {"compare": compare != 0 and bool(_FOUND.search(said))}
+    lint, said = called("lint", f"{place / 'b'}/", "--store", store, "--fail-on", "never")
+    found["lint"] = lint != 0 and bool(_FOUND.search(said))
+    stated = read_submission(entry)
+    at = next(at for at, run in enumerate(stated.runs) if run.record_id in record.name)
+    runs = list(stated.runs)
+    runs[at] = msgspec.structs.replace(runs[at], record_digest=file_digest(record))
+    try:
+        # The forger's own program does not refuse.
+        with patch.object(making, "require_consistent", lambda run: run):
+            runs[at] = making.run_of(read_record(record), stated.target, stated.clock or "wall", stated.crossing or "")
+    except (LevelbenchError, ValueError):
+        pass
+    forged = place / "forged.json"
+    forged.write_bytes(msgspec.json.encode(msgspec.structs.replace(stated, runs=runs)))
+    check, said = called("board", "check", str(forged), "--records", str(place / "b"), "--json", "--no-lint")
+    told = json.loads(said)["findings"] if check else []
+    found["board check"] = any(each["code"] == "B179" for each in told)
+    return found
+
+
+def make_arms(folder: Path) -> None:
+    """Real runs of both arms."""
+    for name, task in _ARMS.items():
+        command = [sys.executable, "-m", "levelbench", "run", task, "-n", str(_RUNS), "--framework", "numpy"]
+        subprocess.run([*command, "--store", str(folder / name)], check=False, stdout=subprocess.DEVNULL)
+
+
+def make_entry(folder: Path, arm: Path) -> Path:
+    """The board's entry of an arm, as `board submit` makes it."""
+    who = ("--author", "A", "--email", "a@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
+    code, said = called("board", "submit", f"{arm}/", *who, "--force", "--store", str(arm), "-o", str(folder / "board"))
+    found = next((folder / "board").rglob("training/*.json"), None)
+    if found is None:
+        raise SystemExit(f"board submit ended with {code}: {said}")
+    return found
+
+
+def try_all(runs: Path, count: int, seed: int) -> None:
+    """Try ``count`` tamperings twice each, and print the table."""
+    random = Random(seed)
+    records = {arm: sorted((runs / arm).rglob("*.jsonl"))[:_RUNS] for arm in _ARMS}
+    tried: Counter[str] = Counter()
+    caught: Counter[tuple[str, str, str]] = Counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        clean = Path(scratch) / "clean"
+        for arm, paths in records.items():
+            (clean / arm).mkdir(parents=True)
+            for path in paths:
+                shutil.copy(path, clean / arm)
+        entry = make_entry(Path(scratch), clean / "b")
+        if any(verdicts(clean, next((clean / "b").glob("*.jsonl")), entry).values()):
+            raise SystemExit("the honest store is accused")
+        kinds = [None, *KINDS]
+        for number in range(count):
+            kind = kinds[number % len(kinds)]
+            name = kind.__name__.replace("_", " ") if kind else "single bits"
+            target, other = random.choice(records["b"]), random.choice(records["a"])
+            tried[name] += 1
+            for way, raw in zip(
+                ("raw", "sums"), tampered(target.read_bytes(), other.read_bytes(), kind, random), strict=True
+            ):
+                # A path of its own each time: what was read of a file is remembered by its path.
+                place = Path(scratch) / f"{number}-{way}"
+                shutil.copytree(clean, place)
+                record = place / "b" / target.name
+                record.write_bytes(raw)
+                for tool, found in verdicts(place, record, entry).items():
+                    caught[name, way, tool] += found
+                shutil.rmtree(place)
+    print_table(tried, caught)
+
+
+def print_table(tried: Counter[str], caught: Counter[tuple[str, str, str]]) -> None:
+    """A row a kind: how many were tried, and how many each command found, raw and with the sums computed again."""
+    print(
+        "| what was changed | tried | raw: " + ", ".join(_TOOLS) + " | sums computed again: " + ", ".join(_TOOLS) + " |"
+    )
+    print("|---|--:|--:|--:|")
+    for name in (*tried, ""):
+        count = tried[name] if name else sum(tried.values())
+        cells = []
+        for way in ("raw", "sums"):
+            each = [
+                caught[name, way, tool] if name else sum(caught[kind, way, tool] for kind in tried) for tool in _TOOLS
+            ]
+            cells.append(" ".join(map(str, each)))
+        print(f"| {name or 'all'} | {count} | {cells[0]} | {cells[1]} |")
+    whole = {way: sum(caught[kind, way, "lint"] for kind in tried) / sum(tried.values()) for way in ("raw", "sums")}
+    print(f"\nfound by lint: {whole['raw']:.1%} raw, {whole['sums']:.1%} with the sums computed again")
+    missed = [kind for kind in tried if min(caught[kind, "sums", tool] for tool in _TOOLS) < tried[kind]]
+    print(f"not always found with the sums computed again: {', '.join(missed) or 'none'}")
+
+
+def try_honest(runs: Path, count: int, busy: int) -> None:
+    """Make honest runs, in many ways, until there are ``count``, and count those that contradict themselves."""
+    ways = (
+        ["digits"],
+        ["digits[recipe=onecycle]"],
+        ["digits", "--every", "10 steps"],
+        ["digits", "--every", "500 samples", "--crossing", "first"],
+        ["digits", "--budget", "0.03"],
+        ["digits", "--budget-samples", "3000"],
+        ["digits[lr=0.0001]", "--plateau", "2"],
+        ["digits[lr=300]"],
+        ["digits", "--checkpoint", "1 epoch"],
+        ["digits", "--ranks", "2"],
+    )
+    beside = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
+    try:
+        for number in range(-(-count // (10 * len(ways)))):
+            for way in ways:
+                command = [sys.executable, "-m", "levelbench", "run", *way, "-n", "10", "--seed", str(10 * number)]
+                done = [*command, "--framework", "numpy", "--store", str(runs / "honest")]
+                subprocess.run(done, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    finally:
+        for process in beside:
+            process.kill()
+    judge_honest(runs)
+
+
+def judge_honest(runs: Path) -> None:
+    """Read every record below ``runs``, and print how many contradict themselves."""
+    status: Counter[str] = Counter()
+    accused = 0
+    for path in sorted(runs.rglob("*.jsonl")):
+        run = summarise(read_record(path))
+        status[run.status] += 1
+        accused += bool(run.contradictions)
+        for each in run.contradictions:
+            print(f"{path}: {each}")
+    counts = ", ".join(f"{count} {name}" for name, count in status.items())
+    print(f"honest runs: {sum(status.values())} ({counts}); that contradict themselves: {accused}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tamperings", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--honest", type=int, default=0, help="make so many honest runs instead")
+    parser.add_argument("--busy", type=int, default=0, help="so many processes keep the machine busy meanwhile")
+    parser.add_argument("--runs", type=Path, help="folder of the runs; kept")
+    parser.add_argument("--read", action="store_true", help="only read the honest runs in the folder of --runs")
+    chosen = parser.parse_args()
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        runs = chosen.runs or Path(scratch)
+        if chosen.read:
+            judge_honest(runs)
+        elif chosen.honest:
+            try_honest(runs, chosen.honest, chosen.busy)
+        else:
+            if not (runs / "b").exists():
+                make_arms(runs)
+            try_all(runs, chosen.tamperings, chosen.seed)
+    print(f"{time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,372 @@
+"""Whether a record agrees with itself.
+
+A record says many things more than once: step times lie within phases, phases within the time of the run, the run
+within what the machine's counters saw of it, and an evaluation lies where the specification put it. What is said
+twice has to agree whenever the record is read. The tolerances follow from the trainer: phases sum to the time exactly,
+since the time is computed as their sum; a step's time is the difference of two readings that the phases were made of.
+
+A contradiction is no doubt about an honest run: the record is damaged, or it was edited. A record without one is not
+proven to be true, as somebody may have changed everything alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from levelbench.errors import RecordError, UsageError
+from levelbench.records.digest import key_of
+from levelbench.records.schema import End, Evaluation, Samples, Target
+
+if TYPE_CHECKING:
+    from levelbench.records.reader import Record
+    from levelbench.records.summary import RunSummary
+
+__all__ = ["contradictions", "require_consistent"]
+
+_NS = 1e-9
+_TRAINING = ("data", "forward", "backward", "communicate", "update")
+"""The phases that a trainer is in while it makes steps."""
+_ENDED = ("prepare", "compile", "data", "forward", "backward", "update", "checkpoint")
+"""The phases that a process alone is not in any more after its last evaluation."""
+_LET_GO_NS = 1_000_000_000
+"""At the end of a stretch of steps the loader's workers are let go of, which is time of no step."""
+_BEGINNING_S = 60.0
+"""The environment is looked at right before the header is made; both times are of the calendar's clock."""
+_APART_S = 0.5
+"""Clock and counters are read one after the other; in between, a process may have to wait for a processor."""
+_ROUGH = 1.1
+"""By how much the kernel's processor time may exceed the processors' time: it is charged by ticks."""
+_SHOWN = 3
+
+
+def require_consistent(run: RunSummary) -> RunSummary:
+    """``run``; ``RecordError`` that names it and its contradictions where its record does not agree with itself."""
+    if not run.contradictions:
+        return run
+    rest = len(run.contradictions) - _SHOWN
+    more = f"; and {rest} more" if rest > 0 else ""
+    raise RecordError(
+        f"the run {run.id} in {run.path}",
+        f"its record contradicts itself: {'; '.join(run.contradictions[:_SHOWN])}{more}",
+        "restore the record from a copy, or remove it and make the run again",
+    )
+
+
+def contradictions(record: Record) -> list[str]:
+    """What in ``record`` does not agree, in sentences; empty for a record that agrees with itself."""
+    return [
+        *_identity(record),
+        *_sums(record),
+        *_growth(record),
+        *_schedule(record),
+        *_steps(record),
+        *_ranks(record),
+        *_qualities(record),
+        *_going_on(record),
+        *_end(record),
+        *_machine(record),
+    ]
+
+
+def _identity(record: Record) -> Iterator[str]:
+    header = record.header
+    try:
+        key = key_of(header.specification)
+    except UsageError as error:
+        yield f"its specification has no key: {error.found}"
+        return
+    if key != header.key:
+        yield f"its key begins with {header.key[:8]}, and that of its specification with {key[:8]}"
+    if hashlib.sha256(header.source.text.encode()).hexdigest() != header.source.digest:
+        yield "the digest of its source is not that of the source's text"
+    looked, started = _instant_s(header.environment.get("time")), _instant_s(header.started)
+    if looked is not None and started is not None and abs(started - looked) > _BEGINNING_S:
+        yield f"it started at {header.started}, and its environment was looked at at {header.environment['time']}"
+
+
+def _sums(record: Record) -> Iterator[str]:
+    for each in _points(record):
+        total = sum(each.phases_ns.values())
+        if total != each.t_ns:
+            yield f"{_place(each)} the phases sum to {_s(total)} where the run's time is {_s(each.t_ns)}"
+            return
+
+
+def _growth(record: Record) -> Iterator[str]:
+    """Nothing that counts up goes down; an evaluation comes after steps."""
+    before = Evaluation(0, 0, 0.0, 0, {}, None, {})
+    for after in record.evaluations:
+        place = _place(after)
+        if after.step <= before.step:
+            yield f"the evaluation at step {after.step} comes after that at step {before.step}"
+        elif after.samples - before.samples < after.step - before.step:
+            found = f"{after.samples - before.samples} examples in {after.step - before.step} steps"
+            yield f"{place} there were {found} since the evaluation before"
+        elif not after.epoch > before.epoch:
+            yield f"{place} the epoch is {after.epoch:g} after {before.epoch:g}"
+        before = after
+    for earlier, later in pairwise(_points(record)):
+        shrunk = next((name for name, ns in earlier.phases_ns.items() if later.phases_ns.get(name, 0) < ns), None)
+        if later.t_ns < earlier.t_ns:
+            yield f"{_place(later)} the run's time is {_s(later.t_ns)} after {_s(earlier.t_ns)}"
+        elif shrunk is not None:
+            now, was = later.phases_ns.get(shrunk, 0), earlier.phases_ns[shrunk]
+            yield f"{_place(later)} the phase {shrunk} has {_s(now)} after {_s(was)}"
+
+
+def _schedule(record: Record) -> Iterator[str]:
+    """Evaluations lie where the specification put them: all but the last at multiples of the interval."""
+    specification, curve = record.header.specification, record.evaluations
+    if not curve or curve[0].step < 1 or not 0 < curve[0].epoch < math.inf:
+        return
+    first = curve[0]
+    per_epoch = max(1, round(first.step / first.epoch))
+    for each in curve:
+        if abs(each.epoch * per_epoch - each.step) > 1e-6 * per_epoch:
+            yield f"{_place(each)} the epoch is {each.epoch:.6g}, with {per_epoch} steps an epoch"
+            return
+    most = max(1, round(specification.budget_epochs * per_epoch))
+    if curve[-1].step > most:
+        yield f"it made {curve[-1].step} steps, and {specification.budget_epochs:g} epochs are {most}"
+    found = re.fullmatch(r"(\d+) (epoch|step|sample)s?", specification.evaluate_every)
+    if found is None:
+        return
+    steps = {"epoch": int(found[1]) * per_epoch, "step": int(found[1]), "sample": first.step}[found[2]]
+    for number, each in enumerate(curve, 1):
+        last = number == len(curve)
+        if each.step > number * steps or (each.step < number * steps and not last):
+            found_at, due = f"evaluation {number} is at step {each.step}", f"step {number * steps}"
+            yield f"{found_at} and not at {due}, where an interval of {specification.evaluate_every} puts it"
+            return
+
+
+def _steps(record: Record) -> Iterator[str]:
+    """There is one time for each step, and those between two evaluations fit into the phases between them."""
+    curve, samples = record.evaluations, record.samples.get("step_time")
+    values = _ints(samples)
+    if values is None:
+        yield "its step times are not whole nanoseconds"
+        return
+    steps = curve[-1].step if curve else 0
+    if len(values) < steps or (len(values) > steps and record.status == "done"):
+        yield f"it has {len(values)} step times, and made {steps} steps"
+        return
+    alone = record.header.specification.distribution is None
+    done, before, stepped, trained = 0, 0, 0, 0
+    for each in curve:
+        if each.step < done:
+            return
+        own = sum(values[done : each.step])
+        now = sum(each.phases_ns.get(name, 0) for name in _TRAINING)
+        if own > now - before:
+            between = f"between steps {done} and {each.step}"
+            yield f"the steps {between} took {_s(own)}, and training took {_s(now - before)} in all"
+            return
+        done, before, stepped, trained = each.step, now, stepped + own, now
+    stretches = len(curve) + (math.ceil(curve[-1].epoch) if curve and math.isfinite(curve[-1].epoch) else 0)
+    if alone and trained - stepped > 0.1 * trained + _LET_GO_NS * stretches:
+        yield f"its steps took {_s(stepped)}, and training without evaluations {_s(trained)}"
+
+
+def _ranks(record: Record) -> Iterator[str]:
+    """What each rank of a finished run saw of its steps."""
+    own, steps = record.samples.get("step_time"), record.evaluations[-1].step if record.evaluations else 0
+    for rank, seen in record.ranks.items():
+        times, talk = seen.get("step_time"), seen.get("communicate_time")
+        if times is None:
+            continue
+        if record.status == "done" and len(times.values) != steps:
+            yield f"rank {rank} has {len(times.values)} step times, and the run made {steps} steps"
+        elif rank == 0 and own is not None and record.status == "done" and list(times.values) != list(own.values):
+            yield "the step times of rank 0 are not those of the run"
+        elif talk is not None and any(a > b for a, b in zip(talk.values, times.values, strict=False)):
+            yield f"rank {rank} communicated for longer than a step took"
+
+
+def _qualities(record: Record) -> Iterator[str]:
+    """Qualities are on the metric's scale, and a share of the examples of a split is one of whole examples."""
+    target = record.header.specification.target
+    sizes = record.end.dataset.sizes if record.end and record.end.dataset else {}
+    for each in _points(record):
+        for name, value in each.quality.items():
+            split, _, metric = name.partition(".")
+            if not metric and not _on_scale(value, target):
+                high = "infinity" if target.high is None else f"{target.high:g}"
+                yield f"{_place(each)} {name} is {value:.6g}, on a scale from {target.low:g} to {high}"
+                return
+            if re.fullmatch(r"top\d+", metric or target.metric) and not _is_share(value, sizes.get(split)):
+                yield f"{_place(each)} {name} is {value:.10g}, which is no share of {sizes[split]} examples"
+                return
+
+
+def _on_scale(value: float, target: Target) -> bool:
+    return math.isnan(value) or target.low <= value <= (math.inf if target.high is None else target.high)
+
+
+def _is_share(value: float, examples: int | None) -> bool:
+    if not examples:
+        return True
+    if not 0 <= value <= 1:
+        return False
+    # Single precision in somebody's own metric is allowed for.
+    return abs(value * examples - round(value * examples)) <= min(0.01, 1e-6 * examples)
+
+
+def _going_on(record: Record) -> Iterator[str]:
+    """Training went on after each evaluation but the last, so none of them may have been a reason to stop."""
+    curve = record.evaluations
+    first = next((each.loss for each in curve if each.loss is not None), None)
+    for number, each in enumerate(curve[:-1], 1):
+        exploded = first is not None and each.loss is not None and abs(each.loss) > 20.0 * max(abs(first), 1e-3)
+        if each.loss is None or exploded:
+            yield f"{_place(each)} the loss had diverged, and training went on"
+            return
+        if reason := _spent(record, number):
+            yield f"{_place(each)} {reason}, and training went on"
+            return
+
+
+def _spent(record: Record, number: int) -> str:
+    """The reason to stop at evaluation ``number`` (from 1) that the trainer finds in the record itself."""
+    specification, curve = record.header.specification, record.evaluations[:number]
+    latest = curve[-1]
+    if specification.budget_s is not None and latest.t_ns > specification.budget_s * 1e9:
+        return f"the budget of {specification.budget_s:g} s was spent"
+    if specification.budget_samples is not None and latest.samples >= specification.budget_samples:
+        return f"the budget of {specification.budget_samples} samples was spent"
+    if specification.plateau is not None and (since := _since_best(record, number)) >= specification.plateau:
+        return f"there had been no better quality in {since} evaluations"
+    return ""
+
+
+def _since_best(record: Record, number: int) -> int:
+    target = record.header.specification.target
+    sign = 1.0 if target.direction == "higher" else -1.0
+    scores = [sign * each.quality.get(target.split, math.nan) for each in record.evaluations[:number]]
+    return number - 1 - scores.index(max(scores))
+
+
+def _end(record: Record) -> Iterator[str]:
+    """The end of a run that is done follows from its last evaluation."""
+    end, curve = record.end, record.evaluations
+    if end is None or end.status != "done":
+        return
+    if not curve:
+        yield "it is done and has no evaluation"
+        return
+    last = curve[-1]
+    for name, value in last.quality.items():
+        if not _same(end.quality.get(name), value):
+            yield f"{name} is {end.quality.get(name)} at the end, and {value} at the last evaluation"
+            break
+    if record.header.specification.distribution is None:
+        moved = [name for name in _ENDED if end.phases_ns.get(name, 0) != last.phases_ns.get(name, 0)]
+        if moved and end.phases_ns.get(moved[0], 0) > last.phases_ns.get(moved[0], 0):
+            now, was = end.phases_ns.get(moved[0], 0), last.phases_ns.get(moved[0], 0)
+            yield f"at the end the phase {moved[0]} has {_s(now)}, and {_s(was)} when training was over"
+    yield from _reason(record, end)
+
+
+def _reason(record: Record, end: End) -> Iterator[str]:
+    """What the record says about why the run ended is what its last evaluation was a reason for."""
+    why, count = end.stopped_by or "", len(record.evaluations)
+    if (end.error is not None) != why.startswith("diverged") and why:
+        yield f"it ended because of {why!r}, and its error is {end.error!r}"
+    if why == "target reached" and not _reached(record):
+        yield "it ended because the target was reached, and its evaluations do not reach it"
+    kinds = ("s spent", "samples spent") if why.startswith("budget of ") else ("evaluations",)
+    told = why.startswith("budget of ") or why.startswith("plateau")
+    if told and why.endswith(kinds) and not _spent(record, count):
+        yield f"it ended because of {why!r}, which its last evaluation does not show"
+
+
+def _reached(record: Record) -> bool:
+    from levelbench.measure.crossing import find_crossing
+
+    specification = record.header.specification
+    target = specification.target
+    qualities = [each.quality.get(target.split, math.nan) for each in record.evaluations]
+    found = find_crossing(qualities, target.threshold, direction=target.direction, rule=specification.crossing)
+    return found is not None
+
+
+def _machine(record: Record) -> Iterator[str]:
+    """The machine's counters saw as much time as the run says, and no more processor time than there was."""
+    end, header = record.end, record.header
+    if end is None:
+        return
+    before, after = _counters(header.environment), _counters(end.environment_after)
+    if before is None or after is None:
+        return
+    passed = {name: after[name] - before[name] for name in ("at_s", "own_s", "busy_s", "idle_s", "steal_s")}
+    window_s, own_s = passed["at_s"], passed["own_s"]
+    # Of a record of the first schema nobody knows what an earlier process has put on its clock.
+    here_s = (end.t_ns - end.before_ns) * _NS if record.checksum else 0.0
+    if here_s > window_s + 1e-6:
+        yield f"the run took {here_s:.6g} s, and {window_s:.6g} s passed between the readings around it"
+    machine = header.environment.get("machine", {})
+    cores = _number(machine.get("cores_logical"))
+    if cores is not None:
+        most_s = cores * (_ROUGH * window_s + _APART_S)
+        ticks_s = passed["busy_s"] + passed["idle_s"] + passed["steal_s"]
+        for what, spent_s in (("the process", own_s), ("all processors", ticks_s)):
+            if spent_s > most_s:
+                yield f"{what} spent {spent_s:.4g} s of processor time in {window_s:.4g} s on {cores:g} cores"
+    allowed = _number(machine.get("cores_allowed"))
+    used = next((each.value for each in record.measurements if each.name == "cpu_utilisation"), None)
+    if allowed is not None and used is not None and used * allowed * here_s > own_s + 1e-6:
+        found = f"{used:.3g} of {allowed:g} cores over {here_s:.4g} s"
+        yield f"the meter saw {found}, and the process spent {own_s:.4g} s of processor time"
+
+
+def _counters(environment: Mapping[str, Any]) -> dict[str, float] | None:
+    load = environment.get("load")
+    found = load.get("counters") if isinstance(load, dict) else None
+    if not isinstance(found, dict):
+        return None
+    values = {name: _number(found.get(name)) for name in ("at_s", "own_s", "busy_s", "idle_s", "steal_s")}
+    known = {name: value for name, value in values.items() if value is not None}
+    return known if len(known) == len(values) else None
+
+
+def _instant_s(text: Any) -> float | None:
+    try:
+        instant = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _ints(samples: Samples | None) -> list[int] | None:
+    if samples is None:
+        return []
+    values: list[Any] = list(samples.values)
+    whole = samples.unit == "ns" and {*map(type, values)} <= {int} and min(values, default=0) >= 0
+    return values if whole else None
+
+
+def _points(record: Record) -> list[Evaluation | End]:
+    """Where the record says how much time had passed, in order."""
+    return [*record.evaluations] if record.end is None else [*record.evaluations, record.end]
+
+
+def _place(each: Evaluation | End) -> str:
+    return f"at step {each.step}" if isinstance(each, Evaluation) else "at the end"
+
+
+def _same(one: float | None, other: float) -> bool:
+    return one == other or (one is not None and math.isnan(one) and math.isnan(other))
+
+
+def _s(ns: int) -> str:
+    return f"{ns * _NS:.6g} s"

@@ -1,0 +1,261 @@
+"""A record that contradicts itself is found out and refused; one that a run left behind never is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from levelbench.errors import RecordError
+from levelbench.records import (
+    DatasetFacts,
+    Distribution,
+    End,
+    Evaluation,
+    Measurement,
+    RankSamples,
+    Samples,
+    new_id,
+    read_record,
+    summarise,
+)
+from levelbench.records.integrity import require_consistent
+
+SECOND = 1_000_000_000
+TEAM = Distribution(2, "all-reduce", {}, "process", "gloo")
+MACHINE = {"cores_logical": 2, "cores_allowed": 2}
+
+
+def counters(at_s, own_s, busy_s):
+    return {"at_s": at_s, "own_s": own_s, "busy_s": busy_s, "idle_s": 2 * at_s - busy_s, "steal_s": 0.0}
+
+
+@pytest.fixture
+def found(tmp_path, make_header, make_events, make_run):
+    """The contradictions of a run of three seconds, of which ``change`` alters one event or the whole list."""
+
+    def of(kind=None, number=0, *, events=None, whole=None, header=None, **changes):
+        rows = make_events(stopped_by="target reached") if events is None else events
+        if kind is not None:
+            place = [at for at, each in enumerate(rows) if isinstance(each, kind)][number]
+            rows = [*rows[:place], msgspec.structs.replace(rows[place], **changes), *rows[place + 1 :]]
+        rows = whole(rows) if whole else rows
+        head = msgspec.structs.replace(header or make_header(), id=new_id())
+        return summarise(read_record(make_run(tmp_path, head, rows))).contradictions
+
+    return of
+
+
+def scaled(factor, *kinds):
+    def change(rows):
+        return [
+            msgspec.structs.replace(
+                each,
+                t_ns=sum(round(ns * factor) for ns in each.phases_ns.values()),
+                phases_ns={name: round(ns * factor) for name, ns in each.phases_ns.items()},
+            )
+            if isinstance(each, kinds)
+            else each
+            for each in rows
+        ]
+
+    return change
+
+
+def test_a_record_that_agrees_with_itself_has_no_contradiction(found):
+    assert found() == []
+
+
+def test_times_that_are_scaled_without_the_raw_steps_are_found(found):
+    (said,) = found(whole=scaled(0.3, Evaluation, End))
+    assert said == "the steps between steps 0 and 10 took 0.75 s, and training took 0.225 s in all"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"t_ns": 4 * SECOND}, "at step 20 the phases sum to 2 s where the run's time is 4 s"),
+        ({"step": 25}, "at step 25 the epoch is 2, with 10 steps an epoch"),
+        ({"step": 10, "epoch": 1.0}, "the evaluation at step 10 comes after that at step 10"),
+        ({"samples": 641}, "at step 20 there were 1 examples in 10 steps since the evaluation before"),
+        ({"epoch": 0.5}, "at step 20 the epoch is 0.5 after 1"),
+        ({"quality": {"validation": 1.2}}, "at step 20 validation is 1.2, on a scale from 0 to 1"),
+        ({"loss": None}, "at step 20 the loss had diverged, and training went on"),
+        ({"loss": 21.0}, "at step 20 the loss had diverged, and training went on"),
+    ],
+)
+def test_what_an_evaluation_cannot_say_is_found(found, change, said):
+    assert said in found(Evaluation, 1, **change)
+
+
+def test_a_phase_that_shrinks_is_found(found, make_curve):
+    grown = {**make_curve([0.5])[0].phases_ns, "data": SECOND}
+    said = found(Evaluation, 0, phases_ns=grown, t_ns=sum(grown.values()))
+    assert "at step 20 the phase data has 0.5 s after 1 s" in said
+
+
+def test_evaluations_that_are_swapped_dropped_or_doubled_are_found(found):
+    def at(rows, number):
+        return [place for place, each in enumerate(rows) if isinstance(each, Evaluation)][number]
+
+    def swapped(rows):
+        one, two = at(rows, 0), at(rows, 1)
+        return [rows[{one: two, two: one}.get(place, place)] for place in range(len(rows))]
+
+    assert found(whole=swapped)
+    assert found(whole=lambda rows: [*rows[: at(rows, 1)], *rows[at(rows, 1) + 1 :]])
+    assert found(whole=lambda rows: [*rows[: at(rows, 1)], rows[at(rows, 1)], *rows[at(rows, 1) :]])
+
+
+def test_step_times_that_are_missing_or_too_many_are_found(found):
+    for count in (9, 11):
+        assert found(Samples, 0, values=[70_000_000] * count) == [f"it has {20 + count} step times, and made 30 steps"]
+    assert found(Samples, 0, values=[0.5] * 10) == ["its step times are not whole nanoseconds"]
+    assert found(whole=lambda rows: [each for each in rows if not isinstance(each, Samples)]) == [
+        "it has 0 step times, and made 30 steps"
+    ]
+
+
+def test_an_interrupted_run_may_have_steps_beyond_its_last_evaluation(found):
+    assert found(whole=lambda rows: [*rows[:4], Samples("step_time", "ns", [1] * 3)]) == []
+
+
+def test_steps_that_are_much_shorter_than_training_are_found(found):
+    assert found(whole=scaled(10.0, Evaluation, End)) == [
+        "its steps took 2.25 s, and training without evaluations 22.5 s"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"quality": {"validation": 0.99, "test": 0.9}},
+            "validation is 0.99 at the end, and 0.92 at the last evaluation",
+        ),
+        ({"t_ns": 1}, "at the end the phases sum to 3 s where the run's time is 1e-09 s"),
+        ({"error": "no"}, "it ended because of 'target reached', and its error is 'no'"),
+        ({"stopped_by": "plateau: no better in 3 evaluations"}, "which its last evaluation does not show"),
+        ({"stopped_by": "budget of 9 s spent"}, "which its last evaluation does not show"),
+        (
+            {"phases_ns": {"data": SECOND, "forward": SECOND * 3 // 2, "evaluate": SECOND}, "t_ns": 7 * SECOND // 2},
+            "at the end the phase data has 1 s, and 0.75 s when training was over",
+        ),
+    ],
+)
+def test_an_end_that_does_not_follow_from_the_last_evaluation_is_found(found, change, said):
+    assert any(said in each for each in found(End, **change))
+
+
+def test_a_target_that_no_evaluation_reached_is_found(found, make_events):
+    said = found(events=make_events((0.5, 0.6), stopped_by="target reached"))
+    assert said == ["it ended because the target was reached, and its evaluations do not reach it"]
+
+
+def test_a_share_that_the_split_does_not_have_is_found(found, make_header, make_events):
+    target = msgspec.structs.replace(make_header().specification.target, metric="top1")
+    facts = DatasetFacts("digits", {"validation": 359, "test": 359}, {}, "by index", "CC0")
+    fair = [
+        make_events((300 / 359, 330 / 359, 331 / 359), dataset=facts, quality=each) for each in _qualities(331 / 359)
+    ]
+    assert [found(events=rows, header=make_header(target=target)) for rows in fair] == [
+        [],
+        ["at the end test is 0.89, which is no share of 359 examples"],
+    ]
+
+
+def _qualities(last):
+    return {"validation": last, "test": 320 / 359}, {"validation": last, "test": 0.89}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"budget_s": 1.5}, "at step 20 the budget of 1.5 s was spent, and training went on"),
+        ({"budget_samples": 1000}, "at step 20 the budget of 1000 samples was spent, and training went on"),
+        ({"budget_epochs": 2.0}, "it made 30 steps, and 2 epochs are 20"),
+        ({"evaluate_every": "2 epochs"}, "evaluation 1 is at step 10 and not at step 20, where an interval"),
+        ({"evaluate_every": "4 steps"}, "evaluation 1 is at step 10 and not at step 4, where an interval"),
+    ],
+)
+def test_what_the_specification_does_not_allow_is_found(found, make_header, parts, said):
+    assert any(said in each for each in found(header=make_header(**parts)))
+
+
+def test_a_plateau_that_was_passed_is_found(found, make_header, make_events):
+    head, rows = make_header(plateau=2), make_events((0.5, 0.5, 0.5, 0.5))
+    assert found(events=rows, header=head) == [
+        "at step 30 there had been no better quality in 2 evaluations, and training went on"
+    ]
+
+
+def test_a_specification_or_a_source_that_is_not_what_its_digest_says_is_found(found, make_header):
+    head = make_header()
+    other = msgspec.structs.replace(head, specification=msgspec.structs.replace(head.specification, settings={"lr": 9}))
+    assert "and that of its specification with" in found(header=other)[0]
+    source = msgspec.structs.replace(head.source, text="another")
+    assert found(header=msgspec.structs.replace(head, source=source)) == [
+        "the digest of its source is not that of the source's text"
+    ]
+
+
+def test_a_start_that_is_not_when_the_environment_was_looked_at_is_found(found, make_header):
+    environment = {"time": "2026-03-01T11:59:59+00:00"}
+    head = msgspec.structs.replace(make_header(), environment=environment)
+    assert found(header=head) == []
+    (said,) = found(header=msgspec.structs.replace(head, started="2026-03-01T11:00:00.000+00:00"))
+    assert said.startswith("it started at 2026-03-01T11:00:00.000+00:00, and its environment was looked at at")
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (counters(103.5, 5.0, 6.0), None),
+        (counters(102.9, 5.0, 6.0), "the run took 3 s, and 2.9 s passed between the readings around it"),
+        (counters(103.5, 12.0, 12.0), "the process spent 11 s of processor time in 3.5 s on 2 cores"),
+        ({**counters(103.5, 5.0, 6.0), "busy_s": 40.0}, "all processors spent"),
+        (counters(103.5, 1.5, 2.0), "the meter saw 0.5 of 2 cores over 3 s, and the process spent 0.5 s"),
+    ],
+)
+def test_time_and_processor_time_that_the_machine_did_not_have_are_found(found, make_header, make_events, after, said):
+    environment = {"machine": MACHINE, "load": {"counters": counters(100.0, 1.0, 1.0)}}
+    head = msgspec.structs.replace(make_header(), environment=environment)
+    rows = make_events(environment_after={"load": {"counters": after}})
+    rows.insert(-1, Measurement("cpu_utilisation", "share", 0.5, "getrusage"))
+    told = found(events=rows, header=head)
+    assert told == [] if said is None else told[0].startswith(said)
+
+
+def test_a_run_that_went_on_has_the_time_of_an_earlier_process_on_its_clock(found, make_header, make_events):
+    environment = {"machine": MACHINE, "load": {"counters": counters(100.0, 1.0, 1.0)}}
+    head = msgspec.structs.replace(make_header(), environment=environment)
+    after = {"load": {"counters": counters(101.5, 2.0, 2.0)}}
+    assert found(events=make_events(environment_after=after, before_ns=2 * SECOND), header=head) == []
+    assert found(events=make_events(environment_after=after), header=head) != []
+
+
+def test_what_a_rank_saw_has_to_be_what_the_run_did(found, make_header, make_events):
+    rows = make_events()
+    times = [value for each in rows if isinstance(each, Samples) for value in each.values]
+    head = make_header(distribution=TEAM)
+
+    def of(rank, values, talk=()):
+        talked = [RankSamples(rank, "communicate_time", "ns", talk)] if talk else []
+        return found(events=[*rows[:-1], RankSamples(rank, "step_time", "ns", values), *talked, rows[-1]], header=head)
+
+    assert of(0, times) == of(1, times[::-1]) == []
+    assert of(1, times[1:]) == ["rank 1 has 29 step times, and the run made 30 steps"]
+    assert of(0, times[::-1]) == ["the step times of rank 0 are not those of the run"]
+    assert of(1, times, [SECOND] * 30) == ["rank 1 communicated for longer than a step took"]
+
+
+def test_a_run_that_is_done_without_an_evaluation_is_found(found, make_events):
+    assert found(events=make_events()[-1:]) == ["it is done and has no evaluation"]
+
+
+def test_a_run_that_contradicts_itself_is_refused_with_its_name_and_why(tmp_path, make_header, make_events, make_run):
+    fine = summarise(read_record(make_run(tmp_path, make_header())))
+    assert require_consistent(fine) is fine
+    path = make_run(tmp_path, make_header(), scaled(0.3, Evaluation, End)(make_events()))
+    run = summarise(read_record(path))
+    with pytest.raises(RecordError, match=rf"the run {run.id} in .*contradicts itself: the steps between .*copy"):
+        require_consistent(run)
