@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.warm import TORCH, WARM
 
 # Each worker and each process that a test starts would else compile all that it imports anew.
@@ -31,8 +31,10 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 
 # The same examples each time, so that a change fails for what it changed and not by chance;
 # HYPOTHESIS_PROFILE=explore draws others, and more of them.
-settings.register_profile("suite", derandomize=True)
-settings.register_profile("explore", max_examples=1000)
+# An example has no deadline, and data that are slow to draw are no fault: both ask how busy the machine is.
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("suite", derandomize=True, **UNTIMED)
+settings.register_profile("explore", max_examples=1000, **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
