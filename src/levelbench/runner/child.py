@@ -7,14 +7,13 @@ from the record and, where there is none, from a message of three parts on the p
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 
 import msgspec
 
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UsageError
-from levelbench.measure.lifetime import die_with_parent
+from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
 from levelbench.runner.execution import execute
 from levelbench.runner.jobs import Job, Message, Tell
 from levelbench.runner.members import Member
@@ -82,7 +81,7 @@ def main(arguments: list[str]) -> int:
     The second one, if there is one, is that of the memory that the parent reads steps from.
     """
     # The parent decides what an interrupt means; here it ends the process at once, and the record stays readable.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_on_interrupt()
     die_with_parent()
     pipe, *steps = map(int, arguments)
 
