@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,21 @@ def pytest_collection_finish(session):
     # Ten thousand collected tests and the modules they import stay until the end: the collector need not look at them.
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What was skipped, a line a reason: of its own accord pytest prints a line a test."""
+    counts, reasons = Counter(), {}
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if found := re.match(r"could not import '(\w+)", reason):
+            reason = f"{found[1]} is not installed"
+        # "onnxruntime is not installed" and "ONNX Runtime is not installed: pip install ..." are one reason.
+        what = re.sub(r" is not installed.*", "", reason).replace(" ", "").lower()
+        counts[what] += 1
+        reasons[what] = max(reasons.get(what, ""), reason, key=len)
+    for what, count in counts.most_common():
+        terminalreporter.write_line(f"skipped {count:3}: {reasons[what]}")
 
 
 def pytest_addoption(parser):
