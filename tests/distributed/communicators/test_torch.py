@@ -18,11 +18,11 @@ if not dist.is_gloo_available():
     pytest.skip("this build of PyTorch has no gloo", allow_module_level=True)
 
 
-def gloo_ranks(size, work: Callable, timeout_s=20.0):
+def gloo_ranks(size, work: Callable, timeout_s=120.0):
     """``work(communicator)`` on real gloo ranks, each a thread of this process; the results by rank."""
     from levelbench.frameworks.torch.communicator import TorchCommunicator
 
-    store, results, errors = dist.HashStore(), [None] * size, []
+    store, results, errors, connected = dist.HashStore(), [None] * size, [], threading.Barrier(size)
 
     def run(rank):
         options = dist.ProcessGroupGloo._Options()
@@ -32,6 +32,8 @@ def gloo_ranks(size, work: Callable, timeout_s=20.0):
         communicator = TorchCommunicator(
             dist.ProcessGroupGloo(store, rank, size, options), "gloo", torch.device("cpu"), timeout_s
         )
+        # One that is through, or has failed, before another is connected would break that one's connection.
+        connected.wait(120)
         try:
             results[rank] = work(communicator)
             communicator.close()

@@ -187,7 +187,7 @@ def test_a_launching_process_that_is_killed_leaves_nothing_behind(engine, tmp_pa
     wait_until(lambda: marked(job) == [])
 
 
-def wait_until(true, timeout_s=10.0):
+def wait_until(true, timeout_s=120.0):
 
     until = time.monotonic() + timeout_s
     while not true():

@@ -46,7 +46,7 @@ def kill_host(hosts, at):
         time.sleep(0.05)
 
 
-def once(ready, seconds=60):
+def once(ready, seconds=200):
     until = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < until, "it took too long"
