@@ -152,6 +152,6 @@ def test_sampling_processes_until_they_agree_costs_little_of_the_coverage(draw, 
     rng, repeats, hits = np.random.default_rng(3), 900, 0
     for _ in range(repeats):
         drawn = Drawn(lambda: draw(rng))
-        found = sample_replicates(drawn, Precision(0.02) | Budget(6.0), clock=drawn.clock)
+        found = sample_replicates(drawn, Precision(0.02) | Budget(3.0), clock=drawn.clock)
         hits += truth in median_interval(found.values.tolist())
     assert hits / repeats >= 0.93
