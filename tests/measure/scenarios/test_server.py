@@ -238,7 +238,7 @@ def test_an_exception_in_a_worker_thread_ends_the_run_with_its_cause():
 
 def test_a_worker_that_hangs_is_given_up_after_the_timeout():
     release = threading.Event()
-    server = Server(qps=1000, bound_s=1, min_duration_s=0, min_queries=5, warmup_queries=0, timeout_s=0.1)
+    server = Server(qps=1000, bound_s=1, min_duration_s=0, min_queries=5, warmup_queries=0, timeout_s=2.0)
     with pytest.raises(CheckFailedError, match="4 queries were never answered"):
         run_scenario(server, Threads(lambda number: number == 2 and release.wait()), samples=10)
     release.set()
