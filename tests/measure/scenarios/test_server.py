@@ -230,7 +230,7 @@ def test_an_exception_in_a_worker_thread_ends_the_run_with_its_cause():
             raise OSError("device lost")
 
     # Ends long before its duration, or the test does not end in its time.
-    server = Server(qps=1000, bound_s=1, min_duration_s=1800, warmup_queries=0)
+    server = Server(qps=1000, bound_s=1, min_duration_s=400, warmup_queries=0)
     with pytest.raises(CheckFailedError, match=r"server query 19 .*OSError: device lost") as found:
         run_scenario(server, Threads(fault), samples=10)
     assert isinstance(found.value.__cause__, OSError)
