@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.measure.processes import sample_processes
+from levelbench.measure.clocks import FakeClock
+from levelbench.measure.launching import Answer, Replicate, Running
+from levelbench.measure.processes import sample_processes, sample_replicates
 from levelbench.measure.statistics import median_interval, wilson
-from levelbench.measure.stopping import Budget, Precision
+from levelbench.measure.stopping import Budget, FixedCount, Precision
 
 HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers"
@@ -33,6 +35,8 @@ import workloads  # noqa: E402
 ONE_PROCESS = ("levelbench", "blocked_autorange", "pytest-benchmark")
 WANTED = 0.02
 ACROSS_BUDGET_S = 4.0
+RECORDED = 12
+DRAWN = 90
 Trials = dict[str, list[dict[str, Any]]]
 
 
@@ -87,7 +91,64 @@ def trial_pyperf(name: str, index: int) -> dict[str, Any]:
     return {**summary(values), "values": values, "wall_s": wall_s, "claimed_sd": claim}
 
 
-TRIALS = {"inside": trial_inside, "across": trial_across, "pyperf": trial_pyperf}
+def trial_record(name: str, index: int) -> dict[str, Any]:
+    """Processes to draw from later: a dozen at a time, so that a workload's are spread over the whole time."""
+    found = sample_processes(workload(name), FixedCount(RECORDED), least=RECORDED)
+    return {"values": found.values.tolist(), "wall_s": found.wall_s}
+
+
+TRIALS = {"inside": trial_inside, "across": trial_across, "pyperf": trial_pyperf, "record": trial_record}
+
+
+class Recorded(Replicate, Running):
+    """A recorded process drawn at random; the clock goes on by what such a process took."""
+
+    def __init__(self, trials: list[dict[str, Any]], rng: np.random.Generator) -> None:
+        self.values = np.concatenate([trial["values"] for trial in trials])
+        self.each_ns = int(1e9 * sum(trial["wall_s"] for trial in trials) / len(self.values))
+        self.clock, self._rng = FakeClock(), rng
+
+    def start(self) -> Running:
+        """Itself."""
+        return self
+
+    def wait_ready(self) -> None:
+        """At once."""
+
+    def measure(self) -> Answer:
+        """The median of one of the processes."""
+        self.clock.advance(self.each_ns)
+        return Answer((float(self._rng.choice(self.values)) * 1e9,))
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def table_resampled(part: Trials, trials: int) -> str:
+    """How often the interval of ``sample_processes`` covers the median of the processes that its own are drawn from."""
+    rows = [
+        "| workload | recorded | spread of processes | trials | processes | ± | covered |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rng = np.random.default_rng(0)
+    hits = total = 0
+    for name, recorded in part.items():
+        found = []
+        for _ in range(trials):
+            drawn = Recorded(recorded, rng)
+            until = Precision(WANTED) | Budget(ACROSS_BUDGET_S)
+            found.append(summary(sample_replicates(drawn, until, clock=drawn.clock).values.tolist()))
+        truth, (low, high) = np.median(drawn.values), np.quantile(drawn.values, [0.1, 0.9])
+        covered = sum(each["interval"][0] <= truth <= each["interval"][1] for each in found)
+        hits, total = hits + covered, total + trials
+        cells = [name, str(len(drawn.values)), share((high - low) / truth), str(trials)]
+        cells += [f"{np.mean([each['n'] for each in found]):.1f}", share(mean([each["half_width"] for each in found]))]
+        rows.append(f"| {' | '.join(cells)} | {covered / trials:.1%} |")
+    interval = wilson(hits, total)
+    rows.append(
+        f"\nCovered {hits} of {total}: {hits / total:.1%} [{interval.low:.1%}, {interval.high:.1%}] (Wilson, 95 %)."
+    )
+    return "\n".join(rows)
 
 
 def summary(values: list[float]) -> dict[str, Any]:
@@ -205,14 +266,18 @@ def print_tables(document: dict[str, Trials]) -> None:
         if document.get(part):
             table = table_inside if part == "inside" else table_across
             print(f"\n### {title}\n\n{table(document[part])}")
+    if document.get("record"):
+        print(f"\n### Across processes, drawn from recorded ones\n\n{table_resampled(document['record'], DRAWN)}")
     if "across" in document and "pyperf" in document:
         print(f"\n### Time across processes\n\n{table_time(document)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=["inside", "across", "pyperf", "all", "table"], default="all")
-    parser.add_argument("--trials", type=int, help="trials a workload (default: inside 5, across 20, pyperf 2)")
+    parser.add_argument("--part", choices=[*TRIALS, "all", "table"], default="all")
+    parser.add_argument(
+        "--trials", type=int, help="trials a workload (default: inside 5, across 20, pyperf 2, record 6)"
+    )
     parser.add_argument("--workloads", default=",".join(workloads.ALL), help="names, separated by commas")
     parser.add_argument("--budget", type=float, default=600.0, help="seconds after which a part starts no new trial")
     parser.add_argument("--quick", action="store_true", help="two workloads, two trials: does it run?")
@@ -228,9 +293,9 @@ def main() -> None:
         document.setdefault(part, {}).setdefault(name, []).append(trial)
         options.out.write_text(json.dumps(document))
 
-    parts = {"all": ["inside", "across", "pyperf"], "table": []}.get(options.part, [options.part])
+    parts = {"all": list(TRIALS), "table": []}.get(options.part, [options.part])
     for part in parts:
-        usual = {"inside": 5, "across": 20, "pyperf": 2}[part]
+        usual = {"inside": 5, "across": 20, "pyperf": 2, "record": 6}[part]
         trials = options.trials or (2 if options.quick else usual)
         run_part(part, names, trials, options.budget, save)
     chosen = parts or list(TRIALS)

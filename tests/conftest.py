@@ -5,10 +5,11 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.warm import TORCH, WARM
 
 # Each worker and each process that a test starts would else compile all that it imports anew.
@@ -31,8 +32,10 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 
 # The same examples each time, so that a change fails for what it changed and not by chance;
 # HYPOTHESIS_PROFILE=explore draws others, and more of them.
-settings.register_profile("suite", derandomize=True)
-settings.register_profile("explore", max_examples=1000)
+# An example has no deadline, and data that are slow to draw are no fault: both ask how busy the machine is.
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("suite", derandomize=True, **UNTIMED)
+settings.register_profile("explore", max_examples=1000, **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
@@ -74,6 +77,21 @@ def pytest_collection_finish(session):
     # Ten thousand collected tests and the modules they import stay until the end: the collector need not look at them.
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What was skipped, a line a reason: of its own accord pytest prints a line a test."""
+    counts, reasons = Counter(), {}
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if found := re.match(r"could not import '(\w+)", reason):
+            reason = f"{found[1]} is not installed"
+        # "onnxruntime is not installed" and "ONNX Runtime is not installed: pip install ..." are one reason.
+        what = re.sub(r" is not installed.*", "", reason).replace(" ", "").lower()
+        counts[what] += 1
+        reasons[what] = max(reasons.get(what, ""), reason, key=len)
+    for what, count in counts.most_common():
+        terminalreporter.write_line(f"skipped {count:3}: {reasons[what]}")
 
 
 def pytest_addoption(parser):

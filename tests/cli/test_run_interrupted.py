@@ -10,17 +10,22 @@ import time
 from levelbench.records import Store
 
 
-def begun(store, *words):
-    """The program in a process group of its own, as a terminal starts it, once the first of its many runs is done."""
-    command = [sys.executable, "-m", "levelbench", "run", "digits", "--framework", "numpy", "-n", "40", "--no-report"]
+def begun(store, *words, n=40, ctrl_c=signal.SIG_DFL):
+    """The program in a process group of its own, as a terminal starts it, once the first of its many runs is done.
+
+    ``ctrl_c`` is what it inherits for the interrupt, whatever the tests themselves inherited.
+    """
+    command = [sys.executable, "-m", "levelbench", "run", "digits", "--framework", "numpy", "--no-report"]
+    own = signal.signal(signal.SIGINT, ctrl_c)
     process = subprocess.Popen(
-        [*command, "--store", str(store), *words],
+        [*command, "-n", str(n), "--store", str(store), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    for _ in range(600):
+    signal.signal(signal.SIGINT, own)
+    for _ in range(2400):
         if sum(row.status == "done" for row in Store(store).rows()) >= 1:
             break
         time.sleep(0.05)
@@ -49,6 +54,17 @@ def test_interrupted_from_the_keyboard_it_keeps_what_is_done_and_resumes(tmp_pat
     found = json.loads(again.stdout)
     assert found["plan"] == {"wanted": done + 1, "done_before": done, "run": 1}
     assert all(run["reached"] for run in found["runs"])
+
+
+def test_in_the_background_where_interrupts_are_ignored_no_run_is_interrupted_either(tmp_path):
+    # What a shell gives to a command with & in a script: Ctrl-C is meant for the script, and comes to the whole group.
+    process = begun(tmp_path, n=4, ctrl_c=signal.SIG_IGN)
+    while process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.02)
+    _, err = ended(process)
+    assert (process.returncode, err) == (0, "")
+    assert [row.status for row in Store(tmp_path).rows()] == ["done"] * 4
 
 
 def test_a_request_to_terminate_leaves_things_as_an_interruption_does(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.errors import (
     MissingError,
@@ -32,8 +33,9 @@ def something_to_talk_through(monkeypatch):
     """What is installed here is another test's question."""
     kinds = {"gloo": None, "mpi": None, "nccl": None}
     monkeypatch.setattr("levelbench.distributed.communicators.opening.communicator_kinds", lambda: kinds)
-    # Nor is who runs the tests asked: namespaces need root.
-    monkeypatch.setattr("levelbench.distributed.launching.hosts.lacks", lambda: None)
+    # Nor are the engines: MPI may not be installed, and namespaces need root.
+    for engine in ENGINES.values():
+        monkeypatch.setattr(type(engine), "lacks", lambda self: None)
 
 
 def resolved(given=None, framework="numpy", **options):

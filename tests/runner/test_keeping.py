@@ -105,7 +105,7 @@ def train(scheme, path, *, killed_at=None, resume=False, optimizer=None, every="
         keeper.observed(ranks.ledger.take())
         return outcome, parameters, keeper._observed
 
-    return run_ranks(2, work, timeout_s=5.0)
+    return run_ranks(2, work, timeout_s=120.0)
 
 
 def went_on(scheme, folder, optimizer=None):

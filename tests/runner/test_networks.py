@@ -210,7 +210,7 @@ def test_after_a_kill_the_same_command_resumes_and_makes_only_what_is_missing(tm
     spec = specification(path=model_file, budget_s=0.5, samples=10**6)
     first = campaign(spec, tmp_path)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         # The second process has begun once there are two records.
         while len(list((tmp_path / FOLDER).rglob("*.jsonlines"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -219,7 +219,7 @@ def test_after_a_kill_the_same_command_resumes_and_makes_only_what_is_missing(tm
         first.wait()
         first.stdout.close()
     again = campaign(spec, tmp_path)
-    output, _ = again.communicate(timeout=60)
+    output, _ = again.communicate(timeout=200)
     assert again.returncode == 0
     assert output.splitlines()[0] == "1"
     records = [read_network_record(path) for path in (tmp_path / FOLDER).rglob("*.jsonlines")]

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from levelbench.measure.clocks import FakeClock
+from levelbench.measure.launching import Answer, Replicate, Running
+from levelbench.measure.processes import sample_replicates
 from levelbench.measure.statistics import (
     Arm,
     estimate,
@@ -18,6 +21,7 @@ from levelbench.measure.statistics import (
     welch_log_ratio,
     wilson,
 )
+from levelbench.measure.stopping import Budget, Precision
 
 LEVEL = 0.95
 
@@ -114,3 +118,40 @@ def test_the_ratio_of_censored_times_is_covered(n):
         else:
             hits += 1
     assert covers(hits, repeats)
+
+
+class Drawn(Replicate, Running):
+    """A process whose median is drawn at random, and takes a tenth of a second of a clock that nobody waits for."""
+
+    def __init__(self, draw):
+        self.draw, self.clock = draw, FakeClock()
+
+    def start(self):
+        return self
+
+    def wait_ready(self):
+        pass
+
+    def measure(self):
+        self.clock.advance(100_000_000)
+        return Answer((self.draw() * 1e9,))
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("draw", "truth"),
+    [
+        (lambda rng: math.exp(rng.normal(0, 0.04)), 1.0),
+        (lambda rng: 1 + rng.exponential(0.03), 1 + 0.03 * math.log(2)),
+    ],
+    ids=["log-normal", "exponential tail"],
+)
+def test_sampling_processes_until_they_agree_costs_little_of_the_coverage(draw, truth):
+    rng, repeats, hits = np.random.default_rng(3), 900, 0
+    for _ in range(repeats):
+        drawn = Drawn(lambda: draw(rng))
+        found = sample_replicates(drawn, Precision(0.02) | Budget(3.0), clock=drawn.clock)
+        hits += truth in median_interval(found.values.tolist())
+    assert hits / repeats >= 0.93

@@ -25,7 +25,7 @@ from levelbench.measure.statistics import Estimate, estimate
 from levelbench.measure.stopping import INTERVAL_NEEDS, Budget, Precision, Progress, StoppingRule, bounded
 from levelbench.measure.warmup import find_warmup
 
-__all__ = ["PROCESS_RULE", "ProcessSample", "sample_processes"]
+__all__ = ["PROCESS_RULE", "ProcessSample", "sample_processes", "sample_replicates"]
 
 PROCESS_RULE: StoppingRule = Precision(0.02) | Budget(10.0)
 SLICE_S: Final = 0.1
@@ -97,12 +97,19 @@ def sample_processes(
         make: Replicate = WorkerReplicate(workload, slice_s, LEAST_VALUES, timeout_s, python)
     else:
         make, batch = CommandReplicate(tuple(workload), timeout_s, clock), 1
-    return _run(make, bounded(until), least, most, batch, name, clock)
+    return sample_replicates(make, bounded(until), least, most, batch, name, clock)
 
 
-def _run(
-    make: Replicate, until: StoppingRule, least: int, most: int, batch: int, name: str, clock: Clock
+def sample_replicates(
+    make: Replicate,
+    until: StoppingRule,
+    least: int = INTERVAL_NEEDS,
+    most: int = 1000,
+    batch: int = 1,
+    name: str = "",
+    clock: Clock = HOST,
 ) -> ProcessSample:
+    """As ``sample_processes``, of whatever ``make`` starts; ``until`` has to be sure to end."""
     started_ns = clock.now_ns()
     answers: list[Answer] = []
     wanted = least

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from levelbench.operators.node import OperatorNode
 
-__all__ = ["Array", "Framework", "Operator", "OperatorBackend", "Pullback"]
+__all__ = ["Array", "Framework", "Operator", "OperatorBackend", "Pullback", "known_upstream"]
 
 Array = Any
 """A framework's own array. Opaque here: a numpy.ndarray, a torch.Tensor, a jax.Array, ..."""
@@ -62,13 +62,22 @@ class Operator(ABC):
         return outputs, lambda *gradients: self.backward(gradients, inputs, outputs)
 
 
+def known_upstream(faults: Mapping[str, str], seen: Sequence[str], here: str) -> Mapping[str, str]:
+    """Each fault with the versions of the framework that it was ``seen`` in, and the one that is ``here`` if not those.
+
+    A fault is not looked for by version: a framework that repaired it passes the test, one that did not is no worse.
+    """
+    where = f"known upstream, seen in {', '.join(seen)}" + ("" if here in seen else f"; here {here}")
+    return MappingProxyType({name: f"{fault}; {where}" for name, fault in faults.items()})
+
+
 class OperatorBackend(ABC):
     """A framework on one device."""
 
     any_opset: bool = False
     """Whether it implements each version of an operator that ONNX ever had, and not those of ``OPSETS`` alone."""
     known_faults: Mapping[str, str] = MappingProxyType({})
-    """Names of ONNX's node tests that the framework itself answers wrongly, and in which way."""
+    """Names of ONNX's node tests that the framework itself answers wrongly, and in which way (`known_upstream`)."""
 
     @abstractmethod
     def operator(self, node: OperatorNode) -> Operator:

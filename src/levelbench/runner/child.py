@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import traceback
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UsageError
-from levelbench.measure.lifetime import die_with_parent
+from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
 from levelbench.records.redaction import fault
 from levelbench.records.schema import Between
 from levelbench.runner.execution import execute
@@ -95,7 +94,7 @@ def main(arguments: list[str]) -> int:
     The second one, if there is one, is that of the memory that the parent reads steps from.
     """
     # The parent decides what an interrupt means; here it ends the process at once, and the record stays readable.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_on_interrupt()
     die_with_parent()
     pipe, *steps = map(int, arguments)
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from levelbench.errors import DefinitionError, LevelbenchError
-from levelbench.measure.lifetime import die_with_parent
+from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
 from levelbench.records.faults import store_fault
 
 __all__ = ["CrashError", "Telling", "listen", "need_folder", "raise_told", "serve"]
@@ -114,7 +114,7 @@ def raise_told(notes: Sequence[Telling], code: int, output: str, asked: str, at:
 
 def serve(arguments: Sequence[str], job: type[J], carry_out: Callable[[J, Callable[[Telling], None]], None]) -> int:
     """The child: read a job from standard input, carry it out, and tell on the file descriptor named first."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_on_interrupt()
     die_with_parent()
     pipe = int(arguments[0])
 

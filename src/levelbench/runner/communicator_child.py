@@ -6,7 +6,6 @@ The one idea: rank 0 writes each point down as soon as it is measured, so that w
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from levelbench.distributed.launching.base import PEER_LOST
 from levelbench.distributed.launching.environment import Place, place_of
 from levelbench.distributed.sweep import rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError
-from levelbench.measure.lifetime import die_with_parent
+from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 
@@ -56,7 +55,7 @@ class Told(msgspec.Struct, frozen=True):
 
 def main(arguments: Sequence[str]) -> int:
     """Find the other ranks, and measure with them; the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_on_interrupt()
     die_with_parent()
     folder = Path(arguments[0])
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=SweepJob)

@@ -8,7 +8,6 @@ reads; that one alone knows which rank failed first, and so writes the end of a 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 import traceback
@@ -27,7 +26,7 @@ from levelbench.distributed.launching.environment import Place, place_of
 from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DefinitionError, LevelbenchError, UsageError
 from levelbench.measure.clocks import HOST
-from levelbench.measure.lifetime import die_with_parent
+from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
 from levelbench.measure.meters import Reading
 from levelbench.measure.meters.utilisation import own_cpu_s
 from levelbench.measure.timeline import Phase
@@ -207,7 +206,7 @@ class _RankRecorder(Observer):
 
 def main(arguments: Sequence[str]) -> int:
     """Read the job, find the other ranks, and train with them; the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_on_interrupt()
     die_with_parent()
     folder = Path(arguments[0])
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)

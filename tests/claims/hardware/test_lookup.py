@@ -1,7 +1,5 @@
 """lookup: what descriptions of hardware mean. The descriptions of DAWNBench's entries were typed by hand."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,8 +175,8 @@ def test_a_name_inside_a_longer_word_is_no_match(name, more):
         assert lookup(f"{more}{name.replace(' ', '')}{more}") is None
 
 
-def test_a_hostile_text_costs_little():
-    begin = time.perf_counter()
-    for text in ("1 x " * 5000, "4" * 10_000, "nvidia " * 5000 + "V100", "(" * 5000, "A100 / " * 5000):
-        lookup(text)
-    assert time.perf_counter() - begin < 1.0
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", ["1 x ", "4", "nvidia ", "(", "A100 / "])
+def test_a_hostile_text_costs_no_more_than_its_length(text):
+    # In a time that grows with the square of the length, each of these takes hours.
+    lookup(text * 200_000 + "V100")

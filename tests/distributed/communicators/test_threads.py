@@ -245,7 +245,7 @@ def test_the_rank_that_goes_on_after_another_has_failed_is_named():
             raise KeyError("failed")
         return communicator.rank
 
-    outcomes = rank_outcomes(3, work, timeout_s=0.1)
+    outcomes = rank_outcomes(3, work, timeout_s=1.0)
     over.set()
     assert "the end of rank 0" in str(outcomes[0])
     assert isinstance(outcomes[1], KeyError)

@@ -18,11 +18,11 @@ if not dist.is_gloo_available():
     pytest.skip("this build of PyTorch has no gloo", allow_module_level=True)
 
 
-def gloo_ranks(size, work: Callable, timeout_s=20.0):
+def gloo_ranks(size, work: Callable, timeout_s=120.0):
     """``work(communicator)`` on real gloo ranks, each a thread of this process; the results by rank."""
     from levelbench.frameworks.torch.communicator import TorchCommunicator
 
-    store, results, errors = dist.HashStore(), [None] * size, []
+    store, results, errors, connected = dist.HashStore(), [None] * size, [], threading.Barrier(size)
 
     def run(rank):
         options = dist.ProcessGroupGloo._Options()
@@ -32,6 +32,8 @@ def gloo_ranks(size, work: Callable, timeout_s=20.0):
         communicator = TorchCommunicator(
             dist.ProcessGroupGloo(store, rank, size, options), "gloo", torch.device("cpu"), timeout_s
         )
+        # One that is through, or has failed, before another is connected would break that one's connection.
+        connected.wait(120)
         try:
             results[rank] = work(communicator)
             communicator.close()
@@ -183,16 +185,19 @@ def test_a_message_that_is_asked_about_says_when_it_is_there():
 
 
 def test_a_rank_that_does_not_come_is_an_error_that_names_the_operation():
+    late = threading.Event()
+
     def work(communicator):
         if communicator.rank == 0:
-            with pytest.raises(CommunicationError, match=r"receive from 1 of rank 0 of 2 over gloo.*timeout is 0\.3 s"):
+            with pytest.raises(CommunicationError, match=r"receive from 1 of rank 0 of 2 over gloo.*timeout is 2 s"):
                 communicator.receive(torch.empty(2), 1)
+            late.set()
             raise KeyError
-        threading.Event().wait(0.6)
+        assert late.wait(120)
         raise KeyError
 
     with pytest.raises(KeyError):
-        gloo_ranks(2, work, timeout_s=0.3)
+        gloo_ranks(2, work, timeout_s=2.0)
 
 
 def test_a_rank_that_aborts_ends_the_others_and_what_is_under_way():

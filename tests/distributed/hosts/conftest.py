@@ -58,7 +58,7 @@ def talk():
         try:
             assert server.stdout.readline() == b"in\n"
             words = hosts.command(source, [*PYTHON, CLIENT, hosts.addresses[target], str(nbytes)])
-            done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=True)
         finally:
             server.kill()
             server.wait()

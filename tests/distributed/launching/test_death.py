@@ -21,7 +21,7 @@ def draw(number):
 def test_a_rank_that_dies_is_named_and_nothing_is_left(start, team, tmp_path, number):
     engine, (victim, how, rounds) = ENGINES[number], draw(number)
     running = start(engine, team(tmp_path, victim, how, rounds), RANKS)
-    assert running.wait(30), "it did not end in time"
+    assert running.wait(120), "it did not end in time"
     failure = running.failure()
     assert failure.rank == victim, failure
     assert failure.lines[-1 if how != "exception" else 2] == f"rank {victim} fails by {how}"
@@ -37,5 +37,5 @@ def test_a_rank_that_dies_is_named_and_nothing_is_left(start, team, tmp_path, nu
 def test_a_keeper_that_is_killed_takes_its_rank_along_and_is_told_of(start):
     running = start("process", ["sleep", "100"], 1)
     running._processes[0].kill()
-    assert running.wait(10)
+    assert running.wait(120)
     assert running.failure().signal == signal.SIGKILL

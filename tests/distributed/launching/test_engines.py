@@ -27,7 +27,7 @@ def job(request, team, tmp_path_factory):
         words = team(folder, 1, "SIGKILL", 20)
         running = ENGINES[engine].start(words, 2, folder, {"OMP_NUM_THREADS": "7"}, **CLUSTER.get(engine, {}))
         with running:
-            assert running.wait(60), "it did not end in time"
+            assert running.wait(120), "it did not end in time"
     return engine, running
 
 
@@ -116,7 +116,7 @@ def test_a_job_without_a_command_or_a_rank_is_refused(command, ranks, tmp_path):
 
 def test_a_program_that_is_not_there_fails_and_is_named(start):
     running = start("process", ["/nowhere/at-all"], 2)
-    assert running.wait(10)
+    assert running.wait(120)
     assert running.failure().code == 127
     assert "/nowhere/at-all cannot be started" in running.failure().lines[-1]
 
@@ -187,7 +187,7 @@ def test_a_launching_process_that_is_killed_leaves_nothing_behind(engine, tmp_pa
     wait_until(lambda: marked(job) == [])
 
 
-def wait_until(true, timeout_s=10.0):
+def wait_until(true, timeout_s=120.0):
 
     until = time.monotonic() + timeout_s
     while not true():

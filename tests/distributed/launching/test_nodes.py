@@ -26,7 +26,7 @@ from levelbench.distributed.launching import ENGINES, nodes
 nodes._MEET_S = 1.0
 options = {"nodes": 2, "rendezvous": "10.77.0.1:29400", "address": sys.argv[2], "max_restarts": 1}
 with ENGINES["torchrun"].start(sys.argv[3:], 4, Path(sys.argv[1]), {}, **options) as running:
-    assert running.wait(90), "it did not end in time"
+    assert running.wait(200), "it did not end in time"
     print(running.failure().reason)
 """
 
@@ -46,7 +46,7 @@ def kill_host(hosts, at):
         time.sleep(0.05)
 
 
-def once(ready, seconds=60):
+def once(ready, seconds=200):
     until = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < until, "it took too long"
@@ -68,7 +68,7 @@ def test_torchrun_joins_the_ranks_of_two_nodes_and_one_ends_soon_after_the_other
         try:
             once(lambda: all(log.exists() and "is in" in log.read_text() for log in logs))
             kill_host(hosts, 1)
-            assert [nodes[at].wait(60) for at in (1, 0)] == [-signal.SIGKILL, 0]
+            assert [nodes[at].wait(120) for at in (1, 0)] == [-signal.SIGKILL, 0]
             assert there(hosts, 0) == []
         finally:
             for each in nodes:
@@ -123,16 +123,16 @@ def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restar
     monkeypatch.setattr(nodes_module, "_MEET_S", 0.2)
     monkeypatch.setattr(nodes_module, "_END_S", 0.1)
     running = node((0, 3), restarts=restarts)
-    assert running.wait(20)
+    assert running.wait(120)
     reason = f"rank 0 ended with code 3, and its launcher waited {seconds} s in vain for other nodes"
     assert running.failure().reason == reason
 
 
 def test_a_launcher_whose_ranks_run_again_is_left_alone(node, monkeypatch):
-    monkeypatch.setattr(nodes_module, "_MEET_S", 0.3)
+    monkeypatch.setattr(nodes_module, "_MEET_S", 2.0)
     monkeypatch.setattr(nodes_module, "_SETTLED_S", 0.1)
     running = node((0, 3), (60, 0))
-    assert not running.wait(1.5)
+    assert not running.wait(4.0)
 
 
 def test_a_node_whose_ranks_ended_well_may_wait_for_the_others(node, monkeypatch):
@@ -147,7 +147,7 @@ def test_what_a_rank_lost_is_looked_for_on_another_node(tmp_path, python):
     rank = ["env", "RANK=0", "WORLD_SIZE=2", *keeper_words(tmp_path, ["sh", "-c", "exit 75"], child=False)]
     kept.add(start_keeper(keeper_words(tmp_path, [*python, program, *rank], launcher=True), environment))
     running = OnNode(kept, 2, "node1:29400", restarts=False)
-    assert running.wait(20)
+    assert running.wait(120)
     assert running.failure().reason == "rank 0 ended with code 75, what it lost is on another node"
 
 

@@ -9,6 +9,8 @@ from tests.frameworks.onnxruntime.networks import MODES, build, close, data, wan
 from levelbench.frameworks.numpy import framework as numpy_framework
 from levelbench.networks import Draw, GraphBuilder, Network
 
+pytest.importorskip("onnxruntime")
+
 
 @MODES
 @pytest.mark.parametrize("batch", [1, 4])

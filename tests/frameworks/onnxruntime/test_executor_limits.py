@@ -9,6 +9,8 @@ from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 from levelbench.frameworks.onnxruntime import framework
 from levelbench.networks import Network
 
+pytest.importorskip("onnxruntime")
+
 
 def test_training_is_refused(backend):
     network = build().with_loss()

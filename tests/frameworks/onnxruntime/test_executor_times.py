@@ -1,10 +1,13 @@
 """Each operator that ONNX Runtime runs has its times, and what it fused says of what."""
 
 import numpy as np
+import pytest
 from onnx import parser
 from tests.frameworks.onnxruntime.networks import build, data
 
 from levelbench.networks import Network
+
+pytest.importorskip("onnxruntime")
 
 
 def test_without_optimisation_each_node_has_its_own_time(backend):

@@ -4,6 +4,8 @@ import pytest
 from levelbench.errors import UnsupportedError
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode, operator_node
 
+pytest.importorskip("onnxruntime")
+
 
 def numbers(*shape, dtype=np.float32):
     return np.random.default_rng(0).standard_normal(shape).astype(dtype)

@@ -6,6 +6,8 @@ import pytest
 
 from levelbench.errors import UnsupportedError
 
+pytest.importorskip("onnxruntime")
+
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 NUMPYS_OWN = ["bool", *INTEGERS, "float16", "float32", "float64"]
 FLOATS_OF_8_BITS = [f"float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")]

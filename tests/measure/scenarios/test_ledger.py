@@ -100,12 +100,12 @@ def test_a_slow_system_that_still_answers_is_waited_for():
         def issue(self, query):
             def work():
                 for _ in query.indices:
-                    threading.Event().wait(0.03)
+                    threading.Event().wait(0.3)
                     query.complete(1)
 
             threading.Thread(target=work, daemon=True).start()
 
-    offline = Offline(expected_per_s=1, min_duration_s=0, min_samples=8, timeout_s=0.12, warmup_queries=0)
+    offline = Offline(expected_per_s=1, min_duration_s=0, min_samples=8, timeout_s=2.0, warmup_queries=0)
     result = run_scenario(offline, Slow(), samples=8)
     assert result.samples == 8
-    assert result.duration_s > 0.2
+    assert result.duration_s > 2.0

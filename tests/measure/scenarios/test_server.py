@@ -229,17 +229,16 @@ def test_an_exception_in_a_worker_thread_ends_the_run_with_its_cause():
         if number == 20:
             raise OSError("device lost")
 
-    server = Server(qps=1000, bound_s=1, min_duration_s=30, warmup_queries=0)
-    began = time.monotonic()
+    # Ends long before its duration, or the test does not end in its time.
+    server = Server(qps=1000, bound_s=1, min_duration_s=400, warmup_queries=0)
     with pytest.raises(CheckFailedError, match=r"server query 19 .*OSError: device lost") as found:
         run_scenario(server, Threads(fault), samples=10)
     assert isinstance(found.value.__cause__, OSError)
-    assert time.monotonic() - began < 10
 
 
 def test_a_worker_that_hangs_is_given_up_after_the_timeout():
     release = threading.Event()
-    server = Server(qps=1000, bound_s=1, min_duration_s=0, min_queries=5, warmup_queries=0, timeout_s=0.1)
+    server = Server(qps=1000, bound_s=1, min_duration_s=0, min_queries=5, warmup_queries=0, timeout_s=2.0)
     with pytest.raises(CheckFailedError, match="4 queries were never answered"):
         run_scenario(server, Threads(lambda number: number == 2 and release.wait()), samples=10)
     release.set()
@@ -266,9 +265,8 @@ def test_a_wait_never_ends_early(wait_ns):
 def test_a_wait_is_given_up_when_it_is_told_to():
     from levelbench.measure.clocks import HOST
 
-    began = time.monotonic()
-    wait_until(HOST, HOST.now_ns() + 20 * 10**9, stop=lambda: True)
-    assert time.monotonic() - began < 5
+    at = HOST.now_ns() + 3600 * 10**9
+    assert wait_until(HOST, at, stop=lambda: True) < at
 
 
 def test_things_happen_on_a_virtual_clock_in_order_of_their_time():

@@ -7,6 +7,7 @@ import pytest
 from levelbench.errors import DefinitionError, UnknownNameError
 from levelbench.operators.conformance import Result, collect_cases, run_conformance, tally, try_case
 from levelbench.operators.conformance import run as running
+from levelbench.operators.contract import known_upstream
 
 pytestmark = pytest.mark.usefixtures("warm_node_cases")
 
@@ -51,6 +52,15 @@ def test_a_wrong_answer_is_wrong_and_says_where(wrong):
 def test_a_wrong_answer_that_is_known_is_upstreams(wrong):
     wrong.known_faults = {"test_exp": "its sign"}
     assert try_case(one("test_exp"), wrong).status == "upstream"
+
+
+def test_a_known_fault_says_in_which_versions_it_was_seen_and_which_one_is_here_if_it_is_another(wrong):
+    seen, newer = (known_upstream({"test_exp": "its sign"}, ["1.1", "1.2"], here) for here in ("1.2", "2.0"))
+    assert seen == {"test_exp": "its sign; known upstream, seen in 1.1, 1.2"}
+    assert newer == {"test_exp": "its sign; known upstream, seen in 1.1, 1.2; here 2.0"}
+    wrong.known_faults = newer
+    found = try_case(one("test_exp"), wrong)
+    assert (found.status, found.detail.endswith("here 2.0)")) == ("upstream", True)
 
 
 def test_a_known_fault_that_is_repaired_passes(backend):

@@ -34,7 +34,9 @@ NASTY = [None, True, 0, -1, 2**70, 1e308, -0.0, math.nan, math.inf, "", "\x00", 
 NASTY += [[], {}, [[None]], {"": {"a": [1]}}, ["x"] * 600]
 VALUES = st.sampled_from(NASTY) | st.integers() | st.floats() | st.text(max_size=5)
 CELLS = st.sampled_from(["", "nan", "inf", "-1", "1e400", "1_0", "94", "0.5", "٣", "x"]) | st.floats().map(repr)
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def outcome(parse, data):

@@ -90,7 +90,9 @@ def test_text_that_a_spreadsheet_would_run_is_quoted_and_read_back_as_it_was(tmp
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     model=TEXT,
     notes=st.sampled_from(["=1", "+1", "-1", "@x", "\tx", "\rx", "'x", "a\r\nb", '"']) | TEXT,

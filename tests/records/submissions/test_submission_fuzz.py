@@ -25,7 +25,7 @@ ODD = st.sampled_from(
     ]
 )
 TODAY = date(2026, 12, 1)
-FEW = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+FEW = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]}
 
 
 def judged(raw: bytes) -> None:

@@ -9,6 +9,8 @@ from levelbench.records.submissions.figures import Figure
 from levelbench.report.site.brief import brief
 from levelbench.report.site.entries import figure_text
 
+pytest.importorskip("playwright.sync_api")
+
 
 def test_the_board_opens_sorted_by_rank_with_what_has_none_last(board):
     assert names(board()) == ["alpha", "beta", "gamma"]

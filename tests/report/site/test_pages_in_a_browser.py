@@ -10,6 +10,8 @@ from levelbench.report.site.boards import filled
 from levelbench.report.site.payload import Leader, NotShown
 from levelbench.report.site.scripts import joined_steps, steps_script
 
+pytest.importorskip("playwright.sync_api")
+
 PAYLOADS = [
     "<script>window.xss=1</script>",
     "</script><script>window.xss=1</script>",

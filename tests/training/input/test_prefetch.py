@@ -35,7 +35,7 @@ def test_work_is_done_ahead_but_never_further_than_there_are_workers(workers):
     prefetch = Prefetch(workers)
     results = prefetch.ordered(lambda at=at: job(at) for at in range(50))
     assert next(results) == 0
-    assert enough.wait(10)
+    assert enough.wait(120)
     assert len(begun) <= workers + 1
     prefetch.close()
 

@@ -36,6 +36,7 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
     Says so beforehand. Raises ``UsageError`` for what cannot be meant, and what the run raised.
     """
     from levelbench.records.inference import Data, Model
+    from levelbench.records.selection import parse_item
     from levelbench.runner.inference.making import kept_model
     from levelbench.runner.inference.subject import refuse_quality
     from levelbench.runner.request import load_task
@@ -43,9 +44,10 @@ def task_model(word: str, store: Path, as_json: bool, given: dict[str, Any]) -> 
     if given["labels"] is not None or given["sizes"]:
         option = "--labels" if given["labels"] is not None else "--size"
         raise UsageError(f"{option} with a task", "its data are known", "leave it out, or give a model")
-    wanted = _wanted(word, store, given)
-    task = load_task(wanted.reference)
+    # Before its data are looked for: nobody is to install data for what is refused in any case.
+    task = load_task(parse_item(word)[0])
     refuse_quality(task.name, task.quality)
+    wanted = _wanted(word, store, given)
     if given["target_accuracy"] is not None:
         # Refuses what is not on the metric's scale, as the target of a run.
         task.quality.as_target(given["target_accuracy"])

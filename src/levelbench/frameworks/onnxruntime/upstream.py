@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["faults"]
+from levelbench.operators.contract import known_upstream
 
-_CHECKED_WITH = "1.31."
+__all__ = ["SEEN", "faults"]
+
+SEEN = ("1.31.1", "1.32.0")
+"""The versions of ONNX Runtime that all of these were seen in."""
 _ROUNDING = "float32's rounding, below 1e-6 of the largest value, where the test allows 1e-7 near zero"
 _LOWEST = "a masked score is the lowest float32 in place of -inf"
 _ROUNDED_LENGTH = "aligns corners by the rounded output length, ONNX by scale times length"
@@ -36,5 +39,5 @@ _FAULTS = {
 
 
 def faults(version: str) -> Mapping[str, str]:
-    """Reasons by the test's name; none for a version that they were not checked with."""
-    return _FAULTS if version.startswith(_CHECKED_WITH) else {}
+    """Reasons by the test's name, with the versions that they were seen in."""
+    return known_upstream(_FAULTS, SEEN, version)

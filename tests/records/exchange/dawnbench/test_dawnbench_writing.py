@@ -97,7 +97,9 @@ def answered(draw):
     return submission(task, "inference", inference=[measured], code=draw(CODES), settings=draw(SETTINGS))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(entry=trained() | answered())
 def test_what_is_written_passes_the_ci_and_reads_as_the_same_submission(entry, tmp_path):
     paths, losses = write_entry(entry, tmp_path)

@@ -31,7 +31,9 @@ def file(tmp_path):
     return write
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     array=st_numpy.arrays(
         st.sampled_from(["u1", "<i4", ">i8", "<f4", ">f8", "?"]), st_numpy.array_shapes(max_dims=4, max_side=4)
@@ -105,7 +107,9 @@ def test_a_folder_is_not_data(tmp_path):
         map_npy(tmp_path)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), junk=st.binary(max_size=40))
 def test_no_file_causes_another_error(file, place, value, junk):
     stored = bytearray(npy(ARRAY))

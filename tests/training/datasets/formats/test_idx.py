@@ -33,7 +33,9 @@ def file(tmp_path):
     return write
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     array=st_numpy.arrays(
         st.sampled_from(sorted(CODES)), st_numpy.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=5)
@@ -100,7 +102,9 @@ def test_a_gzip_file_that_is_cut_is_refused(file, keep):
         read_idx(file(gzip.compress(encode_idx(noise))[:keep]))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_an_error_or_another_digest_or_says_the_same(tmp_path, place, bit):
     content = encode_idx(ARRAY)
@@ -117,7 +121,9 @@ def test_a_flipped_bit_is_an_error_or_another_digest_or_says_the_same(tmp_path, 
     np.testing.assert_array_equal(read.array, ARRAY)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(content=st.binary(max_size=60), zipped=st.booleans(), prefix=st.sampled_from([b"", b"\0\0\x08\1", b"\x1f\x8b"]))
 def test_no_file_causes_another_error(tmp_path, content, zipped, prefix):
     path = tmp_path / "file"

@@ -180,7 +180,9 @@ def test_a_view_that_is_not_possible_is_refused(wrong):
         View(**wrong)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), form=st.sampled_from(["JPEG", "PNG"]))
 @pytest.mark.filterwarnings("ignore")
 def test_no_changed_byte_causes_another_error(encode, noise, place, value, form):

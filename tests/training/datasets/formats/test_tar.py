@@ -162,7 +162,9 @@ def test_an_archive_that_is_not_there_is_missing(tmp_path):
         contents(tmp_path / "none")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), junk=st.binary(max_size=40))
 def test_no_file_causes_another_error(file, place, value, junk):
     stored = bytearray(archive((LONG, b"abc"), form=tarfile.PAX_FORMAT if place % 2 else tarfile.GNU_FORMAT))
@@ -172,7 +174,9 @@ def test_no_file_causes_another_error(file, place, value, junk):
             contents(file(content))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.dictionaries(st.text("abc./", min_size=1, max_size=150), st.binary(max_size=600), max_size=4))
 def test_what_is_written_is_read_back_or_refused(file, files):
     path = file(archive(*files.items(), form=tarfile.PAX_FORMAT))
