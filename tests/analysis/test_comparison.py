@@ -168,3 +168,32 @@ def test_a_group_of_which_no_run_ended_is_a_refusal_and_no_exception(run, group)
     found, refusals = compare_all([group("a", arm(run, 1.0)), group("b", [run(None, status="running")])], 0.02, 0.95)
     assert found == []
     assert refusals == ["no verdict on b: none of the 1 runs of b has come to an end"]
+
+
+def in_turns(run, factor, n, place, **replaced):
+    """Runs that took turns with another arm's: A B, A B, ..."""
+    luck = [1.0 + 0.02 * ((7 * seed + 3 * place) % 5) for seed in range(n)]
+    return [
+        run(factor * each, seed=seed, started=f"2026-01-01T00:{2 * seed + place:02d}:00+00:00", **replaced)
+        for seed, each in enumerate(luck)
+    ]
+
+
+def test_runs_that_were_looked_at_until_clear_have_the_wider_interval_for_every_reader(run, group):
+    plain = compare(group("a", in_turns(run, 1.0, 9, 0)), group("b", in_turns(run, 1.02, 9, 1))).verdict
+    marked = [
+        group(name, in_turns(run, f, 9, at, planned_effect=0.05))
+        for at, (name, f) in enumerate([("a", 1.0), ("b", 1.02)])
+    ]
+    looked = compare(*marked).verdict
+    assert looked.low < plain.low < plain.high < looked.high
+    assert looked.level > plain.level == 0.95
+    assert "look 3 of --until-clear" in looked.reason
+
+
+def test_runs_beyond_the_last_look_do_not_count_before_the_next_one(run, group):
+    def judged(n):
+        return compare(*(group(str(at), in_turns(run, 1.0, n, at, planned_effect=0.05)) for at in (0, 1))).verdict
+
+    assert judged(10).level == judged(9).level
+    assert judged(11).level != judged(9).level

@@ -110,7 +110,7 @@ def test_one_run_gives_a_number_and_no_verdict(call, compared, tmp_path):
     store = shutil.copytree(compared[0], tmp_path / "store")
     code, out, _ = call(*BOTH, "-n", "1", "--store", store, "--no-report")
     assert code == 0
-    assert "a verdict needs two runs or more of each" in out
+    assert "a verdict needs 3 or more of each" in out
     assert not any(verdict in out for verdict in ("FASTER", "SLOWER", "SAME"))
 
 
@@ -270,3 +270,30 @@ def test_another_clock_reads_the_runs_there_are_and_makes_none(call, store):
         assert run["excluded_s"]["evaluate"] > 0
         whole = run["time_to_accuracy_s"] + sum(run["excluded_s"].values())
         assert whole == pytest.approx(sum(run["phases_s"].values()))
+
+
+@pytest.mark.slow
+def test_until_clear_goes_on_until_the_verdict_is_clear_and_says_how_it_stands(call, tmp_path):
+    words = ("run", "digits[lr=0.1]", "digits[lr=0.002]", "--framework", "numpy", "--target", "0.8", "--no-report")
+    code, out, err = call(*words, "--until-clear", "--store", tmp_path / "store", "--json")
+    assert code == 0
+    verdict = json.loads(out)["comparisons"][0]["verdict"]
+    assert verdict["kind"] == "SLOWER"
+    assert verdict["n_a"] == verdict["n_b"] >= 5
+    assert verdict["level"] > 0.95
+    assert "after 5 runs each: digits[lr=0.002]" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("digits", "--until-clear"), "a verdict compares two"),
+        (("digits", "--effect", "0.1"), "add --until-clear"),
+        (("digits", "digits[lr=0.2]", "--until-clear", "--effect", "0"), "not above zero"),
+        (("digits", "digits[lr=0.2]", "--until-clear", "--budget", "soon"), "no time above zero"),
+    ],
+)
+def test_until_clear_asks_for_what_it_needs(call, tmp_path, words, found):
+    code, _, err = call("run", *words, "--store", tmp_path)
+    assert code == 2
+    assert found in err.lower() or found in err

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from levelbench.analysis.attribution import Attribution, attribute
 from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
 from levelbench.measure.environment import Difference
+from levelbench.measure.sequential import FIRST_LOOK, Looks, deviation_of
 from levelbench.measure.verdict import CLOCK_STEP_S, Verdict, VerdictKind, verdict
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.comparable import ended
@@ -93,18 +94,33 @@ def _outcome(a: RunGroup, b: RunGroup, margin: float, level: float, between: Bet
             why = f"all {len(runs)} runs of {group.label} failed: {runs[0].error or 'no reason is recorded'}"
             n_a, n_b = len(runs_a), len(runs_b)
             return Verdict(VerdictKind.UNCLEAR, None, None, None, n_a, n_b, margin, level, None, why)
+    effects = [run.planned_effect for run in (*runs_a, *runs_b) if run.planned_effect]
+    if not effects:
+        return _judged(runs_a, runs_b, margin, level, between)
+    # The runs were looked at again and again: the interval is as wide as that asks for, whoever reads it.
+    first = _judged(runs_a[:FIRST_LOOK], runs_b[:FIRST_LOOK], margin, level, between)
+    looks = Looks(min(effects), level, deviation_of(first))
+    at, count = looks.last_before(min(len(runs_a), len(runs_b)))
+    found = _judged(runs_a, runs_b, margin, looks.level_at(at), between)
+    said = f"look {count} of --until-clear: all looks together hold at {level:.3g}"
+    return replace(found, runs_to_settle=None, reason=", ".join(filter(None, (found.reason, said))))
+
+
+def _judged(
+    a: Sequence[RunSummary], b: Sequence[RunSummary], margin: float, level: float, between: Between | None
+) -> Verdict:
     return verdict(
-        [run.time_to_accuracy_s for run in runs_a],
-        [run.time_to_accuracy_s for run in runs_b],
+        [run.time_to_accuracy_s for run in a],
+        [run.time_to_accuracy_s for run in b],
         margin=margin,
         level=level,
-        paired=[run.seed for run in runs_a] == [run.seed for run in runs_b],
-        censored_at_a=_given_up(runs_a),
-        censored_at_b=_given_up(runs_b),
-        spent_a=[run.given_up_s or 0.0 for run in runs_a if run.time_to_accuracy_s is None],
-        spent_b=[run.given_up_s or 0.0 for run in runs_b if run.time_to_accuracy_s is None],
-        spans_a=[_span(run) for run in runs_a],
-        spans_b=[_span(run) for run in runs_b],
+        paired=[run.seed for run in a] == [run.seed for run in b],
+        censored_at_a=_given_up(a),
+        censored_at_b=_given_up(b),
+        spent_a=[run.given_up_s or 0.0 for run in a if run.time_to_accuracy_s is None],
+        spent_b=[run.given_up_s or 0.0 for run in b if run.time_to_accuracy_s is None],
+        spans_a=[_span(run) for run in a],
+        spans_b=[_span(run) for run in b],
         between=between,
         resolution=CLOCK_STEP_S,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_CLEAR_WITHIN_S = 600.0
+
 
 @click.command("run")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
@@ -37,7 +40,11 @@ __all__ = ["command"]
 @click.option("--clock", help="Clock policy of the score: wall, dawnbench, mlperf, algoperf.")
 @click.option("--every", help='Interval of evaluations: "1 epoch", "100 steps".')
 @click.option("--epochs", type=float, help="Give up after this many epochs.")
-@click.option("--budget", type=float, help="Give up after this many seconds.")
+@click.option("--budget", help="Give up a run after this time: 90, 2min. With --until-clear: the time for all runs.")
+@click.option(
+    "--until-clear", is_flag=True, help="Go on, run by run, until the verdict is clear or 10min (--budget) end."
+)
+@click.option("--effect", type=float, help="The difference that --until-clear is planned for.  [default: 0.05]")
 @click.option("--budget-samples", type=int, help="Give up after this many training examples.")
 @click.option("--budget-joules", type=float, help="Give up after so much energy, where it can be measured.")
 @click.option("--plateau", type=int, help="Give up after so many evaluations without a better one.")
@@ -74,13 +81,17 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
       levelbench run digits
       levelbench run 'digits[framework=numpy]' 'digits[framework=torch]' -n 5
       levelbench run 'digits[recipe=onecycle,lr=0.2]' --framework numpy,torch
+      levelbench run 'digits[lr=0.1]' 'digits[lr=0.2]' --until-clear --budget 5min
       levelbench run my_task.py --target 0.9 --budget 60
       levelbench run digits --ranks 4 --scheme 'top-k[ratio=0.01]' --engine mpi
 
     Runs that the store already holds are not run again: the same command resumes.
     """
+    from levelbench.cli.infer.words import seconds
     from levelbench.cli.watching import LiveWatcher
+    from levelbench.measure.clocks import HOST
     from levelbench.measure.environment import capture
+    from levelbench.measure.sequential import looks_at
     from levelbench.runner.campaign import carry_out
     from levelbench.runner.plan import make_plan
 
@@ -90,18 +101,79 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
         raise UsageError(f"--seed {given['seed']}", "it is negative", "give a seed from 0 on")
     shared.check_statistics(given["margin"], given["level"])
     wrong = shared.read_fail_on(given["fail_on"])
+    given["budget"] = None if given["budget"] is None else seconds("--budget", given["budget"])
+    limit_s = _until_clear(given)
     arms = _arms(tasks, given)
+    if limit_s is not None and len(arms) < 2:
+        raise UsageError("--until-clear", f"{len(arms)} thing to run, and a verdict compares two", "name two or more")
     if given["keep_model"] and any(arm.specification.distribution for arm in arms):
         raise UsageError("--keep-model with several ranks", "each has a network of its own", "leave one of the two out")
     store = shared.open_store(store_path)
     extras = _extras(given)
-    seeds = range(given["seed"], given["seed"] + given["runs"])
-    plan = make_plan(arms, seeds, store, capture(), fresh=given["fresh"])
-    with shared.as_far_as_read(err=as_json):
-        _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
-    with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
-        records = carry_out(plan, store, given["data"], watcher, extras)
-    return _conclude(plan, dict(sorted(records.items())), store, as_json, given, wrong)
+    began_ns, environment = HOST.now_ns(), capture()
+    looks = [given["runs"]] if limit_s is None else looks_at()
+    for look, runs in enumerate(looks):
+        seeds = range(given["seed"], given["seed"] + runs)
+        plan = make_plan(arms, seeds, store, environment, fresh=given["fresh"] and look == 0)
+        if look == 0:
+            with shared.as_far_as_read(err=as_json):
+                _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
+        with closing(LiveWatcher(plan, on_stderr=as_json)) as watcher:
+            records = dict(sorted(carry_out(plan, store, given["data"], watcher, extras).items()))
+        if limit_s is not None:
+            left_s = limit_s - (HOST.now_ns() - began_ns) * 1e-9
+            clear, lines = _looked(*_compared(plan, records, given)[1:], runs, left_s)
+            with shared.as_far_as_read(err=as_json):
+                click.echo("\n".join(lines), err=as_json)
+            if clear or left_s <= 0:
+                break
+    return _conclude(plan, records, store, as_json, given, wrong)
+
+
+def _until_clear(given: dict[str, Any]) -> float | None:
+    """The seconds that ``--until-clear`` may take, ``None`` without it; its budget is not one of each run."""
+    if not given["until_clear"]:
+        if given["effect"] is not None:
+            raise UsageError("--effect without --until-clear", "nothing is planned for it", "add --until-clear")
+        return None
+    given["effect"] = 0.05 if given["effect"] is None else given["effect"]
+    if not (math.isfinite(given["effect"]) and given["effect"] > 0):
+        raise UsageError(f"--effect {given['effect']}", "it is not above zero", "give a share: 0.05 is 5 %")
+    limit_s: float = given["budget"] or _CLEAR_WITHIN_S
+    given["budget"] = None
+    return limit_s
+
+
+def _looked(comparisons: list[Comparison], refusals: list[str], runs: int, left_s: float) -> tuple[bool, list[str]]:
+    """Whether no look is needed any more, and a line for each comparison as it stands after ``runs`` of each arm."""
+    from levelbench.report.cells import verdict_text
+    from levelbench.report.numbers import duration
+
+    lines, clear = [], True
+    left = f"{duration(left_s)} left" if left_s > 0 else "the budget is spent"
+    for each in comparisons:
+        if each.verdict is None:
+            continue
+        clear = clear and each.verdict.kind != "UNCLEAR"
+        lines.append(f"after {runs} runs each: {each.b.label} {verdict_text(each.verdict)}, {left}")
+    return clear, lines or [f"after {runs} runs each: no verdict ({'; '.join(refusals) or 'it is withheld'})"]
+
+
+def _compared(
+    plan: Plan, records: dict[tuple[int, int], Record], given: dict[str, Any]
+) -> tuple[list[RunGroup], list[Comparison], list[str]]:
+    """The groups of a plan's records, each against the first, and what could not be compared."""
+    from levelbench.analysis.comparison import compare_all
+    from levelbench.records import group_runs, summarise
+    from levelbench.runner.plan import label_with_recipe
+
+    # A run that is done may have been made under another clock, which is only another way to read it.
+    clocks = [arm.specification.clock for arm in plan.arms]
+    groups = group_runs([summarise(record, clock=clocks[arm]) for (arm, _), record in records.items()])
+    # Of several nodes each states its own address, so that a record may have another node's key.
+    arms = {record.header.key: plan.arms[arm] for (arm, _), record in records.items()}
+    groups = [replace(group, label=label_with_recipe(group.label, arms[group.key])) for group in groups]
+    return groups, *compare_all(groups, given["margin"], given["level"])
 
 
 def _conclude(
@@ -113,18 +185,9 @@ def _conclude(
     wrong: frozenset[str],
 ) -> int:
     """Compare, print, write the report: in this order, so that a report that cannot be written loses nothing."""
-    from levelbench.analysis.comparison import compare_all
     from levelbench.cli.reporting import exit_code, write
-    from levelbench.records import group_runs, summarise
-    from levelbench.runner.plan import label_with_recipe
 
-    # A run that is done may have been made under another clock, which is only another way to read it.
-    clocks = [arm.specification.clock for arm in plan.arms]
-    groups = group_runs([summarise(record, clock=clocks[arm]) for (arm, _), record in records.items()])
-    # Of several nodes each states its own address, so that a record may have another node's key.
-    arms = {record.header.key: plan.arms[arm] for (arm, _), record in records.items()}
-    groups = [replace(group, label=label_with_recipe(group.label, arms[group.key])) for group in groups]
-    comparisons, refusals = compare_all(groups, given["margin"], given["level"])
+    groups, comparisons, refusals = _compared(plan, records, given)
 
     def report() -> Path | None:
         if given["no_report"]:
@@ -206,7 +269,8 @@ def _extras(given: dict[str, Any]) -> Extras:
     if given["checkpoint"] is not None:
         Evaluate.parse(given["checkpoint"])
     read(given["observe"])
-    return Extras(given["checkpoint"], given["observe"], given["timeout"], given["keep_model"])
+    effect = given["effect"] if given["until_clear"] else None
+    return Extras(given["checkpoint"], given["observe"], given["timeout"], given["keep_model"], effect)
 
 
 def _listed(option: str, text: str | None) -> list[str | None]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,14 @@ class Looks:
             # Rounded up to an eighth of the next power of two, so that there are few plans.
             step = max(1, 2 ** (math.ceil(math.log2(max(runs, 8.0))) - 3))
             self.planned = int(min(max(FIRST_LOOK, math.ceil(runs / step) * step), 4096))
+
+    @staticmethod
+    def last_before(n: int) -> tuple[int, int]:
+        """The last look at no more than ``n`` runs of each arm, and the how-manieth it is; the first for fewer."""
+        count, at = 1, FIRST_LOOK
+        for count, at in enumerate(takewhile(lambda runs: runs <= max(n, FIRST_LOOK), looks_at()), 1):  # noqa: B007
+            pass
+        return at, count
 
     def level_at(self, n: int) -> float:
         """The level of the interval at the look after ``n`` runs of each arm, one of :func:`looks_at`."""

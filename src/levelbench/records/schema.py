@@ -131,7 +131,11 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Header(Struct, frozen=True, tag="header", tag_field="kind"):
-    """The first line: everything that was decided before the run began."""
+    """The first line: everything that was decided before the run began.
+
+    ``planned_effect`` is there for a run of a comparison that went on until it was clear (``run --until-clear``): the
+    relative difference that its looks were planned for, by which every reader knows how wide its intervals must be.
+    """
 
     schema: int
     id: str
@@ -142,6 +146,7 @@ class Header(Struct, frozen=True, tag="header", tag_field="kind"):
     environment: dict[str, Any]
     source: Source
     version: str
+    planned_effect: float | None = None
 
 
 class Evaluation(Struct, frozen=True, tag="evaluation", tag_field="kind"):

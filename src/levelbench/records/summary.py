@@ -92,6 +92,7 @@ class RunSummary(Struct, frozen=True):
     dataset: DatasetFacts | None = None
     quality_digest: str = ""
     data_digest: str = ""
+    planned_effect: float | None = None
     contradictions: list[str] = field(default_factory=list)
     chained: bool = True
 
@@ -207,6 +208,7 @@ def _given(record: Record) -> dict[str, Any]:
         "source_digest": header.source.digest,
         "quality_digest": header.source.quality,
         "data_digest": header.source.data,
+        "planned_effect": header.planned_effect,
     }
 
 

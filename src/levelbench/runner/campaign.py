@@ -45,13 +45,15 @@ class Watcher(Protocol):
 class Extras:
     """What a run does beside training: how often it keeps a checkpoint, and who looks on.
 
-    ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept.
+    ``timeout_s`` is how long a rank waits for another one, ``keep_model`` whether trained networks are kept,
+    ``planned_effect`` what looks at the comparison are planned for, where it goes on until it is clear.
     """
 
     checkpoint: str | None = None
     observe: tuple[str, ...] = ()
     timeout_s: float = 300.0
     keep_model: bool = False
+    planned_effect: float | None = None
 
 
 def carry_out(
@@ -128,6 +130,7 @@ def _made(
         timeout_s=extras.timeout_s,
         keep_model=extras.keep_model,
         doubts=doubts,
+        planned_effect=extras.planned_effect,
     )
     finished = launch(job, watcher.progress)
     record = _witnessed(finished)

@@ -126,6 +126,7 @@ def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
         environment=environment,
         source=source,
         version=__version__,
+        planned_effect=job.planned_effect,
     )
 
 

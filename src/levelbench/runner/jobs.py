@@ -41,6 +41,8 @@ class Job(msgspec.Struct, frozen=True):
     """Whether the trained network is kept in the store, where ``levelbench infer`` finds it; of one process alone."""
     doubts: list[str] = []
     """What the command has found to doubt about the task before the first run."""
+    planned_effect: float | None = None
+    """The effect that looks at the comparison are planned for, where it goes on until it is clear."""
 
 
 Tell = Callable[["Message"], None]
