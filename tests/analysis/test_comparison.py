@@ -197,3 +197,20 @@ def test_runs_beyond_the_last_look_do_not_count_before_the_next_one(run, group):
 
     assert judged(10).level == judged(9).level
     assert judged(11).level != judged(9).level
+
+
+def test_earlier_sessions_of_the_machine_widen_the_interval_of_arms_that_ran_one_after_the_other(run, group):
+    def session(factor, day, n=5, **replaced):
+        return [
+            run(factor * (1 + 0.01 * at), seed=at, started=f"2026-01-{day:02d}T00:00:{at:02d}+00:00", **replaced)
+            for at in range(n)
+        ]
+
+    earlier = [*session(1.0, 1), *session(1.02, 2), *session(0.99, 3), *session(1.01, 4)]
+    a, b = group("a", session(1.0, 10)), group("b", session(2.0, 11))
+    assert compare(a, b).verdict.kind == "UNCLEAR"
+    found = compare(a, b, history=lambda: [group("old", earlier)]).verdict
+    assert found.kind == "SLOWER"
+    assert "4 earlier sessions" in found.reason
+    elsewhere = [group("old", [replace(each, environment={"machine": {"id": "m2"}}) for each in earlier])]
+    assert compare(a, b, history=lambda: elsewhere).verdict.kind == "UNCLEAR"

@@ -7,20 +7,23 @@ refuses is an error, where it withholds the verdict there are figures alone, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from levelbench.analysis.attribution import Attribution, attribute
 from levelbench.errors import LevelbenchError
 from levelbench.measure.design import Between, between_sessions
-from levelbench.measure.environment import Difference
+from levelbench.measure.environment import Difference, same_machine
 from levelbench.measure.sequential import FIRST_LOOK, Looks, deviation_of
-from levelbench.measure.verdict import CLOCK_STEP_S, Verdict, VerdictKind, verdict
+from levelbench.measure.verdict import CLOCK_STEP_S, NOT_INTERLEAVED, Verdict, VerdictKind, verdict
 from levelbench.records import Caveat, RunGroup, RunSummary, comparable
 from levelbench.records.comparable import ended
 
 __all__ = ["Comparison", "check_comparable", "compare", "compare_all", "sessions_seen"]
+
+History = Callable[[], Sequence[RunGroup]]
+"""Gives the groups of all runs that there are."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +49,38 @@ def check_comparable(a: RunGroup, b: RunGroup) -> None:
 
 
 def compare(
-    a: RunGroup, b: RunGroup, *, margin: float = 0.02, level: float = 0.95, across_machines: bool = False
+    a: RunGroup,
+    b: RunGroup,
+    *,
+    margin: float = 0.02,
+    level: float = 0.95,
+    across_machines: bool = False,
+    history: History | None = None,
 ) -> Comparison:
     """Compare time to accuracy. Runs that missed or failed count; those that were interrupted or still run do not.
 
     Arms with the same seeds are compared in pairs, which takes the luck of the seed out of the ratio.
-    ``IncomparableError`` or ``RecordError`` for what the gate refuses.
+    ``history`` has the groups of earlier runs, from which it is seen how much sessions of this machine vary where the
+    arms did not take turns; it is asked for only then. ``IncomparableError`` or ``RecordError`` for what the gate
+    refuses.
     """
     gate = comparable(a, b, across_machines=across_machines)
     gate.require()
     outcome = None if gate.verdict_withheld else _outcome(a, b, margin, level)
+    if outcome is not None and history is not None and outcome.reason.endswith(NOT_INTERLEAVED):
+        machine = ended(a)[0].environment
+        between = sessions_seen(group for group in history() if same_machine(machine, group.runs[0].environment))
+        outcome = _outcome(a, b, margin, level, between)
     sides = gate.sides
     return Comparison(a, b, outcome, attribute(a, b), sides.differences, not sides.one_machine, gate.caveats)
 
 
 def compare_all(
-    groups: Sequence[RunGroup], margin: float, level: float, across_machines: bool = False
+    groups: Sequence[RunGroup],
+    margin: float,
+    level: float,
+    across_machines: bool = False,
+    history: History | None = None,
 ) -> tuple[list[Comparison], list[str]]:
     """Each group against the first of its task; and, in a line each, what could not be compared and why.
 
@@ -82,7 +101,9 @@ def compare_all(
         pairs.append((base, group))
         verdicts += not gate.verdict_withheld
     shared = 1 - (1 - level) / max(1, verdicts)
-    found = [compare(a, b, margin=margin, level=shared, across_machines=across_machines) for a, b in pairs]
+    found = [
+        compare(a, b, margin=margin, level=shared, across_machines=across_machines, history=history) for a, b in pairs
+    ]
     return found, refusals
 
 
@@ -133,7 +154,7 @@ def _span(run: RunSummary) -> tuple[float, float]:
 
 
 def sessions_seen(groups: Iterable[RunGroup]) -> Between | None:
-    """How much sessions of this machine vary, from all ``groups`` of runs on it; ``None`` if no group has two."""
+    """How much sessions vary, from ``groups`` of runs of one machine; ``None`` if no group has two sessions."""
     arrived = [[run for run in group.runs if run.time_to_accuracy_s] for group in groups]
     return between_sessions(
         [([run.time_to_accuracy_s or 0.0 for run in runs], [_span(run) for run in runs]) for runs in arrived]

@@ -43,6 +43,7 @@ def command(
     """
     from levelbench.analysis.comparison import compare
     from levelbench.cli.reporting import comparison_json, comparison_lines, exit_code, label_apart
+    from levelbench.records import group_runs
     from levelbench.report.runs.summaries import groups_table
 
     shared.check_statistics(margin, level)
@@ -50,7 +51,13 @@ def command(
     store = shared.open_store(store_path)
     view = {"clock": clock, "crossing": crossing, "threshold": target}
     sides = label_apart(shared.select_group(store, a, view), shared.select_group(store, b, view), a, b)
-    comparison = compare(*sides, margin=margin, level=level, across_machines=across_machines)
+    comparison = compare(
+        *sides,
+        margin=margin,
+        level=level,
+        across_machines=across_machines,
+        history=lambda: group_runs(store.summaries()),
+    )
     if as_json:
         shared.emit_json(comparison_json(comparison))
     else:

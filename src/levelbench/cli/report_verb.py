@@ -58,7 +58,9 @@ def command(
     view = {"clock": clock, "crossing": crossing, "threshold": target}
     groups = group_runs(shared.apply_view(found, store, **view))
     records = [read_record(Path(run.path)) for group in groups for run in (*group.runs, *group.unfinished)]
-    comparisons, refusals = compare_all(groups, margin, level, across_machines=across_machines)
+    comparisons, refusals = compare_all(
+        groups, margin, level, across_machines=across_machines, history=lambda: group_runs(store.summaries())
+    )
     for refusal in refusals:
         click.echo(refusal, err=True)
     page = output or store.path / "report.html"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +123,7 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
             records = dict(sorted(carry_out(plan, store, given["data"], watcher, extras).items()))
         if limit_s is not None:
             left_s = limit_s - (HOST.now_ns() - began_ns) * 1e-9
-            clear, lines = _looked(*_compared(plan, records, given)[1:], runs, left_s)
+            clear, lines = _looked(*_compared(plan, records, store, given)[1:], runs, left_s)
             with shared.as_far_as_read(err=as_json):
                 click.echo("\n".join(lines), err=as_json)
             if clear or left_s <= 0:
@@ -160,7 +161,7 @@ def _looked(comparisons: list[Comparison], refusals: list[str], runs: int, left_
 
 
 def _compared(
-    plan: Plan, records: dict[tuple[int, int], Record], given: dict[str, Any]
+    plan: Plan, records: dict[tuple[int, int], Record], store: Store, given: dict[str, Any]
 ) -> tuple[list[RunGroup], list[Comparison], list[str]]:
     """The groups of a plan's records, each against the first, and what could not be compared."""
     from levelbench.analysis.comparison import compare_all
@@ -173,7 +174,14 @@ def _compared(
     # Of several nodes each states its own address, so that a record may have another node's key.
     arms = {record.header.key: plan.arms[arm] for (arm, _), record in records.items()}
     groups = [replace(group, label=label_with_recipe(group.label, arms[group.key])) for group in groups]
-    return groups, *compare_all(groups, given["margin"], given["level"])
+    earlier = partial(_all_groups, store)
+    return groups, *compare_all(groups, given["margin"], given["level"], history=earlier)
+
+
+def _all_groups(store: Store) -> list[RunGroup]:
+    from levelbench.records import group_runs
+
+    return group_runs(store.summaries())
 
 
 def _conclude(
@@ -187,7 +195,7 @@ def _conclude(
     """Compare, print, write the report: in this order, so that a report that cannot be written loses nothing."""
     from levelbench.cli.reporting import exit_code, write
 
-    groups, comparisons, refusals = _compared(plan, records, given)
+    groups, comparisons, refusals = _compared(plan, records, store, given)
 
     def report() -> Path | None:
         if given["no_report"]:

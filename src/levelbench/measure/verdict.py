@@ -25,13 +25,16 @@ from levelbench.measure.statistics.proportions import fisher_exact
 from levelbench.measure.statistics.survival import expected_time_with_restarts
 from levelbench.measure.statistics.values import Interval, check_share, exponential, positive, watched
 
-__all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "Verdict", "VerdictKind", "format_verdict", "verdict"]
+__all__ = ["CLOCK_STEP_S", "LEAST_RUNS", "NOT_INTERLEAVED", "Verdict", "VerdictKind", "format_verdict", "verdict"]
 
 LEAST_RUNS = 3
 """Distinct runs of each arm below which there is a ratio and no verdict."""
 
 CLOCK_STEP_S = 1e-9
 """The resolution of times that our own timelines measured."""
+
+NOT_INTERLEAVED = "not interleaved: run them together"
+"""How the reason ends of a verdict that was not given because the arms did not take turns."""
 
 _LEAST_SESSIONS = 3
 
@@ -123,9 +126,6 @@ def verdict(
     return _censored(case, known, spent_a, spent_b)
 
 
-_NOT_INTERLEAVED = "not interleaved: run them together"
-
-
 @dataclass(frozen=True)
 class _Case:
     """The two arms and the terms of the comparison; ``n_a`` and ``n_b`` count runs with unknown give-up times too."""
@@ -212,7 +212,7 @@ def _one_after_the_other(case: _Case, sessions: Sessions, between: Between | Non
         return case.says(case.kind(found.interval), found.ratio, found.interval, reason=reason)
     found = welch_log_ratio(case.a.reached, case.b.reached, case.level, resolution=resolution)
     if between is None:
-        return case.says(VerdictKind.UNCLEAR, found.ratio, reason=_NOT_INTERLEAVED)
+        return case.says(VerdictKind.UNCLEAR, found.ratio, reason=NOT_INTERLEAVED)
     wide = _widened(found, sessions, between, case)
     reason = f"not interleaved: widened by how much {between.dof + 1} earlier sessions of this machine varied"
     return case.says(case.kind(wide), found.ratio, wide, reason=reason)
@@ -278,7 +278,7 @@ def _shares_alone(case: _Case) -> Verdict:
         if p_value <= 1.0 - case.level and case.a.n == case.n_a and case.b.n == case.n_b:
             kind = VerdictKind.FASTER if k_b * case.n_a > k_a * case.n_b else VerdictKind.SLOWER
             return case.says(kind, reason=f"{case.reached}: fewer arrive (Fisher's exact test, p = {p_value:.2g})")
-    return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {_NOT_INTERLEAVED}")
+    return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {NOT_INTERLEAVED}")
 
 
 def _restarts(
