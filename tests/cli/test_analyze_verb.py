@@ -4,6 +4,7 @@ The training itself is replaced by its records: each factor has a gain, and the 
 """
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def record_of(job, t_ns, machine):
         started=f"2026-01-02T03:{job.seed:02d}:05.000+00:00",
         specification=job.specification,
         environment=machine,
-        source=Source("study", job.source, "# the task"),
+        source=Source("study", job.source, Path(job.reference).read_text()),
         version=__version__,
     )
     with RecordWriter.create(Store(job.store).path, header) as writer:

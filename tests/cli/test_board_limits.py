@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from tests.records.stores import resealed
 from tests.records.submissions.test_ceilings import head
 from tests.records.submissions.test_ceilings import write as write_heads
 
@@ -23,12 +24,12 @@ MLP = 2 * (64 * 128 + 128 * 10)
 @pytest.fixture
 def own_source(store):
     """The records of the store as runs of the task's present source leave them."""
-    digest = source_of(load_task("digits"), "mlp").digest
+    source = source_of(load_task("digits"), "mlp")
     for path in store.rglob("*.jsonl"):
         first, rest = path.read_text().split("\n", 1)
         header = json.loads(first)
-        header["source"]["digest"] = digest
-        path.write_text(f"{json.dumps(header)}\n{rest}")
+        header["source"] |= {"digest": source.digest, "text": source.text}
+        path.write_bytes(resealed(f"{json.dumps(header)}\n{rest}".encode()))
     return store
 
 

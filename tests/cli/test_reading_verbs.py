@@ -146,7 +146,7 @@ def test_copies_in_subfolders_and_in_several_paths_count_once(call, store):
 def test_two_files_of_one_run_that_differ_are_an_error_naming_both(call, store):
     shutil.copytree(store, store / "copy")
     (first, second) = sorted(store.rglob("*aaaa0000.jsonl"))
-    second.write_text(second.read_text().replace('"version":"0.1.0"', '"version":"0.1.1"'))
+    edit(second, '"version":"0.1.0"', '"version":"0.1.1"')
     code, _, err = call("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)
     assert code == 2
     assert str(first) in err

@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from tests.records.stores import edit
 
 from levelbench.records import Store
 
@@ -37,7 +38,7 @@ def test_checkpoints_and_copies_in_the_store_go_too(call, store):
 def test_a_path_removes_what_lies_there_and_so_settles_two_files_that_differ(call, store):
     shutil.copytree(store, store / "copy")
     (kept, edited) = sorted(store.rglob("*aaaa0000.jsonl"))
-    edited.write_text(edited.read_text().replace('"version":"0.1.0"', '"version":"0.1.1"'))
+    edit(edited, '"version":"0.1.0"', '"version":"0.1.1"')
     assert call("rm", edited, "--yes", "--store", store)[0] == 0
     assert kept.exists()
     assert call("show", "aaaa0000", "--store", store)[0] == 0

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.records.stores import seeds
+from tests.records.stores import resealed, seeds
 
 from levelbench.errors import RecordError, StoreError, UnknownNameError, UsageError
 from levelbench.records import Store, read_folder
@@ -97,7 +97,7 @@ def test_a_record_that_makes_no_sense_is_a_problem_and_not_a_crash(fill):
     path.with_name("large.jsonl").write_text(raw.replace('"seed":0', '"seed":' + "9" * 40, 1))
     path.with_name("huge.jsonl").write_text(raw.replace('"forward":', '"forward":' + "9" * 400, 1))
     os.mkfifo(path.with_name("pipe.jsonl"))
-    (path.parent / os.fsdecode(b"caf\xe9.jsonl")).write_text(raw.replace(identity, "cafe0001", 1))
+    (path.parent / os.fsdecode(b"caf\xe9.jsonl")).write_bytes(resealed(raw.replace(identity, "cafe0001", 1).encode()))
     assert len(store.rows()) == 3
     assert len(store.problems) == 3
 

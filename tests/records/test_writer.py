@@ -90,10 +90,10 @@ def test_an_id_that_exists_is_never_written_over(tmp_path, make_header, make_run
     assert len(list(path.parent.iterdir())) == 1
 
 
-def test_ids_are_eight_hexadecimal_digits_and_differ():
+def test_ids_are_sixteen_hexadecimal_digits_and_differ():
     ids = {new_id() for _ in range(200)}
     assert len(ids) == 200
-    assert all(len(each) == 8 and int(each, 16) >= 0 for each in ids)
+    assert all(len(each) == 16 and int(each, 16) >= 0 for each in ids)
 
 
 def test_killed_at_thirty_random_instants_a_run_loses_no_event_that_was_acknowledged(tmp_path, make_header):
