@@ -11,7 +11,7 @@ import pytest
 
 from levelbench import __version__
 from levelbench.measure.environment import capture
-from levelbench.records import End, Evaluation, Header, RecordWriter, Store, read_record
+from levelbench.records import End, Evaluation, Header, RecordWriter, Samples, Store, read_record
 from levelbench.records.schema import Source
 from levelbench.runner.launch import Finished
 
@@ -66,19 +66,21 @@ def study(tmp_path, monkeypatch, machine):
 
 
 def record_of(job, t_ns, machine):
+    started = f"2026-01-02T03:{job.seed:02d}:05.000+00:00"
     header = Header(
         schema=1,
         id=job.id,
         key=job.key,
         seed=job.seed,
-        started=f"2026-01-02T03:{job.seed:02d}:05.000+00:00",
+        started=started,
         specification=job.specification,
-        environment=machine,
+        environment={**machine, "time": started},
         source=Source("study", job.source, Path(job.reference).read_text()),
         version=__version__,
     )
     with RecordWriter.create(Store(job.store).path, header) as writer:
         for step in (1, 2):
+            writer.append(Samples("step_time", "ns", [t_ns // 2]))
             writer.append(
                 Evaluation(
                     step * t_ns // 2, step, float(step), step, {"validation": 0.95}, 0.1, {"forward": step * t_ns // 2}
