@@ -30,7 +30,7 @@ def test_arms_with_other_seeds_are_not(run, group):
 
 def test_arms_that_ran_one_after_the_other_get_no_verdict(run, group):
     found = compare(group("a", arm(run, 1.0)), group("b", arm(run, 3.0, seeds=range(5, 10))))
-    assert (found.verdict.kind, found.verdict.reason) == ("UNCLEAR", "not interleaved: run them together")
+    assert (found.verdict.kind, found.verdict.reason) == ("UNCLEAR", "not interleaved: run them together, with --fresh")
 
 
 def test_runs_that_missed_are_kept_as_censored(run, group):

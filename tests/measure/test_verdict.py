@@ -83,6 +83,22 @@ def test_one_outlier_in_twenty_does_not_hide_a_difference():
         assert found.kind is VerdictKind.SLOWER
         assert found.low < 1.08 < found.high
         assert "outliers trimmed" in found.reason
+        assert "with them the ratio is" in found.reason
+
+
+def test_what_makes_one_arm_slow_now_and_then_is_not_trimmed_away():
+    random = np.random.default_rng(6)
+    a, b = np.exp(0.01 * random.standard_normal((2, 40))) * [[1.0], [1.03]]
+    a[::8] *= 2.0
+    for paired in (False, True):
+        found = verdict(a.tolist(), b.tolist(), paired=paired)
+        assert "trimmed" not in found.reason
+        assert found.kind is not VerdictKind.SLOWER
+
+
+def test_values_of_which_most_are_equal_are_not_trimmed_to_a_point():
+    found = verdict([1.0] * 7 + [1.4, 1.5], [1.03] * 7 + [0.6, 2.0], resolution=1e-9)
+    assert found.kind is VerdictKind.UNCLEAR
 
 
 @given(times, times)

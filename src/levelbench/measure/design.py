@@ -14,39 +14,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Between", "Schedule", "Sessions", "between_sessions", "schedule_of"]
+__all__ = ["Between", "Sessions", "between_sessions", "schedule_of"]
 
 Span = tuple[float, float]
 """When a run started and ended, in seconds on one clock."""
 
 PAUSE_S = 600.0
-"""A pause between two runs of one arm after which the next one is of another session."""
+"""A pause after which a run shares less with the one before it."""
+
+APART_S = 6.0 * 3600.0
+"""A pause after which a run is of another session, when sessions of one thing say how much they vary."""
 
 _NEIGHBOURS = 2
 
 
 @dataclass(frozen=True)
 class Sessions:
-    """The runs of two arms by session, as indices into each arm, in the order of time.
+    """The stretches in which one arm was measured alone, as indices into each arm, in the order of time.
 
-    ``pairs`` are sessions of different arms that followed each other, as (index of a's, index of b's).
+    ``pairs`` are stretches of different arms that followed each other, as (index of a's, index of b's).
     """
 
     a: tuple[tuple[int, ...], ...]
     b: tuple[tuple[int, ...], ...]
     pairs: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How two arms were measured. ``sessions`` is ``None`` where they took turns."""
-
-    sessions: Sessions | None
-
-    @property
-    def interleaved(self) -> bool:
-        """Whether the arms took turns, run by run."""
-        return self.sessions is None
 
 
 @dataclass(frozen=True)
@@ -57,45 +48,49 @@ class Between:
     dof: int
 
 
-def schedule_of(a: Sequence[Span], b: Sequence[Span], *, paired: bool = False) -> Schedule:
-    """How the runs with the spans ``a`` and ``b`` lie to each other.
+def schedule_of(a: Sequence[Span], b: Sequence[Span], *, paired: bool = False) -> Sessions | None:
+    """The stretches in which the runs with the spans ``a`` and ``b`` were measured; ``None`` where the arms took turns.
 
     ``paired`` arms took turns if the two runs of each pair (equal index) were next to each other, with at most one run
-    of these arms between them; others if no arm had more than two runs at a stretch (more, where one arm has more).
+    of these arms between them; others if the arms changed as often as turns of two do, with no long stretch of one.
+    Either way no arm may have had two runs, without the other, between two long pauses.
     """
     runs = sorted([*((span, 0, at) for at, span in enumerate(a)), *((span, 1, at) for at, span in enumerate(b))])
-    if _took_turns([arm for _, arm, _ in runs], [at for _, _, at in runs], len(a), len(b), paired):
-        return Schedule(None)
-    blocks: list[tuple[int, list[int]]] = []
-    ended = -math.inf
-    for (start, end), arm, at in runs:
-        if blocks and blocks[-1][0] == arm and start - ended <= PAUSE_S:
-            blocks[-1][1].append(at)
+    arms = [arm for _, arm, _ in runs]
+    stretches: list[tuple[int, list[int]]] = []
+    for _, arm, at in runs:
+        if stretches and stretches[-1][0] == arm:
+            stretches[-1][1].append(at)
         else:
-            blocks.append((arm, [at]))
-        ended = max(ended, end)
+            stretches.append((arm, [at]))
+    if not _alone_between_pauses([span for span, _, _ in runs], arms):
+        if paired and len(a) == len(b):
+            places = {(arm, at): place for place, (_, arm, at) in enumerate(runs)}
+            turns = all(abs(places[0, at] - places[1, at]) <= _NEIGHBOURS for at in range(len(a)))
+        else:
+            fewer, more = sorted((len(a), len(b)))
+            longest = max(len(members) for _, members in stretches)
+            turns = len(stretches) > fewer and longest <= math.ceil(more / max(1, fewer)) + 1
+        if turns:
+            return None
     sessions: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
-    pairs: list[tuple[int, int]] = []
-    waiting: int | None = None
-    for arm, members in blocks:
+    for arm, members in stretches:
         sessions[arm].append(tuple(members))
-        if waiting == 1 - arm:
-            pairs.append((len(sessions[0]) - 1, len(sessions[1]) - 1))
-            waiting = None
-        else:
-            waiting = arm
-    return Schedule(Sessions(tuple(sessions[0]), tuple(sessions[1]), tuple(pairs)))
+    # Stretches alternate, so the first and second, the third and fourth, ... are one of each arm.
+    pairs = [(pair // 2, pair // 2) for pair in range(0, len(stretches) - 1, 2)]
+    return Sessions(tuple(sessions[0]), tuple(sessions[1]), tuple(pairs))
 
 
-def _took_turns(arms: list[int], indices: list[int], n_a: int, n_b: int, paired: bool) -> bool:
-    if paired and n_a == n_b:
-        places = {(arm, at): place for place, (arm, at) in enumerate(zip(arms, indices, strict=True))}
-        return all(abs(places[0, at] - places[1, at]) <= _NEIGHBOURS for at in range(n_a))
-    longest = stretch = 0
-    for place, arm in enumerate(arms):
-        stretch = stretch + 1 if place and arms[place - 1] == arm else 1
-        longest = max(longest, stretch)
-    return longest <= 2 * math.ceil(max(n_a, n_b) / max(1, min(n_a, n_b)))
+def _alone_between_pauses(spans: Sequence[Span], arms: Sequence[int]) -> bool:
+    """Whether one arm had several runs, and the other none, between two pauses: what they share is then that arm's."""
+    members: list[list[int]] = []
+    ended = -math.inf
+    for (start, end), arm in zip(spans, arms, strict=True):
+        if start - ended > PAUSE_S or not members:
+            members.append([])
+        members[-1].append(arm)
+        ended = max(ended, end)
+    return any(len(each) > 1 and len(set(each)) == 1 for each in members)
 
 
 def session_means(times: Sequence[float], sessions: Sequence[Sequence[int]]) -> list[float]:
@@ -116,7 +111,7 @@ def between_sessions(groups: Sequence[tuple[Sequence[float], Sequence[Span]]]) -
         sessions: list[list[int]] = []
         ended = -math.inf
         for at in order:
-            if sessions and spans[at][0] - ended <= PAUSE_S:
+            if sessions and spans[at][0] - ended <= APART_S:
                 sessions[-1].append(at)
             else:
                 sessions.append([at])

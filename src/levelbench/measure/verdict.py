@@ -21,7 +21,6 @@ from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, re
 from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
 from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.planning import more_runs, settling_error
-from levelbench.measure.statistics.proportions import fisher_exact
 from levelbench.measure.statistics.survival import expected_time_with_restarts
 from levelbench.measure.statistics.values import Interval, check_share, exponential, positive, watched
 
@@ -33,7 +32,7 @@ LEAST_RUNS = 3
 CLOCK_STEP_S = 1e-9
 """The resolution of times that our own timelines measured."""
 
-NOT_INTERLEAVED = "not interleaved: run them together"
+NOT_INTERLEAVED = "not interleaved: run them together, with --fresh"
 """How the reason ends of a verdict that was not given because the arms did not take turns."""
 
 _LEAST_SESSIONS = 3
@@ -98,8 +97,8 @@ def verdict(
     runs cost, ``spent_a`` and ``spent_b``, gives the expected time with restarts, which may not contradict the verdict.
 
     ``spans_a`` and ``spans_b`` are when each run started and ended. Where they show that the arms did not take turns,
-    sessions are compared in place of runs, or, with one session each, the interval is widened by ``between``, how much
-    sessions vary on this machine; where that is not known the answer is UNCLEAR.
+    neighbouring stretches of the two are compared in place of runs; with fewer than three pairs of them the interval is
+    widened by ``between``, how much sessions vary on this machine; where that is not known the answer is UNCLEAR.
 
     With fewer than three runs in an arm there is a ratio and no verdict. Raises ``ValueError`` for times that are not
     positive and finite, for an empty arm, for a number of give-up times other than that of the ``None`` runs, and for a
@@ -115,14 +114,14 @@ def verdict(
     complete = len(case.a.reached) == len(a) and len(case.b.reached) == len(b)
     sessions = None
     if spans_a is not None and spans_b is not None:
-        sessions = schedule_of(spans_a, spans_b, paired=paired).sessions
+        sessions = schedule_of(spans_a, spans_b, paired=paired)
     if complete:
         step = resolution_of(case.a.reached, case.b.reached) if resolution is None else resolution
         if sessions is None:
             return _complete(case, paired, step)
         return _one_after_the_other(case, sessions, between, step)
     if sessions is not None:
-        return _shares_alone(case)
+        return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {NOT_INTERLEAVED}")
     return _censored(case, known, spent_a, spent_b)
 
 
@@ -192,35 +191,33 @@ def _complete(case: _Case, paired: bool, resolution: float) -> Verdict:
         error = settling_error(math.log(found.ratio), math.log1p(case.margin), case.level)
         more = more_runs(found.deviation_a, case.n_a, found.deviation_b, case.n_b, error, case.level)
     said = ["paired by seed"] if paired else []
-    said += [f"outliers trimmed: {found.trimmed} at each end"] if found.trimmed else []
+    if found.trimmed:
+        said.append(f"outliers trimmed, {found.trimmed} at each end (with them the ratio is {found.untrimmed:.3g})")
     return case.says(kind, found.ratio, found.interval, more, ", ".join(said))
 
 
 def _one_after_the_other(case: _Case, sessions: Sessions, between: Between | None, resolution: float) -> Verdict:
-    """Sessions in place of runs: in pairs where they alternate, else each arm's own; else widened by ``between``."""
+    """Neighbouring stretches in place of runs where there are pairs enough; else widened by ``between``."""
     means = session_means(case.a.reached, sessions.a), session_means(case.b.reached, sessions.b)
-    count = f"{len(sessions.a)} and {len(sessions.b)} sessions, each one arm alone"
     if len(sessions.pairs) >= _LEAST_SESSIONS:
         first, second = (
             [arm[at] for at in side] for arm, side in zip(means, zip(*sessions.pairs, strict=True), strict=True)
         )
         found = paired_log_ratio(first, second, case.level, resolution=resolution)
-        return case.says(case.kind(found.interval), found.ratio, found.interval, reason=f"{count}: compared in pairs")
-    if min(len(sessions.a), len(sessions.b)) >= _LEAST_SESSIONS:
-        found = welch_log_ratio(*means, case.level, resolution=resolution)
-        reason = f"{count}: these are what is compared"
+        reason = f"not run by run: {len(sessions.pairs)} pairs of neighbouring stretches are compared"
         return case.says(case.kind(found.interval), found.ratio, found.interval, reason=reason)
     found = welch_log_ratio(case.a.reached, case.b.reached, case.level, resolution=resolution)
     if between is None:
         return case.says(VerdictKind.UNCLEAR, found.ratio, reason=NOT_INTERLEAVED)
-    wide = _widened(found, sessions, between, case)
+    wide = _widened(found, between, case)
     reason = f"not interleaved: widened by how much {between.dof + 1} earlier sessions of this machine varied"
     return case.says(case.kind(wide), found.ratio, wide, reason=reason)
 
 
-def _widened(found: LogRatio, sessions: Sessions, between: Between, case: _Case) -> Interval:
+def _widened(found: LogRatio, between: Between, case: _Case) -> Interval:
     own = found.deviation_a**2 / case.n_a + found.deviation_b**2 / case.n_b
-    variance = own + between.variance * (1.0 / len(sessions.a) + 1.0 / len(sessions.b))
+    # However many sessions an arm has: those that follow each other without the other arm share the drift.
+    variance = own + 2.0 * between.variance
     # The variance between sessions is the larger part and the worse known: its degrees of freedom count for the sum.
     reach = t_quantile(0.5 + 0.5 * case.level, between.dof) * math.sqrt(variance)
     centre = math.log(found.ratio)
@@ -268,17 +265,6 @@ def _of_shares(case: _Case) -> Verdict:
     if log_rank_p(case.a, case.b) > 1.0 - case.level:
         return case.says(VerdictKind.UNCLEAR)
     return case.says(VerdictKind.FASTER if log_rank_sign(case.a, case.b) > 0 else VerdictKind.SLOWER)
-
-
-def _shares_alone(case: _Case) -> Verdict:
-    """For arms that did not take turns: drift moves times, but not whether a run could ever have arrived."""
-    if all(map(math.isinf, (*case.a.given_up, *case.b.given_up))):
-        k_a, k_b = len(case.a.reached), len(case.b.reached)
-        p_value = fisher_exact(k_a, case.n_a, k_b, case.n_b)
-        if p_value <= 1.0 - case.level and case.a.n == case.n_a and case.b.n == case.n_b:
-            kind = VerdictKind.FASTER if k_b * case.n_a > k_a * case.n_b else VerdictKind.SLOWER
-            return case.says(kind, reason=f"{case.reached}: fewer arrive (Fisher's exact test, p = {p_value:.2g})")
-    return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {NOT_INTERLEAVED}")
 
 
 def _restarts(

@@ -1,5 +1,7 @@
 """Comparing two samples, and a sample with a target."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -12,8 +14,9 @@ from levelbench.measure.statistics import reaches_on_average, welch_log_ratio
 samples = st.lists(st.floats(0.1, 10), min_size=2, max_size=5)
 
 
-@given(samples, samples)
-def test_welch_on_logarithms_is_scipys(a, b):
+@given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=2, max_size=5))
+def test_welch_on_logarithms_is_scipys(both):
+    a, b = zip(*both, strict=True)
     assume(np.ptp(a) > 1e-3 and np.ptp(b) > 1e-3)
     ours = welch_log_ratio(a, b, resolution=0.0)
     theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
@@ -21,6 +24,15 @@ def test_welch_on_logarithms_is_scipys(a, b):
     assert ours.p_value == pytest.approx(theirs.pvalue, rel=1e-8, abs=1e-12)
     assert ours.dof == pytest.approx(theirs.df, rel=1e-9)
     assert np.log([ours.interval.low, ours.interval.high]) == pytest.approx([interval.low, interval.high], abs=1e-8)
+
+
+@given(samples, samples)
+def test_a_smaller_arm_does_not_make_the_interval_narrower_than_scipys(a, b):
+    assume(np.ptp(a) > 1e-3 and np.ptp(b) > 1e-3)
+    ours = welch_log_ratio(a, b, resolution=0.0).interval
+    theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
+    assert math.log(ours.low) <= theirs.low + 1e-8
+    assert math.log(ours.high) >= theirs.high - 1e-8
 
 
 @given(samples, samples)

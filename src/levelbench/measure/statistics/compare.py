@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from levelbench.measure.crossing import sign_of
-from levelbench.measure.statistics.distributions import t_quantile, t_survival
+from levelbench.measure.statistics.distributions import binomial_cdf, t_quantile, t_survival
 from levelbench.measure.statistics.values import Interval, Vector, check_share, exponential, finite, positive
 
 __all__ = [
@@ -30,10 +30,10 @@ __all__ = [
     "welch_log_ratio",
 ]
 
-MOST_TRIMMED = 0.25
+_MOST_TRIMMED = 0.25
 _TRIM_FROM = 6
 
-FAR = 8.0
+_FAR = 8.0
 """Median absolute deviations beyond which a time is an outlier. Times have long tails, which are no outliers."""
 
 _FAR_PAIRED = 3.0
@@ -46,7 +46,7 @@ class LogRatio:
 
     ``dof`` are Welch's degrees of freedom (infinite if both samples are constant), ``p_value`` is two-sided;
     ``deviation_a`` and ``deviation_b`` are the standard deviations of the logarithms (winsorised where ``trimmed``
-    values were cut off at each end).
+    values were cut off at each end). ``untrimmed`` is the ratio of the geometric means of all values.
     """
 
     ratio: float
@@ -56,6 +56,7 @@ class LogRatio:
     deviation_a: float
     deviation_b: float
     trimmed: int = 0
+    untrimmed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,27 @@ def _rounding(values: Vector, resolution: float) -> float:
     return float(np.mean((resolution / values) ** 2)) / 12.0
 
 
-def outlying(logs: Vector, floor: float, deviations: float) -> int:
-    """How many values at the fuller end lie farther from the median than values of one spread do; 0 below six values.
+def outlying(logs: Vector, floor: float, deviations: float) -> tuple[int, int]:
+    """How many values lie far below and far above the others; none below six values, or where half of them are equal.
 
-    Farther means ``deviations`` + 30 / n median absolute deviations (made consistent for a normal).
+    Far means ``deviations`` + 30 / n median absolute deviations (made consistent for a normal) from the median.
     """
     if len(logs) < _TRIM_FROM:
-        return 0
+        return 0, 0
     centre = float(np.median(logs))
-    spread = max(1.4826 * float(np.median(np.abs(logs - centre))), math.sqrt(floor))
-    reach = (deviations + 30.0 / len(logs)) * spread
-    return max(int((logs < centre - reach).sum()), int((logs > centre + reach).sum()))
+    spread = 1.4826 * float(np.median(np.abs(logs - centre)))
+    if spread == 0.0:
+        return 0, 0
+    reach = (deviations + 30.0 / len(logs)) * max(spread, math.sqrt(floor))
+    return int((logs < centre - reach).sum()), int((logs > centre + reach).sum())
+
+
+def _alike(low: int, high: int) -> bool:
+    """Whether outliers on two sides may be of one kind: if chance puts so many more on one side in a fifth of cases.
+
+    What makes one arm slow and not the other is no noise, and to trim it would compare something else.
+    """
+    return 2.0 * binomial_cdf(min(low, high), low + high, 0.5) > 0.2
 
 
 def log_mean(logs: Vector, cut: int = 0, floor: float = 0.0) -> LogMean:
@@ -139,17 +150,22 @@ def welch_log_ratio(
     """Welch's unequal-variances t test (Welch 1947) of b / a on logarithms; two positive values or more in each arm.
 
     From six values an arm on outliers are trimmed (Yuen 1974), the same share of both arms; not where more than a
-    quarter of one lies far out: that is no outlier but a second mode. ``resolution`` is the clock's, in the unit of
-    the values (default: :func:`resolution_of` them); the variance is not believed to be below what it causes.
+    quarter of one lies far out, which is a second mode, nor where one arm has them and the other has not.
+    ``resolution`` is the clock's, in the unit of the values (default: :func:`resolution_of` them); the variance is not
+    believed to be below what it causes, nor, where one arm is smaller, to be less than what both together show.
     """
     check_share("the level", level)
     values = positive(a, 2), positive(b, 2)
     step = resolution_of(a, b) if resolution is None else resolution
     logs, floors = [np.log(each) for each in values], [_rounding(each, step) for each in values]
-    far = max(outlying(each, floor, FAR) / len(each) for each, floor in zip(logs, floors, strict=True))
-    share = far if min(map(len, logs)) >= _TRIM_FROM and far <= MOST_TRIMMED else 0.0
+    counts = [outlying(each, floor, _FAR) for each, floor in zip(logs, floors, strict=True)]
+    share = max(max(each) / len(arm) for each, arm in zip(counts, logs, strict=True))
+    if not (
+        share <= _MOST_TRIMMED and _alike(*(round(sum(n) * 2 * len(logs[0]) / sum(map(len, logs))) for n in counts))
+    ):
+        share = 0.0
     first, second = (
-        log_mean(each, min(round(share * len(each)), (len(each) - 2) // 2), floor)
+        log_mean(each, min(math.ceil(share * len(each)), (len(each) - 2) // 2), floor)
         for each, floor in zip(logs, floors, strict=True)
     )
     difference, variance = second.mean - first.mean, first.squared_error + second.squared_error
@@ -158,8 +174,14 @@ def welch_log_ratio(
         # Divided through by the variance first: the squares of tiny variances would underflow.
         parts = first.squared_error / variance, second.squared_error / variance
         dof = 1.0 / (parts[0] ** 2 / (first.n - 1) + parts[1] ** 2 / (second.n - 1))
-    cut = max(first.cut, second.cut)
-    return _tested(difference, variance, dof, level, _method("Welch's t on logarithms", cut), (first, second), cut)
+    # A small arm that lies within one mode by luck knows less of the noise than a larger one: it may not narrow it.
+    kept = first.n + second.n
+    pooled = (first.deviation**2 * first.n + second.deviation**2 * second.n) / kept * (1.0 / first.n + 1.0 / second.n)
+    if first.n != second.n and pooled > variance:
+        variance = pooled
+    method = _method("Welch's t on logarithms", max(first.cut, second.cut))
+    found = _tested(difference, variance, dof, level, method, (first, second), max(first.cut, second.cut))
+    return replace(found, untrimmed=exponential(float(logs[1].mean() - logs[0].mean())))
 
 
 def paired_log_ratio(
@@ -168,7 +190,8 @@ def paired_log_ratio(
     """Student's paired t test (Student 1908) of b / a on logarithms: two positive values or more in each, in pairs.
 
     What the two of a pair share (a seed, and the moment at which they ran) cancels, and what is left is symmetric where
-    both arms have one kind of noise. From six pairs on outliers are trimmed, at most a quarter at each end.
+    both arms have one kind of noise. From six pairs on outliers are trimmed, at most a quarter at each end; not where
+    they all lie at one end, as they do if one arm alone has them.
     ``deviation_a`` is that of the logarithms of the ratios, ``deviation_b`` zero, so planning for pairs is planning for
     one sample. ``resolution`` as for :func:`welch_log_ratio`.
     """
@@ -178,10 +201,12 @@ def paired_log_ratio(
         raise ValueError(f"{len(first)} and {len(second)} values cannot be paired")
     step = resolution_of(a, b) if resolution is None else resolution
     logs, floor = np.log(second) - np.log(first), _rounding(first, step) + _rounding(second, step)
-    found = log_mean(logs, min(outlying(logs, floor, _FAR_PAIRED), int(MOST_TRIMMED * len(logs))), floor)
+    far = outlying(logs, floor, _FAR_PAIRED)
+    found = log_mean(logs, min(max(far), int(_MOST_TRIMMED * len(logs))) if _alike(*far) else 0, floor)
     method = _method("Student's t on logarithms of paired ratios", found.cut)
     nothing = LogMean(0.0, 0.0, found.n, 0.0, 0)
-    return _tested(found.mean, found.squared_error, found.n - 1.0, level, method, (found, nothing), found.cut)
+    ratio = _tested(found.mean, found.squared_error, found.n - 1.0, level, method, (found, nothing), found.cut)
+    return replace(ratio, untrimmed=exponential(float(logs.mean())))
 
 
 def _tested(

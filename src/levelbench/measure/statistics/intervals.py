@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from levelbench.measure.statistics.compare import FAR, MOST_TRIMMED, log_mean, outlying
 from levelbench.measure.statistics.distributions import binomial_cdf, normal_quantile, t_quantile
 from levelbench.measure.statistics.means import geometric_mean
 from levelbench.measure.statistics.values import RANGE, Estimate, Interval, check_share, exponential, finite, positive
@@ -89,27 +88,20 @@ def log_mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     """The geometric mean of a sample of costs, with its interval from six values on.
 
-    It is what verdicts compare: the ratio of two of them is the ratio that a verdict shows. The interval is Student's
-    on the logarithms; values that lie far from the others are trimmed, the same number at each end, and the statistic's
-    name says so. Two to five values have their extremes in its place, at the level 1 - 2^(1 - n) at which these cover
-    the median of any distribution: where times have outliers or two modes, no 95 % interval of so few covers as often
-    as it says. The values must be above zero (``ValueError``): use :func:`estimate_signed` for others.
+    It is what verdicts compare: the ratio of two of them is that of a verdict, or, where outliers were trimmed, the
+    one that the verdict shows beside its own. The interval is Student's on the logarithms, for times without outliers
+    or a second mode. Two to five values have their extremes in its place, at the level 1 - 2^(1 - n) at which these
+    cover the median of any distribution: no 95 % interval of so few covers as often as it says. The values must be
+    above zero (``ValueError``): use :func:`estimate_signed` for others.
     """
     vector = positive(values)
     n = len(vector)
     if n == 1:
         return Estimate(float(vector[0]), None, 1, "single value")
-    logs = np.log(vector)
     if n < INTERVAL_FROM:
         extremes = Interval(float(vector.min()), float(vector.max()), 1.0 - 2.0 ** (1 - n), RANGE)
         return Estimate(geometric_mean(values), extremes, n, "geometric mean")
-    far = outlying(logs, 0.0, FAR)
-    found = log_mean(logs, far if far <= MOST_TRIMMED * n else 0)
-    reach = t_quantile(0.5 + 0.5 * check_share("the level", level), found.n - 1) * math.sqrt(found.squared_error)
-    name = f"geometric mean, trimmed by {found.cut} at each end" if found.cut else "geometric mean"
-    low, high = exponential(found.mean - reach), exponential(found.mean + reach)
-    interval = Interval(low, high, level, "Student's t on logarithms")
-    return Estimate(exponential(found.mean), interval, n, name)
+    return Estimate(geometric_mean(values), log_mean_interval(values, level), n, "geometric mean")
 
 
 def estimate_median(values: Sequence[float], level: float = 0.95) -> Estimate:

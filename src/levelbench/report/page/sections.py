@@ -111,7 +111,7 @@ def guide_section(groups: Sequence[Group], verdicts: Sequence[tuple[str, str, Ve
     items += dict.fromkeys(f"Target of {each.task}: {target_text(each.target)}." for each in specifications)
     items += [
         "Typical values: the geometric mean, which is what verdicts compare, with a t interval on the logarithms from "
-        "six runs on and the lowest and highest of fewer; values far from all others are trimmed, as many at each end; "
+        "six runs on and the lowest and highest of fewer; "
         "where runs missed the target, the Kaplan-Meier median.",
         "A run that missed the target or failed counts as one that never reached it: in “reached”, in the typical time "
         "and in the verdict. One that was given up at its budget might have arrived later; one that failed, diverged "
