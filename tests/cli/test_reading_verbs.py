@@ -242,3 +242,12 @@ def test_list_names_the_suites_with_their_sizes(call):
     assert rows["deepbench-gemm"]["problems"] == 160 + 75 + 13
     assert rows["deepbench-sparse"]["subsets"] == ["inference-server", "inference-device"]
     assert "deepbench-all-reduce" in rows
+
+
+def test_a_report_refuses_where_a_damaged_record_would_be_left_out(call, store, tmp_path):
+    damaged = sorted(store.rglob("*.jsonl"))[0]
+    damaged.write_bytes(damaged.read_bytes().replace(b"digits", b"digitz", 1))
+    for words in ((), ("digits",)):
+        code, _, err = call("report", *words, "--store", store, "-o", tmp_path / "report.html")
+        assert code == 2
+        assert damaged.name in err

@@ -90,3 +90,18 @@ def test_to_name_nothing_is_an_error_that_says_what_to_give(call, store):
     code, _, err = call("rm", "--yes", "--store", store)
     assert code == 2
     assert "it names no run" in err
+
+
+def test_a_damaged_record_of_the_store_can_be_removed_by_its_path(call, store):
+    damaged = sorted(store.rglob("*.jsonl"))[0]
+    damaged.write_bytes(damaged.read_bytes().replace(b"digits", b"digitz", 1))
+    assert call("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)[0] == 2
+    assert call("rm", damaged, "--yes", "--store", store)[0] == 0
+    assert not damaged.exists()
+
+
+def test_a_file_that_is_no_record_of_the_store_is_not_removed(call, store, tmp_path):
+    stranger = tmp_path / "stranger.jsonl"
+    stranger.write_text("not a record\n")
+    assert call("rm", stranger, "--yes", "--store", store)[0] != 0
+    assert stranger.exists()

@@ -53,6 +53,12 @@ def command(
     shared.check_statistics(margin, level)
     store = shared.open_store(store_path)
     found = shared.select_runs(store, runs) if runs else sorted(store.summaries(), key=lambda run: run.started)
+    # A run that is left out because its record is damaged would change the verdict without a word.
+    if not runs and store.problems:
+        raise store.problems[0]
+    for word in runs:
+        store.find(word)
+        store.require_readable(word)
     if not found:
         raise UsageError(f"a report on {store.path}", "it holds no run", "run something first: levelbench run digits")
     view = {"clock": clock, "crossing": crossing, "threshold": target}

@@ -40,11 +40,13 @@ def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path
     if not runs and not superseded:
         raise UsageError("levelbench rm", "it names no run", "give an id, a task with settings, a path or latest")
     store = shared.open_store(store_path)
-    records = _selected(store, runs, superseded)
+    damaged = [] if superseded else [path for word in runs if (path := _damaged(store, word))]
+    words = tuple(word for word in runs if not _damaged(store, word))
+    records = _selected(store, words, superseded) if words or superseded else []
     if going := [record for record in records if record.status == "running"]:
         found = f"{len(going)} of them {'is' if len(going) == 1 else 'are'} running: {_ids(going)}"
         raise UsageError("levelbench rm", found, "wait until they are done, or select others")
-    files = [path for record in records for path in _files(store, record)]
+    files = [*damaged, *(path for record in records for path in _files(store, record))]
     if not yes and not _confirmed(records, files):
         click.echo("nothing was removed", err=as_json)
         return 0
@@ -58,6 +60,21 @@ def command(runs: tuple[str, ...], yes: bool, superseded: bool, store_path: Path
             click.echo(shared.visible(f"removed {path}"))
         click.echo(f"{len(ids)} run{'s' * (len(ids) != 1)}, {len(removed)} file{'s' * (len(removed) != 1)} removed")
     return 0
+
+
+def _damaged(store: Store, word: str) -> Path | None:
+    """The record of the store that the path ``word`` names, if it cannot be read: it can be removed all the same."""
+    from levelbench.errors import RecordError
+    from levelbench.records import read_record
+
+    path = Path(word).expanduser().resolve()
+    if path.suffix != ".jsonl" or not path.is_file() or not path.is_relative_to(store.path.resolve()):
+        return None
+    try:
+        read_record(path)
+    except RecordError:
+        return path
+    return None
 
 
 def _selected(store: Store, words: tuple[str, ...], superseded: bool) -> list[Record]:
@@ -90,10 +107,11 @@ def _files(store: Store, record: Record) -> list[Path]:
 
 
 def _confirmed(records: list[Record], files: list[Path]) -> bool:
-    count = f"{len(records)} record{'s' * (len(records) != 1)} ({len(files)} files)"
+    count = f"{len(records)} record{'s' * (len(records) != 1)} ({len(files)} file{'s' * (len(files) != 1)})"
     if not sys.stdin.isatty():
         raise UsageError(f"removing {count}", "nobody can be asked here", "add --yes")
-    return click.confirm(f"remove {count}: {_ids(records)}?", default=False, err=True)
+    names = _ids(records) or ", ".join(path.name for path in files[:_SHOWN])
+    return click.confirm(f"remove {count}: {names}?", default=False, err=True)
 
 
 def _ids(records: list[Record]) -> str:
