@@ -249,7 +249,10 @@ def _definition(sides: Sides) -> Iterator[Caveat]:
     sources = {run.source_digest for run in sides.runs}
     if len(sources) < 2:
         return
-    if len(known) < len(sides.runs):
+    if around := _around(sides):
+        text = f"the code around the recipes differs too ({around}), so what scores or feeds the runs may differ"
+        yield Caveat("source", "doubt", f"{text}: make the runs of both sides again with one state of it")
+    elif len(known) < len(sides.runs):
         yield Caveat(
             "source",
             "doubt",
@@ -257,6 +260,18 @@ def _definition(sides: Sides) -> Iterator[Caveat]:
         )
     elif sides.a.specification.recipe == sides.b.specification.recipe:
         yield Caveat("source", "note", f"the file of recipe {sides.a.specification.recipe} differs between the sides")
+
+
+def _around(sides: Sides) -> str:
+    """Where runs of one recipe, or of one file, differ in more than recipes; modules of one name are compared always."""
+    one = sides.runs[0]
+    same_file = all(run.source_name == one.source_name for run in sides.runs)
+    same = sides.a.specification.recipe == sides.b.specification.recipe or (same_file and bool(one.source_name))
+    found = ["the task's file"] if same and len({run.around_digest for run in sides.runs}) > 1 else []
+    names = {name for run in sides.runs for name in run.modules}
+    shared = {name for name in names if all(name in run.modules for run in sides.runs)}
+    changed = _unlike([run.modules for run in sides.runs])
+    return _listed([*found, *(name for name in changed if same or name in shared)])
 
 
 def _signatures(sides: Sides) -> Iterator[Caveat]:
