@@ -100,6 +100,19 @@ def test_runs_on_both_sides_are_refused_with_their_ids(run, group):
         compare(group("a", runs[:3]), group("b", runs[1:3]))
 
 
+def test_a_copy_of_a_run_under_another_id_is_refused_with_both_ids(run, group):
+    a = [run(1.0 + seed / 10, seed=seed) for seed in range(3)]
+    copy = msgspec.structs.replace(a[0], id="fffffff0", seed=7)
+    for pair in ((group("a", a), group("b", [copy])), (group("a", [*a, copy]), group("b", [run(1.1)]))):
+        with pytest.raises(IncomparableError, match=f"the runs {a[0].id} and fffffff0 are one run"):
+            compare(*pair)
+
+
+def test_runs_without_checksums_are_a_note(sides):
+    (caveat,) = comparable(*sides(chained=False)).caveats
+    assert str(caveat) == "note: 3 runs were written without checksums: an edit of them goes unseen"
+
+
 def test_a_record_that_contradicts_itself_is_refused(sides, monkeypatch):
     from levelbench.errors import RecordError
 

@@ -54,13 +54,13 @@ def _canonical(value: Any) -> Any:
 class _WithoutRecipes(ast.NodeTransformer):
     """Takes out of a module the functions that are decorated as recipes, and texts that nothing reads."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # noqa: N802  # the name is given
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # the name is given
         calls = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
         if any(isinstance(each, ast.Attribute) and each.attr == "recipe" for each in calls):
             return None
         return self.generic_visit(node)
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: N802
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
 
