@@ -21,8 +21,9 @@ def run(specification):
     def make(time_s, samples=1000, seed=0, **replaced):
         reached = time_s is not None
         known = time_s or 1.0
+        number = next(IDS)
         base = RunSummary(
-            id=f"{next(IDS):08x}",
+            id=f"{number:08x}",
             key="k",
             task="digits",
             recipe="mlp",
@@ -49,7 +50,7 @@ def run(specification):
             energy_method=None,
             energy_reason="none",
             environment={"machine": {"id": "m1"}},
-            started=f"2026-01-01T00:00:{seed:02d}+00:00",
+            started=f"2026-01-01T00:00:{seed:02d}.{number:06d}+00:00",
             wall_s=known,
             error=None,
             suspect=[],

@@ -6,6 +6,7 @@ import pytest
 from levelbench.analysis.comparison import compare, compare_all
 from levelbench.errors import IncomparableError
 from levelbench.records import DatasetFacts, comparable
+from levelbench.records.digest import around_recipes
 
 FACTS = DatasetFacts(
     "digits", {"train": 100, "validation": 30, "test": 30}, {"x": "aa"}, "by index", "CC0", digests={"validation": "1f"}
@@ -73,6 +74,22 @@ def test_an_edited_file_of_one_recipe_is_a_note(sides):
     assert said(sides(source_digest="t")) == [("note", "source")]
 
 
+@pytest.mark.parametrize("changed", [{"around_digest": "x"}, {"modules": {"helper": "bb"}}])
+def test_code_around_the_recipes_that_differs_is_a_doubt(sides, changed):
+    pair = sides(source_digest="t", **changed)
+    assert said(pair) == [("doubt", "source")]
+    where = next(iter(changed.get("modules", ["the task's file"])))
+    assert f"differs too ({where})" in comparable(*pair).caveats[0].sentence
+
+
+def test_a_text_without_its_recipes_comments_and_docstrings_is_the_same_for_edits_of_these():
+    text = '"""Says."""\nX = 1\n\n@task.recipe\ndef small(lr=1):\n    return lr\n'
+    edited = text.replace("Says", "Tells").replace("lr=1", "lr=2").replace("X = 1", "X = 1  # one")
+    assert around_recipes(edited) == around_recipes(text) != around_recipes(text.replace("X = 1", "X = 2"))
+    assert around_recipes(text.replace(".recipe", ".recipe(factors={})")) == around_recipes(text)
+    assert around_recipes("not ( python") != around_recipes("")
+
+
 def test_files_that_differ_are_a_doubt_where_the_records_do_not_say_in_what(sides):
     assert said(sides(source_digest="t", quality_digest="")) == [("doubt", "source")]
 
@@ -81,6 +98,19 @@ def test_runs_on_both_sides_are_refused_with_their_ids(run, group):
     runs = [run(1.0 + seed / 10, seed=seed) for seed in range(4)]
     with pytest.raises(IncomparableError, match="2 runs would be compared with themselves"):
         compare(group("a", runs[:3]), group("b", runs[1:3]))
+
+
+def test_a_copy_of_a_run_under_another_id_is_refused_with_both_ids(run, group):
+    a = [run(1.0 + seed / 10, seed=seed) for seed in range(3)]
+    copy = msgspec.structs.replace(a[0], id="fffffff0", seed=7)
+    for pair in ((group("a", a), group("b", [copy])), (group("a", [*a, copy]), group("b", [run(1.1)]))):
+        with pytest.raises(IncomparableError, match=f"the runs {a[0].id} and fffffff0 are one run"):
+            compare(*pair)
+
+
+def test_runs_without_checksums_are_a_note(sides):
+    (caveat,) = comparable(*sides(chained=False)).caveats
+    assert str(caveat) == "note: 3 runs were written without checksums: an edit of them goes unseen"
 
 
 def test_a_record_that_contradicts_itself_is_refused(sides, monkeypatch):

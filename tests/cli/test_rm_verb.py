@@ -86,6 +86,15 @@ def test_superseded_runs_are_listed_when_asked_and_removed_by_name(call, store):
     assert len(ids(store)) == 9
 
 
+def test_a_superseded_run_is_shown_by_its_id_or_path(call, store):
+    Store(store).supersede([next(store.rglob("*aaaa0000.jsonl"))])
+    (aside,) = store.rglob(".superseded/*.jsonl")
+    for words in (("aaaa0000",), (aside,), ("aaaa0001", "aaaa0000")):
+        code, out, _ = call("show", *words, "--store", store)
+        assert (code, out.count("superseded: a fresh run has taken its place")) == (0, 1)
+    assert call("show", "ffff0000", "--store", store)[0] == 2
+
+
 def test_to_name_nothing_is_an_error_that_says_what_to_give(call, store):
     code, _, err = call("rm", "--yes", "--store", store)
     assert code == 2

@@ -19,6 +19,7 @@ from levelbench.records import (
     summarise,
 )
 from levelbench.records.integrity import require_consistent
+from levelbench.records.schema import Witness
 
 SECOND = 1_000_000_000
 TEAM = Distribution(2, "all-reduce", {}, "process", "gloo")
@@ -259,3 +260,27 @@ def test_a_run_that_contradicts_itself_is_refused_with_its_name_and_why(tmp_path
     run = summarise(read_record(path))
     with pytest.raises(RecordError, match=rf"the run {run.id} in .*contradicts itself: the steps between .*copy"):
         require_consistent(run)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"id": "0123456789abcdef"}, "an id of 16 digits"),
+        ({"planned_effect": 0.1}, "a planned effect"),
+        ({"quality": "aa"}, "digests of the task's quality and data"),
+        ({"witness": Witness([])}, "what other clocks saw"),
+    ],
+)
+def test_a_record_of_schema_1_holds_nothing_that_came_later(tmp_path, make_header, make_events, make_run, parts, said):
+    def contradictions_of(**more):
+        head = msgspec.structs.replace(make_header(id="01234567"), schema=1, **more)
+        return summarise(read_record(make_run(tmp_path / str(len(more)), head, events))).contradictions
+
+    events = make_events(stopped_by="target reached")
+    assert contradictions_of() == []
+    if "quality" in parts:
+        parts = {"source": msgspec.structs.replace(make_header().source, **parts)}
+    elif "witness" in parts:
+        events[-1] = msgspec.structs.replace(events[-1], **parts)
+        parts = {"version": "0.1.1"}
+    assert contradictions_of(**parts)[0] == f"it says that it is of schema 1, which never had {said}"

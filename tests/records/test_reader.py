@@ -140,7 +140,7 @@ def test_a_record_of_a_later_schema_asks_for_an_upgrade(whole):
 
 
 def test_a_record_of_the_first_schema_is_read_and_has_no_checksums(tmp_path, make_header, make_events):
-    path = make_old(tmp_path, make_header(), make_events())
+    path = make_old(tmp_path, make_header(id="0a1b2c3d"), make_events())
     assert b'"sum"' not in path.read_bytes()
     record = read_record(path)
     assert (record.status, record.checksum, summarise(record).chained) == ("done", "", False)

@@ -11,7 +11,7 @@ import pytest
 from tests.records.stores import resealed, seeds
 
 from levelbench.errors import RecordError, StoreError, UnknownNameError, UsageError
-from levelbench.records import Store, read_folder
+from levelbench.records import Store, read_folder, read_record
 
 
 def test_a_store_that_does_not_exist_yet_holds_nothing_and_is_not_made(tmp_path):
@@ -169,3 +169,19 @@ def test_a_filter_by_a_setting_that_no_run_has_names_the_nearest_and_a_known_one
         store.require_known("digits[hiden=128]")
     store.require_known("digits[hidden=7]")
     store.require_known("unheard[hiden=7]")
+
+
+def test_a_copy_of_a_superseded_run_is_superseded_wherever_it_lies(tmp_path, make_run, make_header):
+    path, other = make_run(tmp_path / "store", make_header()), make_run(tmp_path / "store", make_header(seed=1))
+    identity, left = (read_record(each).header.id for each in (path, other))
+    merged = tmp_path / "store" / "merged" / path.name
+    merged.parent.mkdir()
+    shutil.copy(path, merged)
+    store = Store(tmp_path / "store")
+    assert {row.id for row in store.rows()} == {identity, left}
+    store.supersede([path])
+    assert [row.id for row in store.rows()] == [left]
+    assert [record.header.id for record in store.records()] == [left]
+    assert [record.header.id for record in store.records(str(tmp_path / "store"))] == [left]
+    assert store.records(str(merged.parent)) == []
+    assert [record.header.id for record in store.superseded()] == [identity]

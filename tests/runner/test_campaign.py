@@ -148,6 +148,23 @@ def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_d
     assert "training examples" not in " ".join(found[0].suspect)
 
 
+def test_a_run_is_made_again_when_a_module_beside_its_task_file_has_changed(tmp_path, store, task_text, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    path, beside = tmp_path / "with_own.py", tmp_path / "beside_it.py"
+    start = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom beside_it import TARGET\n"
+    path.write_text(start + task_text.replace("target=0.9", "target=TARGET"))
+    beside.write_text("TARGET = 0.9\n")
+    first = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, Quiet())[0, 0]
+    assert not plan_of([resolve(str(path), {}, NUMPY)], range(1), store).steps
+    beside.write_text("TARGET = 0.9  # and more\n")
+    plan = plan_of([resolve(str(path), {}, NUMPY)], range(1), store)
+    assert [step.why for step in plan.steps] == ["what the task's source imports has changed since: beside_it"]
+    second = carry_out(plan, store, None, Quiet())[0, 0]
+    assert len(group_runs([summarise(first), summarise(second)])) == 2
+    assert (summarise(first).contradictions, summarise(second).contradictions) == ([], [])
+    sys.modules.pop("beside_it", None)
+
+
 def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(done):
     task_file, store = done
     arm = resolve(str(task_file), {}, NUMPY)

@@ -1,3 +1,5 @@
+import hashlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,3 +140,39 @@ def test_a_file_cannot_take_the_place_of_a_recipe_that_the_task_has(adding):
 def test_a_recipe_that_is_not_the_tasks_default_is_in_the_label_of_its_runs(adding, store):
     plans = [plan_of([resolve(each, {}, NUMPY)], range(1), store) for each in (adding("wide"), "digits")]
     assert [plan.labels for plan in plans] == [["digits[recipe=wide]"], ["digits"]]
+
+
+@pytest.fixture
+def helped(tmp_path, monkeypatch, task_text):
+    """A task file that imports a module beside it, which has a quality and imports another one when it is called."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_scale.py").write_text("FACTOR = 1.0\n")
+    (tmp_path / "own_helper.py").write_text("def factor():\n    from own_scale import FACTOR\n    return FACTOR\n")
+    path = tmp_path / "helped_task.py"
+    path.write_text("import json\nimport own_helper\n" + task_text)
+    yield path
+    for name in ("own_helper", "own_scale"):
+        sys.modules.pop(name, None)
+
+
+def test_the_source_of_a_task_file_knows_the_users_own_modules_and_no_others(helped, task_file):
+    source = resolve(str(helped), {}, NUMPY).source
+    texts = {name: (helped.parent / f"{name}.py").read_bytes() for name in ("own_helper", "own_scale")}
+    assert source.modules == {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+    assert source.digest == hashlib.sha256(source.text.encode()).hexdigest()
+    plain = resolve(str(task_file), {}, NUMPY).source
+    assert (plain.modules, plain.whole) == ({}, plain.digest)
+
+
+def test_whether_an_own_module_was_loaded_before_makes_no_difference(helped):
+    first = resolve(str(helped), {}, NUMPY).source
+    sys.modules["own_helper"].factor()
+    assert resolve(str(helped), {}, NUMPY).source == first
+
+
+def test_a_changed_module_of_the_users_own_is_another_source(helped):
+    before = resolve(str(helped), {}, NUMPY).source
+    (helped.parent / "own_scale.py").write_text("FACTOR = 2.0\n")
+    after = resolve(str(helped), {}, NUMPY).source
+    assert after.digest == before.digest
+    assert after.whole != before.whole

@@ -11,7 +11,7 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
-    from levelbench.records import Record, RunSummary
+    from levelbench.records import Record, RunSummary, Store
     from levelbench.records.inference import InferenceRecord
 
 __all__ = ["command"]
@@ -52,10 +52,12 @@ def command(
         found = shared.select_runs(store, words)
     except LevelbenchError:
         answers = _inference_named(store_path, words)
-        if not answers:
+        if answers:
+            viewed = any(each is not None for each in (clock, crossing, target))
+            return _show_inference(answers, as_json, with_environment, viewed)
+        found = _with_superseded(store, words)
+        if not found:
             raise
-        viewed = any(each is not None for each in (clock, crossing, target))
-        return _show_inference(answers, as_json, with_environment, viewed)
     paths = [Path(require_consistent(run).path) for run in found]
 
     def views() -> Iterator[tuple[Record, RunSummary]]:
@@ -69,6 +71,25 @@ def command(
     for record, run in views():
         _print(record, run, with_environment)
     return 0
+
+
+def _with_superseded(store: Store, words: tuple[str, ...]) -> list[RunSummary]:
+    """The runs that the words mean, where a fresh run has replaced some of them; none where a word means none."""
+    from levelbench.errors import UsageError
+    from levelbench.records import parse_selector, summarise
+
+    found: dict[str, RunSummary] = {}
+    for word in words:
+        selector = parse_selector(word)
+        try:
+            records = store.find(selector)
+        except UsageError:
+            records = store.superseded(selector) if selector.is_id else []
+        if not records:
+            return []
+        for record in records:
+            found.setdefault(record.header.id, summarise(record))
+    return sorted(found.values(), key=lambda run: run.started)
 
 
 def _inference_named(store: Path, words: tuple[str, ...]) -> list[InferenceRecord]:
@@ -128,6 +149,7 @@ def _as_json(record: Record, run: RunSummary) -> dict[str, Any]:
 
 
 def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
+    from levelbench.records.store import SUPERSEDED
     from levelbench.report.runs.ranks import divergence_table, operations_table, ranks_table, staleness_table
     from levelbench.report.runs.single import curve_table, phases_table, run_facts
 
@@ -142,4 +164,6 @@ def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
     if with_environment:
         shared.emit_json(run.environment)
     chain = "" if run.chained else " (written without checksums: damage to it may go unseen)"
+    if record.path.parent.name == SUPERSEDED:
+        click.echo("superseded: a fresh run has taken its place, and no comparison counts it")
     click.echo(f"record: {run.path}{chain}")

@@ -148,6 +148,8 @@ def _no_run(group: RunGroup) -> Caveat:
 def _remedy(subjects: set[str]) -> str:
     if "runs" in subjects:
         return "run it: levelbench run"
+    if "copies" in subjects:
+        return "remove the copies: levelbench rm ID"
     if "shared runs" in subjects:
         return "select other runs for one of the sides; levelbench doctor compares this machine with itself"
     return (
@@ -172,6 +174,25 @@ def _shared_runs(sides: Sides) -> Iterator[Caveat]:
     if both:
         count = f"{len(both)} run{'s' * (len(both) > 1)}"
         yield Caveat("shared runs", "refuse", f"{count} would be compared with themselves ({_listed(both)})")
+
+
+def _copies(sides: Sides) -> Iterator[Caveat]:
+    """Two runs never start at one moment and take the same time to the nanosecond: one is a copy that was renamed."""
+    first: dict[tuple[Any, ...], RunSummary] = {}
+    for run in sides.runs:
+        if not run.phases_s:
+            continue
+        one = first.setdefault((run.started, run.wall_s, *sorted(run.phases_s.items())), run)
+        if one.id != run.id:
+            text = f"the runs {one.id} and {run.id} are one run: they began at the same time, {run.started}"
+            yield Caveat("copies", "refuse", f"{text}, and all their times are the same")
+
+
+def _chains(sides: Sides) -> Iterator[Caveat]:
+    """Records of the first schema carry no checksums; nor do those from which somebody has taken them."""
+    if count := sum(not run.chained for run in sides.runs):
+        text = "1 run was" if count == 1 else f"{count} runs were"
+        yield Caveat("checksums of records", "note", f"{text} written without checksums: an edit of them goes unseen")
 
 
 def _rules(sides: Sides) -> Iterator[Caveat]:
@@ -249,7 +270,10 @@ def _definition(sides: Sides) -> Iterator[Caveat]:
     sources = {run.source_digest for run in sides.runs}
     if len(sources) < 2:
         return
-    if len(known) < len(sides.runs):
+    if around := _around(sides):
+        text = f"the code around the recipes differs too ({around}), so what scores or feeds the runs may differ"
+        yield Caveat("source", "doubt", f"{text}: make the runs of both sides again with one state of it")
+    elif len(known) < len(sides.runs):
         yield Caveat(
             "source",
             "doubt",
@@ -257,6 +281,18 @@ def _definition(sides: Sides) -> Iterator[Caveat]:
         )
     elif sides.a.specification.recipe == sides.b.specification.recipe:
         yield Caveat("source", "note", f"the file of recipe {sides.a.specification.recipe} differs between the sides")
+
+
+def _around(sides: Sides) -> str:
+    """Where runs of one recipe or one file differ in more than recipes; of others, the modules that both import."""
+    one = sides.runs[0]
+    same_file = all(run.source_name == one.source_name for run in sides.runs)
+    same = sides.a.specification.recipe == sides.b.specification.recipe or (same_file and bool(one.source_name))
+    found = ["the task's file"] if same and len({run.around_digest for run in sides.runs}) > 1 else []
+    names = {name for run in sides.runs for name in run.modules}
+    shared = {name for name in names if all(name in run.modules for run in sides.runs)}
+    changed = _unlike([run.modules for run in sides.runs])
+    return _listed([*found, *(name for name in changed if same or name in shared)])
 
 
 def _signatures(sides: Sides) -> Iterator[Caveat]:
@@ -426,6 +462,7 @@ def _listed(values: Sequence[str]) -> str:
 _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _contradictions,
     _shared_runs,
+    _copies,
     _rules,
     _data,
     _definition,
@@ -434,6 +471,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _budgets,
     _pairing,
     _environment,
+    _chains,
     _doubts,
 )
 """All checks, in the order in which findings of one weight are said."""

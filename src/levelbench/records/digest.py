@@ -6,9 +6,11 @@ tells a run that is done from one that is to go.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -16,7 +18,7 @@ from msgspec import Struct
 
 from levelbench.errors import UsageError
 
-__all__ = ["key_of"]
+__all__ = ["around_recipes", "key_of"]
 
 _ADDED = frozenset({"budget_samples", "budget_j", "plateau", "distribution"})
 """Fields that came later: left out where they say nothing, so that the keys of earlier runs stay what they were."""
@@ -47,3 +49,26 @@ def _canonical(value: Any) -> Any:
             raise UsageError("the key of a specification", f"a value in it is {value}", do)
         return int(value) if value.is_integer() else value
     return value
+
+
+class _WithoutRecipes(ast.NodeTransformer):
+    """Takes out of a module the functions that are decorated as recipes, and texts that nothing reads."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # the name is given
+        calls = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+        if any(isinstance(each, ast.Attribute) and each.attr == "recipe" for each in calls):
+            return None
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+
+@lru_cache(maxsize=256)
+def around_recipes(text: str) -> str:
+    """SHA-256 of what a task's source says outside of its recipe functions; comments and docstrings do not count."""
+    try:
+        rest = ast.dump(_WithoutRecipes().visit(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        rest = text
+    return hashlib.sha256(rest.encode("utf-8", "backslashreplace")).hexdigest()

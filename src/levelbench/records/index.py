@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from levelbench.errors import RecordError, UnknownNameError
+from levelbench.records.reader import SUPERSEDED, ids_in
 from levelbench.records.rows import COLUMNS, ORDERS, TABLES, Row, differing, each_once, row_of
 from levelbench.records.schema import Specification
 from levelbench.records.selection import Selector
@@ -130,8 +131,16 @@ class Index:
         )
         shared: dict[str, str] = {}
         before = f"{self.store}/"
+        aside = self._superseded_ids()
         for row in rows:
+            if row[1] in aside:
+                continue
             yield row_of(row, before + os.fsdecode(row[0]), specifications[row[-1]], shared)
+
+    def _superseded_ids(self) -> frozenset[str]:
+        """What has been set aside in any folder of the store; a copy of it elsewhere is set aside as well."""
+        folders = self._connection.execute("SELECT path FROM folders").fetchall()
+        return ids_in(self.store / os.fsdecode(path) / SUPERSEDED for (path,) in folders)
 
     def _safely(self, answer: Callable[[], T]) -> T:
         """``answer`` from an index that is up to date: this one, one made again, or one in memory."""

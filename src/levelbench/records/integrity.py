@@ -43,6 +43,8 @@ _APART_S = 0.5
 _ROUGH = 1.1
 """By how much the kernel's processor time may exceed the processors' time: it is charged by ticks."""
 _SHOWN = 3
+_LATER_ID = 16
+"""Digits of an id since schema 2; before, there were eight."""
 
 
 def require_consistent(run: RunSummary) -> RunSummary:
@@ -62,6 +64,7 @@ def contradictions(record: Record) -> list[str]:
     """What in ``record`` does not agree, in sentences; empty for a record that agrees with itself."""
     return [
         *_identity(record),
+        *_first_schema(record),
         *_sums(record),
         *_growth(record),
         *_schedule(record),
@@ -88,6 +91,22 @@ def _identity(record: Record) -> Iterator[str]:
     looked, started = _instant_s(header.environment.get("time")), _instant_s(header.started)
     if looked is not None and started is not None and abs(started - looked) > _BEGINNING_S:
         yield f"it started at {header.started}, and its environment was looked at at {header.environment['time']}"
+
+
+def _first_schema(record: Record) -> Iterator[str]:
+    """Records of schema 1 carry no checksums, and nothing that came after it."""
+    header, end = record.header, record.end
+    if header.schema != 1:
+        return
+    later = {
+        f"an id of {len(header.id)} digits": len(header.id) >= _LATER_ID,
+        "a planned effect": header.planned_effect is not None,
+        "digests of the task's quality and data": bool(header.source.quality or header.source.data),
+        "digests of imported modules": bool(header.source.modules),
+        "what other clocks saw": end is not None and end.witness is not None,
+    }
+    if found := [what for what, there in later.items() if there]:
+        yield f"it says that it is of schema 1, which never had {', '.join(found)}"
 
 
 def _sums(record: Record) -> Iterator[str]:

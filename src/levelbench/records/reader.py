@@ -9,16 +9,21 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
-from levelbench.errors import RecordError
+from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records import lines, locks
 from levelbench.records.faults import store_fault
 from levelbench.records.schema import End, Evaluation, Event, Header, Measurement, RankSamples, Samples
 
-__all__ = ["Follower", "Record", "Status", "decoded", "follow", "open_record", "read_line", "read_record"]
+__all__ = ["SUPERSEDED", "Follower", "Record", "Status", "decoded", "follow", "ids_in", "is_record_name"]
+__all__ += ["open_record", "read_header", "read_line", "read_record"]
+
+SUPERSEDED = ".superseded"
+"""Folder beside records that fresh runs have replaced; hidden ones are looked into by nothing else."""
 
 Status = Literal["done", "failed", "interrupted", "running"]
 
@@ -74,6 +79,32 @@ def read_record(path: str | Path) -> Record:
         ranks=_by_rank(events, asked),
         checksum=chain.last,
     )
+
+
+def read_header(path: Path) -> Header:
+    """The first line of the record at ``path`` alone; raises as ``read_record`` does for a file that has none."""
+    asked = f"reading the record {path}"
+    with open_record(path, asked) as file:
+        return lines.decode_header(read_line(file, 1, asked), asked)
+
+
+def is_record_name(name: str) -> bool:
+    """Whether a file of that name is a record: hidden ones are drafts, and others are somebody else's."""
+    return name.endswith(".jsonl") and not name.startswith(".")
+
+
+def ids_in(folders: Iterable[Path]) -> frozenset[str]:
+    """The ids of the records in ``folders`` themselves; what cannot be read has none, a folder may be missing."""
+    found = set()
+    for folder in folders:
+        try:
+            names = [entry.name for entry in os.scandir(folder)]
+        except OSError:
+            continue
+        for name in filter(is_record_name, names):
+            with suppress(LevelbenchError):
+                found.add(read_header(folder / name).id)
+    return frozenset(found)
 
 
 def open_record(path: Path, asked: str) -> BinaryIO:

@@ -7,6 +7,7 @@ Durations are integer nanoseconds on the run's own timeline, qualities are on th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -119,7 +120,8 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """The task's source: its module or file name, the SHA-256 of its text, and the text.
 
     The text is that of the module that defines the recipe, which need not be the task's. ``quality`` and ``data`` are
-    digests of what the task fixes, whoever's recipe runs: how a network is scored, and how the data are loaded. They
+    digests of what the task fixes, whoever's recipe runs: how a network is scored, and how the data are loaded.
+    ``modules`` are the user's own modules that the text imports, each by name with the SHA-256 of its file. All three
     are empty in older records.
     """
 
@@ -128,6 +130,15 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     quality: str = ""
     data: str = ""
+    modules: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> str:
+        """The digest of the text with the modules that it imports; that of the text alone where it imports none."""
+        if not self.modules:
+            return self.digest
+        parts = [self.digest, *(f"{name} {digest}" for name, digest in sorted(self.modules.items()))]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 class Header(Struct, frozen=True, tag="header", tag_field="kind"):

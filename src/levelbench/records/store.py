@@ -12,16 +12,13 @@ from pathlib import Path
 
 from levelbench.errors import LevelbenchError, RecordError, StoreError, UnknownNameError, UsageError
 from levelbench.records.faults import store_fault
-from levelbench.records.reader import Record, read_record
+from levelbench.records.reader import SUPERSEDED, Record, ids_in, read_record
 from levelbench.records.rows import ORDERS, Row, ordered, row_of_run, two_of_one_id
 from levelbench.records.selection import ATTRIBUTES, Selector, parse_selector
 from levelbench.records.summary import RunSummary
 from levelbench.records.writer import path_part
 
 __all__ = ["SUPERSEDED", "Store", "distinct", "read_folder"]
-
-SUPERSEDED = ".superseded"
-"""Folder beside records that fresh runs have replaced; hidden ones are looked into by nothing else."""
 
 _SHOWN = 5
 
@@ -169,6 +166,10 @@ class Store:
             records = [read_record(path)]
         else:
             records, self.problems = read_folder(path)
+            if SUPERSEDED not in path.parts:
+                root = self.path.resolve()
+                aside = ids_in((root if path.is_relative_to(root) else path).rglob(SUPERSEDED))
+                records = [record for record in records if record.header.id not in aside]
             records = distinct(records)
         if not chosen.filters:
             return records

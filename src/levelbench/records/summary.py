@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field
 
+from levelbench.records.digest import around_recipes
 from levelbench.records.integrity import contradictions
 from levelbench.records.reader import Record, Status
 from levelbench.records.schema import (
@@ -40,7 +41,8 @@ class RunSummary(Struct, frozen=True):
     ``phases_s`` are the phases up to the evaluation that counts, or to the last one of a run that did not reach: they
     sum to the score and ``excluded_s``. ``wall_s`` is the whole run. A run is ``hopeless`` if it missed and could never
     arrive, however long one waits: it failed, it diverged, or its schedule is over and only the end of it counts.
-    ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran,
+    ``checksums`` (SHA-256 by file) say which data it read, ``source_digest`` which text of the task it ran with
+    which modules of the user's own (``modules``), ``around_digest`` what that text says outside of its recipes,
     ``quality_digest`` and ``data_digest`` which code scored it and loaded its data (empty in older records).
     ``contradictions`` say where the record does not agree with itself: ``integrity.require_consistent`` refuses such a
     run. ``chained`` says whether its lines carry checksums.
@@ -95,6 +97,9 @@ class RunSummary(Struct, frozen=True):
     planned_effect: float | None = None
     contradictions: list[str] = field(default_factory=list)
     chained: bool = True
+    source_name: str = ""
+    around_digest: str = ""
+    modules: dict[str, str] = field(default_factory=dict)
 
     @property
     def specification(self) -> Specification:
@@ -205,7 +210,10 @@ def _given(record: Record) -> dict[str, Any]:
         "budget_j": specification.budget_j,
         "plateau": specification.plateau,
         "distribution": specification.distribution,
-        "source_digest": header.source.digest,
+        "source_digest": header.source.whole,
+        "source_name": header.source.name,
+        "around_digest": around_recipes(header.source.text),
+        "modules": header.source.modules,
         "quality_digest": header.source.quality,
         "data_digest": header.source.data,
         "planned_effect": header.planned_effect,

@@ -21,11 +21,11 @@ import msgspec
 
 from levelbench.errors import LevelbenchError, RecordError
 from levelbench.records.faults import store_fault
-from levelbench.records.reader import Record, read_record
+from levelbench.records.reader import Record, is_record_name, read_record
 from levelbench.records.rows import column_values
 from levelbench.records.summary import RunSummary, summarise
 
-__all__ = ["Survey", "is_record_name", "summary_of"]
+__all__ = ["Survey", "summary_of"]
 
 _BATCH = 4000
 _FOLDER = "INSERT OR REPLACE INTO folders VALUES (?, ?)"
@@ -36,11 +36,6 @@ _SETTLED_NS = 50_000_000
 """File systems stamp changes by the kernel's ticks, of up to 10 ms: two changes within one have the same stamp."""
 _UNSETTLED_NS = 2_000_000_000
 """A folder that changed this shortly before it was listed may change again without a new modification time."""
-
-
-def is_record_name(name: str) -> bool:
-    """Whether a file of that name is a record: hidden ones are drafts, and others are somebody else's."""
-    return name.endswith(".jsonl") and not name.startswith(".")
 
 
 def summary_of(record: Record) -> RunSummary:

@@ -123,7 +123,7 @@ def _made(
         id=new_id(),
         store=str(store.path),
         data=str(data) if data else None,
-        source=arm.source.digest,
+        source=arm.source.whole,
         resume=str(step.resume) if step.resume else None,
         checkpoint=extras.checkpoint,
         observe=list(extras.observe),

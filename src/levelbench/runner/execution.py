@@ -65,7 +65,7 @@ def execute(
     member = member or AloneMember()
     task, importing = load_watched(job.reference)
     source = source_of(task, job.specification.recipe)
-    if job.source not in ("", source.digest):
+    if job.source not in ("", source.whole):
         raise DefinitionError(
             f"a run of {task.name}", "the task's source changed while the runs were made", "start the command again"
         )

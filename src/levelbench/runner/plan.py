@@ -146,7 +146,7 @@ def make_plan(
 
 def _is_replaced(record: Record, arm: Arm, now: Mapping[str, Any]) -> bool:
     """Whether a fresh run takes the place of this one: it ended, of the same source, on a machine of this kind."""
-    same = record.header.source.digest == arm.source.digest and same_machine(record.header.environment, now)
+    same = record.header.source.whole == arm.source.whole and same_machine(record.header.environment, now)
     return same and record.status in ("done", "failed")
 
 
@@ -164,9 +164,17 @@ def _why_not(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
         return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
     if record.header.source.digest != arm.source.digest:
         return "the task's source has changed since"
+    if changed := _changed_modules(record.header.source, arm.source):
+        return f"what the task's source imports has changed since: {', '.join(changed)}"
     if _defined_otherwise(record.header.source, arm.source):
         return "the task's quality or data have changed since"
     return _disagreement(record, arm, now)
+
+
+def _changed_modules(then: Source, now: Source) -> list[str]:
+    """The user's own modules that are others now, or are imported only then or now."""
+    names = sorted({*then.modules, *now.modules})
+    return [name for name in names if then.modules.get(name) != now.modules.get(name)]
 
 
 def _defined_otherwise(then: Source, now: Source) -> bool:
@@ -177,7 +185,7 @@ def _defined_otherwise(then: Source, now: Source) -> bool:
 def _resumable(record: Record, arm: Arm, now: Mapping[str, Any]) -> Path | None:
     """The checkpoint of an interrupted run that may go on here: of the same source, on the same machine."""
     path = checkpoint_of(record.path)
-    if record.status != "interrupted" or record.header.source.digest != arm.source.digest or not path.is_file():
+    if record.status != "interrupted" or record.header.source.whole != arm.source.whole or not path.is_file():
         return None
     return None if _disagreement(record, arm, now) else path
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ from levelbench.operators.frameworks import load_framework
 from levelbench.records.digest import key_of
 from levelbench.records.schema import Source, Specification
 from levelbench.runner.distribution import TeamOptions, resolve_distribution
-from levelbench.runner.task_files import Importing, is_ours, refuse_data, watched
+from levelbench.runner.task_files import Importing, is_ours, own_modules, refuse_data, watched
 from levelbench.training.datasets.base import DatasetSource
 from levelbench.training.quality.base import Quality
 from levelbench.training.schedules import has_fixed_length
@@ -137,14 +138,17 @@ def _file_of(recipe: Callable[..., Recipe]) -> Path | None:
 def source_of(task: Task, recipe: str) -> Source:
     """The text of the module that defines the recipe: the task's own, or that of somebody who added one.
 
-    With it go digests of what the task fixes, which another module's recipe does not change.
+    With it go digests of what the task fixes, which another module's recipe does not change, and of the user's own
+    modules that any of these import.
     """
     module = inspect.getmodule(task.recipe_function(recipe))
     file = getattr(module, "__file__", None)
     text = Path(file).read_text(encoding="utf-8") if file else ""
     name = module.__name__ if module is not None else task.name
     quality = _definition_digest(task.quality)
-    return Source(name, _digest(text), text, quality, _definition_digest(task.data))
+    fixed = (sys.modules.get(type(part).__module__) for part in (task.quality, task.data))
+    modules = own_modules(module, fixed)
+    return Source(name, _digest(text), text, quality, _definition_digest(task.data), modules)
 
 
 def _definition_digest(part: Quality | DatasetSource) -> str:

@@ -7,15 +7,20 @@ and processes that it starts are refused.
 
 from __future__ import annotations
 
+import ast
 import builtins
+import hashlib
 import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 from levelbench import plugins
@@ -24,7 +29,7 @@ from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.utilisation import own_cpu_s
 from levelbench.training.task import Setting, Task
 
-__all__ = ["Importing", "import_doubts", "is_ours", "quick_doubts", "refuse_data", "watched"]
+__all__ = ["Importing", "import_doubts", "is_ours", "own_modules", "quick_doubts", "refuse_data", "watched"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = tuple(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -130,6 +135,100 @@ def _installed(module: object) -> bool:
         return module is not None and not getattr(module, "__path__", None)
     path = Path(file).resolve()
     return any(path.is_relative_to(each) for each in (_PACKAGE, *_INSTALLED))
+
+
+def own_modules(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:
+    """The user's own modules that ``root`` and ``others`` import, by name with the SHA-256 of their files.
+
+    They are found by what the texts say, wherever in a file it is said, and by what the modules hold: what else this
+    process has loaded, or has not loaded yet, does not matter. Neither ``root`` nor what is installed is among them.
+    """
+    if root is None:
+        return {}
+    queue, found = [root.__name__, *(each.__name__ for each in others if each is not None)], {}
+    seen = set(queue)
+    for name in queue:
+        file = _file_of(name)
+        if file is None or not _is_own(file):
+            continue
+        try:
+            text = file.read_bytes()
+        except OSError:
+            continue
+        if name != root.__name__:
+            # A task file has the digest of its path in its name, which says nothing elsewhere.
+            found[file.stem if name.startswith("levelbench_task_") else name] = hashlib.sha256(text).hexdigest()
+        imported = _imports_of(text, name, file.stem == "__init__") if file.suffix == ".py" else ()
+        for each in (*imported, *_held_by(sys.modules.get(name))):
+            parts = each.split(".")
+            wanted = [".".join(parts[: at + 1]) for at in range(len(parts))]
+            queue += [one for one in wanted if one not in seen]
+            seen.update(wanted)
+    return dict(sorted(found.items()))
+
+
+def _is_own(file: Path) -> bool:
+    if {"site-packages", "dist-packages"} & {*file.parts}:
+        return False
+    return not any(file.is_relative_to(each) for each in (_PACKAGE, *_INSTALLED))
+
+
+def _file_of(name: str) -> Path | None:
+    """The file of a module that is loaded or, without loading it, of one that would be; none if it has no file."""
+    module = sys.modules.get(name)
+    if module is not None:
+        file = getattr(module, "__file__", None)
+        return Path(file).resolve() if isinstance(file, str) else None
+    package, _, _ = name.rpartition(".")
+    places = _places_of(package) if package else None
+    try:
+        spec = None if package and places is None else PathFinder.find_spec(name, places)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin).resolve() if spec is not None and spec.has_location and spec.origin else None
+
+
+def _places_of(package: str) -> list[str] | None:
+    """Where the modules of a package lie; none if it is no package."""
+    module = sys.modules.get(package)
+    if module is not None:
+        return list(getattr(module, "__path__", ())) or None
+    outer, _, _ = package.rpartition(".")
+    places = _places_of(outer) if outer else None
+    spec = None if outer and places is None else PathFinder.find_spec(package, places)
+    return list(spec.submodule_search_locations or ()) or None if spec is not None else None
+
+
+@lru_cache(maxsize=1024)
+def _imports_of(text: bytes, name: str, is_package: bool) -> tuple[str, ...]:
+    """The modules that a text imports anywhere; of ``from a import b`` also ``a.b``, which may be one."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    here = name.split(".")
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            # One dot is the package itself, each more the one around it.
+            outer = here[: len(here) - node.level + is_package] if node.level else []
+            base = ".".join([*outer, *([node.module] if node.module else [])])
+            if base:
+                names += [base, *(f"{base}.{each.name}" for each in node.names if each.name != "*")]
+    return tuple(dict.fromkeys(names))
+
+
+def _held_by(module: ModuleType | None) -> list[str]:
+    """The loaded modules that a module has in its names, or whose functions and classes it has."""
+    held = []
+    for value in list(vars(module).values()) if module is not None else ():
+        if isinstance(value, ModuleType):
+            held.append(value.__name__)
+        elif isinstance(value, FunctionType | type) and isinstance(value.__module__, str):
+            held.append(value.__module__)
+    return list(dict.fromkeys(each for each in held if each in sys.modules))
 
 
 def _is_data(path: Path) -> bool:

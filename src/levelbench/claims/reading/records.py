@@ -79,9 +79,9 @@ def _whole_groups(chosen: Selector, records: list[Record], store: Store) -> list
     """The groups of which the selected runs are members: who asks of the latest run leaves no others out by it."""
     if chosen.filters or not (chosen.latest or chosen.is_id):
         return records
-    kinds = {(record.header.key, record.header.source.digest) for record in records}
+    kinds = {(record.header.key, record.header.source.whole) for record in records}
     found = [record for key, _ in dict.fromkeys(kinds) for record in store.records(f"[key={key}]")]
-    whole = [each for each in found if (each.header.key, each.header.source.digest) in kinds]
+    whole = [each for each in found if (each.header.key, each.header.source.whole) in kinds]
     return list({record.header.id: record for record in [*records, *whole]}.values())
 
 

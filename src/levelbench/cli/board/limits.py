@@ -97,7 +97,7 @@ def _forward(header: Any) -> float:
 
     specification = header.specification
     task = load_task(specification.task)
-    if source_of(task, specification.recipe).digest != header.source.digest:
+    if source_of(task, specification.recipe).whole != header.source.whole:
         return 0.0
     return _flops(task.assemble(specification.recipe, specification.settings).network.for_inference)
 

@@ -96,15 +96,15 @@ def _wanted(word: str, store: Path, given: dict[str, Any]) -> Wanted:
         if header.specification.task != task.name:
             found = f"it trained {header.specification.task}"
             raise UsageError(f"--run {given['run_word']} for {task.name}", found, "give its own task")
-        now = source_of(task, header.specification.recipe).digest
-        if header.specification.distribution is not None or header.source.digest != now:
-            found = "the task's source has changed since" if header.source.digest != now else "it had several ranks"
+        now = source_of(task, header.specification.recipe).whole
+        if header.specification.distribution is not None or header.source.whole != now:
+            found = "the task's source has changed since" if header.source.whole != now else "it had several ranks"
             raise UsageError(f"the network of --run {given['run_word']}", found, "leave --run out: it is trained anew")
         return Wanted(reference, header.specification, header.key, header.seed, now)
     arm = resolve(reference, dict(settings), Options(recipe=given["recipe"], data=given["data"]))
     if arm.specification.distribution is not None:
         raise UsageError(f"infer {word}", "its training is of several ranks", "train it in one process")
-    return Wanted(reference, arm.specification, arm.key, given["train_seed"] or 0, arm.source.digest)
+    return Wanted(reference, arm.specification, arm.key, given["train_seed"] or 0, arm.source.whole)
 
 
 def _trained(store: Path, wanted: Wanted, as_json: bool, data: Path | None, description: str) -> KeptModel:

@@ -69,7 +69,7 @@ def _without(group: dict[str, Record], aside: frozenset[str]) -> dict[str, Recor
 
 
 def _group(record: Record) -> tuple[str, str, str]:
-    return record.header.key, record.header.source.digest, machine_of(record.header.environment)
+    return record.header.key, record.header.source.whole, machine_of(record.header.environment)
 
 
 def _id(record: Record) -> str:

@@ -109,7 +109,7 @@ def left_out(terms: Terms) -> list[str]:
 
 def _refuse_mixed(records: Sequence[Record]) -> None:
     asked = f"an entry of {len(records)} runs"
-    kinds = {(record.header.key, record.header.source.digest) for record in records}
+    kinds = {(record.header.key, record.header.source.whole) for record in records}
     if len(kinds) > 1:
         do = "make an entry of each: one group of runs is one entry"
         raise IncomparableError(asked, f"they are of {len(kinds)} kinds", do)

@@ -150,4 +150,4 @@ def _head(path: str) -> _Head | None:
     specification = header.specification
     labels: dict[str, Any] = {"task": specification.task, "framework": specification.framework}
     labels |= {f"settings.{name}": value for name, value in specification.settings.items()}
-    return _Head(header.id, header.seed, (header.key, header.source.digest, machine), labels)
+    return _Head(header.id, header.seed, (header.key, header.source.whole, machine), labels)
