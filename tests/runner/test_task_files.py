@@ -3,7 +3,7 @@
 import pytest
 from tests.runner.campaigns import NUMPY, Quiet, plan_of
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, RecordError
 from levelbench.records.witness import witness_contradictions
 from levelbench.runner.campaign import carry_out
 from levelbench.runner.request import load_task, load_watched, resolve
@@ -155,8 +155,9 @@ def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store
     trainer.run()
     np.savez(kept, **{name.replace("/", "!"): value for name, value in trainer.executor.parameters.items()})
     arm = resolve(str(path), {"recipe": "trained"}, NUMPY)
-    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
-    (found,) = witness_contradictions(record)
+    with pytest.raises(RecordError, match="before it was trained"):
+        carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    (found,) = witness_contradictions(*store.records())
     assert found.startswith("its network had top1 0.9")
     assert "before it was trained, and the target is 0.9" in found
 

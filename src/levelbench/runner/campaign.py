@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from levelbench.errors import RecordError
-from levelbench.records import Event, Record, Store, new_id, read_record
+from levelbench.records import Event, Record, Store, new_id, read_record, summarise
 from levelbench.records.locks import claimed
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
@@ -26,6 +26,8 @@ __all__ = ["Extras", "Watcher", "carry_out"]
 
 _CLAIMS = ".claims"
 """Folder in the store: a file a run that is being made, locked by the process that makes it."""
+
+_SHOWN = 3
 
 
 class Watcher(Protocol):
@@ -91,6 +93,18 @@ def _doubts(arm: Arm, data: Path | None) -> list[str]:
     return quick_doubts(load_task(arm.reference), arm.specification.recipe, arm.specification.settings, data)
 
 
+def _sound(record: Record | None) -> Record | None:
+    """``record``; ``RecordError`` for one that no other command would take, as it contradicts itself."""
+    found = summarise(record).contradictions if record is not None else []
+    if record is None or not found:
+        return record
+    raise RecordError(
+        f"the run of {record.header.specification.task}, seed {record.header.seed}",
+        f"its record contradicts itself: {'; '.join(found[:_SHOWN])} ({record.path})",
+        "look for what in the task or on the machine makes it so, and run it again; until then it does not count",
+    )
+
+
 def _witnessed(finished: Finished) -> Record | None:
     """The record, which has to hold what its parent told it as a witness; ``RecordError`` for one that does not.
 
@@ -133,7 +147,7 @@ def _made(
         planned_effect=extras.planned_effect,
     )
     finished = launch(job, watcher.progress)
-    record = _witnessed(finished)
+    record = _sound(_witnessed(finished))
     # What failed after the end of a run, as keeping its network may, makes it no failed run.
     done = record is not None and record.status == "done"
     if done:
