@@ -52,10 +52,43 @@ def test_clocks_that_agree_are_no_doubt(witnessed):
     assert (witness_doubts(record), witness_contradictions(record)) == ([], [])
 
 
-def test_a_record_without_a_witness_is_read(witnessed):
+def test_a_record_of_the_first_schema_without_a_witness_is_read(witnessed):
     record = witnessed(TIMES, seen())
     record = replace(record, end=msgspec.structs.replace(record.end, witness=None))
     assert (witness_doubts(record), witness_contradictions(record)) == ([], [])
+
+
+def test_a_record_of_now_without_a_witness_is_doubted(witnessed):
+    record = witnessed(TIMES, seen())
+    record = replace(record, end=msgspec.structs.replace(record.end, witness=None), checksum="c")
+    assert witness_doubts(record) == ["no other clock watched its own: run it again with levelbench run"]
+
+
+COUNTED = {"load": {"counters": {"at_s": 1.0}}}
+WITNESS = "what other clocks saw of it is not in it, and every run has that at its end"
+
+
+@pytest.mark.parametrize(
+    ("changes", "measured", "found"),
+    [
+        ({}, True, []),
+        ({"witness": None}, True, [WITNESS]),
+        ({"witness": Witness(seen()[:1])}, True, [WITNESS]),
+        (
+            {"environment_after": {}},
+            True,
+            ["the machine's counters were read before it, and its end does not hold them"],
+        ),
+        ({}, False, ["the quality of its untrained network is not in it, and every run has that at its end"]),
+    ],
+)
+def test_what_every_run_has_at_its_end_cannot_be_left_out(witnessed, changes, measured, found):
+    record = witnessed(TIMES, seen())
+    header = msgspec.structs.replace(record.header, environment={"before_clock": {"cpu_s": 1.0}, **COUNTED})
+    end = msgspec.structs.replace(record.end, **{"environment_after": COUNTED, **changes})
+    untrained = (Measurement(UNTRAINED, "accuracy", 0.1, "64 validation examples, after the run"),) * measured
+    record = replace(record, header=header, end=end, measurements=untrained, checksum="c")
+    assert witness_contradictions(record) == found
 
 
 def test_clocks_a_hundredth_apart_are_a_doubt(witnessed):

@@ -8,8 +8,9 @@ agrees.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from levelbench.records.reader import Record
 from levelbench.records.schema import Between, Witness
@@ -56,10 +57,10 @@ def witness_contradictions(record: Record) -> list[str]:
     """
     if record.end is None:
         return []
-    trained = list(_trained_before(record))
+    found = [*_trained_before(record), *_left_out(record)]
     if record.end.witness is None:
-        return trained
-    found = trained + [str(each) for each in _apart(record.end.witness) if each.share > REFUSE]
+        return found
+    found += [str(each) for each in _apart(record.end.witness) if each.share > REFUSE]
     delays = _delays_ns(record, record.end.witness)
     if any(delay < -max(_LEAST_NS, 1e-3 * claimed) for delay, claimed in delays):
         found.append("an evaluation has a later time than the clock that it was taken from")
@@ -70,8 +71,10 @@ def witness_contradictions(record: Record) -> list[str]:
 
 def witness_doubts(record: Record) -> list[str]:
     """A sentence for each clock that disagrees by more than a hundredth, and for what could not be looked at."""
-    if record.end is None or record.end.witness is None:
+    if record.end is None:
         return []
+    if record.end.witness is None:
+        return [*_unwatched(record)]
     witness, end_ns = record.end.witness, record.end.t_ns
     found = [f"{each}: look for what changes a clock" for each in _apart(witness) if DOUBT < each.share <= REFUSE]
     if witness.absent:
@@ -87,6 +90,33 @@ def witness_doubts(record: Record) -> list[str]:
             "on a machine with less to do"
         )
     return found
+
+
+def _left_out(record: Record) -> Iterator[str]:
+    """What the end of a run that ``levelbench run`` made always holds, and this one does not.
+
+    Its header is known by what the process had done before its clock started. A record of the first schema holds less.
+    """
+    end, before = record.end, record.header.environment
+    if end is None or end.status != "done" or not record.checksum or "before_clock" not in before:
+        return
+    witness = end.witness
+    if witness is None or (len(witness.sights) < 2 and not witness.absent):
+        yield "what other clocks saw of it is not in it, and every run has that at its end"
+    if _has_counters(before) and not _has_counters(end.environment_after):
+        yield "the machine's counters were read before it, and its end does not hold them"
+    if all(each.name != UNTRAINED for each in record.measurements):
+        yield "the quality of its untrained network is not in it, and every run has that at its end"
+
+
+def _unwatched(record: Record) -> Iterator[str]:
+    if record.checksum and record.status == "done" and "before_clock" not in record.header.environment:
+        yield "no other clock watched its own: run it again with levelbench run"
+
+
+def _has_counters(environment: Mapping[str, Any]) -> bool:
+    load = environment.get("load")
+    return isinstance(load, dict) and bool(load.get("counters"))
 
 
 def _trained_before(record: Record) -> Iterator[str]:
