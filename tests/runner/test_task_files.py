@@ -1,9 +1,12 @@
 """What a task's file does while it is imported is seen, and quick probes look at it before its first run."""
 
+import dataclasses
+
 import pytest
 from tests.runner.campaigns import NUMPY, Quiet, plan_of
 
 from levelbench.errors import DefinitionError, RecordError
+from levelbench.records import summarise
 from levelbench.records.witness import witness_contradictions
 from levelbench.runner.campaign import carry_out
 from levelbench.runner.request import load_task, load_watched, resolve
@@ -113,8 +116,18 @@ def test_what_quick_probes_find_in_a_task_of_somebody_else_is_a_doubt_of_its_run
     """Its target is one that the most frequent class reaches; so does the untrained network, or nearly."""
     path = tmp_path / "easy.py"
     path.write_text(task_text.replace("target=0.9", "target=0.05"))
-    record = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, Quiet())[0, 0]
+    watcher = Quiet()
+    record = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, watcher)[0, 0]
+    assert set(watcher.doubts) <= set(record.end.suspect)
     assert any(each.startswith("levelbench check, target: always answering with") for each in record.end.suspect)
+
+
+def test_a_target_that_any_network_reaches_is_said_before_the_run_of_a_task_of_ours(store):
+    easy = resolve("digits", {}, dataclasses.replace(NUMPY, target=0.05))
+    watcher = Quiet()
+    record = carry_out(plan_of([easy], range(1), store), store, None, watcher)[0, 0]
+    assert any("which any network may reach" in each for each in watcher.doubts)
+    assert summarise(record).contradictions == []
 
 
 def test_nothing_is_found_in_an_ordinary_task_of_somebody_else(arm, store):

@@ -18,7 +18,7 @@ from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
 from levelbench.runner.plan import Plan, Step
 from levelbench.runner.request import Arm, load_task
-from levelbench.runner.task_files import is_ours, quick_doubts
+from levelbench.runner.task_files import is_ours, quick_doubts, target_doubts
 from levelbench.runner.witness import held
 
 __all__ = ["Extras", "Watcher", "carry_out"]
@@ -32,6 +32,9 @@ _SHOWN = 3
 
 class Watcher(Protocol):
     """Looks on while runs are made."""
+
+    def doubted(self, doubts: list[str]) -> None:
+        """Why the runs of the arm that is next will be doubted, whatever they show."""
 
     def started(self, step: Step, arm: Arm) -> None:
         """A run's process begins."""
@@ -73,6 +76,7 @@ def carry_out(
         arm = plan.arms[step.arm]
         if step.arm not in found:
             found[step.arm] = _doubts(arm, data)
+            watcher.doubted(found[step.arm])
         watcher.started(step, arm)
         claim = store.path / _CLAIMS / f"{arm.key[:16]}-s{step.seed}"
         with claimed(claim, lambda: watcher.progress([], 0.0, "another process is making it")):
@@ -87,10 +91,12 @@ def carry_out(
 
 
 def _doubts(arm: Arm, data: Path | None) -> list[str]:
-    """What quick probes find wrong with a task that is not ours, before its first run."""
+    """What quick probes find wrong before the first run: with a task that is not ours, and with a target that is not the task's."""
+    task, specification = load_task(arm.reference), arm.specification
+    target = specification.target.threshold
     if is_ours(arm.reference):
-        return []
-    return quick_doubts(load_task(arm.reference), arm.specification.recipe, arm.specification.settings, data)
+        return target_doubts(task, target, data)
+    return quick_doubts(task, specification.recipe, specification.settings, data, target)
 
 
 def _sound(record: Record | None) -> Record | None:

@@ -27,7 +27,7 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
 from levelbench.records.redaction import fault
 from levelbench.records.schema import DatasetFacts, Source
-from levelbench.records.witness import UNTRAINED
+from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
 from levelbench.runner.members import AloneMember, Member, Written
 from levelbench.runner.request import file_of, load_watched, source_of
@@ -46,6 +46,7 @@ from levelbench.training.quality.base import Quality
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.task import Task
 from levelbench.training.trainer import Trainer
+from levelbench.training.validation.task import most_frequent
 
 __all__ = ["execute"]
 
@@ -192,7 +193,8 @@ class _Run:
         end.suspect.extend([*import_doubts(self.importing, wall_ns * 1e-9), *self.job.doubts])
         if self.member.first:
             untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
-            self.writer.append(untrained)
+            for each in untrained:
+                self.writer.append(each)
             end.suspect.extend(doubt)
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
@@ -261,8 +263,8 @@ class _Run:
 
 def _untrained(
     trainer: Trainer, quality: Quality, target: float, totals: dict[str, int]
-) -> tuple[Measurement, list[str]]:
-    """The quality of the network as its run began, and why it is to be doubted, if it is.
+) -> tuple[list[Measurement], list[str]]:
+    """The quality of the network as its run began, beside that of chance, and why it is to be doubted, if it is.
 
     It is measured after the run, off its clock and with nothing else of the run's: on as many validation examples as
     take a small part of the run's own time. The weights are drawn anew from the run's seed.
@@ -283,22 +285,24 @@ def _untrained(
         )
         value = quality.measure(executor, Held(trainer.backend, trainer.dataset, split))
     except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
-        return Measurement(UNTRAINED, quality.metric, None, None, f"measuring it raised {type(error).__name__}"), []
+        return [Measurement(UNTRAINED, quality.metric, None, None, f"measuring it raised {type(error).__name__}")], []
     method = f"{len(split)} validation examples, after the run"
-    found = Measurement(UNTRAINED, quality.metric, value, method)
-    if _far(value, quality, target, split.labels):
+    found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], most_frequent(quality, split.labels)
+    if chance is not None:
+        found.append(Measurement(CHANCE, quality.metric, chance, "the share of the most frequent label among them"))
+    if _far(value, quality, target, chance):
         return found, []
     said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
     return found, [f"{said}: look for weights that were trained before"]
 
 
-def _far(value: float, quality: Quality, target: float, labels: Any) -> bool:
-    """Whether an untrained network is nearer to what knows nothing than to the target; one that is there is refused."""
+def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:
+    """Whether an untrained network is nearer to what knows nothing than to the target; of one that is there the record's
+    readers say so.
+    """
     if quality.direction == "lower":
         return not target < value < 1.5 * target
-    lowest = quality.low
-    if quality.metric == "top1" and isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu":
-        lowest = float(np.bincount(labels[labels >= 0]).max(initial=0)) / max(1, len(labels))
+    lowest = quality.low if chance is None else chance
     return not (lowest + target) / 2 < value < target
 
 

@@ -22,9 +22,11 @@ from levelbench import plugins
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.utilisation import own_cpu_s
+from levelbench.records.redaction import redact
 from levelbench.training.task import Setting, Task
+from levelbench.training.validation.probes import Report
 
-__all__ = ["Importing", "import_doubts", "is_ours", "quick_doubts", "refuse_data", "watched"]
+__all__ = ["Importing", "import_doubts", "is_ours", "quick_doubts", "refuse_data", "target_doubts", "watched"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = tuple(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -179,7 +181,22 @@ def is_ours(reference: str) -> bool:
     return point is not None and point.value.startswith("levelbench.")
 
 
-def quick_doubts(task: Task, recipe: str, settings: Mapping[str, Setting], data: Path | None) -> list[str]:
+def target_doubts(task: Task, target: float, data: Path | None) -> list[str]:
+    """Whether any network reaches this target of a task of ours, where it is lower than the task's own."""
+    from levelbench.training.validation.task import target_report
+
+    if task.quality.direction != "higher" or target >= task.quality.target:
+        return []
+    try:
+        dataset = task.data.load(data)
+    except Exception:  # noqa: BLE001  # the run itself says so
+        return []
+    return _sentences(target_report(task, dataset, target))
+
+
+def quick_doubts(
+    task: Task, recipe: str, settings: Mapping[str, Setting], data: Path | None, target: float
+) -> list[str]:
     """What the quick ones among the probes of ``levelbench check`` find wrong, in sentences.
 
     Empty where the data or the recipe cannot be made at all: the run itself says so.
@@ -194,5 +211,9 @@ def quick_doubts(task: Task, recipe: str, settings: Mapping[str, Setting], data:
         return []
     quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S
     again = (lambda: task.data.load(data)) if quick else None
-    report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES)
-    return [f"levelbench check, {each.probe}: {each.found}: {each.do}" for each in report.failed]
+    report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES, target)
+    return _sentences(report)
+
+
+def _sentences(report: Report) -> list[str]:
+    return [redact(f"levelbench check, {each.probe}: {each.found}: {each.do}") for each in report.failed]
