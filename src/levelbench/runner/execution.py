@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
 from levelbench.runner.members import AloneMember, Member, Written
 from levelbench.runner.request import file_of, load_watched, source_of
-from levelbench.runner.task_files import Importing, import_doubts
+from levelbench.runner.task_files import Importing, import_doubts, is_ours, refuse_data, watched
 from levelbench.runner.witness import Hear, Sights, no_parent
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
@@ -79,7 +80,9 @@ def execute(
         )
     job, resume = member.resumed(job)
     _require_same(job, resume)
-    environment = _environment(backend, task)
+    environment = _environment(backend)
+    if signatures := _signatures(job.reference, task, importing):
+        environment["signatures"] = signatures
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
@@ -131,17 +134,25 @@ def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
     )
 
 
-def _environment(backend: Backend, task: Task) -> dict[str, Any]:
-    """The machine, the framework, and how the task's figures are computed."""
+def _environment(backend: Backend) -> dict[str, Any]:
+    """The machine and the framework."""
     # A framework's first array and first optimizer bring modules with them; those are not the run's.
     array = backend.array(np.zeros(1, np.float32))
     namespace(array)
     SGD(1.0).start(backend, {"": array})
     environment = capture()
     environment["framework"] = backend.describe()
-    if signatures := {each.metric: each.signature for each in (task.quality, *task.also) if each.signature}:
-        environment["signatures"] = signatures
     return environment
+
+
+def _signatures(reference: str, task: Task, importing: Importing) -> dict[str, str]:
+    """How the task's figures are computed; what its file does when it is asked goes to what it did at import."""
+    with nullcontext(importing) if is_ours(reference) else watched() as seen:
+        found = {each.metric: text for each in (task.quality, *task.also) if (text := each.signature)}
+    if seen is not importing:
+        refuse_data(reference, seen, "when it is asked for a signature")
+        importing.add(seen)
+    return found
 
 
 def _require_same(job: Job, kept: Snapshot | None) -> None:

@@ -57,6 +57,14 @@ class Importing:
     started: list[str] = field(default_factory=list)
     threads: int = 0
 
+    def add(self, later: Importing) -> None:
+        """What it did later, before the clock, counts with it."""
+        self.cpu_s += later.cpu_s
+        self.imports_cpu_s += later.imports_cpu_s
+        self.opened += later.opened
+        self.started += later.started
+        self.threads += later.threads
+
     def facts(self) -> dict[str, float]:
         """For the record."""
         return {"task_cpu_s": round(self.cpu_s, 4), "task_imports_cpu_s": round(self.imports_cpu_s, 4)}
@@ -144,19 +152,19 @@ def _is_data(path: Path) -> bool:
         return False
 
 
-def refuse_data(reference: str, seen: Importing) -> None:
-    """``DefinitionError`` where the import has opened data or started processes."""
+def refuse_data(reference: str, seen: Importing, when: str = "while it is imported") -> None:
+    """``DefinitionError`` where the file has opened data or started processes before the clock runs."""
     if seen.opened:
         names = ", ".join(dict.fromkeys(path.name for path in seen.opened))
         raise DefinitionError(
             f"task file {reference}",
-            f"it opens data while it is imported, before any clock runs: {names}",
+            f"it opens data {when}, before any clock runs: {names}",
             "read data in load() of its DatasetSource, which is on the clock",
         )
     if seen.started:
         raise DefinitionError(
             f"task file {reference}",
-            f"it starts a process while it is imported, before any clock runs ({seen.started[0]})",
+            f"it starts a process {when}, before any clock runs ({seen.started[0]})",
             "do this work in load() of its DatasetSource or in its recipe, which are on the clock",
         )
 
@@ -166,12 +174,12 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
     found = []
     if seen.cpu_s > max(_LEAST_CPU_S, _SHARE * wall_s):
         found.append(
-            f"its task file spent {seen.cpu_s:.2g} s of processor time while it was imported, off the clock: do this "
+            f"its task file spent {seen.cpu_s:.2g} s of processor time before its clock started: do this "
             "work in load(), or in the recipe"
         )
     if seen.threads:
         threads = f"{seen.threads} thread{'s' * (seen.threads > 1)}"
-        found.append(f"its task file left {threads} running when it was imported: start none there")
+        found.append(f"its task file left {threads} running before its clock started: start none there")
     return found
 
 

@@ -73,7 +73,7 @@ def quick_report(
     most_bytes: int,
     target: float,
 ) -> Report:
-    """The probes that take tenths of a second and no framework, for a task that is about to be run.
+    """What a record may hold of the probes that take tenths of a second and no framework, for a task that is about to be run.
 
     Of more data than ``most_bytes`` what is in it is not looked at.
     """
@@ -90,14 +90,14 @@ def quick_report(
         probes += [("splits", lambda: _splits(dataset)), ("values", lambda: _values(dataset))]
         if again is not None:
             probes.append(("loading", lambda: loading(dataset, again)))
-    report = run_probes(task.name, probes)
+    report = run_probes(task.name, probes, recorded=True)
     # That a recipe has no docstring is no reason to doubt its time.
     return replace(report, findings=tuple(each for each in report.findings if "docstring" not in each.found))
 
 
 def target_report(task: Task, dataset: Dataset, target: float) -> Report:
     """The probe of a target alone, which is not the task's own."""
-    return run_probes(task.name, [("target", lambda: _target(task.quality, dataset, target))])
+    return run_probes(task.name, [("target", lambda: _target(task.quality, dataset, target))], recorded=True)
 
 
 def most_frequent(quality: Quality, labels: Any) -> float | None:
