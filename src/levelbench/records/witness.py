@@ -82,7 +82,9 @@ def witness_doubts(record: Record) -> list[str]:
     if record.end.witness is None:
         return [*doubtful, *_unwatched(record)]
     witness, end_ns = record.end.witness, record.end.t_ns
-    found = doubtful + [f"{each}: look for what changes a clock" for each in _apart(witness) if DOUBT < each.share <= REFUSE]
+    found = doubtful + [
+        f"{each}: look for what changes a clock" for each in _apart(witness) if DOUBT < each.share <= REFUSE
+    ]
     if witness.absent:
         found.append(f"no other process watched its clock ({witness.absent}): run it again")
     if witness.slept_ns > max(DOUBT * end_ns, 1e8):

@@ -91,7 +91,7 @@ def carry_out(
 
 
 def _doubts(arm: Arm, data: Path | None) -> list[str]:
-    """What quick probes find wrong before the first run: with a task that is not ours, and with a target that is not the task's."""
+    """What quick probes find wrong before the first run: with a task of somebody else, or with another target."""
     task, specification = load_task(arm.reference), arm.specification
     target = specification.target.threshold
     if is_ours(arm.reference):

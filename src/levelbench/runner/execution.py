@@ -204,8 +204,8 @@ class _Run:
         end.suspect.extend([*import_doubts(self.importing, wall_ns * 1e-9), *self.job.doubts])
         if self.member.first:
             untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
-            for each in untrained:
-                self.writer.append(each)
+            for measurement in untrained:
+                self.writer.append(measurement)
             end.suspect.extend(doubt)
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
@@ -308,8 +308,9 @@ def _untrained(
 
 
 def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:
-    """Whether an untrained network is nearer to what knows nothing than to the target; of one that is there the record's
-    readers say so.
+    """Whether an untrained network is nearer to what knows nothing than to the target.
+
+    Of one that is there, whoever reads the record says so.
     """
     if quality.direction == "lower":
         return not target < value < 1.5 * target

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from levelbench.measure.crossing import DIRECTIONS
 from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.quality.base import Quality
+from levelbench.training.quality.classification import Top1, TopK
 from levelbench.training.recipe import Recipe
 from levelbench.training.task import Setting, Task
 from levelbench.training.validation import recipe_parts
@@ -73,9 +75,9 @@ def quick_report(
     most_bytes: int,
     target: float,
 ) -> Report:
-    """What a record may hold of the probes that take tenths of a second and no framework, for a task that is about to be run.
+    """The probes that take tenths of a second and no framework, for a task that is about to be run.
 
-    Of more data than ``most_bytes`` what is in it is not looked at.
+    The report holds what a record may. Of more data than ``most_bytes`` what is in it is not looked at.
     """
     probes: list[Probe] = [
         ("quality", lambda: _quality(task.quality, task.also)),
@@ -155,6 +157,10 @@ def _quality(quality: Quality, also: tuple[Quality, ...]) -> Iterator[Finding]:
             f"the target {quality.target:g} is off the scale of {quality.metric}, {quality.low:g} to {quality.high:g}"
         )
         yield failed(title, found, "give a target on the scale")
+    for each in (quality, *also):
+        if re.fullmatch(r"top\d+", each.metric) and type(each).measure not in (Top1.measure, TopK.measure):
+            found = f"{each.metric} is measured in a way of its own, and has to be a share of whole examples"
+            yield noted(title, found, "give a metric that counts otherwise another name, or its runs are refused")
     names = [each.metric for each in (quality, *also)]
     if len(set(names)) < len(names):
         wrong = True
@@ -271,7 +277,11 @@ def _target(quality: Quality, dataset: Dataset, target: float) -> Iterator[Findi
     grain = 1 / len(labels)
     if share >= target:
         found = f"always answering with the most frequent class gives {share:.4g}, and the target is {target:g}"
-        yield failed(title, f"{found}, which any network may reach", "choose a higher target, or a quality that counts classes alike")
+        yield failed(
+            title,
+            f"{found}, which any network may reach",
+            "choose a higher target, or a quality that counts classes alike",
+        )
     else:
         yield passed(title, f"{target:g}, where the most frequent class alone gives {share:.3g}")
     if target < 1 and grain > (1 - target) / 5:
