@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from levelbench.records import End, Evaluation, Measurement, summarise
 from levelbench.records.reader import Record
-from levelbench.records.schema import Sight, Witness
-from levelbench.records.witness import UNTRAINED, witness_contradictions, witness_doubts
+from levelbench.records.schema import Sight, Target, Witness
+from levelbench.records.witness import CHANCE, UNTRAINED, witness_contradictions, witness_doubts
 
 SECOND = 1_000_000_000
 
@@ -52,10 +52,43 @@ def test_clocks_that_agree_are_no_doubt(witnessed):
     assert (witness_doubts(record), witness_contradictions(record)) == ([], [])
 
 
-def test_a_record_without_a_witness_is_read(witnessed):
+def test_a_record_of_the_first_schema_without_a_witness_is_read(witnessed):
     record = witnessed(TIMES, seen())
     record = replace(record, end=msgspec.structs.replace(record.end, witness=None))
     assert (witness_doubts(record), witness_contradictions(record)) == ([], [])
+
+
+def test_a_record_of_now_without_a_witness_is_doubted(witnessed):
+    record = witnessed(TIMES, seen())
+    record = replace(record, end=msgspec.structs.replace(record.end, witness=None), checksum="c")
+    assert witness_doubts(record) == ["no other clock watched its own: run it again with levelbench run"]
+
+
+COUNTED = {"load": {"counters": {"at_s": 1.0}}}
+WITNESS = "what other clocks saw of it is not in it, and every run has that at its end"
+
+
+@pytest.mark.parametrize(
+    ("changes", "measured", "found"),
+    [
+        ({}, True, []),
+        ({"witness": None}, True, [WITNESS]),
+        ({"witness": Witness(seen()[:1])}, True, [WITNESS]),
+        (
+            {"environment_after": {}},
+            True,
+            ["the machine's counters were read before it, and its end does not hold them"],
+        ),
+        ({}, False, ["the quality of its untrained network is not in it, and every run has that at its end"]),
+    ],
+)
+def test_what_every_run_has_at_its_end_cannot_be_left_out(witnessed, changes, measured, found):
+    record = witnessed(TIMES, seen())
+    header = msgspec.structs.replace(record.header, environment={"before_clock": {"cpu_s": 1.0}, **COUNTED})
+    end = msgspec.structs.replace(record.end, **{"environment_after": COUNTED, **changes})
+    untrained = (Measurement(UNTRAINED, "accuracy", 0.1, "64 validation examples, after the run"),) * measured
+    record = replace(record, header=header, end=end, measurements=untrained, checksum="c")
+    assert witness_contradictions(record) == found
 
 
 def test_clocks_a_hundredth_apart_are_a_doubt(witnessed):
@@ -127,10 +160,25 @@ def test_a_machine_that_slept_is_a_doubt_and_no_contradiction(witnessed):
     assert witness_doubts(record) == ["the machine was suspended for 60 s while it ran: keep the machine awake"]
 
 
-@pytest.mark.parametrize(("value", "refused"), [(0.5, False), (0.99, True), (None, False)])
-def test_a_network_that_reaches_the_target_untrained_is_refused(witnessed, value, refused):
+@pytest.mark.parametrize(
+    ("value", "target", "chance", "refused", "doubted"),
+    [
+        (0.5, 0.9, 0.1, False, False),
+        (0.99, 0.9, 0.1, True, False),
+        (0.99, 0.9, None, False, True),
+        (0.12, 0.05, 0.11, False, True),
+        (0.7, 0.6, 0.5, False, True),
+        (0.98, 0.6, 0.5, False, True),
+        (None, 0.9, None, False, False),
+    ],
+)
+def test_a_network_that_reaches_the_target_untrained_is_refused_where_it_was_not_luck(
+    witnessed, make_header, value, target, chance, refused, doubted
+):
     record = witnessed(TIMES, seen())
-    record = replace(record, measurements=(Measurement(UNTRAINED, "accuracy", value, "m"),))
-    assert [each.startswith("its network had accuracy 0.99") for each in witness_contradictions(record)] == [
-        True
-    ] * refused
+    untrained = Measurement(UNTRAINED, "top1", value, "500 validation examples, after the run")
+    measured = (untrained, Measurement(CHANCE, "top1", chance, "the share"))[: 1 if chance is None else 2]
+    record = replace(record, header=make_header(target=Target("top1", target)), measurements=measured)
+    said = f"its network had top1 {value} before it was trained, and the target is {target}"
+    assert witness_contradictions(record) == [said] * refused
+    assert witness_doubts(record) == [f"{said}: choose another target"] * doubted

@@ -10,7 +10,10 @@ NUMPY = Options(framework="numpy")
 
 class Quiet:
     def __init__(self):
-        self.order = []
+        self.order, self.doubts = [], []
+
+    def doubted(self, doubts):
+        self.doubts += doubts
 
     def started(self, step, arm):
         self.order.append((step.arm, step.seed))

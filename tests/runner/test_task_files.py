@@ -1,13 +1,16 @@
 """What a task's file does while it is imported is seen, and quick probes look at it before its first run."""
 
+import dataclasses
+
 import pytest
 from tests.runner.campaigns import NUMPY, Quiet, plan_of
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, LevelbenchError, RecordError
+from levelbench.records import summarise
 from levelbench.records.witness import witness_contradictions
 from levelbench.runner.campaign import carry_out
 from levelbench.runner.request import load_task, load_watched, resolve
-from levelbench.runner.task_files import Importing, import_doubts, is_ours
+from levelbench.runner.task_files import Importing, import_doubts, is_ours, quick_doubts
 
 BURNING = """
 import time
@@ -80,7 +83,7 @@ def test_processor_time_at_import_is_a_doubt_and_in_the_record(task_with, store)
     before = record.header.environment["before_clock"]
     assert before["task_cpu_s"] >= 0.4
     assert before["cpu_s"] >= before["task_cpu_s"] + before["task_imports_cpu_s"]
-    assert any("of processor time while it was imported, off the clock" in each for each in record.end.suspect)
+    assert any("of processor time before its clock started" in each for each in record.end.suspect)
 
 
 def test_processor_time_at_import_is_no_doubt_where_the_run_is_much_longer():
@@ -99,7 +102,7 @@ def test_threads_that_are_left_running_are_a_doubt(task_with):
     task, seen = load_watched(task_with(more))
     found = import_doubts(seen, wall_s=1.0)
     __import__("sys").modules[task.recipe_function("small").__module__].done.set()
-    assert found == ["its task file left 1 thread running when it was imported: start none there"]
+    assert found == ["its task file left 1 thread running before its clock started: start none there"]
 
 
 @pytest.mark.parametrize(
@@ -113,13 +116,77 @@ def test_what_quick_probes_find_in_a_task_of_somebody_else_is_a_doubt_of_its_run
     """Its target is one that the most frequent class reaches; so does the untrained network, or nearly."""
     path = tmp_path / "easy.py"
     path.write_text(task_text.replace("target=0.9", "target=0.05"))
-    record = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, Quiet())[0, 0]
+    watcher = Quiet()
+    record = carry_out(plan_of([resolve(str(path), {}, NUMPY)], range(1), store), store, None, watcher)[0, 0]
+    assert set(watcher.doubts) <= set(record.end.suspect)
     assert any(each.startswith("levelbench check, target: always answering with") for each in record.end.suspect)
+
+
+def test_a_target_that_any_network_reaches_is_said_before_the_run_of_a_task_of_ours(store):
+    easy = resolve("digits", {}, dataclasses.replace(NUMPY, target=0.05))
+    watcher = Quiet()
+    record = carry_out(plan_of([easy], range(1), store), store, None, watcher)[0, 0]
+    assert any("which any network may reach" in each for each in watcher.doubts)
+    assert summarise(record).contradictions == []
+
+
+ASKING = """
+from levelbench.training.schedules.base import Schedule
+
+class Asking(Schedule):
+    fixed_length = False
+
+    def factor(self, progress):
+        raise RuntimeError("GET https://example.org/data?api_key=hunter2 by hunter2")
+
+
+"""
+
+
+def test_what_a_probe_raises_is_in_the_record_by_type_and_place_alone(tmp_path, task_text, store):
+    text = task_text.replace("Momentum(lr), epochs", "Momentum(lr), schedule=Asking(), epochs").replace(
+        "@task.recipe", ASKING + "@task.recipe"
+    )
+    (tmp_path / "asking.py").write_text(text)
+    task = load_task(str(tmp_path / "asking.py"))
+    found = quick_doubts(task, "small", {}, None, 0.9)
+    assert [each for each in found if "it raised RuntimeError in asking.py, line " in each]
+    assert "example.org" not in str(found)
+    assert "hunter2" not in str(found)
 
 
 def test_nothing_is_found_in_an_ordinary_task_of_somebody_else(arm, store):
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
     assert [each for each in record.end.suspect if "levelbench check" in each or "untrained" in each] == []
+
+
+def signing(task_with, body):
+    """A task whose quality does something when it is asked for its signature."""
+    more = f"""
+class Signing(Top1):
+    @property
+    def signature(self):
+        {body}
+        return "1"
+
+
+task.quality = Signing(target=0.9)
+"""
+    return task_with(more)
+
+
+def test_processor_time_for_a_signature_is_seen_like_that_at_import(task_with, store):
+    body = "import time\n        until = time.process_time() + 0.4\n        while time.process_time() < until: pass"
+    record = carry_out(plan_of([resolve(signing(task_with, body), {}, NUMPY)], range(1), store), store, None, Quiet())
+    assert record[0, 0].header.environment["before_clock"]["task_cpu_s"] >= 0.4
+    assert any("of processor time before its clock started" in each for each in record[0, 0].end.suspect)
+
+
+def test_data_that_is_opened_for_a_signature_is_refused(task_with, tmp_path, store):
+    (tmp_path / "large").write_bytes(bytes(70_000))
+    reference = signing(task_with, "open(__file__.replace('with_more.py', 'large'), 'rb').close()")
+    with pytest.raises(LevelbenchError, match="it opens data when it is asked for a signature"):
+        carry_out(plan_of([resolve(reference, {}, NUMPY)], range(1), store), store, None, Quiet())
 
 
 TRAINED = """
@@ -155,8 +222,9 @@ def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store
     trainer.run()
     np.savez(kept, **{name.replace("/", "!"): value for name, value in trainer.executor.parameters.items()})
     arm = resolve(str(path), {"recipe": "trained"}, NUMPY)
-    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
-    (found,) = witness_contradictions(record)
+    with pytest.raises(RecordError, match="before it was trained"):
+        carry_out(plan_of([arm], range(1), store), store, None, Quiet())
+    (found,) = witness_contradictions(*store.records())
     assert found.startswith("its network had top1 0.9")
     assert "before it was trained, and the target is 0.9" in found
 

@@ -63,6 +63,13 @@ def test_a_task_that_slows_its_clock_is_refused(task_text, tmp_path, store, tric
     (record,) = store.records()
     assert record.status == "done", done.stderr
     assert witness_contradictions(record)
+    assert done.returncode == 2
+    assert "its record contradicts itself: " in done.stderr
+    assert "reached" not in done.stdout
+    again = plan_of([resolve(str(path), {}, NUMPY)], range(1), store)
+    assert [(step.why, step.replaces) for step in again.steps] == [
+        ("the run before contradicts itself", (record.path,))
+    ]
 
 
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed")

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import click
+
 from levelbench.records import Evaluation, Event, Record, summarise
 from levelbench.report.live import LiveLine, live_line
 
@@ -37,6 +39,11 @@ class LiveWatcher:
         self._phase = "start"
         self._at: tuple[Step, Arm] | None = None
         self._tell(lambda line: line.start(self._total))
+
+    def doubted(self, doubts: list[str]) -> None:
+        """Said before the first run, when there is still time to choose otherwise."""
+        for each in doubts:
+            click.echo(f"doubt: {each}", err=True)
 
     def started(self, step: Step, arm: Arm) -> None:
         """A run begins."""

@@ -220,7 +220,10 @@ def _qualities(record: Record) -> Iterator[str]:
                 yield f"{_place(each)} {name} is {value:.6g}, on a scale from {target.low:g} to {high}"
                 return
             if re.fullmatch(r"top\d+", metric or target.metric) and not _is_share(value, sizes.get(split)):
-                yield f"{_place(each)} {name} is {value:.10g}, which is no share of {sizes[split]} examples"
+                yield (
+                    f"{_place(each)} {name} is {value:.10g}, which is no share of {sizes[split]} examples: "
+                    "a metric that counts otherwise needs another name"
+                )
                 return
 
 

@@ -7,17 +7,23 @@ agrees.
 
 from __future__ import annotations
 
+import math
+import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from levelbench.records.reader import Record
-from levelbench.records.schema import Between, Witness
+from levelbench.records.schema import Between, Measurement, Witness
 
-__all__ = ["UNTRAINED", "witness_contradictions", "witness_doubts"]
+__all__ = ["CHANCE", "UNTRAINED", "witness_contradictions", "witness_doubts"]
 
 UNTRAINED = "untrained_quality"
 """The measurement of the network as its run began."""
+
+CHANCE = "chance_quality"
+"""The measurement of what always answering with the most frequent label is worth, where that is known."""
 
 DOUBT, REFUSE = 0.01, 0.1
 """Clocks that lie further apart than this share of the time are a reason to doubt the run, or to refuse it."""
@@ -52,14 +58,14 @@ class _Apart:
 def witness_contradictions(record: Record) -> list[str]:
     """A sentence for each clock that disagrees with the run's by more than a tenth; then its times cannot be used.
 
-    And one for a network that has the target's quality before it is trained.
+    And one for a network that has the target's quality before it is trained, which luck does not explain.
     """
     if record.end is None:
         return []
-    trained = list(_trained_before(record))
+    found = [*_trained_before(record, refused=True), *_left_out(record)]
     if record.end.witness is None:
-        return trained
-    found = trained + [str(each) for each in _apart(record.end.witness) if each.share > REFUSE]
+        return found
+    found += [str(each) for each in _apart(record.end.witness) if each.share > REFUSE]
     delays = _delays_ns(record, record.end.witness)
     if any(delay < -max(_LEAST_NS, 1e-3 * claimed) for delay, claimed in delays):
         found.append("an evaluation has a later time than the clock that it was taken from")
@@ -70,10 +76,15 @@ def witness_contradictions(record: Record) -> list[str]:
 
 def witness_doubts(record: Record) -> list[str]:
     """A sentence for each clock that disagrees by more than a hundredth, and for what could not be looked at."""
-    if record.end is None or record.end.witness is None:
+    if record.end is None:
         return []
+    doubtful = [f"{each}: choose another target" for each in _trained_before(record, refused=False)]
+    if record.end.witness is None:
+        return [*doubtful, *_unwatched(record)]
     witness, end_ns = record.end.witness, record.end.t_ns
-    found = [f"{each}: look for what changes a clock" for each in _apart(witness) if DOUBT < each.share <= REFUSE]
+    found = doubtful + [
+        f"{each}: look for what changes a clock" for each in _apart(witness) if DOUBT < each.share <= REFUSE
+    ]
     if witness.absent:
         found.append(f"no other process watched its clock ({witness.absent}): run it again")
     if witness.slept_ns > max(DOUBT * end_ns, 1e8):
@@ -89,15 +100,58 @@ def witness_doubts(record: Record) -> list[str]:
     return found
 
 
-def _trained_before(record: Record) -> Iterator[str]:
-    target = record.header.specification.target
-    value = next((each.value for each in record.measurements if each.name == UNTRAINED), None)
-    if value is None:
+def _left_out(record: Record) -> Iterator[str]:
+    """What the end of a run that ``levelbench run`` made always holds, and this one does not.
+
+    Its header is known by what the process had done before its clock started. A record of the first schema holds less.
+    """
+    end, before = record.end, record.header.environment
+    if end is None or end.status != "done" or not record.checksum or "before_clock" not in before:
         return
+    witness = end.witness
+    if witness is None or (len(witness.sights) < 2 and not witness.absent):
+        yield "what other clocks saw of it is not in it, and every run has that at its end"
+    if _has_counters(before) and not _has_counters(end.environment_after):
+        yield "the machine's counters were read before it, and its end does not hold them"
+    if all(each.name != UNTRAINED for each in record.measurements):
+        yield "the quality of its untrained network is not in it, and every run has that at its end"
+
+
+def _unwatched(record: Record) -> Iterator[str]:
+    if record.checksum and record.status == "done" and "before_clock" not in record.header.environment:
+        yield "no other clock watched its own: run it again with levelbench run"
+
+
+def _has_counters(environment: Mapping[str, Any]) -> bool:
+    load = environment.get("load")
+    return isinstance(load, dict) and bool(load.get("counters"))
+
+
+def _trained_before(record: Record, *, refused: bool) -> Iterator[str]:
+    """What is said where the untrained network reaches the target: of what is refused, or of what may be luck."""
+    target = record.header.specification.target
+    untrained = next((each for each in record.measurements if each.name == UNTRAINED), None)
+    if untrained is None or untrained.value is None:
+        return
+    value = untrained.value
     reached = value >= target.threshold if target.direction == "higher" else value <= target.threshold
-    if reached:
+    if reached and refused == (value > _by_luck(record, untrained)):
         wanted = f"the target is {target.threshold:g}"
         yield f"its network had {target.metric} {value:.4g} before it was trained, and {wanted}"
+
+
+def _by_luck(record: Record, untrained: Measurement) -> float:
+    """The highest quality that an untrained network may have by luck; infinity where nobody knows.
+
+    It may have each class as a whole right or wrong, so that with few classes a class counts as one look: the spread is
+    that of as many looks as there are classes, and of the examples. With six classes or fewer any quality may be luck.
+    """
+    chance = next((each.value for each in record.measurements if each.name == CHANCE), None)
+    examples = re.match(r"[1-9]\d{0,8}\b", untrained.method or "")
+    if chance is None or examples is None or not 0 <= chance <= 1 or record.header.specification.target.high != 1:
+        return math.inf
+    spread = math.sqrt(chance * (1 - chance) * (chance + 1 / int(examples[0])))
+    return max((1 + chance) / 2, chance + 5 * spread)
 
 
 def _late_share(delay_ns: int, claimed_ns: int) -> float:

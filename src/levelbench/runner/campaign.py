@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from levelbench.errors import RecordError
-from levelbench.records import Event, Record, Store, new_id, read_record
+from levelbench.records import Event, Record, Store, new_id, read_record, summarise
 from levelbench.records.locks import claimed
 from levelbench.runner.jobs import Job
 from levelbench.runner.launch import Finished, launch
 from levelbench.runner.plan import Plan, Step
 from levelbench.runner.request import Arm, load_task
-from levelbench.runner.task_files import is_ours, quick_doubts
+from levelbench.runner.task_files import is_ours, quick_doubts, target_doubts
 from levelbench.runner.witness import held
 
 __all__ = ["Extras", "Watcher", "carry_out"]
@@ -27,9 +27,14 @@ __all__ = ["Extras", "Watcher", "carry_out"]
 _CLAIMS = ".claims"
 """Folder in the store: a file a run that is being made, locked by the process that makes it."""
 
+_SHOWN = 3
+
 
 class Watcher(Protocol):
     """Looks on while runs are made."""
+
+    def doubted(self, doubts: list[str]) -> None:
+        """Why the runs of the arm that is next will be doubted, whatever they show."""
 
     def started(self, step: Step, arm: Arm) -> None:
         """A run's process begins."""
@@ -71,6 +76,7 @@ def carry_out(
         arm = plan.arms[step.arm]
         if step.arm not in found:
             found[step.arm] = _doubts(arm, data)
+            watcher.doubted(found[step.arm])
         watcher.started(step, arm)
         claim = store.path / _CLAIMS / f"{arm.key[:16]}-s{step.seed}"
         with claimed(claim, lambda: watcher.progress([], 0.0, "another process is making it")):
@@ -85,10 +91,24 @@ def carry_out(
 
 
 def _doubts(arm: Arm, data: Path | None) -> list[str]:
-    """What quick probes find wrong with a task that is not ours, before its first run."""
+    """What quick probes find wrong before the first run: with a task of somebody else, or with another target."""
+    task, specification = load_task(arm.reference), arm.specification
+    target = specification.target.threshold
     if is_ours(arm.reference):
-        return []
-    return quick_doubts(load_task(arm.reference), arm.specification.recipe, arm.specification.settings, data)
+        return target_doubts(task, target, data)
+    return quick_doubts(task, specification.recipe, specification.settings, data, target)
+
+
+def _sound(record: Record | None) -> Record | None:
+    """``record``; ``RecordError`` for one that no other command would take, as it contradicts itself."""
+    found = summarise(record).contradictions if record is not None else []
+    if record is None or not found:
+        return record
+    raise RecordError(
+        f"the run of {record.header.specification.task}, seed {record.header.seed}",
+        f"its record contradicts itself: {'; '.join(found[:_SHOWN])} ({record.path})",
+        "look for what in the task or on the machine makes it so, and run it again; until then it does not count",
+    )
 
 
 def _witnessed(finished: Finished) -> Record | None:
@@ -133,7 +153,7 @@ def _made(
         planned_effect=extras.planned_effect,
     )
     finished = launch(job, watcher.progress)
-    record = _witnessed(finished)
+    record = _sound(_witnessed(finished))
     # What failed after the end of a run, as keeping its network may, makes it no failed run.
     done = record is not None and record.status == "done"
     if done:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,11 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
 from levelbench.records.redaction import fault
 from levelbench.records.schema import DatasetFacts, Source
-from levelbench.records.witness import UNTRAINED
+from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
 from levelbench.runner.members import AloneMember, Member, Written
 from levelbench.runner.request import file_of, load_watched, source_of
-from levelbench.runner.task_files import Importing, import_doubts
+from levelbench.runner.task_files import Importing, import_doubts, is_ours, refuse_data, watched
 from levelbench.runner.witness import Hear, Sights, no_parent
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
@@ -46,6 +47,7 @@ from levelbench.training.quality.base import Quality
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.task import Task
 from levelbench.training.trainer import Trainer
+from levelbench.training.validation.task import most_frequent
 
 __all__ = ["execute"]
 
@@ -78,7 +80,9 @@ def execute(
         )
     job, resume = member.resumed(job)
     _require_same(job, resume)
-    environment = _environment(backend, task)
+    environment = _environment(backend)
+    if signatures := _signatures(job.reference, task, importing):
+        environment["signatures"] = signatures
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
@@ -130,17 +134,25 @@ def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
     )
 
 
-def _environment(backend: Backend, task: Task) -> dict[str, Any]:
-    """The machine, the framework, and how the task's figures are computed."""
+def _environment(backend: Backend) -> dict[str, Any]:
+    """The machine and the framework."""
     # A framework's first array and first optimizer bring modules with them; those are not the run's.
     array = backend.array(np.zeros(1, np.float32))
     namespace(array)
     SGD(1.0).start(backend, {"": array})
     environment = capture()
     environment["framework"] = backend.describe()
-    if signatures := {each.metric: each.signature for each in (task.quality, *task.also) if each.signature}:
-        environment["signatures"] = signatures
     return environment
+
+
+def _signatures(reference: str, task: Task, importing: Importing) -> dict[str, str]:
+    """How the task's figures are computed; what its file does when it is asked goes to what it did at import."""
+    with nullcontext(importing) if is_ours(reference) else watched() as seen:
+        found = {each.metric: text for each in (task.quality, *task.also) if (text := each.signature)}
+    if seen is not importing:
+        refuse_data(reference, seen, "when it is asked for a signature")
+        importing.add(seen)
+    return found
 
 
 def _require_same(job: Job, kept: Snapshot | None) -> None:
@@ -192,7 +204,8 @@ class _Run:
         end.suspect.extend([*import_doubts(self.importing, wall_ns * 1e-9), *self.job.doubts])
         if self.member.first:
             untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
-            self.writer.append(untrained)
+            for measurement in untrained:
+                self.writer.append(measurement)
             end.suspect.extend(doubt)
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
@@ -261,8 +274,8 @@ class _Run:
 
 def _untrained(
     trainer: Trainer, quality: Quality, target: float, totals: dict[str, int]
-) -> tuple[Measurement, list[str]]:
-    """The quality of the network as its run began, and why it is to be doubted, if it is.
+) -> tuple[list[Measurement], list[str]]:
+    """The quality of the network as its run began, beside that of chance, and why it is to be doubted, if it is.
 
     It is measured after the run, off its clock and with nothing else of the run's: on as many validation examples as
     take a small part of the run's own time. The weights are drawn anew from the run's seed.
@@ -283,22 +296,25 @@ def _untrained(
         )
         value = quality.measure(executor, Held(trainer.backend, trainer.dataset, split))
     except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
-        return Measurement(UNTRAINED, quality.metric, None, None, f"measuring it raised {type(error).__name__}"), []
+        return [Measurement(UNTRAINED, quality.metric, None, None, f"measuring it raised {type(error).__name__}")], []
     method = f"{len(split)} validation examples, after the run"
-    found = Measurement(UNTRAINED, quality.metric, value, method)
-    if _far(value, quality, target, split.labels):
+    found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], most_frequent(quality, split.labels)
+    if chance is not None:
+        found.append(Measurement(CHANCE, quality.metric, chance, "the share of the most frequent label among them"))
+    if _far(value, quality, target, chance):
         return found, []
     said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
     return found, [f"{said}: look for weights that were trained before"]
 
 
-def _far(value: float, quality: Quality, target: float, labels: Any) -> bool:
-    """Whether an untrained network is nearer to what knows nothing than to the target; one that is there is refused."""
+def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:
+    """Whether an untrained network is nearer to what knows nothing than to the target.
+
+    Of one that is there, whoever reads the record says so.
+    """
     if quality.direction == "lower":
         return not target < value < 1.5 * target
-    lowest = quality.low
-    if quality.metric == "top1" and isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu":
-        lowest = float(np.bincount(labels[labels >= 0]).max(initial=0)) / max(1, len(labels))
+    lowest = quality.low if chance is None else chance
     return not (lowest + target) / 2 < value < target
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from levelbench.distributed.launching.environment import THREADS
 from levelbench.errors import UsageError
 from levelbench.measure.environment import same_machine
-from levelbench.records import Distribution, Record, Store, parse_item
+from levelbench.records import Distribution, Record, Store, parse_item, summarise
 from levelbench.records.groups import labels_of
 from levelbench.records.schema import Source
 from levelbench.records.selection import Selector, format_item
@@ -23,6 +23,8 @@ from levelbench.runner.request import Arm
 from levelbench.training.checkpoints import checkpoint_of
 
 __all__ = ["Plan", "Step", "label_with_recipe", "make_plan"]
+
+_CONTRADICTS = "the run before contradicts itself"
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ def make_plan(
             why = _why_not(record, arm, environment)
             if why:
                 whys[place] = why
+                if why == _CONTRADICTS and _is_replaced(record, arm, environment):
+                    replaced.setdefault(place, []).append(record.path)
                 if kept := _resumable(record, arm, environment):
                     resumes[place] = kept
                     whys[place] = f"{why}; it goes on from its checkpoint"
@@ -162,6 +166,8 @@ def _why_not(record: Record, arm: Arm, now: Mapping[str, Any]) -> str:
         return "another process is already running it; this one waits and takes its result"
     if record.status != "done":
         return "the run before failed" if record.status == "failed" else f"the run before was {record.status}"
+    if summarise(record).contradictions:
+        return _CONTRADICTS
     if record.header.source.digest != arm.source.digest:
         return "the task's source has changed since"
     if changed := _changed_modules(record.header.source, arm.source):

@@ -27,9 +27,20 @@ from levelbench import plugins
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.utilisation import own_cpu_s
+from levelbench.records.redaction import redact
 from levelbench.training.task import Setting, Task
+from levelbench.training.validation.probes import Report
 
-__all__ = ["Importing", "import_doubts", "is_ours", "own_modules", "quick_doubts", "refuse_data", "watched"]
+__all__ = [
+    "Importing",
+    "import_doubts",
+    "is_ours",
+    "own_modules",
+    "quick_doubts",
+    "refuse_data",
+    "target_doubts",
+    "watched",
+]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = tuple(Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -59,6 +70,14 @@ class Importing:
     opened: list[Path] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     threads: int = 0
+
+    def add(self, later: Importing) -> None:
+        """What it did later, before the clock, counts with it."""
+        self.cpu_s += later.cpu_s
+        self.imports_cpu_s += later.imports_cpu_s
+        self.opened += later.opened
+        self.started += later.started
+        self.threads += later.threads
 
     def facts(self) -> dict[str, float]:
         """For the record."""
@@ -241,19 +260,19 @@ def _is_data(path: Path) -> bool:
         return False
 
 
-def refuse_data(reference: str, seen: Importing) -> None:
-    """``DefinitionError`` where the import has opened data or started processes."""
+def refuse_data(reference: str, seen: Importing, when: str = "while it is imported") -> None:
+    """``DefinitionError`` where the file has opened data or started processes before the clock runs."""
     if seen.opened:
         names = ", ".join(dict.fromkeys(path.name for path in seen.opened))
         raise DefinitionError(
             f"task file {reference}",
-            f"it opens data while it is imported, before any clock runs: {names}",
+            f"it opens data {when}, before any clock runs: {names}",
             "read data in load() of its DatasetSource, which is on the clock",
         )
     if seen.started:
         raise DefinitionError(
             f"task file {reference}",
-            f"it starts a process while it is imported, before any clock runs ({seen.started[0]})",
+            f"it starts a process {when}, before any clock runs ({seen.started[0]})",
             "do this work in load() of its DatasetSource or in its recipe, which are on the clock",
         )
 
@@ -263,12 +282,12 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
     found = []
     if seen.cpu_s > max(_LEAST_CPU_S, _SHARE * wall_s):
         found.append(
-            f"its task file spent {seen.cpu_s:.2g} s of processor time while it was imported, off the clock: do this "
+            f"its task file spent {seen.cpu_s:.2g} s of processor time before its clock started: do this "
             "work in load(), or in the recipe"
         )
     if seen.threads:
         threads = f"{seen.threads} thread{'s' * (seen.threads > 1)}"
-        found.append(f"its task file left {threads} running when it was imported: start none there")
+        found.append(f"its task file left {threads} running before its clock started: start none there")
     return found
 
 
@@ -278,7 +297,22 @@ def is_ours(reference: str) -> bool:
     return point is not None and point.value.startswith("levelbench.")
 
 
-def quick_doubts(task: Task, recipe: str, settings: Mapping[str, Setting], data: Path | None) -> list[str]:
+def target_doubts(task: Task, target: float, data: Path | None) -> list[str]:
+    """Whether any network reaches this target of a task of ours, where it is lower than the task's own."""
+    from levelbench.training.validation.task import target_report
+
+    if task.quality.direction != "higher" or target >= task.quality.target:
+        return []
+    try:
+        dataset = task.data.load(data)
+    except Exception:  # noqa: BLE001  # the run itself says so
+        return []
+    return _sentences(target_report(task, dataset, target))
+
+
+def quick_doubts(
+    task: Task, recipe: str, settings: Mapping[str, Setting], data: Path | None, target: float
+) -> list[str]:
     """What the quick ones among the probes of ``levelbench check`` find wrong, in sentences.
 
     Empty where the data or the recipe cannot be made at all: the run itself says so.
@@ -293,5 +327,9 @@ def quick_doubts(task: Task, recipe: str, settings: Mapping[str, Setting], data:
         return []
     quick = (HOST.now_ns() - began_ns) * 1e-9 < _QUICK_S
     again = (lambda: task.data.load(data)) if quick else None
-    report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES)
-    return [f"levelbench check, {each.probe}: {each.found}: {each.do}" for each in report.failed]
+    report = quick_report(task, recipe, settings, parts, dataset, again, _QUICK_BYTES, target)
+    return _sentences(report)
+
+
+def _sentences(report: Report) -> list[str]:
+    return [redact(f"levelbench check, {each.probe}: {each.found}: {each.do}") for each in report.failed]

@@ -88,6 +88,8 @@ class Calling:
         lambda progress: 1 - 0.3 * progress,
         lambda progress: math.exp(-3 * progress),
         lambda progress: 1.0 if progress < 1 else 0.1,
+        lambda progress: 1.0 if progress == 1 else Cosine().factor(progress),
+        lambda progress: 1.1 if progress > 0.99 else Cosine().factor(progress),
     ],
 )
 def test_a_falling_factor_makes_a_fixed_length_whatever_the_schedule_calls_itself(factor):

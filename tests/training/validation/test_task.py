@@ -212,3 +212,13 @@ def test_a_regression_has_no_classes_to_check():
 
 def test_a_task_without_a_description_is_found():
     assert "the task has none" in found(of=task(description=""))["description"]
+
+
+def test_a_metric_that_has_the_name_of_a_share_and_its_own_way_is_noted():
+    class Weighted(Top1):
+        def measure(self, executor, held):
+            return 0.12345
+
+    notes = [each.do for each in check_task(task(Weighted(0.9)), dataset()).of("quality") if each.status == "noted"]
+    assert notes == ["give a metric that counts otherwise another name, or its runs are refused"]
+    assert [each.status for each in check_task(task(), dataset()).of("quality")] == ["passed"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import ClassVar
 
 from levelbench.errors import DefinitionError
@@ -19,6 +19,8 @@ _GRID = 128
 _LOOKS = 32
 _STEEPEST = 1.0
 _UNEVEN = 0.05
+_BELOW = 0.9
+_MOST_BELOW = 0.05
 
 
 class Schedule(ABC):
@@ -53,7 +55,11 @@ def _comes_down(schedule: Schedule) -> bool:
     values = [schedule.factor(share) for share in shares]
     highest = max(values)
     after = max(at for at, value in enumerate(values) if value >= highest * (1 - 1e-9)) + 1
-    if not math.isfinite(highest) or after > _GRID:
+    if not math.isfinite(highest):
+        return False
+    if _falls_before(values[:after]):
+        return True
+    if after > _GRID:
         return False
     if after > 1 and values[after] < highest * (1 - 1 / after) ** (_STEEPEST + _UNEVEN):
         # It drops at once: the grid's last step on the peak is ``1 - 1 / after`` of the next one.
@@ -66,6 +72,15 @@ def _comes_down(schedule: Schedule) -> bool:
         return True
     slopes = [math.log(b / a) / math.log(ratio) for a, b in pairwise(points)]
     return min(slopes) < -_STEEPEST - _UNEVEN or max(slopes) - min(slopes) > _UNEVEN
+
+
+def _falls_before(values: list[float]) -> bool:
+    """Whether it comes down before its last peak: a return to it, be it at the last instant, undoes no fall.
+
+    A warm-up lies nowhere below what came before it.
+    """
+    below = sum(value < _BELOW * before for value, before in zip(values, accumulate(values, max), strict=True))
+    return below > _MOST_BELOW * len(values)
 
 
 def refuse(schedule: Schedule, found: str, do: str) -> DefinitionError:

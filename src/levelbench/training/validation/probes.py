@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from levelbench.errors import CheckFailedError, LevelbenchError, MissingError, UnsupportedError
+from levelbench.records.redaction import fault
 
 __all__ = ["Finding", "Probe", "Report", "Status", "failed", "merged", "not_tried", "noted", "passed", "run_probes"]
 
@@ -80,12 +81,17 @@ class Report:
         return {"name": self.name, "passed": not self.failed, "findings": [asdict(each) for each in self.findings]}
 
 
-def run_probes(name: str, probes: Iterable[Probe], tell: Callable[[str], None] = lambda _: None) -> Report:
-    """Run each probe; ``tell`` hears of each as it begins. What one raises becomes its finding."""
+def run_probes(
+    name: str, probes: Iterable[Probe], tell: Callable[[str], None] = lambda _: None, *, recorded: bool = False
+) -> Report:
+    """Run each probe; ``tell`` hears of each as it begins. What one raises becomes its finding.
+
+    Where that is ``recorded``, it is the type and the place of what was raised, and never its text.
+    """
     findings: list[Finding] = []
     for title, probe in probes:
         tell(title)
-        findings += _guarded(title, probe)
+        findings += _guarded(title, probe, recorded)
     return Report(name, tuple(findings))
 
 
@@ -104,12 +110,16 @@ def merged(report: Report) -> Report:
     return replace(report, findings=tuple(findings))
 
 
-def _guarded(title: str, probe: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def _guarded(title: str, probe: Callable[[], Iterable[Finding]], recorded: bool) -> Iterator[Finding]:
     try:
         yield from probe()
     except (UnsupportedError, MissingError) as error:
         yield not_tried(title, f"{error.asked}: {error.found}", error.do)
     except LevelbenchError as error:
-        yield failed(title, f"{error.asked}: {error.found}", error.do)
+        if recorded:
+            yield failed(title, f"it raised {fault(error)}", "levelbench check says more")
+        else:
+            yield failed(title, f"{error.asked}: {error.found}", error.do)
     except Exception as error:  # noqa: BLE001  # the boundary to a user's parts, which may raise anything
-        yield failed(title, f"it raised {type(error).__name__}: {error}", "correct the part that raises")
+        said = fault(error) if recorded else f"{type(error).__name__}: {error}"
+        yield failed(title, f"it raised {said}", "correct the part that raises")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from levelbench.measure.crossing import DIRECTIONS
 from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.quality.base import Quality
+from levelbench.training.quality.classification import Top1, TopK
 from levelbench.training.recipe import Recipe
 from levelbench.training.task import Setting, Task
 from levelbench.training.validation import recipe_parts
@@ -34,7 +36,7 @@ from levelbench.training.validation.probes import (
     run_probes,
 )
 
-__all__ = ["check_task", "quick_report"]
+__all__ = ["check_task", "most_frequent", "quick_report", "target_report"]
 
 _LEAKS = 0.01
 """The share of held examples in training from which on it is no accident: published data has a few twins."""
@@ -56,7 +58,7 @@ def check_task(
         ("splits", lambda: _splits(dataset)),
         ("labels", lambda: _labels(dataset)),
         ("values", lambda: _values(dataset)),
-        ("target", lambda: _target(task.quality, dataset)),
+        ("target", lambda: _target(task.quality, dataset, task.quality.target)),
     ]
     if again is not None:
         probes.insert(4, ("loading", lambda: loading(dataset, again)))
@@ -71,15 +73,16 @@ def quick_report(
     dataset: Dataset,
     again: Callable[[], Dataset] | None,
     most_bytes: int,
+    target: float,
 ) -> Report:
     """The probes that take tenths of a second and no framework, for a task that is about to be run.
 
-    Of more data than ``most_bytes`` what is in it is not looked at.
+    The report holds what a record may. Of more data than ``most_bytes`` what is in it is not looked at.
     """
     probes: list[Probe] = [
         ("quality", lambda: _quality(task.quality, task.also)),
         ("labels", lambda: _labels(dataset)),
-        ("target", lambda: _target(task.quality, dataset)),
+        ("target", lambda: _target(task.quality, dataset, target)),
         ("settings", lambda: recipe_parts.settings(task, recipe, settings)),
         ("schedule", lambda: recipe_parts.schedule(parts)),
         ("sampler", lambda: recipe_parts.sampler(parts, dataset.train, 0)),
@@ -89,9 +92,23 @@ def quick_report(
         probes += [("splits", lambda: _splits(dataset)), ("values", lambda: _values(dataset))]
         if again is not None:
             probes.append(("loading", lambda: loading(dataset, again)))
-    report = run_probes(task.name, probes)
+    report = run_probes(task.name, probes, recorded=True)
     # That a recipe has no docstring is no reason to doubt its time.
     return replace(report, findings=tuple(each for each in report.findings if "docstring" not in each.found))
+
+
+def target_report(task: Task, dataset: Dataset, target: float) -> Report:
+    """The probe of a target alone, which is not the task's own."""
+    return run_probes(task.name, [("target", lambda: _target(task.quality, dataset, target))], recorded=True)
+
+
+def most_frequent(quality: Quality, labels: Any) -> float | None:
+    """What always answering with the most frequent label is worth; ``None`` where that is not simply its share."""
+    if quality.metric != "top1" or not isinstance(labels, np.ndarray) or labels.ndim != 1 or not len(labels):
+        return None
+    if labels.dtype.kind not in "iu":
+        return None
+    return float(np.bincount(labels[labels >= 0]).max(initial=0)) / len(labels)
 
 
 def _description(task: Task) -> Iterator[Finding]:
@@ -140,6 +157,10 @@ def _quality(quality: Quality, also: tuple[Quality, ...]) -> Iterator[Finding]:
             f"the target {quality.target:g} is off the scale of {quality.metric}, {quality.low:g} to {quality.high:g}"
         )
         yield failed(title, found, "give a target on the scale")
+    for each in (quality, *also):
+        if re.fullmatch(r"top\d+", each.metric) and type(each).measure not in (Top1.measure, TopK.measure):
+            found = f"{each.metric} is measured in a way of its own, and has to be a share of whole examples"
+            yield noted(title, found, "give a metric that counts otherwise another name, or its runs are refused")
     names = [each.metric for each in (quality, *also)]
     if len(set(names)) < len(names):
         wrong = True
@@ -246,19 +267,23 @@ def _values(dataset: Dataset) -> Iterator[Finding]:
         yield passed(title, f"an example is {kinds}")
 
 
-def _target(quality: Quality, dataset: Dataset) -> Iterator[Finding]:
+def _target(quality: Quality, dataset: Dataset, target: float) -> Iterator[Finding]:
     """Always answering with the most frequent class does not reach it."""
     title = "target"
     labels = dataset.validation.labels
-    if quality.metric != "top1" or not isinstance(labels, np.ndarray) or labels.ndim != 1:
+    share = most_frequent(quality, labels)
+    if share is None:
         return
-    share = float(np.bincount(labels[labels >= 0]).max(initial=0)) / len(labels)
     grain = 1 / len(labels)
-    if share >= quality.target:
-        found = f"always answering with the most frequent class gives {share:.4g}, and the target is {quality.target:g}"
-        yield failed(title, found, "choose a higher target, or a quality that counts classes alike")
+    if share >= target:
+        found = f"always answering with the most frequent class gives {share:.4g}, and the target is {target:g}"
+        yield failed(
+            title,
+            f"{found}, which any network may reach",
+            "choose a higher target, or a quality that counts classes alike",
+        )
     else:
-        yield passed(title, f"{quality.target:g}, where the most frequent class alone gives {share:.3g}")
-    if quality.target < 1 and grain > (1 - quality.target) / 5:
+        yield passed(title, f"{target:g}, where the most frequent class alone gives {share:.3g}")
+    if target < 1 and grain > (1 - target) / 5:
         found = f"one of the {len(labels)} validation examples is worth {grain:.2%}"
         yield noted(title, found, "hold out more examples: the target's crossing is a matter of a few of them")
