@@ -8,7 +8,7 @@ import pytest
 from levelbench.cli import main
 from levelbench.records import SCHEMA, End, Evaluation, Header, Measurement, RecordWriter, Samples, Specification
 from levelbench.records.digest import key_of
-from levelbench.records.schema import Source, Target
+from levelbench.records.schema import Sight, Source, Target, Witness
 
 MS = 1_000_000
 
@@ -71,7 +71,10 @@ def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1",
         writer.append(Measurement("peak_memory", "bytes", 64.0 * 2**20, "vmhwm-reset"))
         writer.append(Measurement("energy", "J", None, None, "no counter here"))
         last = {"validation": qualities[-1], "test": qualities[-1] - 0.01}
-        writer.append(End(status, sum(phases.values()), phases, last, suspect=list(suspect)))
+        total = sum(phases.values())
+        sights = [Sight(at, (ns, ns), (ns, ns), (ns, ns), None) for at, ns in ((0, 0), (len(qualities), total))]
+        witness = Witness(sights)
+        writer.append(End(status, total, phases, last, suspect=list(suspect), witness=witness))
     return writer.path
 
 
