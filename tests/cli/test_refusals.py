@@ -25,7 +25,7 @@ def three_parts(err):
         (("run", "digits", "-n", "0"), 2, "no run at all"),
         (("run", "digits", "-n", "-3"), 2, "no run at all"),
         (("run", "digits", "--seed", "-1"), 2, "negative"),
-        (("run", "digits", "--budget", "-1"), 2, "not positive"),
+        (("run", "digits", "--budget", "-1"), 2, "it is no time above zero"),
         (("run", "digits", "--epochs", "0"), 2, "not positive"),
         (("run", "digits", "--every", "sometimes"), 2, "1 epoch"),
         (("run", "digits", "--clock", "wal"), 2, "close: wall"),
