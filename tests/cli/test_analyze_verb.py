@@ -11,7 +11,7 @@ import pytest
 
 from levelbench import __version__
 from levelbench.measure.environment import capture
-from levelbench.records import End, Evaluation, Header, RecordWriter, Samples, Store, read_record
+from levelbench.records import SCHEMA, End, Evaluation, Header, RecordWriter, Samples, Store, read_record
 from levelbench.records.schema import Source
 from levelbench.runner.launch import Finished
 
@@ -68,7 +68,7 @@ def study(tmp_path, monkeypatch, machine):
 def record_of(job, t_ns, machine):
     started = f"2026-01-02T03:{job.seed:02d}:05.000+00:00"
     header = Header(
-        schema=1,
+        schema=SCHEMA,
         id=job.id,
         key=job.key,
         seed=job.seed,
