@@ -49,7 +49,7 @@ class ProcessSample(Sequence[float]):
     unit: str = "s"
 
     def estimate(self, level: float = 0.95) -> Estimate:
-        """The median over processes with its exact interval (n >= 6), else the t interval on logs."""
+        """The geometric mean over processes with its interval (n >= 6), else with their extremes."""
         return estimate(self.values.tolist(), level)
 
     def __len__(self) -> int:

@@ -52,7 +52,7 @@ class Sample(Sequence[float]):
     flush: FlushProof | None = field(default=None, repr=False)
 
     def estimate(self, level: float = 0.95) -> Estimate:
-        """The median with its exact interval (n >= 6), or what fewer values allow."""
+        """The geometric mean with its interval (n >= 6), or what fewer values allow."""
         return estimate(self.values.tolist(), level)
 
     @property
