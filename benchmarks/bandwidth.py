@@ -29,8 +29,8 @@ import numpy as np
 
 from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.opening import open_communicator
-from levelbench.distributed.hosts import Hosts, Link
 from levelbench.distributed.launching import ENGINES, Running, place_of
+from levelbench.distributed.launching.namespaces import Hosts, Link
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.compressed import TopK

@@ -40,11 +40,9 @@ from levelbench.distributed.schemes.asynchronous import AsynchronousParameterSer
 from levelbench.distributed.schemes.averaging import ModelAveraging
 from levelbench.distributed.schemes.gossip import Gossip
 from levelbench.distributed.schemes.local import LocalSGD
-from levelbench.distributed.simulation.calibration import Known, Uncertain, link_of, of_samples
-from levelbench.distributed.simulation.collectives import collective_s
-from levelbench.distributed.simulation.model import Compute, Model
+from levelbench.distributed.simulation.model import Compute, Known, Model, Uncertain, link_of, of_samples
 from levelbench.distributed.simulation.networks import Network as Links
-from levelbench.distributed.simulation.parsing import parse
+from levelbench.distributed.simulation.networks import collective_s, parse
 from levelbench.distributed.simulation.predict import predict
 from levelbench.distributed.simulation.published import ALIBABA, FAST_AI, Team, calibrate, compare
 from levelbench.distributed.simulation.running import simulate

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.pieces import Layout, pieces
+from levelbench.distributed.packing import Layout, pieces
 
 
 @given(st.integers(0, 10_000), st.integers(1, 300))

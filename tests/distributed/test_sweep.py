@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.sweep import parse_sizes, rule_for, sweep
-from levelbench.distributed.sweep_operations import OPERATIONS, require_right
+from levelbench.distributed.sweep import OPERATIONS, parse_sizes, require_right, rule_for, sweep
 from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.measure.clocks import FakeClock

@@ -87,8 +87,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
 
 def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
     """A job for each communicator, with what starts its ranks: all that can be refused is refused here."""
-    from levelbench.distributed.sweep import parse_sizes
-    from levelbench.distributed.sweep_operations import ITEMSIZE, OPERATIONS, operation_named
+    from levelbench.distributed.sweep import ITEMSIZE, OPERATIONS, operation_named, parse_sizes
     from levelbench.operators.suites.deepbench import all_reduce_messages
     from levelbench.runner.communicator_child import SweepJob
     from levelbench.runner.communicators import default_communicator, engine_for

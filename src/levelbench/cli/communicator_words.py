@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from levelbench.distributed.fitting import Fit, fit, fit_points, rounds_of
-from levelbench.distributed.sweep import Point
-from levelbench.distributed.sweep_operations import OPERATIONS
+from levelbench.distributed.sweep import OPERATIONS, Point
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Interval
 from levelbench.report.figures.communicators import Curve

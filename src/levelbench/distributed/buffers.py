@@ -1,13 +1,14 @@
 """Native arrays seen as NumPy's, for libraries that read and write plain memory.
 
-The one idea: of an array in the host's memory there is a NumPy view, so that nothing is copied to be sent; what arrives
-goes back through the same view where it can be written to, else into a new array of the same kind and device.
+An array in the host's memory has a NumPy view, so nothing is copied to be sent; what arrives goes back through the same
+view where it can be written to, else into a new array of the same kind and device.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = ["dtype_name", "elements", "is_floating", "new", "put", "view"]
+__all__ = ["Memory", "as_bytes", "dense", "dtype_name", "elements", "is_floating", "new", "put", "rows", "view"]
 
 _CPU = 1  # kDLCPU in DLPack's header
 
@@ -110,3 +111,40 @@ def _unseen(array: Array, why: str) -> UnsupportedError:
         why,
         "keep it on the host in a dtype that NumPy has, or take a communicator of its framework",
     )
+
+
+@final
+class Memory:
+    """``host``: the elements of ``array`` to be written to, shape (n,): its own memory where that can be, else other.
+
+    ``reads``: what is in ``array`` counts.
+    """
+
+    def __init__(self, array: Array, *, reads: bool = True) -> None:
+        self._array = array
+        own = view(array)
+        self._shape = own.shape
+        self._shared = own.flags.writeable and own.flags.c_contiguous and not isinstance(array, np.generic)
+        if not self._shared:
+            own = np.array(own, order="C") if reads else np.empty(own.shape, own.dtype)
+        self.host: NDArray[Any] = own.reshape(-1)
+
+    def result(self) -> Array:
+        """What is in :attr:`host`, in the array that was given wherever that can be written to."""
+        return self._array if self._shared else put(self.host.reshape(self._shape), self._array)
+
+
+def dense(array: Array) -> NDArray[Any]:
+    """The elements of ``array`` to be read, shape (n,): a copy where they do not lie behind one another."""
+    return np.ascontiguousarray(view(array)).reshape(-1)
+
+
+def as_bytes(host: NDArray[Any]) -> NDArray[np.uint8]:
+    """The same memory, of any dtype, as bytes."""
+    return host.reshape(-1).view(np.uint8)
+
+
+def rows(found: NDArray[Any], likes: Sequence[Array]) -> tuple[Array, ...]:
+    """Row number i of ``found``, shape (size, n), as a new native array like ``likes[i]``."""
+    # Rows of their own: one that somebody keeps must not keep all of them.
+    return tuple(new(row.reshape(like.shape).copy(), like) for row, like in zip(found, likes, strict=True))

@@ -18,8 +18,8 @@ import numpy as np
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.loop import whole_sizes, worker_steps
+from levelbench.distributed.packing import Layout
 from levelbench.distributed.patience import still_there
-from levelbench.distributed.pieces import Layout
 from levelbench.distributed.scaling import lr_factor, scaled_batch
 from levelbench.distributed.scheme import Ledger, Scheme, SchemeStepper, Worker
 from levelbench.distributed.whole import Whole

@@ -1,7 +1,8 @@
 """What a rank sends in each collective, by algorithm: closed forms, exact for every length, number of ranks and rank.
 
 The one idea: they count messages that have something in them, to other ranks. So the sum over ranks is what crosses the
-network, and a counting communicator over :mod:`levelbench.distributed.algorithms` equals them to the byte.
+network, and a counting communicator over :mod:`levelbench.distributed.communicators.collectives` equals them to the
+byte.
 
 Sources: Thakur, Rabenseifner & Gropp (2005), "Optimization of collective communication operations in MPICH", for
 binomial trees, recursive doubling and halving, Bruck's all-gather and the folding of ranks beyond a power of two;

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from levelbench.distributed.finding import named_scheme
-from levelbench.distributed.simulation.calibration import Uncertain, of_samples
-from levelbench.distributed.simulation.model import Compute, Model
+from levelbench.distributed.simulation.model import Compute, Model, Uncertain, of_samples
 from levelbench.distributed.simulation.networks import Network
 from levelbench.distributed.simulation.predict import Prediction, predict
 from levelbench.errors import UnsupportedError, UsageError

@@ -4,11 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.distributed import traffic
-from levelbench.distributed.algorithms import FIRST_TAG, Algorithmic, link
 from levelbench.distributed.buffers import view
-from levelbench.distributed.communicators.delayed import Delays
+from levelbench.distributed.communicators import collectives
+from levelbench.distributed.communicators.algorithmic import FIRST_TAG, Algorithmic
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.communicators.wrapping import Delays
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.traffic import ALGORITHMS, Algorithms
 from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import UnsupportedError, UsageError
@@ -136,7 +137,7 @@ def test_tensors_that_numpy_cannot_see_are_worked_on_where_they_are(algorithms, 
             raise UnsupportedError("a NumPy view", "as if it were on a device", "keep it there")
         return view(array)
 
-    monkeypatch.setattr(link, "view", blind)
+    monkeypatch.setattr(collectives, "view", blind)
     for findings in run_ranks(3, lambda each: check_communicator(Algorithmic(each, algorithms), ["torch"])):
         assert [each for each in findings if each.status != "passed"] == []
 
@@ -152,7 +153,7 @@ def test_a_parameter_on_a_device_is_written_in_place_although_autograd_watches_i
         assert Algorithmic(communicator).all_reduce(parameter) is parameter
         return parameter.tolist()
 
-    monkeypatch.setattr(link, "view", blind)
+    monkeypatch.setattr(collectives, "view", blind)
     assert run_ranks(2, work) == [[[3.0] * 3] * 2] * 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from levelbench.distributed.algorithms import Algorithmic
+from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.communicators.counting import CountingCommunicator
 
 sys.path.insert(0, str(Path(__file__).parent))

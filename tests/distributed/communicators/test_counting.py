@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.distributed import traffic
-from levelbench.distributed.algorithms import Algorithmic
+from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.communicators.delayed import DelayedCommunicator, Delays
 from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.communicators.wrapping import DelayedCommunicator, Delays
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import ALGORITHMS, Algorithms
 from levelbench.distributed.validation.communicators import check_communicator

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.communicators.delayed import Delays, RankDied
 from levelbench.distributed.communicators.threads import rank_outcomes, run_ranks
+from levelbench.distributed.communicators.wrapping import Delays, RankDied
 from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import CommunicationError
 from levelbench.measure.clocks import HOST

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from levelbench.distributed.buffers import Memory, dense
 from levelbench.distributed.communicators import mpi
-from levelbench.distributed.communicators.memory import Memory, dense
-from levelbench.distributed.communicators.requests import Late, Pending, until
+from levelbench.distributed.communicators.mpi import Late, Pending, until
 from levelbench.distributed.launching import ENGINES, Place
 from levelbench.errors import CommunicationError, MissingError
 from levelbench.measure.clocks import HOST, FakeClock

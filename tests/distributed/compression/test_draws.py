@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from levelbench.distributed.compression.draws import Key, uniform
+from levelbench.distributed.compression.arrays import Key, uniform
 
 LIKE = np.zeros(1, np.float64)
 

@@ -5,12 +5,16 @@ import pytest
 
 from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.compression.casting import CastCompressor
-from levelbench.distributed.compression.draws import Key
-from levelbench.distributed.compression.exchange import Gathered, GatheredAnyLength, InPieces, Reduced, Voted
-from levelbench.distributed.compression.quantised import QSGDCompressor, SignCompressor
-from levelbench.distributed.compression.sparse import RandomKCompressor, ThresholdCompressor, TopKCompressor
-from levelbench.distributed.compression.streams import Doubled
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.compression.compressors import (
+    CastCompressor,
+    QSGDCompressor,
+    RandomKCompressor,
+    SignCompressor,
+    ThresholdCompressor,
+    TopKCompressor,
+)
+from levelbench.distributed.compression.exchange import Doubled, Gathered, GatheredAnyLength, InPieces, Reduced, Voted
 
 WHOLE = {
     "top-k": (Gathered(TopKCompressor(1.0)), 0),

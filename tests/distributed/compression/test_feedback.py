@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.compression.draws import Key
-from levelbench.distributed.compression.feedback import ErrorFeedback
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.compression.exchange import ErrorFeedback
 
 
 def gradient(seed, rank, step, size):

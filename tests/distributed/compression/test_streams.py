@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.communicators.delayed import Delays
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.compression.draws import Key
-from levelbench.distributed.compression.sparse import TopKCompressor
-from levelbench.distributed.compression.streams import Doubled, Stream, merged
+from levelbench.distributed.communicators.wrapping import Delays
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.compression.compressors import TopKCompressor
+from levelbench.distributed.compression.exchange import Doubled, Stream, merged
 
 LIKE = np.zeros(12, np.float32)
 

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from levelbench.distributed.hosts import Hosts, Link, namespaces
+from levelbench.distributed.launching import namespaces
+from levelbench.distributed.launching.namespaces import Hosts, Link
 from levelbench.errors import CommunicationError, MissingError, UsageError
 
 METHODS = ["kernel", "relay"]
@@ -107,7 +108,7 @@ def test_nothing_is_left_where_the_switch_cannot_be_made(monkeypatch):
 
 OWNER = """
 import signal
-from levelbench.distributed.hosts import Hosts
+from levelbench.distributed.launching.namespaces import Hosts
 with Hosts(2, method="relay") as hosts:
     print(*hosts.names, flush=True)
     signal.pause()
@@ -127,7 +128,8 @@ def test_what_a_killed_owner_left_is_removed_by_the_next():
 
 
 INTERRUPTED = """
-from levelbench.distributed.hosts import Hosts, namespaces
+from levelbench.distributed.launching import namespaces
+from levelbench.distributed.launching.namespaces import Hosts
 deleting = namespaces.delete
 def interrupted(name):
     namespaces.delete = deleting

@@ -1,7 +1,6 @@
 import pytest
 
-from levelbench.distributed.hosts import Link
-from levelbench.distributed.hosts.shaping import discipline
+from levelbench.distributed.launching.namespaces import Link, discipline
 from levelbench.errors import UsageError
 
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from levelbench.distributed.hosts import Hosts, Link
 from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.namespaces import Hosts, Link
 
 pytest.importorskip("torch")
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelbench.distributed.launching.environment import Place, place_of, variables_of, without_place
-from levelbench.distributed.launching.kept import environment_of_ranks
+from levelbench.distributed.launching.local import environment_of_ranks
 from levelbench.errors import UsageError
 
 TORCHRUN = {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1"}

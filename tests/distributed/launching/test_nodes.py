@@ -10,12 +10,12 @@ from contextlib import suppress
 
 import pytest
 
-from levelbench.distributed.hosts import Hosts
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching import nodes as nodes_module
-from levelbench.distributed.launching.kept import Kept, environment_of_ranks, keeper_words, start_keeper
-from levelbench.distributed.launching.marked import JOB, marked
-from levelbench.distributed.launching.nodes import OnNode
+from levelbench.distributed.launching import torchrun as nodes_module
+from levelbench.distributed.launching.local import Kept, environment_of_ranks, keeper_words, start_keeper
+from levelbench.distributed.launching.namespaces import Hosts
+from levelbench.distributed.launching.processes import JOB, marked
+from levelbench.distributed.launching.torchrun import OnNode
 from levelbench.errors import UsageError
 
 # Arguments: the folder, the node's address, and the command of a rank.

@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from levelbench.distributed.launching import PEER_LOST
-from levelbench.distributed.launching.reports import Report, first_failure
+from levelbench.distributed.launching.base import Report, first_failure
 
 
 def ended(rank, time_ns, *, code=None, number=None):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.schemes.packing import Packed, Packer
+from levelbench.distributed.packing import Packed, Packer
 from levelbench.operators.frameworks import load_framework
 
 ARRAYS = {

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.communicators.delayed import Delays
 from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.scheme import Traffic, Worker
 from levelbench.distributed.schemes.parameter_server import ParameterServer, require_separable, shards
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError

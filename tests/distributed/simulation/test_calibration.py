@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.fitting import Round, Timed, fit
-from levelbench.distributed.simulation.calibration import Known, Uncertain, link_of, of_samples
-from levelbench.distributed.simulation.model import Compute
+from levelbench.distributed.simulation.model import Compute, Known, Uncertain, link_of, of_samples
 from levelbench.distributed.simulation.networks import Network
 from levelbench.errors import UsageError
 

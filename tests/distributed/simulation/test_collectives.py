@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.algorithms import Algorithmic
-from levelbench.distributed.simulation.collectives import ALL_REDUCE, collective_s
+from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.simulation.communicator import run_simulated
-from levelbench.distributed.simulation.networks import Network
-from levelbench.distributed.simulation.parsing import parse
+from levelbench.distributed.simulation.networks import ALL_REDUCE, Network, collective_s, parse
 from levelbench.errors import UnknownNameError
 
 pytest.importorskip("greenlet")

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.distributed.simulation.networks import Network
-from levelbench.distributed.simulation.shapes import torus_path
+from levelbench.distributed.simulation.networks import Network, torus_path
 from levelbench.errors import UsageError
 
 ALPHA, BETA = 2e-6, 1e9

@@ -1,8 +1,6 @@
 import pytest
 
-from levelbench.distributed.simulation.networks import Network
-from levelbench.distributed.simulation.parsing import parse
-from levelbench.distributed.simulation.units import bandwidth, duration_s
+from levelbench.distributed.simulation.networks import Network, bandwidth, duration_s, parse
 from levelbench.errors import UnknownNameError, UsageError
 
 

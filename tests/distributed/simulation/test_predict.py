@@ -12,12 +12,10 @@ from levelbench.distributed.schemes.neighbours import Neighbours
 from levelbench.distributed.schemes.parameter_server import ParameterServer
 from levelbench.distributed.simulation import predict as predicting
 from levelbench.distributed.simulation import running
-from levelbench.distributed.simulation.calibration import Known, Uncertain
-from levelbench.distributed.simulation.model import Compute, Model
+from levelbench.distributed.simulation.model import Compute, Known, Model, Uncertain
 from levelbench.distributed.simulation.networks import Network
 from levelbench.distributed.simulation.predict import predict
-from levelbench.distributed.simulation.running import simulate, trace_of
-from levelbench.distributed.simulation.working import work
+from levelbench.distributed.simulation.running import simulate, trace_of, work
 from levelbench.errors import UsageError
 
 pytest.importorskip("greenlet")

@@ -14,9 +14,8 @@ from levelbench.distributed.schemes.asynchronous import AsynchronousParameterSer
 from levelbench.distributed.schemes.gossip import Gossip
 from levelbench.distributed.schemes.local import LocalSGD
 from levelbench.distributed.schemes.parameter_server import ParameterServer
-from levelbench.distributed.simulation.collectives import collective_s
 from levelbench.distributed.simulation.model import Compute, Model
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.networks import Network, collective_s
 from levelbench.distributed.simulation.running import simulate
 from levelbench.distributed.simulation.tracing import replay
 from levelbench.errors import CommunicationError

@@ -15,8 +15,8 @@ import torch
 
 from levelbench.distributed.communicators.opening import open_communicator
 from levelbench.distributed.launching.environment import Place
-from levelbench.distributed.launching.kept import free_port
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.launching.local import free_port
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.validation.process_rank import resumption

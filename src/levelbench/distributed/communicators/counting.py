@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TypeVar, cast, final
 
 from levelbench.distributed import traffic
-from levelbench.distributed.algorithms.algorithmic import Algorithmic
 from levelbench.distributed.buffers import elements
 from levelbench.distributed.communicator import Communicator, Handle
+from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.communicators.wrapping import WrappingCommunicator
 from levelbench.distributed.scheme import Traffic
 from levelbench.measure.clocks import HOST, Clock

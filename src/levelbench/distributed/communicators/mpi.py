@@ -1,40 +1,122 @@
 """A communicator over MPI, by mpi4py: MPICH, Open MPI, a cluster's own library.
 
-The one idea: every call is MPI's own non-blocking one on the array's memory, so that a profiler which puts itself
-between (PMPI) sees it, and a rank that waits can look at the clock: MPI itself waits for ever. mpi4py calls the forms
-for large counts where the library has them, as ``MPI_Iallreduce_c``.
+Every call is MPI's own non-blocking one on the array's memory, so a profiler that intercepts MPI (PMPI) sees it. MPI's
+wait has no timeout, so a request is tested in a loop that looks at the clock and yields the processor in between: with
+more ranks than cores the rank that is waited for needs it. mpi4py calls the forms for large counts where the library
+has them, as ``MPI_Iallreduce_c``.
 """
 
 from __future__ import annotations
 
 import atexit
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import sleep
+from typing import TYPE_CHECKING, Any, final
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed import buffers
-from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
-from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
-from levelbench.distributed.communicators.memory import Memory, as_bytes, dense, rows
-from levelbench.distributed.communicators.requests import Late, Pending, sum_of, until
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.buffers import Memory, as_bytes, dense, rows
+from levelbench.distributed.communicator import (
+    Communicator,
+    Done,
+    Handle,
+    Reduction,
+    checked_count,
+    checked_op,
+    checked_rank,
+    checked_tag,
+)
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.traffic import Algorithms
-from levelbench.errors import CommunicationError, MissingError, UsageError
+from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
+from levelbench.measure.clocks import HOST, Clock
 from levelbench.networks.executor import Array
 
 if TYPE_CHECKING:
     from levelbench.distributed.launching.environment import Place
 
-__all__ = ["MpiCommunicator", "lacks", "open_mpi"]
+__all__ = ["Late", "MpiCommunicator", "Pending", "lacks", "open_mpi", "sum_of", "until"]
+
+_AWAKE_S = 1e-3
+
+
+class Late(Exception):
+    """The time is over."""
+
+
+def until(ask: Callable[[], Any], timeout_s: float, clock: Clock = HOST, *, naps: bool = False) -> Any:
+    """The first answer of ``ask`` that is true; :class:`Late` where there is none in time.
+
+    ``naps``: sleep for a hundredth of what was waited, once that is a millisecond. It is for waits in which nothing is
+    under way that needs to be moved on.
+    """
+    if answer := ask():
+        return answer
+    began_ns = clock.now_ns()
+    while not (answer := ask()):
+        waited_s = (clock.now_ns() - began_ns) * 1e-9
+        if waited_s > timeout_s:
+            raise Late
+        if naps and waited_s > _AWAKE_S:
+            sleep(waited_s / 100)
+        else:
+            os.sched_yield()
+    return answer
+
+
+@final
+class Pending(Handle):
+    """A request that is under way; ``result`` makes the result of it, ``named()`` a named error of what MPI raises."""
+
+    def __init__(
+        self,
+        named: Callable[[], AbstractContextManager[None]],
+        request: Any,
+        result: Callable[[], Array],
+        timeout_s: float,
+    ) -> None:
+        self._named, self._request, self._result, self._timeout_s = named, request, result, timeout_s
+
+    def wait(self) -> Array:
+        """The result."""
+        with self._named():
+            until(self._request.Test, self._timeout_s)
+        return self._result()
+
+    def done(self) -> bool:
+        """Whether it is over; what is under way in this process moves on."""
+        with self._named():
+            return bool(self._request.Test())
+
+
+def sum_of(mpi: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """MPI's datatype for a dtype, and the operation that adds elements of it.
+
+    MPI has no halves, so they travel as integers of their width and NumPy adds them. ``UnsupportedError`` for a dtype
+    that has no sum.
+    """
+    if dtype in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
+
+        def add(given: Any, into: Any, datatype: Any) -> None:
+            total = np.frombuffer(into, dtype)
+            np.add(total, np.frombuffer(given, dtype), out=total)
+
+        return mpi.UINT16_T, mpi.Op.Create(add, commute=True)
+    if dtype.kind not in "iufc" or dtype.char == "g":
+        raise UnsupportedError(f"the sum of {dtype} over mpi", "it adds numbers of MPI's types", "cast it")
+    return mpi.Datatype.fromcode(dtype.char), mpi.SUM
+
 
 _INSTALL = 'pip install "levelbench[mpi]"'
 

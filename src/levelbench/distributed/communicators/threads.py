@@ -15,11 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.buffers import new, put, view
-from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
-from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
-from levelbench.distributed.communicators.delayed import DelayedCommunicator, Delays
+from levelbench.distributed.communicator import (
+    Communicator,
+    Done,
+    Handle,
+    Reduction,
+    checked_count,
+    checked_op,
+    checked_rank,
+    checked_tag,
+)
 from levelbench.distributed.communicators.meeting import Collective, Meeting, described
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.communicators.wrapping import DelayedCommunicator, Delays
+from levelbench.distributed.packing import pieces
 from levelbench.errors import CommunicationError
 from levelbench.networks.executor import Array
 

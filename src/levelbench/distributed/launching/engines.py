@@ -8,8 +8,8 @@ from typing import Final
 
 from levelbench.distributed.launching.base import Engine
 from levelbench.distributed.launching.hosts import OnHosts
+from levelbench.distributed.launching.local import Process
 from levelbench.distributed.launching.mpi import Mpi
-from levelbench.distributed.launching.process import Process
 from levelbench.distributed.launching.slurm import Slurm
 from levelbench.distributed.launching.torchrun import Torchrun
 

@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from levelbench.distributed.hosts import Hosts, Link
-from levelbench.distributed.hosts.namespaces import lacks
-from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, Running
+from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, Running, last_lines
 from levelbench.distributed.launching.environment import Place, variables_of
-from levelbench.distributed.launching.kept import Kept, environment_of_ranks, keeper_words, start_keeper, tidy_folder
-from levelbench.distributed.launching.marked import JOB
-from levelbench.distributed.launching.reports import last_lines
+from levelbench.distributed.launching.local import Kept, environment_of_ranks, keeper_words, start_keeper, tidy_folder
+from levelbench.distributed.launching.namespaces import Hosts, Link, lacks
+from levelbench.distributed.launching.processes import JOB
 
 __all__ = ["OnHosts"]
 

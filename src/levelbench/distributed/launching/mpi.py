@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from levelbench.distributed.launching.base import Engine, Running
-from levelbench.distributed.launching.kept import (
+from levelbench.distributed.launching.local import (
     Kept,
     environment_of_ranks,
     free_port,
@@ -19,7 +19,7 @@ from levelbench.distributed.launching.kept import (
     start_keeper,
     tidy_folder,
 )
-from levelbench.distributed.launching.marked import JOB
+from levelbench.distributed.launching.processes import JOB
 from levelbench.errors import MissingError, UsageError
 
 __all__ = ["Mpi", "launcher_words"]

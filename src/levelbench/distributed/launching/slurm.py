@@ -11,11 +11,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from levelbench.distributed.launching.base import Engine, Failure, Running
+from levelbench.distributed.launching.base import (
+    Engine,
+    Failure,
+    Running,
+    first_failure,
+    has_failed,
+    last_lines,
+    read_reports,
+)
 from levelbench.distributed.launching.environment import without_place
-from levelbench.distributed.launching.kept import environment_of_ranks, free_port, keeper_words, tidy_folder
-from levelbench.distributed.launching.marked import JOB, end_marked, tell_keepers
-from levelbench.distributed.launching.reports import first_failure, has_failed, last_lines, read_reports
+from levelbench.distributed.launching.local import environment_of_ranks, free_port, keeper_words, tidy_folder
+from levelbench.distributed.launching.processes import JOB, end_marked, tell_keepers
 from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
 

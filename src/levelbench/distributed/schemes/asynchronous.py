@@ -15,10 +15,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.distributed.packing import Packed
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base_stepper import begin_as_rank_zero
-from levelbench.distributed.schemes.keeping import number, numbers, those_under, under
-from levelbench.distributed.schemes.packing import Packed
+from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
 from levelbench.distributed.schemes.parameter_server import (
     Shard,
     require_separable,

@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
-from levelbench.distributed.pieces import Layout
+from levelbench.distributed.packing import Layout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base_stepper import BaseStepper
-from levelbench.distributed.schemes.keeping import number, numbers
-from levelbench.distributed.schemes.packing import by_dtype
+from levelbench.distributed.schemes.base import BaseStepper, number, numbers
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks

@@ -16,12 +16,11 @@ from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Handle
-from levelbench.distributed.pieces import Layout
+from levelbench.distributed.packing import Layout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.averaging import OwnModelStepper, elements
-from levelbench.distributed.schemes.graphs import OnePeer
-from levelbench.distributed.schemes.keeping import number, numbers
-from levelbench.distributed.schemes.packing import by_dtype
+from levelbench.distributed.schemes.base import number, numbers
+from levelbench.distributed.schemes.neighbours import OnePeer
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks

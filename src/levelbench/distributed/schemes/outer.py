@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from levelbench.distributed import traffic
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.averaging import PeriodicStepper, elements
-from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays, number, numbers, those_under, under
+from levelbench.distributed.schemes.base import arrays_of, kept_arrays, number, numbers, those_under, under
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy

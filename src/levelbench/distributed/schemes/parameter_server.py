@@ -13,9 +13,9 @@ from typing import Any, ClassVar, final
 
 from numpy.typing import NDArray
 
+from levelbench.distributed.packing import Packed
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base_stepper import begin_as_rank_zero
-from levelbench.distributed.schemes.packing import Packed
+from levelbench.distributed.schemes.base import begin_as_rank_zero
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array

@@ -1,7 +1,8 @@
 """PowerSGD: gradients as products of two thin matrices, found by one step of power iteration a training step.
 
-The one idea: both factors are sums over ranks, so two all-reduces of thin matrices replace one of the gradient; last
-step's factor is where this step's iteration starts, so over many steps the iteration converges.
+P = M Q and Q = Mᵀ P are linear in M, so two all-reduces of thin matrices replace one of the gradient, and no rank needs
+the sum of the matrices themselves. Last step's factor is where this step's iteration starts, so over many steps the
+iteration converges.
 """
 
 from __future__ import annotations
@@ -11,24 +12,56 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
-from levelbench.distributed.compression.draws import Key
-from levelbench.distributed.compression.low_rank import Factors, orthonormal, start
-from levelbench.distributed.pieces import Layout
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.packing import Layout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base_stepper import BaseStepper
-from levelbench.distributed.schemes.compressed_stepper import all_of, note_compression
-from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays
-from levelbench.distributed.schemes.packing import by_dtype
+from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays
+from levelbench.distributed.schemes.compressed import all_of, note_compression
 from levelbench.errors import DefinitionError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
-from levelbench.training.optimizers.arrays import norm
+from levelbench.training.optimizers.arrays import namespace, norm
 
-__all__ = ["PowerSGD"]
+__all__ = ["Factors", "PowerSGD", "orthonormal", "start"]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """How an array of this shape is a matrix (its first axis, and all others), and the rank of its factors."""
+
+    rows: int
+    columns: int
+    rank: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], rank: int, least_ratio: float) -> Factors | None:
+        """``None`` for what travels as it is.
+
+        That is arrays of fewer than two axes, and matrices whose factors are not ``least_ratio`` times smaller.
+        """
+        if len(shape) < 2 or not prod(shape):
+            return None
+        rows, columns = shape[0], prod(shape[1:])
+        rank = min(rank, rows, columns)
+        return cls(rows, columns, rank) if (rows + columns) * rank * least_ratio < rows * columns else None
+
+
+def orthonormal(matrix: Array) -> Array:
+    """An orthonormal basis of the columns, shape (rows, rank), by QR; any one where they are dependent."""
+    return namespace(matrix).linalg.qr(matrix, mode="reduced")[0]
+
+
+def start(factors: Factors, like: Array, key: Key) -> Array:
+    """A first Q, shape (columns, rank): normal draws, the same on all ranks, orthonormal."""
+    drawn = key.everywhere().generator().standard_normal((factors.columns, factors.rank))
+    basis = np.ascontiguousarray(np.linalg.qr(drawn)[0])
+    xp = namespace(like)
+    return xp.astype(xp.asarray(basis, device=like.device), like.dtype)
 
 
 @dataclass(frozen=True)

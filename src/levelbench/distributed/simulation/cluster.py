@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from levelbench.distributed.buffers import new, put, view
 from levelbench.distributed.communicator import Handle, Reduction
-from levelbench.distributed.simulation.collectives import collective_s
 from levelbench.distributed.simulation.meeting import Meeting, Meetings
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.networks import Network, collective_s
 from levelbench.distributed.simulation.scheduling import Scheduler
 from levelbench.distributed.simulation.tracing import SPEND, Action, Trace
 from levelbench.distributed.simulation.transport import Receipt, Transport

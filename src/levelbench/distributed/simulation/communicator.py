@@ -10,9 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.buffers import new, put, view
-from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
-from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.communicator import (
+    Communicator,
+    Done,
+    Handle,
+    Reduction,
+    checked_count,
+    checked_op,
+    checked_rank,
+    checked_tag,
+)
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.simulation.cluster import Cluster, Collecting, Receiving, Sending, fitted, reduced
 from levelbench.distributed.simulation.meeting import Call, Meeting
 from levelbench.distributed.simulation.networks import Network

@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.scheme import Scheme
-from levelbench.distributed.simulation.calibration import Uncertain
-from levelbench.distributed.simulation.collectives import collective_s
-from levelbench.distributed.simulation.model import Compute, Model, stand_in
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.model import Compute, Model, Uncertain, stand_in
+from levelbench.distributed.simulation.networks import Network, collective_s
 from levelbench.distributed.simulation.running import simulate, trace_of
 from levelbench.distributed.simulation.tracing import Replayed, Trace, replay
 from levelbench.errors import UsageError

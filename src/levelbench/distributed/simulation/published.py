@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.simulation.collectives import collective_s
 from levelbench.distributed.simulation.model import Compute, Model
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.networks import Network, collective_s
 from levelbench.distributed.simulation.predict import predict
 
 __all__ = ["ALIBABA", "FAST_AI", "Calibrated", "Comparison", "Stretch", "Team", "calibrate", "compare"]

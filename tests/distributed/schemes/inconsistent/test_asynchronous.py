@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 
-from levelbench.distributed.communicators.delayed import Delays
+from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
 from levelbench.distributed.schemes.stale import StaleSynchronous
 from levelbench.errors import UnsupportedError, UsageError

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.communicators.delayed import Delays
+from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
 from levelbench.distributed.schemes.averaging import ModelAveraging
 from levelbench.distributed.schemes.gossip import Gossip

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.schemes.graphs import GRAPHS, Undirected, make_graph
+from levelbench.distributed.schemes.neighbours import GRAPHS, Undirected, make_graph
 from levelbench.errors import UnknownNameError, UsageError
 
 SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16]

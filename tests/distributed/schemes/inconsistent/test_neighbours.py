@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.schemes.averaging import ModelAveraging
-from levelbench.distributed.schemes.graphs import GRAPHS, make_graph
-from levelbench.distributed.schemes.neighbours import Neighbours
+from levelbench.distributed.schemes.neighbours import GRAPHS, Neighbours, make_graph
 from levelbench.errors import DefinitionError, UnknownNameError
 from levelbench.training import Momentum
 

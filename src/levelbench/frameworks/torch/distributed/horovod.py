@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from levelbench.distributed.scheme import Worker
-from levelbench.distributed.schemes.base_stepper import BaseStepper
+from levelbench.distributed.schemes.base import BaseStepper
 from levelbench.errors import UsageError
 from levelbench.measure.timeline import Phase
 

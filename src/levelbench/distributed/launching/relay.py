@@ -1,10 +1,8 @@
-"""A switch in user space: ``python -m levelbench.distributed.hosts.relay PARENT NAMESPACE...``.
+"""A switch in user space: ``python -m levelbench.distributed.launching.relay PARENT NAMESPACE...``.
 
-It makes a TAP device ``eth0`` in each namespace, and passes frames between them: later by the sender's delay, not at
-all by its loss, and no faster than the receiver's rate. Settings come line by line on standard input; its end is the
-end of the relay.
-
-The one idea: kernels without netem still have TUN/TAP. Frames stay whole as the kernel made them, 64 KiB with
+It makes a TAP device ``eth0`` in each namespace and passes frames between them: later by the sender's delay, not at all
+by its loss, and no faster than the receiver's rate. Settings come line by line on standard input, whose end is the end
+of the relay. Kernels without netem still have TUN/TAP. Frames stay whole as the kernel made them, 64 KiB with
 segmentation offload, so that Python handles few; where packets are to be lost it is switched off, so that they are lost
 one by one.
 """

@@ -1,10 +1,9 @@
-"""The process over a rank: ``python -m levelbench.distributed.launching.keeper FOLDER [--launcher] [--parent PID] --``.
+"""The process over a rank: ``python -m levelbench.distributed.launching.supervisor FOLDER [options] -- COMMAND``.
 
-It starts what follows as its child, in a session of its own, with its output in a log; it writes down how that ended;
-and it ends it, and whatever that started, when it is told to or its own parent dies.
-
-The one idea: launchers tell of a rank's death each in its own words, or not at all. A parent of our own under each of
-them always knows, and it is the one place that sees to it that nothing outlives the job.
+It starts the command as its child, in a session of its own, with its output in a log; it writes down how that ended;
+and it ends the child, and whatever that started, when it is asked to or its own parent dies. Launchers report a rank's
+death each in their own words, or not at all. A parent of our own under each of them always knows, and is the one place
+that makes sure that nothing outlives the job.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from levelbench.distributed.launching.base import PEER_LOST
+from levelbench.distributed.launching.base import LINGER_S, PEER_LOST, Report
 from levelbench.distributed.launching.environment import place_of, variables_of
-from levelbench.distributed.launching.marked import descendants, state_of
-from levelbench.distributed.launching.reports import LINGER_S, Report
+from levelbench.distributed.launching.processes import descendants, state_of
 from levelbench.measure.clocks import HOST
 
 __all__ = ["main"]

@@ -1,6 +1,6 @@
-"""A job of keepers on this machine: waits for them, ends all once one failed, and looks that nothing is left.
+"""Jobs of supervised processes on this machine, and our own engine, which starts one process a rank.
 
-The one idea: the keepers do the killing, so that it happens also when this process is killed; here they are only told.
+The supervisors do the killing, so it happens also when this process is killed; here they are only asked to.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import final
+from typing import Any, ClassVar, final
 
-from levelbench.distributed.launching.base import Failure, Running
-from levelbench.distributed.launching.environment import THREADS, without_place
-from levelbench.distributed.launching.marked import JOB, end_marked
-from levelbench.distributed.launching.reports import first_failure, has_failed, last_lines
+from levelbench.distributed.launching.base import Engine, Failure, Running, first_failure, has_failed, last_lines
+from levelbench.distributed.launching.environment import THREADS, Place, variables_of, without_place
+from levelbench.distributed.launching.processes import JOB, end_marked
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = ["Kept", "environment_of_ranks", "free_port", "keeper_words", "start_keeper", "tidy_folder"]
+__all__ = ["Kept", "Process", "environment_of_ranks", "free_port", "keeper_words", "start_keeper", "tidy_folder"]
 
 _LOOK_S = 0.5
 """The longest sleep between looks at how much time is left."""
@@ -149,7 +148,7 @@ def start_keeper(words: Sequence[str], environment: Mapping[str, str]) -> subpro
 def keeper_words(folder: Path, command: Sequence[str], *, launcher: bool = False, child: bool = True) -> list[str]:
     """The command that runs ``command`` under a keeper; ``child`` where this very process will start it."""
     # -P: what lies in the working directory, a json.py for one, is the rank's and not the keeper's.
-    words = [sys.executable, "-P", "-m", "levelbench.distributed.launching.keeper", str(folder)]
+    words = [sys.executable, "-P", "-m", "levelbench.distributed.launching.supervisor", str(folder)]
     words += ["--launcher"] * launcher + (["--parent", str(os.getpid())] if child else [])
     return [*words, "--", *command]
 
@@ -197,3 +196,33 @@ def tidy_folder(folder: Path, command: Sequence[str], ranks: int) -> Path:
         for path in folder.glob(pattern):
             path.unlink()
     return folder
+
+
+@final
+class Process(Engine):
+    """One process a rank on this machine; they meet at a free port of the loopback."""
+
+    name: ClassVar[str] = "process"
+    communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
+
+    def lacks(self) -> str | None:
+        """Nothing."""
+        return None
+
+    def start(
+        self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
+    ) -> Running:
+        """Start them. There are no options."""
+        self.check(ranks, options)
+        folder = tidy_folder(folder, command, ranks)
+        base = environment_of_ranks(environment, self.name, ranks)
+        running = Kept(folder, ranks, base[JOB])
+        port = free_port()
+        try:
+            for rank in range(ranks):
+                place = Place(rank, ranks, rank, "127.0.0.1", port, self.name)
+                running.add(start_keeper(keeper_words(folder, command), {**base, **variables_of(place)}))
+        except BaseException:
+            running.kill()
+            raise
+        return running

@@ -1,26 +1,75 @@
-"""What most schemes share: a common start, arrays packed for messages, phases, and the mean of all ranks' models.
+"""What most schemes share: a common start, arrays packed for messages, phases, the mean of all models, kept state.
 
-The one idea: a scheme's stepper holds the optimizer's own stepper (``inner``) and adds what is said between ranks, so a
-concrete one is only its :meth:`step`.
+A scheme's stepper holds the optimizer's own stepper (``inner``) and adds what is said between ranks, so a concrete one
+is little more than its :meth:`step`. For checkpoints its state is arrays on the host by flat names, ``NAME`` and
+``NAME/PLACE``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Communicator
+from levelbench.distributed.packing import Packed
 from levelbench.distributed.scheme import SchemeStepper, Worker
-from levelbench.distributed.schemes.keeping import those_under, under
-from levelbench.distributed.schemes.packing import Packed
+from levelbench.errors import DataError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Stepper
 
-__all__ = ["BaseStepper", "begin_as_rank_zero", "share_from"]
+__all__ = [
+    "BaseStepper",
+    "arrays_of",
+    "begin_as_rank_zero",
+    "kept_arrays",
+    "number",
+    "numbers",
+    "share_from",
+    "those_under",
+    "under",
+]
+
+State = Mapping[str, NDArray[Any]]
+
+
+def under(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays under ``name/``."""
+    return {f"{name}/{each}": value for each, value in arrays.items()}
+
+
+def those_under(name: str, state: State) -> dict[str, NDArray[Any]]:
+    """What :meth:`under` put there, by its own names."""
+    prefix = f"{name}/"
+    return {each.removeprefix(prefix): value for each, value in state.items() if each.startswith(prefix)}
+
+
+def kept_arrays(name: str, backend: Backend, arrays: Mapping[str, Array] | Sequence[Array]) -> dict[str, NDArray[Any]]:
+    """Native arrays by name, or in order, as arrays of their own on the host. ``None`` among them is left out."""
+    named = arrays if isinstance(arrays, Mapping) else {str(at): each for at, each in enumerate(arrays)}
+    return under(name, {each: np.array(backend.host(value)) for each, value in named.items() if value is not None})
+
+
+def arrays_of(name: str, backend: Backend, state: State) -> dict[str, Array]:
+    """What :func:`kept_arrays` kept, native again, by name or place."""
+    return {each: backend.array(np.array(value)) for each, value in those_under(name, state).items()}
+
+
+def numbers(**given: float | Sequence[float]) -> dict[str, NDArray[Any]]:
+    """Numbers, or lists of them, by name."""
+    return {name: np.array(value) for name, value in given.items()}
+
+
+def number(name: str, state: State) -> int:
+    """A whole number that :func:`numbers` kept; ``DataError`` where it is not there."""
+    if name not in state or state[name].shape:
+        raise DataError("the state of a scheme", f"{name!r} is not in it", "it was kept by another scheme")
+    return int(state[name])
+
 
 _OPTIMIZER = "optimizer"
 

@@ -1,6 +1,6 @@
 """Finds and ends the processes of a job, wherever they went: all carry its mark in their environment.
 
-The one idea: process groups and sessions can be left, and parents die first. The environment stays.
+Process groups and sessions can be left, and parents die first. The environment stays.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _keepers(job: str) -> Iterator[tuple[int, list[bytes]]]:
     for pid in marked(job):
         with suppress(FileNotFoundError, ProcessLookupError):
             words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
-            if words[1:4] == [b"-P", b"-m", b"levelbench.distributed.launching.keeper"]:
+            if words[1:4] == [b"-P", b"-m", b"levelbench.distributed.launching.supervisor"]:
                 yield pid, words[: words.index(b"--")]
 
 

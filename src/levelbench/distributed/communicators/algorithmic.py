@@ -1,4 +1,4 @@
-"""A communicator whose collectives are this package's algorithms, over nothing but the messages of another one."""
+"""A communicator whose collectives are our own algorithms, over nothing but the messages of another one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from typing import Any, Generic, TypeVar, cast, final
 
 import numpy as np
 
-from levelbench.distributed.algorithms import reducing, spreading
-from levelbench.distributed.algorithms.link import Link, Steps, Tally, closed, opened
-from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
-from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.communicator import (
+    Communicator,
+    Done,
+    Handle,
+    Reduction,
+    checked_count,
+    checked_op,
+    checked_rank,
+    checked_tag,
+)
+from levelbench.distributed.communicators import collectives
+from levelbench.distributed.communicators.collectives import Link, Steps, Tally, closed, opened
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import UsageError
@@ -126,7 +134,7 @@ class Algorithmic(Communicator):
         """By ``algorithms.all_reduce``."""
         checked_op("all_reduce", op, array)
         flat = opened(array, change=True)
-        steps = reducing.ALL_REDUCE[self.algorithms.all_reduce]
+        steps = collectives.ALL_REDUCE[self.algorithms.all_reduce]
         return self._start(
             "all_reduce", lambda link: steps(link, flat, self._divisor(op)), lambda _: closed(flat, array, change=True)
         )
@@ -136,7 +144,7 @@ class Algorithmic(Communicator):
         checked_rank("broadcast", root, self.size)
         own = self.rank == root
         flat = opened(array, change=not own)
-        steps = spreading.BROADCAST[self.algorithms.broadcast]
+        steps = collectives.BROADCAST[self.algorithms.broadcast]
         return self._start(
             "broadcast",
             lambda link: steps(link, flat, root),
@@ -166,7 +174,7 @@ class Algorithmic(Communicator):
         """By ``algorithms.reduce_scatter``; ``array`` is left as it was."""
         checked_op("reduce_scatter", op, array)
         flat = _own(opened(array))
-        steps = reducing.REDUCE_SCATTER[self.algorithms.reduce_scatter]
+        steps = collectives.REDUCE_SCATTER[self.algorithms.reduce_scatter]
         length = len(flat)
         start, stop = list(pairwise(pieces(length, self.size)))[self.rank]
         return self._start(
@@ -177,7 +185,7 @@ class Algorithmic(Communicator):
 
     def all_gather(self, array: Array) -> tuple[Array, ...]:
         """By ``algorithms.all_gather``."""
-        steps = spreading.ALL_GATHER[self.algorithms.all_gather]
+        steps = collectives.ALL_GATHER[self.algorithms.all_gather]
         flat = opened(array)
         parts = self._start("all_gather", lambda link: steps(link, flat), lambda parts: _each(parts, array)).wait()
         return cast("tuple[Array, ...]", parts)
@@ -185,7 +193,7 @@ class Algorithmic(Communicator):
     def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
         """By ``algorithms.gather``."""
         checked_rank("gather", root, self.size)
-        steps = spreading.GATHER[self.algorithms.gather]
+        steps = collectives.GATHER[self.algorithms.gather]
         flat = opened(array)
         parts = self._start("gather", lambda link: steps(link, flat, root), lambda parts: _each(parts, array)).wait()
         return cast("tuple[Array, ...]", parts) if self.rank == root else None
@@ -199,7 +207,7 @@ class Algorithmic(Communicator):
                 "a binomial scatter of different sizes", "only the root knows them", "scatter with algorithm 'direct'"
             )
         own = opened(like, change=True)
-        steps = spreading.SCATTER[self.algorithms.scatter]
+        steps = collectives.SCATTER[self.algorithms.scatter]
         return self._start(
             "scatter", lambda link: steps(link, flats, own, root), lambda _: closed(own, like, change=True)
         ).wait()
@@ -210,7 +218,7 @@ class Algorithmic(Communicator):
         flats = [opened(each) for each in given]
         own = given[self.rank]
         parts = self._start(
-            "all_to_all", lambda link: spreading.all_to_all(link, flats), lambda parts: _each(parts, own)
+            "all_to_all", lambda link: collectives.all_to_all(link, flats), lambda parts: _each(parts, own)
         ).wait()
         return cast("tuple[Array, ...]", parts)
 
@@ -220,7 +228,7 @@ class Algorithmic(Communicator):
             checked_rank("exchange", each, self.size)
         flat = opened(array)
         link = Link(self.inner, _EXCHANGE, self._tally("exchange"))
-        running = _Running(spreading.exchange(link, flat, neighbours), lambda parts: _each(parts, array))
+        running = _Running(collectives.exchange(link, flat, neighbours), lambda parts: _each(parts, array))
         while not self.idle and not running.over:
             running.drive()
             self.progress()
@@ -230,7 +238,7 @@ class Algorithmic(Communicator):
 
     def barrier(self) -> None:
         """By ``algorithms.barrier``."""
-        self._start("barrier", spreading.BARRIER[self.algorithms.barrier], lambda _: None).wait()
+        self._start("barrier", collectives.BARRIER[self.algorithms.barrier], lambda _: None).wait()
 
     def close(self) -> None:
         """With ``inner``."""
