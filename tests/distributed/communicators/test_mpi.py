@@ -108,7 +108,7 @@ def test_a_wait_ends_with_the_first_answer_or_the_time():
 
 def test_a_long_wait_sleeps_for_a_hundredth_of_what_it_waited(monkeypatch):
     naps = []
-    monkeypatch.setattr("levelbench.distributed.communicators.requests.sleep", naps.append)
+    monkeypatch.setattr("levelbench.distributed.communicators.mpi.sleep", naps.append)
     with pytest.raises(Late):
         until(lambda: None, 0.004, FakeClock(tick_ns=1_000_000), naps=True)
     assert naps == pytest.approx([0.00002, 0.00003, 0.00004])
