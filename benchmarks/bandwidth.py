@@ -34,7 +34,7 @@ from levelbench.distributed.launching.namespaces import Hosts, Link
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.compressed import TopK
-from levelbench.distributed.schemes.local import LocalSGD
+from levelbench.distributed.schemes.periodic import LocalSGD
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import load_framework
 from levelbench.training.optimizers.sgd import SGD

@@ -36,10 +36,9 @@ from levelbench.distributed.fitting import Timed, fit, rounds_of
 from levelbench.distributed.launching import ENGINES, place_of
 from levelbench.distributed.scheme import Scheme, Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
-from levelbench.distributed.schemes.averaging import ModelAveraging
 from levelbench.distributed.schemes.gossip import Gossip
-from levelbench.distributed.schemes.local import LocalSGD
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer
+from levelbench.distributed.schemes.periodic import LocalSGD, ModelAveraging
 from levelbench.distributed.simulation.model import Compute, Known, Model, Uncertain, link_of, of_samples
 from levelbench.distributed.simulation.networks import Network as Links
 from levelbench.distributed.simulation.networks import collective_s, parse

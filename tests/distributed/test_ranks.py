@@ -8,9 +8,8 @@ from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.ranks import Ranks
 from levelbench.distributed.scaling import lr_factor, scaled_batch
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
-from levelbench.distributed.schemes.averaging import ModelAveraging
-from levelbench.distributed.schemes.parameter_server import ParameterServer
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, ParameterServer
+from levelbench.distributed.schemes.periodic import ModelAveraging
 from levelbench.errors import UnknownNameError
 from levelbench.frameworks.numpy import framework
 from levelbench.measure.clocks import FakeClock

@@ -19,7 +19,7 @@ from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.base import Optimizer, Stepper
 
-__all__ = ["Ledger", "Scheme", "SchemeStepper", "Traffic", "Worker"]
+__all__ = ["Ledger", "Preset", "Scheme", "SchemeStepper", "Traffic", "Worker"]
 
 
 @dataclass(frozen=True)
@@ -223,3 +223,28 @@ class Scheme(ABC):
         Above 1 it is an expectation, as sizes depend on the gradients.
         """
         return 1.0
+
+
+class Preset(Scheme):
+    """A scheme that is another one with some of its settings: its users, records and plots know it by its own name."""
+
+    @property
+    @abstractmethod
+    def meant(self) -> Scheme:
+        """The scheme that goes to work; ``DefinitionError`` for settings that cannot be meant."""
+
+    def workers(self, size: int) -> int:
+        """Those of the scheme that is meant."""
+        return self.meant.workers(size)
+
+    def start(self, worker: Worker) -> SchemeStepper:
+        """Go to work; collective."""
+        return self.meant.start(worker)
+
+    def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
+        """That of the scheme that is meant."""
+        return self.meant.traffic(parameters, itemsize, size, rank)
+
+    def traffic_within(self) -> float:
+        """That of the scheme that is meant."""
+        return self.meant.traffic_within()

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching import torchrun as nodes_module
+from levelbench.distributed.launching import torchrun
 from levelbench.distributed.launching.local import Kept, environment_of_ranks, keeper_words, start_keeper
 from levelbench.distributed.launching.namespaces import Hosts
 from levelbench.distributed.launching.processes import JOB, marked
@@ -22,8 +22,8 @@ from levelbench.errors import UsageError
 NODE = """
 import sys
 from pathlib import Path
-from levelbench.distributed.launching import ENGINES, nodes
-nodes._MEET_S = 1.0
+from levelbench.distributed.launching import ENGINES, torchrun
+torchrun._MEET_S = 1.0
 options = {"nodes": 2, "rendezvous": "10.77.0.1:29400", "address": sys.argv[2], "max_restarts": 1}
 with ENGINES["torchrun"].start(sys.argv[3:], 4, Path(sys.argv[1]), {}, **options) as running:
     assert running.wait(200), "it did not end in time"
@@ -120,8 +120,8 @@ def node(tmp_path, python):
 
 @pytest.mark.parametrize(("restarts", "seconds"), [(True, "0.2"), (False, "0.1")])
 def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restarts, seconds):
-    monkeypatch.setattr(nodes_module, "_MEET_S", 0.2)
-    monkeypatch.setattr(nodes_module, "_END_S", 0.1)
+    monkeypatch.setattr(torchrun, "_MEET_S", 0.2)
+    monkeypatch.setattr(torchrun, "_END_S", 0.1)
     running = node((0, 3), restarts=restarts)
     assert running.wait(120)
     reason = f"rank 0 ended with code 3, and its launcher waited {seconds} s in vain for other nodes"
@@ -129,14 +129,14 @@ def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restar
 
 
 def test_a_launcher_whose_ranks_run_again_is_left_alone(node, monkeypatch):
-    monkeypatch.setattr(nodes_module, "_MEET_S", 2.0)
-    monkeypatch.setattr(nodes_module, "_SETTLED_S", 0.1)
+    monkeypatch.setattr(torchrun, "_MEET_S", 2.0)
+    monkeypatch.setattr(torchrun, "_SETTLED_S", 0.1)
     running = node((0, 3), (60, 0))
     assert not running.wait(4.0)
 
 
 def test_a_node_whose_ranks_ended_well_may_wait_for_the_others(node, monkeypatch):
-    monkeypatch.setattr(nodes_module, "_MEET_S", 0.1)
+    monkeypatch.setattr(torchrun, "_MEET_S", 0.1)
     assert not node((0, 0)).wait(1.0)
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.schemes.step_counts import StepCounts
+from levelbench.distributed.schemes.parameter_server import StepCounts
 
 
 @given(st.lists(st.integers(0, 4), max_size=60))

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
 from levelbench.distributed.schemes.compressed import TopK
 from levelbench.distributed.schemes.gossip import Gossip
-from levelbench.distributed.schemes.local import LocalSGD
 from levelbench.distributed.schemes.neighbours import Neighbours
-from levelbench.distributed.schemes.parameter_server import ParameterServer
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, ParameterServer
+from levelbench.distributed.schemes.periodic import LocalSGD
 from levelbench.distributed.simulation import predict as predicting
 from levelbench.distributed.simulation import running
 from levelbench.distributed.simulation.model import Compute, Known, Model, Uncertain

@@ -10,10 +10,9 @@ import pytest
 from levelbench.distributed import schemes
 from levelbench.distributed.scheme import Scheme
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
 from levelbench.distributed.schemes.gossip import Gossip
-from levelbench.distributed.schemes.local import LocalSGD
-from levelbench.distributed.schemes.parameter_server import ParameterServer
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, ParameterServer
+from levelbench.distributed.schemes.periodic import LocalSGD
 from levelbench.distributed.simulation.model import Compute, Model
 from levelbench.distributed.simulation.networks import Network, collective_s
 from levelbench.distributed.simulation.running import simulate

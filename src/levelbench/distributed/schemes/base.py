@@ -8,6 +8,7 @@ is little more than its :meth:`step`. For checkpoints its state is arrays on the
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from levelbench.training.optimizers.base import Stepper
 
 __all__ = [
     "BaseStepper",
+    "OwnModelStepper",
     "arrays_of",
     "begin_as_rank_zero",
+    "elements",
     "kept_arrays",
     "number",
     "numbers",
@@ -35,6 +38,11 @@ __all__ = [
 ]
 
 State = Mapping[str, NDArray[Any]]
+
+
+def elements(parameters: Mapping[str, tuple[int, ...]]) -> int:
+    """The number of elements of all parameters of these shapes."""
+    return sum(prod(shape) for shape in parameters.values())
 
 
 def under(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -136,3 +144,31 @@ class BaseStepper(SchemeStepper):
         apart = sum(float(norm(self.parameters[name] - each)) ** 2 for name, each in mean.items())
         whole = sum(float(norm(each)) ** 2 for each in mean.values())
         self.worker.ledger.note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")
+
+
+class OwnModelStepper(BaseStepper):
+    """A worker with a model of its own. Evaluated is the mean of all workers' models, which stay as they are."""
+
+    def own_step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        """The optimizer's step with this worker's gradient times share · workers.
+
+        That weight is 1 where all have equally many examples, and such that over workers the mean of the weighted
+        gradients is the gradient of the global batch; it is 0 where a worker has no example.
+        """
+        weight = self.share * self.communicator.size
+        if weight != 1:
+            weighted = {}
+            for name, gradient in gradients.items():
+                gradient *= weight
+                weighted[name] = gradient
+            gradients = weighted
+        self.update(gradients, step, factor)
+
+    def meet(self) -> None:
+        """Note how far the models are apart."""
+        self.worker.switch(Phase.COMMUNICATE)
+        self.note_divergence()
+
+    def averaged(self) -> Mapping[str, Array]:
+        """The mean over workers of what each one's optimizer would have evaluated."""
+        return self.mean_of_ranks(self.inner.averaged())

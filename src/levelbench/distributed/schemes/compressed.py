@@ -34,7 +34,7 @@ from levelbench.distributed.compression.exchange import (
     Reduced,
     Voted,
 )
-from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
+from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays, number, numbers
 from levelbench.errors import DefinitionError
 from levelbench.measure.timeline import Phase
@@ -46,6 +46,7 @@ __all__ = [
     "BF16",
     "FP16",
     "QSGD",
+    "Cast",
     "Compressed",
     "CompressedStepper",
     "RandomK",
@@ -386,17 +387,23 @@ class Sign(Compressed):
 
 
 @dataclass(frozen=True)
-class _Cast(Compressed):
-    """Gradients in 16 bits.
+class Cast(Compressed):
+    """Gradients in 16 bits, of type ``kind``: ``float16`` or ``bfloat16``.
 
-    Each rank adds up a piece of all, in the gradient's own type, and sends the sum in 16 bits: the bytes and messages
-    of a ring all-reduce in 16 bits, with two roundings instead of one an addition, over any communicator. ``narrow``
-    has the communicator add in 16 bits, as PyTorch's hook of that name does: error feedback then knows the rounding of
-    what was sent, not that of sums.
+    Half precision ends at 65504, and what is beyond comes with the next steps; bfloat16 has the range of float32 and 8
+    bits of precision. Each rank adds up a piece of all, in the gradient's own type, and sends the sum in 16 bits: the
+    bytes and messages of a ring all-reduce in 16 bits, with two roundings instead of one an addition, over any
+    communicator. ``narrow`` has the communicator add in 16 bits, as PyTorch's hook of that name does: error feedback
+    then knows the rounding of what was sent, not that of sums.
     """
 
-    kind: ClassVar[str]
+    name: ClassVar[str] = "cast"
+    source: ClassVar[str] = "Micikevicius et al. 2018; Kalamkar et al. 2019"
+    kind: str = "float16"
     narrow: bool = False
+
+    def __post_init__(self) -> None:
+        checks.one_of(self, ("float16", "bfloat16"), "kind")
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
         """Pieces, or an all-reduce in that type."""
@@ -405,18 +412,34 @@ class _Cast(Compressed):
 
 
 @dataclass(frozen=True)
-class FP16(_Cast):
-    """Gradients in half precision; magnitudes end at 65504, and what is beyond comes with the next steps."""
+class FP16(Preset):
+    """``cast[kind=float16]``."""
 
     name: ClassVar[str] = "fp16"
     source: ClassVar[str] = "Micikevicius et al. 2018; PyTorch's fp16_compress_hook"
-    kind: ClassVar[str] = "float16"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+    error_feedback: bool = True
+    narrow: bool = False
+
+    @property
+    def meant(self) -> Cast:
+        """The cast to half precision."""
+        return Cast(self.error_feedback, "float16", self.narrow)
 
 
 @dataclass(frozen=True)
-class BF16(_Cast):
-    """Gradients in bfloat16, which has the range of float32 and 8 bits of precision."""
+class BF16(Preset):
+    """``cast[kind=bfloat16]``."""
 
     name: ClassVar[str] = "bf16"
     source: ClassVar[str] = "Kalamkar et al. 2019; PyTorch's bf16_compress_hook"
-    kind: ClassVar[str] = "bfloat16"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+    error_feedback: bool = True
+    narrow: bool = False
+
+    @property
+    def meant(self) -> Cast:
+        """The cast to bfloat16."""
+        return Cast(self.error_feedback, "bfloat16", self.narrow)

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Handle
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.averaging import OwnModelStepper, elements
-from levelbench.distributed.schemes.base import number, numbers
+from levelbench.distributed.schemes.base import OwnModelStepper, elements, number, numbers
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array

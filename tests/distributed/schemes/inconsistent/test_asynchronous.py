@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.wrapping import Delays
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
-from levelbench.distributed.schemes.stale import StaleSynchronous
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, StaleSynchronous
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.training import EMA, SGD, Adam, Clip
 

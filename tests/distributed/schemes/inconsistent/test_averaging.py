@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.schemes.averaging import ModelAveraging
-from levelbench.distributed.schemes.local import LocalSGD
+from levelbench.distributed.schemes.periodic import LocalSGD, ModelAveraging
 from levelbench.errors import DefinitionError
 from levelbench.training import SGD, Adam, Momentum
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.schemes.averaging import ModelAveraging
 from levelbench.distributed.schemes.neighbours import GRAPHS, Neighbours, make_graph
+from levelbench.distributed.schemes.periodic import ModelAveraging
 from levelbench.errors import DefinitionError, UnknownNameError
 from levelbench.training import Momentum
 

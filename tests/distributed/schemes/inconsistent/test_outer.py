@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.schemes.local import LocalSGD
-from levelbench.distributed.schemes.outer import DiLoCo
+from levelbench.distributed.schemes.periodic import DiLoCo, LocalSGD
 from levelbench.errors import DefinitionError
 from levelbench.training import Adam
 
