@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.packing import Layout, pieces
+from levelbench.distributed.packing import FlatLayout, pieces
 
 
 @given(st.integers(0, 10_000), st.integers(1, 300))
@@ -21,7 +21,7 @@ def arrays():
 
 
 def test_what_is_packed_comes_out_again_in_its_shapes(arrays):
-    layout = Layout(arrays)
+    layout = FlatLayout(arrays)
     flat = layout.pack(arrays)
     assert flat.shape == (layout.size,) == (9,)
     out = layout.unpack(flat)
@@ -31,7 +31,7 @@ def test_what_is_packed_comes_out_again_in_its_shapes(arrays):
 
 
 def test_unpacked_arrays_are_views_so_an_update_of_one_is_an_update_of_the_flat_array(arrays):
-    layout = Layout(arrays)
+    layout = FlatLayout(arrays)
     flat = layout.pack(arrays)
     out = layout.unpack(flat)
     out["b"] += 1
@@ -39,5 +39,5 @@ def test_unpacked_arrays_are_views_so_an_update_of_one_is_an_update_of_the_flat_
 
 
 def test_packing_copies(arrays):
-    Layout(arrays).pack(arrays)[:] = -1
+    FlatLayout(arrays).pack(arrays)[:] = -1
     assert arrays["b"].tolist() == [1.0, 1.0]

@@ -54,7 +54,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
     """
     from levelbench.cli.communicator_words import Swept
     from levelbench.cli.progress_line import ProgressLine
-    from levelbench.distributed.sweep import Point
+    from levelbench.distributed.sweep import SweepPoint
     from levelbench.records.selection import parse_item
     from levelbench.report.figures.drawing import check_ending
     from levelbench.runner.communicators import measure_communicator
@@ -73,7 +73,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
     with ProgressLine() as progress:
         for job, engine in todo:
 
-            def on_point(point: Point, name: str = job.communicator) -> None:
+            def on_point(point: SweepPoint, name: str = job.communicator) -> None:
                 if progress.live:
                     progress.say(f"{name}: {point.operation}, {point.nbytes:,} B")
 

@@ -1,23 +1,39 @@
-"""Schemes by name: those that are installed, and those that a user's file defines.
+"""Schemes and communicators by name: those that are installed, and schemes that a user's file defines.
 
-The one idea: a scheme is a frozen dataclass, so its fields are its settings, checked as a recipe's are; all of them,
-not only those that were given, are what a run records.
+A scheme is a frozen dataclass, so its fields are its settings, checked as a recipe's are; all of them, not only those
+that were given, are what a run records. Communicators of a framework are asked of the framework, so none is imported
+here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from levelbench import plugins
+from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.scheme import Scheme
-from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
+from levelbench.operators.contract import Framework
+from levelbench.operators.frameworks import load_framework
 
-__all__ = ["file_of", "load_schemes", "named_scheme", "settings_of", "with_settings"]
+if TYPE_CHECKING:
+    from levelbench.distributed.launching.environment import RankPlace
+
+__all__ = [
+    "communicator_kinds",
+    "file_of",
+    "load_schemes",
+    "named_scheme",
+    "open_communicator",
+    "settings_of",
+    "with_settings",
+]
 
 Setting = int | float | str | bool
 
@@ -145,3 +161,39 @@ def _made(kind: type[Scheme], what: str, path: Path | None) -> Scheme:
     except Exception as error:  # a user's class may raise anything; it becomes an error with its place
         where = plugins.place(error, path) if path else f"{type(error).__name__}: {error}"
         raise DefinitionError(what, f"making it raised {where}", "correct it") from error
+
+
+def communicator_kinds() -> dict[str, str | None]:
+    """The communicators between processes by name, and what each lacks here; nothing heavy is imported to look."""
+    from levelbench.distributed.communicators import mpi
+
+    found = {"mpi": mpi.lacks()}
+    for framework in _frameworks():
+        found |= dict.fromkeys(framework.communicators, framework.lacks())
+    return dict(sorted(found.items()))
+
+
+def open_communicator(kind: str, place: RankPlace, timeout_s: float = 60.0) -> Communicator:
+    """Meet the other ranks over ``gloo``, ``nccl`` or ``mpi``. Collective; to be closed.
+
+    Raises ``UnknownNameError``, ``MissingError`` where the library is not installed, ``CommunicationError`` where not
+    all ranks come within ``timeout_s``.
+    """
+    if kind == "mpi":
+        from levelbench.distributed.communicators.mpi import open_mpi
+
+        return open_mpi(place, timeout_s)
+    for framework in _frameworks():
+        if kind not in framework.communicators:
+            continue
+        if lacking := framework.lacks():
+            raise MissingError(f"a communicator over {kind}", lacking, "install it, or use mpi")
+        return cast("Communicator", framework.communicator(kind, place, timeout_s))
+    raise UnknownNameError("communicator", kind, communicator_kinds())
+
+
+def _frameworks() -> Iterator[Framework]:
+    """Those that load: a plug-in of somebody else's that does not is no reason to open nothing."""
+    for name in plugins.names("framework"):
+        with suppress(DefinitionError):
+            yield load_framework(name)

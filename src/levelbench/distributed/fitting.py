@@ -1,6 +1,6 @@
 """The α-β model of a message, t = α + n β, fitted to measured times.
 
-The one idea: times span seven decades, so each counts with its own uncertainty, and where the line misses the points by
+Times span seven decades, so each counts with its own uncertainty, and where the line misses the points by
 more than those say, as it does where a library changes its protocol, the intervals widen by what it misses them by.
 """
 

@@ -14,7 +14,7 @@ from typing import Any, cast, final
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = ["Layout", "Packed", "Packer", "by_dtype", "packer", "pieces"]
+__all__ = ["FlatLayout", "Packed", "Packer", "by_dtype", "packer", "pieces"]
 
 
 def pieces(length: int, count: int) -> list[int]:
@@ -27,7 +27,7 @@ def pieces(length: int, count: int) -> list[int]:
 
 
 @final
-class Layout:
+class FlatLayout:
     """The order in which named arrays of one dtype lie behind one another in a flat one."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
@@ -58,7 +58,7 @@ class Packer:
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         like = next(iter(arrays.values()))
-        self.layout, self.dtype = Layout(arrays), like.dtype
+        self.layout, self.dtype = FlatLayout(arrays), like.dtype
         self._namespace, self._device = namespace(like), like.device
         self._held: dict[str, Array] = {}
 

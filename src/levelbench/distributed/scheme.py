@@ -1,6 +1,6 @@
 """What a scheme is: how the ranks of one training keep their parameters together.
 
-The one idea: a scheme is to several processes what an optimizer is to one. It wraps any optimizer, is described by a
+A scheme is to several processes what an optimizer is to one. It wraps any optimizer, is described by a
 frozen value, and goes to work as a ``Stepper``, so the trainer's loop is the same whatever the scheme.
 """
 
@@ -19,7 +19,7 @@ from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.base import Optimizer, Stepper
 
-__all__ = ["Ledger", "Preset", "Scheme", "SchemeStepper", "Traffic", "Worker"]
+__all__ = ["Observations", "Preset", "Scheme", "SchemeStepper", "Traffic", "Worker"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ Columns = tuple[tuple[str, str], ...]
 """Names and units of quantities that are noted together."""
 
 
-class Ledger:
+class Observations:
     """What a rank observes while it trains, by name: ``staleness`` in updates, ``divergence`` as a ratio, ..."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Worker:
     optimizer: Optimizer
     seed: int = 0
     switch: Callable[[Phase], None] = _stay
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Observations = field(default_factory=Observations)
     clock: Clock = HOST
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "ITEMSIZE",
     "OPERATIONS",
     "Operation",
-    "Point",
+    "SweepPoint",
     "operation_named",
     "parse_sizes",
     "require_right",
@@ -209,7 +209,7 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One operation at one size: times in seconds after warm-up, in order; the slowest rank's of each turn.
 
     ``nbytes`` is 0 for what has no size. ``warmup`` of the first values were cut, for ``warmup_reason``.
@@ -234,7 +234,7 @@ def sweep(
     sizes: Sequence[int],
     until: StoppingRule,
     clock: Clock = HOST,
-) -> Iterator[Point]:
+) -> Iterator[SweepPoint]:
     """Each operation at each size (bytes). Collective: all ranks ask for the same, and get the same.
 
     Arrays are ``backend``'s, of float32 and zero, so that sums stay what they are. Raises ``CheckFailedError`` where an
@@ -292,7 +292,7 @@ def _no_sizes(text: str, found: str) -> UsageError:
 
 def _point(
     operation: Operation, communicator: Communicator, backend: Backend, nbytes: int, until: StoppingRule, clock: Clock
-) -> Point:
+) -> SweepPoint:
     """Turns until rank 0 has enough."""
     work, moved = operation.prepare(communicator, backend, ceil(nbytes / ITEMSIZE), 0.0)
     values: NDArray[np.float64] = np.zeros(0)
@@ -310,7 +310,7 @@ def _point(
         wanted = 0 if check.met else min(until.more(progress), max(2, len(values) // 3), _MOST_AT_ONCE)
         # Ranks spend other times, and must not part.
         turns = int(communicator.broadcast(np.array([wanted], np.int64))[0])
-    return Point(
+    return SweepPoint(
         operation.name,
         moved,
         tuple(values[found.cut :].tolist()),

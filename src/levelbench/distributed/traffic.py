@@ -1,6 +1,6 @@
 """What a rank sends in each collective, by algorithm: closed forms, exact for every length, number of ranks and rank.
 
-The one idea: they count messages that have something in them, to other ranks. So the sum over ranks is what crosses the
+They count messages that have something in them, to other ranks. So the sum over ranks is what crosses the
 network, and a counting communicator over :mod:`levelbench.distributed.communicators.collectives` equals them to the
 byte.
 

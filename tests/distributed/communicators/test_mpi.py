@@ -12,8 +12,8 @@ import pytest
 
 from levelbench.distributed.buffers import Memory, dense
 from levelbench.distributed.communicators import mpi
-from levelbench.distributed.communicators.mpi import Late, Pending, until
-from levelbench.distributed.launching import ENGINES, Place
+from levelbench.distributed.communicators.mpi import Late, MpiRequest, until
+from levelbench.distributed.launching import ENGINES, RankPlace
 from levelbench.errors import CommunicationError, MissingError
 from levelbench.measure.clocks import HOST, FakeClock
 
@@ -96,7 +96,7 @@ def test_without_mpi4py_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setattr(mpi.importlib.util, "find_spec", lambda name: None)
     assert "mpi4py is not installed" in mpi.lacks()
     with pytest.raises(MissingError, match=r"levelbench\[mpi\]"):
-        mpi.open_mpi(Place(0, 1, 0, "127.0.0.1", 0, "mpi"), 1.0)
+        mpi.open_mpi(RankPlace(0, 1, 0, "127.0.0.1", 0, "mpi"), 1.0)
 
 
 def test_a_wait_ends_with_the_first_answer_or_the_time():
@@ -153,7 +153,7 @@ def test_an_error_while_looking_is_named_as_one_while_waiting_is():
     def look():
         raise OSError("lost")
 
-    pending = Pending(named, SimpleNamespace(Test=look), lambda: None, 1.0)
+    pending = MpiRequest(named, SimpleNamespace(Test=look), lambda: None, 1.0)
     with pytest.raises(CommunicationError, match="receive from 1"):
         pending.done()
     with pytest.raises(CommunicationError, match="receive from 1"):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from levelbench import plugins
-from levelbench.distributed.communicators.opening import communicator_kinds, open_communicator
-from levelbench.distributed.launching import Place
+from levelbench.distributed.finding import communicator_kinds, open_communicator
+from levelbench.distributed.launching import RankPlace
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
 
-ALONE = Place(0, 1, 0, "127.0.0.1", 0, "process")
+ALONE = RankPlace(0, 1, 0, "127.0.0.1", 0, "process")
 
 
 def test_the_kinds_are_known_without_importing_a_library():
@@ -46,7 +46,7 @@ def test_a_communicator_of_one_rank_is_opened_and_closed():
 def test_ranks_without_a_port_cannot_meet():
     pytest.importorskip("torch")
     with pytest.raises(UsageError, match="MASTER_PORT"):
-        open_communicator("gloo", Place(0, 2, 0, "127.0.0.1", 0, "mpi"), 5.0)
+        open_communicator("gloo", RankPlace(0, 2, 0, "127.0.0.1", 0, "mpi"), 5.0)
 
 
 def test_nccl_without_a_gpu_says_so():
@@ -54,7 +54,7 @@ def test_nccl_without_a_gpu_says_so():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(MissingError, match="nccl"):
-        open_communicator("nccl", Place(0, 1, 0, "127.0.0.1", 0, "process"), 5.0)
+        open_communicator("nccl", RankPlace(0, 1, 0, "127.0.0.1", 0, "process"), 5.0)
 
 
 def test_the_interface_towards_this_machine_is_the_loopback():

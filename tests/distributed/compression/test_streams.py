@@ -8,13 +8,13 @@ from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.compression.arrays import Key
 from levelbench.distributed.compression.compressors import TopKCompressor
-from levelbench.distributed.compression.exchange import Doubled, Stream, merged
+from levelbench.distributed.compression.exchange import Doubled, SparseStream, merged
 
 LIKE = np.zeros(12, np.float32)
 
 
 def stream(places, values):
-    return Stream(np.array(values, np.float32), np.array(places, np.int64))
+    return SparseStream(np.array(values, np.float32), np.array(places, np.int64))
 
 
 def test_values_at_one_place_are_added():
@@ -33,7 +33,7 @@ def test_a_stream_becomes_dense_where_that_takes_no_more_bytes():
 @pytest.mark.parametrize("dense", [0, 1])
 def test_a_dense_and_a_sparse_one_make_a_dense_one(dense):
     pair = [stream([2, 3], [1, 2]), stream([3, 4], [10, 20])]
-    pair[dense] = Stream(pair[dense].dense(LIKE))
+    pair[dense] = SparseStream(pair[dense].dense(LIKE))
     np.testing.assert_array_equal(merged(*pair, LIKE).values, [0, 0, 1, 12, 20, *[0] * 7])
 
 

@@ -19,7 +19,7 @@ import json, os, sys
 from pathlib import Path
 import torch
 from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.communicators.opening import open_communicator
+from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching import PEER_LOST, place_of
 from levelbench.errors import CommunicationError
 communicator = CountingCommunicator(open_communicator("gloo", place_of(os.environ), timeout_s={TIMEOUT_S}))

@@ -10,9 +10,13 @@ from contextlib import suppress
 
 import pytest
 
-from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching import torchrun
-from levelbench.distributed.launching.local import Kept, environment_of_ranks, keeper_words, start_keeper
+from levelbench.distributed.launching import ENGINES, torchrun
+from levelbench.distributed.launching.local import (
+    SupervisedJob,
+    environment_of_ranks,
+    start_supervisor,
+    supervisor_words,
+)
 from levelbench.distributed.launching.namespaces import Hosts
 from levelbench.distributed.launching.processes import JOB, marked
 from levelbench.distributed.launching.torchrun import OnNode
@@ -90,9 +94,10 @@ def test_torchrun_joins_the_ranks_of_two_nodes_and_one_ends_soon_after_the_other
 # with the seconds after which it ends and its exit code; then it waits for ever.
 LAUNCHER = """
 import json, os, subprocess, sys, time
-keeper, starts = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+supervisor, starts = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 for seconds, code in starts:
-    words = [*keeper, sys.executable, "-I", "-S", "-c", f"import time; time.sleep({seconds}); raise SystemExit({code})"]
+    program = f"import time; time.sleep({seconds}); raise SystemExit({code})"
+    words = [*supervisor, sys.executable, "-I", "-S", "-c", program]
     subprocess.run(words, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"})
 time.sleep(60)
 """
@@ -105,10 +110,10 @@ def node(tmp_path, python):
 
     def begin(*starts, restarts=True):
         environment = environment_of_ranks({}, "torchrun", 1)
-        kept = Kept(tmp_path, 2, environment[JOB], launcher=True, whole=False)
-        keeper = keeper_words(tmp_path, [], child=False)
-        command = [*python, LAUNCHER, json.dumps(keeper), json.dumps(starts)]
-        kept.add(start_keeper(keeper_words(tmp_path, command, launcher=True), environment))
+        kept = SupervisedJob(tmp_path, 2, environment[JOB], launcher=True, whole=False)
+        supervisor = supervisor_words(tmp_path, [], child=False)
+        command = [*python, LAUNCHER, json.dumps(supervisor), json.dumps(starts)]
+        kept.add(start_supervisor(supervisor_words(tmp_path, command, launcher=True), environment))
         jobs.append(OnNode(kept, 2, "node1:29400", restarts))
         return jobs[-1]
 
@@ -142,10 +147,10 @@ def test_a_node_whose_ranks_ended_well_may_wait_for_the_others(node, monkeypatch
 
 def test_what_a_rank_lost_is_looked_for_on_another_node(tmp_path, python):
     environment = environment_of_ranks({}, "torchrun", 1)
-    kept = Kept(tmp_path, 2, environment[JOB], launcher=True, whole=False)
+    kept = SupervisedJob(tmp_path, 2, environment[JOB], launcher=True, whole=False)
     program = "import subprocess, sys; subprocess.run(sys.argv[1:]); raise SystemExit(1)"
-    rank = ["env", "RANK=0", "WORLD_SIZE=2", *keeper_words(tmp_path, ["sh", "-c", "exit 75"], child=False)]
-    kept.add(start_keeper(keeper_words(tmp_path, [*python, program, *rank], launcher=True), environment))
+    rank = ["env", "RANK=0", "WORLD_SIZE=2", *supervisor_words(tmp_path, ["sh", "-c", "exit 75"], child=False)]
+    kept.add(start_supervisor(supervisor_words(tmp_path, [*python, program, *rank], launcher=True), environment))
     running = OnNode(kept, 2, "node1:29400", restarts=False)
     assert running.wait(120)
     assert running.failure().reason == "rank 0 ended with code 75, what it lost is on another node"

@@ -101,7 +101,7 @@ def test_somebody_has_to_train_and_somebody_to_serve():
     assert TWO.workers(5) == 3
     with pytest.raises(UsageError, match="none is left to train"):
         TWO.workers(2)
-    with pytest.raises(DefinitionError, match="nobody serves"):
+    with pytest.raises(DefinitionError, match="Choose servers >= 1"):
         ParameterServer(servers=0)
 
 

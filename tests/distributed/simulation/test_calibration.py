@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.fitting import Round, Timed, fit
-from levelbench.distributed.simulation.model import Compute, Known, Uncertain, link_of, of_samples
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.model import Calibrated, Compute, Uncertain, link_of, of_samples
+from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.errors import UsageError
 
 
 def test_draws_of_an_interval_fall_into_it_as_often_as_it_says():
     generator = np.random.default_rng(0)
-    interval = Known(1.0, 0.7, 1.2)
+    interval = Calibrated(1.0, 0.7, 1.2)
     drawn = np.array([interval.draw(generator) for _ in range(20_000)])
     assert np.mean((drawn >= 0.7) & (drawn <= 1.2)) == pytest.approx(0.95, abs=0.005)
     assert np.median(drawn) == pytest.approx(1.0, rel=0.01)
@@ -18,22 +18,22 @@ def test_draws_of_an_interval_fall_into_it_as_often_as_it_says():
 @pytest.mark.parametrize("ends", [(1.1, 1.2), (0.5, 0.9), (0.0, 2.0), (-1.0, 2.0)])
 def test_an_interval_that_does_not_hold_its_value_or_reaches_zero_is_refused(ends):
     with pytest.raises(UsageError, match="low <= value <= high"):
-        Known(1.0, *ends)
+        Calibrated(1.0, *ends)
 
 
 def test_a_draw_is_the_same_for_the_same_seed_and_number():
-    uncertain = Uncertain(Known(0.1, 0.09, 0.11), Known(1e-6, 5e-7, 2e-6), Known(1e9, 8e8, 1.2e9))
-    draws = [uncertain.draw(Compute(0.1), Network(1e-6, 1e9), 5, at) for at in (0, 0, 1)]
+    uncertain = Uncertain(Calibrated(0.1, 0.09, 0.11), Calibrated(1e-6, 5e-7, 2e-6), Calibrated(1e9, 8e8, 1.2e9))
+    draws = [uncertain.draw(Compute(0.1), Interconnect(1e-6, 1e9), 5, at) for at in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
 
 
 def test_what_is_not_uncertain_is_not_drawn():
-    compute, network = Compute(0.1, 0.01), Network(1e-6, 1e9)
+    compute, network = Compute(0.1, 0.01), Interconnect(1e-6, 1e9)
     assert Uncertain().draw(compute, network, 0, 0) == (compute, network)
 
 
 def test_a_drawn_computation_keeps_its_relative_spread():
-    compute, _ = Uncertain(Known(0.1, 0.05, 0.2)).draw(Compute(0.1, 0.02), Network(0, 1e9), 0, 0)
+    compute, _ = Uncertain(Calibrated(0.1, 0.05, 0.2)).draw(Compute(0.1, 0.02), Interconnect(0, 1e9), 0, 0)
     assert compute.mean_s != 0.1
     assert compute.sigma_s / compute.mean_s == pytest.approx(0.2)
 

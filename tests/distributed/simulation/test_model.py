@@ -2,12 +2,12 @@
 
 import pytest
 
-from levelbench.distributed.simulation.model import Compute, Model, stand_in
+from levelbench.distributed.simulation.model import Compute, ModelShape, stand_in
 
 
 @pytest.mark.parametrize("parts", [1, 4, 8])
 def test_a_stand_in_keeps_the_bytes_and_the_order_of_the_model(parts):
-    model = Model({"first": (10, 100), "large": (5000, 20), "last": (1000,)})
+    model = ModelShape({"first": (10, 100), "large": (5000, 20), "last": (1000,)})
     small = stand_in(model, elements=500, parts=parts)
     elements = sum(shape[0] for shape in small.shapes.values())
     assert len(small.shapes) <= parts
@@ -16,7 +16,7 @@ def test_a_stand_in_keeps_the_bytes_and_the_order_of_the_model(parts):
 
 
 def test_a_small_model_stands_for_itself():
-    model = Model({"weight": (3, 4), "bias": (4,)}, itemsize=2)
+    model = ModelShape({"weight": (3, 4), "bias": (4,)}, itemsize=2)
     small = stand_in(model)
     assert small.shapes == model.parameters
     assert small.scale == 0.5

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.distributed.simulation.networks import Network, torus_path
+from levelbench.distributed.simulation.networks import Interconnect, torus_path
 from levelbench.errors import UsageError
 
 ALPHA, BETA = 2e-6, 1e9
@@ -10,7 +10,7 @@ MEGABYTE = 1e6 / BETA
 
 
 def network(**settings):
-    return Network(ALPHA, BETA, **settings)
+    return Interconnect(ALPHA, BETA, **settings)
 
 
 @pytest.mark.parametrize("topology", ["flat", "ring", "tree", "fat-tree", "torus"])

@@ -1,6 +1,6 @@
 import pytest
 
-from levelbench.distributed.simulation.networks import Network, bandwidth, duration_s, parse
+from levelbench.distributed.simulation.networks import Interconnect, bandwidth, duration_s, parse
 from levelbench.errors import UnknownNameError, UsageError
 
 
@@ -27,7 +27,7 @@ def test_a_time_that_is_none_is_refused(text):
 
 def test_a_network_is_what_its_line_says():
     network = parse("alpha=2us, beta=25GB/s, topology=torus, dimensions=8x4, hop=1us")
-    assert network == Network(2e-6, 25e9, "torus", hop_s=1e-6, dimensions=(8, 4))
+    assert network == Interconnect(2e-6, 25e9, "torus", hop_s=1e-6, dimensions=(8, 4))
 
 
 def test_hosts_are_a_flat_network_with_several_ranks_each():

@@ -21,7 +21,7 @@ from levelbench.distributed.communicator import (
     checked_tag,
 )
 from levelbench.distributed.communicators import collectives
-from levelbench.distributed.communicators.collectives import Link, Steps, Tally, closed, opened
+from levelbench.distributed.communicators.collectives import Channel, Steps, TrafficTally, closed, opened
 from levelbench.distributed.packing import pieces
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import Algorithms
@@ -117,7 +117,7 @@ class Algorithmic(Communicator):
         self.inner = inner
         self.algorithms = Algorithms(algorithms) if isinstance(algorithms, str) else algorithms
         self.name, self.rank, self.size = inner.name, inner.rank, inner.size
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, TrafficTally] = {}
         self._started = 0
         self._under_way: deque[_Running[Any]] = deque()
 
@@ -227,7 +227,7 @@ class Algorithmic(Communicator):
         for each in neighbours:
             checked_rank("exchange", each, self.size)
         flat = opened(array)
-        link = Link(self.inner, _EXCHANGE, self._tally("exchange"))
+        link = Channel(self.inner, _EXCHANGE, self._tally("exchange"))
         running = _Running(collectives.exchange(link, flat, neighbours), lambda parts: _each(parts, array))
         while not self.idle and not running.over:
             running.drive()
@@ -251,12 +251,12 @@ class Algorithmic(Communicator):
     def _divisor(self, op: Reduction) -> int | None:
         return self.size if op == "mean" else None
 
-    def _tally(self, operation: str) -> Tally:
-        return self._tallies.setdefault(operation, Tally())
+    def _tally(self, operation: str) -> TrafficTally:
+        return self._tallies.setdefault(operation, TrafficTally())
 
-    def _start(self, operation: str, steps: Callable[[Link], Steps[R]], answer: Callable[[R], Array]) -> Handle:
+    def _start(self, operation: str, steps: Callable[[Channel], Steps[R]], answer: Callable[[R], Array]) -> Handle:
         # Two ranks start the same collectives in the same order, so a number is enough to keep their messages apart.
-        link = Link(self.inner, FIRST_TAG + self._started % (FIRST_TAG - 1), self._tally(operation))
+        link = Channel(self.inner, FIRST_TAG + self._started % (FIRST_TAG - 1), self._tally(operation))
         self._started += 1
         running = _Running(steps(link), answer)
         if running.over and not self._under_way:

@@ -32,10 +32,10 @@ __all__ = [
     "GATHER",
     "REDUCE_SCATTER",
     "SCATTER",
+    "Channel",
     "Flat",
-    "Link",
     "Steps",
-    "Tally",
+    "TrafficTally",
     "all_to_all",
     "broadcast_binomial",
     "closed",
@@ -57,7 +57,7 @@ Flat = Any
 
 
 @final
-class Tally:
+class TrafficTally:
     """What was sent so far."""
 
     def __init__(self) -> None:
@@ -71,10 +71,10 @@ class Tally:
 
 
 @final
-class Link:
+class Channel:
     """The way of this rank to the others, for the messages of one collective, which have a tag of their own."""
 
-    def __init__(self, communicator: Communicator, tag: int, tally: Tally) -> None:
+    def __init__(self, communicator: Communicator, tag: int, tally: TrafficTally) -> None:
         self._communicator, self._tag, self._tally = communicator, tag, tally
         self.rank, self.size = communicator.rank, communicator.size
 
@@ -167,7 +167,7 @@ def _distances(place: int, size: int) -> list[int]:
     return [1 << level for level in range((_subtree(place, size) - 1).bit_length())]
 
 
-def broadcast_binomial(link: Link, flat: Flat, root: int) -> Steps[None]:
+def broadcast_binomial(link: Channel, flat: Flat, root: int) -> Steps[None]:
     """Down a binomial tree, the largest subtree first."""
     place = (link.rank - root) % link.size
     if place:
@@ -176,7 +176,7 @@ def broadcast_binomial(link: Link, flat: Flat, root: int) -> Steps[None]:
     yield from every(going)
 
 
-def broadcast_direct(link: Link, flat: Flat, root: int) -> Steps[None]:
+def broadcast_direct(link: Channel, flat: Flat, root: int) -> Steps[None]:
     """From the root to each."""
     if link.rank != root:
         yield link.receive(flat, root)
@@ -185,7 +185,7 @@ def broadcast_direct(link: Link, flat: Flat, root: int) -> Steps[None]:
     yield from every(going)
 
 
-def broadcast_scatter_gather(link: Link, flat: Flat, root: int) -> Steps[None]:
+def broadcast_scatter_gather(link: Channel, flat: Flat, root: int) -> Steps[None]:
     """Pieces down a binomial tree, then around a ring (Chan et al. 2007): for long arrays."""
     size, place = link.size, (link.rank - root) % link.size
     parts = cut(flat, size)
@@ -205,7 +205,7 @@ def broadcast_scatter_gather(link: Link, flat: Flat, root: int) -> Steps[None]:
         yield from link.swap(parts[(place - step) % size], right, parts[(place - step - 1) % size], left)
 
 
-def gather_direct(link: Link, flat: Flat, root: int) -> Steps[list[Flat]]:
+def gather_direct(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
     """From each to the root. Answers there with the arrays by rank, elsewhere with none."""
     if link.rank != root:
         yield link.send(flat, root)
@@ -216,7 +216,7 @@ def gather_direct(link: Link, flat: Flat, root: int) -> Steps[list[Flat]]:
     return arrived
 
 
-def gather_binomial(link: Link, flat: Flat, root: int) -> Steps[list[Flat]]:
+def gather_binomial(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
     """Up a binomial tree, each rank with all that hang on it in one message."""
     size, length, place = link.size, len(flat), (link.rank - root) % link.size
     held = space(flat, _subtree(place, size) * length)
@@ -235,7 +235,7 @@ def _turned(parts: list[Flat], by: int) -> list[Flat]:
     return [parts[(rank - by) % len(parts)] for rank in range(len(parts))]
 
 
-def scatter_direct(link: Link, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
+def scatter_direct(link: Channel, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
     """From the root to each, into ``own``; ``flats`` are read on the root."""
     if link.rank != root:
         yield link.receive(own, root)
@@ -245,7 +245,7 @@ def scatter_direct(link: Link, flats: Sequence[Flat], own: Flat, root: int) -> S
     yield from every(going)
 
 
-def scatter_binomial(link: Link, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
+def scatter_binomial(link: Channel, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
     """Down a binomial tree, each rank's array with those of all that hang on it. All of one length."""
     size, length, place = link.size, len(own), (link.rank - root) % link.size
     held = space(own, _subtree(place, size) * length)
@@ -262,7 +262,7 @@ def scatter_binomial(link: Link, flats: Sequence[Flat], own: Flat, root: int) ->
     yield from every(going)
 
 
-def gather_ring(link: Link, flat: Flat) -> Steps[list[Flat]]:
+def gather_ring(link: Channel, flat: Flat) -> Steps[list[Flat]]:
     """Around a ring: each passes on what came last."""
     size = link.size
     parts = [flat if rank == link.rank else space(flat, len(flat)) for rank in range(size)]
@@ -272,7 +272,7 @@ def gather_ring(link: Link, flat: Flat) -> Steps[list[Flat]]:
     return parts
 
 
-def gather_bruck(link: Link, flat: Flat) -> Steps[list[Flat]]:
+def gather_bruck(link: Channel, flat: Flat) -> Steps[list[Flat]]:
     """All that one holds to the rank at distance 1, 2, 4, ... before (Bruck et al. 1997)."""
     size, length = link.size, len(flat)
     held = space(flat, size * length)
@@ -286,7 +286,7 @@ def gather_bruck(link: Link, flat: Flat) -> Steps[list[Flat]]:
     return _turned(cut(held, size), link.rank)
 
 
-def gather_everywhere(link: Link, flat: Flat) -> Steps[list[Flat]]:
+def gather_everywhere(link: Channel, flat: Flat) -> Steps[list[Flat]]:
     """From each to each."""
     arrived = [flat if rank == link.rank else space(flat, len(flat)) for rank in range(link.size)]
     coming = [link.receive(each, rank) for rank, each in enumerate(arrived) if rank != link.rank]
@@ -296,7 +296,7 @@ def gather_everywhere(link: Link, flat: Flat) -> Steps[list[Flat]]:
     return arrived
 
 
-def all_to_all(link: Link, flats: Sequence[Flat]) -> Steps[list[Flat]]:
+def all_to_all(link: Channel, flats: Sequence[Flat]) -> Steps[list[Flat]]:
     """Pairwise: in step s to the rank s after, and from the rank s before. All of one length."""
     size, own = link.size, flats[link.rank]
     arrived = [own if rank == link.rank else space(own, len(own)) for rank in range(size)]
@@ -306,7 +306,7 @@ def all_to_all(link: Link, flats: Sequence[Flat]) -> Steps[list[Flat]]:
     return arrived
 
 
-def exchange(link: Link, flat: Flat, neighbours: Sequence[int]) -> Steps[list[Flat]]:
+def exchange(link: Channel, flat: Flat, neighbours: Sequence[int]) -> Steps[list[Flat]]:
     """With each neighbour at the same time."""
     arrived = [space(flat, len(flat)) for _ in neighbours]
     coming = [link.receive(each, rank) for each, rank in zip(arrived, neighbours, strict=True)]
@@ -316,7 +316,7 @@ def exchange(link: Link, flat: Flat, neighbours: Sequence[int]) -> Steps[list[Fl
     return arrived
 
 
-def barrier_dissemination(link: Link) -> Steps[None]:
+def barrier_dissemination(link: Channel) -> Steps[None]:
     """In step k hear from the rank 2^k before: then from everybody (Hensgen, Finkel & Manber 1988)."""
     token, heard, distance = np.zeros(1, np.uint8), np.zeros(1, np.uint8), 1
     while distance < link.size:
@@ -324,7 +324,7 @@ def barrier_dissemination(link: Link) -> Steps[None]:
         distance *= 2
 
 
-def barrier_direct(link: Link) -> Steps[None]:
+def barrier_direct(link: Channel) -> Steps[None]:
     """All to rank 0, and back."""
     token = np.zeros(1, np.uint8)
     if link.rank:
@@ -337,31 +337,31 @@ def barrier_direct(link: Link) -> Steps[None]:
     yield from every(going)
 
 
-BROADCAST: dict[str, Callable[[Link, Flat, int], Steps[None]]] = {
+BROADCAST: dict[str, Callable[[Channel, Flat, int], Steps[None]]] = {
     "binomial": broadcast_binomial,
     "scatter-gather": broadcast_scatter_gather,
     "direct": broadcast_direct,
 }
-GATHER: dict[str, Callable[[Link, Flat, int], Steps[list[Flat]]]] = {
+GATHER: dict[str, Callable[[Channel, Flat, int], Steps[list[Flat]]]] = {
     "direct": gather_direct,
     "binomial": gather_binomial,
 }
-SCATTER: dict[str, Callable[[Link, Sequence[Flat], Flat, int], Steps[None]]] = {
+SCATTER: dict[str, Callable[[Channel, Sequence[Flat], Flat, int], Steps[None]]] = {
     "direct": scatter_direct,
     "binomial": scatter_binomial,
 }
-ALL_GATHER: dict[str, Callable[[Link, Flat], Steps[list[Flat]]]] = {
+ALL_GATHER: dict[str, Callable[[Channel, Flat], Steps[list[Flat]]]] = {
     "ring": gather_ring,
     "bruck": gather_bruck,
     "direct": gather_everywhere,
 }
-BARRIER: dict[str, Callable[[Link], Steps[None]]] = {
+BARRIER: dict[str, Callable[[Channel], Steps[None]]] = {
     "dissemination": barrier_dissemination,
     "direct": barrier_direct,
 }
 
 
-def ring(link: Link, flat: Flat, divisor: int | None) -> Steps[None]:
+def ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter, then all-gather, both around a ring (Patarasuk & Yuan 2009)."""
     parts = cut(flat, link.size)
     yield from _reduce_around(link, parts)
@@ -372,7 +372,7 @@ def ring(link: Link, flat: Flat, divisor: int | None) -> Steps[None]:
         yield from link.swap(outgoing, right, coming, left)
 
 
-def _reduce_around(link: Link, parts: list[Flat]) -> Steps[None]:
+def _reduce_around(link: Channel, parts: list[Flat]) -> Steps[None]:
     """Piece j sets out from rank j + 1 and comes to rank j with everybody's part in it."""
     scratch = space(parts[0], len(parts[0]))
     right, left = (link.rank + 1) % link.size, (link.rank - 1) % link.size
@@ -383,7 +383,7 @@ def _reduce_around(link: Link, parts: list[Flat]) -> Steps[None]:
         own += coming
 
 
-def recursive_doubling(link: Link, flat: Flat, divisor: int | None) -> Steps[None]:
+def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Swap everything with the rank at distance 1, 2, 4, ... (Thakur et al. 2005)."""
     scratch = space(flat, len(flat))
     folded = _Folded(link)
@@ -399,7 +399,7 @@ def recursive_doubling(link: Link, flat: Flat, divisor: int | None) -> Steps[Non
     yield from folded.hand_back(flat)
 
 
-def halving_doubling(link: Link, flat: Flat, divisor: int | None) -> Steps[None]:
+def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter by recursive halving, then all-gather by recursive doubling (Rabenseifner 2004)."""
     scratch = space(flat, len(flat))
     folded = _Folded(link)
@@ -432,7 +432,7 @@ def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
 class _Folded:
     """The ranks folded to a power of two: of the first pairs each even rank hands its array to the odd one."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Channel) -> None:
         self._link = link
         self.size = 1 << (link.size.bit_length() - 1)
         self._extra = link.size - self.size
@@ -462,7 +462,7 @@ class _Folded:
             yield self._link.send(flat, self._link.rank - 1)
 
 
-def tree(link: Link, flat: Flat, divisor: int | None) -> Steps[None]:
+def tree(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Up a binomial tree to rank 0, then down."""
     scratch = space(flat, len(flat))
     distance = 1
@@ -479,7 +479,7 @@ def tree(link: Link, flat: Flat, divisor: int | None) -> Steps[None]:
     yield from broadcast_binomial(link, flat, 0)
 
 
-def direct(link: Link, flat: Flat, divisor: int | None) -> Steps[None]:
+def direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """All to rank 0, which adds in the order of ranks, and back: what an unsharded parameter server does."""
     if link.rank:
         yield link.send(flat, 0)
@@ -494,7 +494,7 @@ def direct(link: Link, flat: Flat, divisor: int | None) -> Steps[None]:
     yield from every(going)
 
 
-def reduce_scatter_ring(link: Link, flat: Flat, divisor: int | None) -> Steps[Flat]:
+def reduce_scatter_ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
     """Around a ring. ``flat`` is overwritten; answers with a view of this rank's piece."""
     parts = cut(flat, link.size)
     yield from _reduce_around(link, parts)
@@ -502,7 +502,7 @@ def reduce_scatter_ring(link: Link, flat: Flat, divisor: int | None) -> Steps[Fl
     return parts[link.rank]
 
 
-def reduce_scatter_direct(link: Link, flat: Flat, divisor: int | None) -> Steps[Flat]:
+def reduce_scatter_direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
     """Each piece from everybody to its rank, which adds in the order of ranks."""
     parts = cut(flat, link.size)
     own = parts[link.rank]
@@ -521,14 +521,14 @@ def reduce_scatter_direct(link: Link, flat: Flat, divisor: int | None) -> Steps[
     return total
 
 
-ALL_REDUCE: dict[str, Callable[[Link, Flat, int | None], Steps[None]]] = {
+ALL_REDUCE: dict[str, Callable[[Channel, Flat, int | None], Steps[None]]] = {
     "ring": ring,
     "recursive-doubling": recursive_doubling,
     "halving-doubling": halving_doubling,
     "tree": tree,
     "direct": direct,
 }
-REDUCE_SCATTER: dict[str, Callable[[Link, Flat, int | None], Steps[Flat]]] = {
+REDUCE_SCATTER: dict[str, Callable[[Channel, Flat, int | None], Steps[Flat]]] = {
     "ring": reduce_scatter_ring,
     "direct": reduce_scatter_direct,
 }

@@ -1,6 +1,6 @@
 """A communicator that counts what goes through another one: bytes, messages and time, by operation and phase.
 
-The one idea: what is sent is counted message by message where the collectives are our own (``Algorithmic``). Those of a
+What is sent is counted message by message where the collectives are our own (``Algorithmic``). Those of a
 library cannot be looked into: there it is the closed form of the algorithm that the communicator declares, for the
 arrays that were really given. All are whole numbers, so that they can be compared for equality.
 """

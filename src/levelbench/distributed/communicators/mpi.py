@@ -44,9 +44,9 @@ from levelbench.measure.clocks import HOST, Clock
 from levelbench.networks.executor import Array
 
 if TYPE_CHECKING:
-    from levelbench.distributed.launching.environment import Place
+    from levelbench.distributed.launching.environment import RankPlace
 
-__all__ = ["Late", "MpiCommunicator", "Pending", "lacks", "open_mpi", "sum_of", "until"]
+__all__ = ["Late", "MpiCommunicator", "MpiRequest", "lacks", "open_mpi", "sum_of", "until"]
 
 _AWAKE_S = 1e-3
 
@@ -76,7 +76,7 @@ def until(ask: Callable[[], Any], timeout_s: float, clock: Clock = HOST, *, naps
 
 
 @final
-class Pending(Handle):
+class MpiRequest(Handle):
     """A request that is under way; ``result`` makes the result of it, ``named()`` a named error of what MPI raises."""
 
     def __init__(
@@ -131,7 +131,7 @@ def lacks() -> str | None:
     return None
 
 
-def open_mpi(place: Place, timeout_s: float) -> MpiCommunicator:
+def open_mpi(place: RankPlace, timeout_s: float) -> MpiCommunicator:
     """Rank ``place.rank`` of ``MPI_COMM_WORLD``, in a copy of it. Collective.
 
     ``MissingError`` without mpi4py or a library, ``UsageError`` where MPI has started other ranks than ``place`` says.
@@ -308,7 +308,7 @@ class MpiCommunicator(Communicator):
     def _start(self, what: str, start: Callable[[], Any], result: Callable[[], Array]) -> Handle:
         with self._named(what):
             request = start()
-        return Pending(partial(self._named, what), request, result, self._timeout_s)
+        return MpiRequest(partial(self._named, what), request, result, self._timeout_s)
 
     def _do(self, what: str, start: Callable[[], Any]) -> None:
         with self._named(what):

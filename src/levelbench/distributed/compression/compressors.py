@@ -36,8 +36,8 @@ from levelbench.training.optimizers.arrays import namespace, zeros_like
 __all__ = [
     "CastCompressor",
     "Compressor",
-    "Part",
     "Payload",
+    "PayloadPart",
     "QSGDCompressor",
     "RandomKCompressor",
     "SignCompressor",
@@ -54,7 +54,7 @@ _WIDTHS = {"uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "in
 
 
 @dataclass(frozen=True)
-class Part:
+class PayloadPart:
     """One array of a payload: its elements, and their type (the gradient's own where ``kind`` is empty)."""
 
     elements: int
@@ -69,7 +69,7 @@ class Compressor(ABC):
     """A frozen description. ``flat`` is always of shape (n,) and of type ``float32`` or ``float64``."""
 
     @abstractmethod
-    def parts(self, size: int) -> tuple[Part, ...]:
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
         """The arrays of the payload of ``size`` elements."""
 
     @abstractmethod
@@ -131,10 +131,10 @@ class TopKCompressor(SparseCompressor):
 
     ratio: float
 
-    def parts(self, size: int) -> tuple[Part, ...]:
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
         """Values and places."""
         count = kept(self.ratio, size)
-        return Part(count), Part(count, index_type(size))
+        return PayloadPart(count), PayloadPart(count, index_type(size))
 
     def compress(self, flat: Array, key: Key) -> Payload:
         """Which of equal magnitudes are taken is the framework's choice."""
@@ -151,9 +151,9 @@ class RandomKCompressor(SparseCompressor):
 
     ratio: float
 
-    def parts(self, size: int) -> tuple[Part, ...]:
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
         """The values alone."""
-        return (Part(kept(self.ratio, size)),)
+        return (PayloadPart(kept(self.ratio, size)),)
 
     def compress(self, flat: Array, key: Key) -> Payload:
         """The values at this step's places, ascending."""
@@ -174,9 +174,9 @@ class ThresholdCompressor(SparseCompressor):
     threshold: float
     relative: bool
 
-    def parts(self, size: int) -> tuple[Part, ...]:
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
         """Values and places, where all are above it."""
-        return Part(size), Part(size, index_type(size))
+        return PayloadPart(size), PayloadPart(size, index_type(size))
 
     def compress(self, flat: Array, key: Key) -> Payload:
         """As many as there are; none of zeros."""
@@ -222,10 +222,10 @@ class QSGDCompressor(Compressor):
         """
         return min(self.bucket / self.levels**2, sqrt(self.bucket) / self.levels)
 
-    def parts(self, size: int) -> tuple[Part, ...]:
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
         """Norms and packed codes."""
         rows = -(-size // self.bucket)
-        return Part(rows), Part(packed_size(size, self.bits), "uint8")
+        return PayloadPart(rows), PayloadPart(packed_size(size, self.bits), "uint8")
 
     def compress(self, flat: Array, key: Key) -> Payload:
         """Draws are of the key's."""
@@ -266,11 +266,11 @@ class SignCompressor(Compressor):
     bucket: int = 512
     scale: str = "mean"
 
-    def parts(self, size: int) -> tuple[Part, ...]:
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
         """Scales and packed signs."""
         rows = -(-size // self.bucket)
-        scales = (Part(rows), Part(rows)) if self.scale == "means" else (Part(rows),)
-        return *scales, Part(packed_size(size, 1), "uint8")
+        scales = (PayloadPart(rows), PayloadPart(rows)) if self.scale == "means" else (PayloadPart(rows),)
+        return *scales, PayloadPart(packed_size(size, 1), "uint8")
 
     def compress(self, flat: Array, key: Key) -> Payload:
         """A zero counts as positive."""
@@ -325,9 +325,9 @@ class CastCompressor(Compressor):
         """With magnitudes of 65504 / (2 ranks) at most: no sum is infinite, whatever its additions round to."""
         return replace(self, most=_LARGEST_HALF / (2 * ranks)) if ranks > 1 else self
 
-    def parts(self, size: int) -> tuple[Part, ...]:
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
         """The elements."""
-        return (Part(size, self.kind),)
+        return (PayloadPart(size, self.kind),)
 
     def compress(self, flat: Array, key: Key) -> Payload:
         """Rounds through ``float32`` where the type is bfloat16, as PyTorch does."""

@@ -30,7 +30,7 @@ __all__ = [
     "GatheredAnyLength",
     "InPieces",
     "Reduced",
-    "Stream",
+    "SparseStream",
     "Voted",
     "merged",
 ]
@@ -200,7 +200,7 @@ _WIDTHS = {"int32": 4, "int64": 8}
 
 
 @dataclass(frozen=True)
-class Stream:
+class SparseStream:
     """A flat array: (values, places) with each place once, or all values where ``places`` is ``None``."""
 
     values: Array
@@ -211,27 +211,27 @@ class Stream:
         return self.values if self.places is None else add_at(zeros_like(like), self.places, self.values)
 
 
-def merged(first: Stream, second: Stream, like: Array) -> Stream:
+def merged(first: SparseStream, second: SparseStream, like: Array) -> SparseStream:
     """The sum: dense where that takes no more bytes (Renggli et al. 2019, section 5.1). Overwrites what is dense."""
     if first.places is None or second.places is None:
         onto, other = (first, second) if first.places is None else (second, first)
         values = onto.values
         if other.places is not None:
-            return Stream(add_at(values, other.places, other.values))
+            return SparseStream(add_at(values, other.places, other.values))
         values += other.values
-        return Stream(values)
+        return SparseStream(values)
     xp = namespace(like)
     places, inverse = xp.unique_inverse(xp.concat([first.places, second.places]))
     inverse, cut = inverse.reshape(-1), first.places.shape[0]
     values = xp.zeros(places.shape[0], dtype=like.dtype, device=like.device)
     values = add_at(add_at(values, inverse[:cut], first.values), inverse[cut:], second.values)
-    return _lightest(Stream(values, places), like)
+    return _lightest(SparseStream(values, places), like)
 
 
-def _lightest(stream: Stream, like: Array) -> Stream:
+def _lightest(stream: SparseStream, like: Array) -> SparseStream:
     size, itemsize = like.shape[0], like.dtype.itemsize
     count = stream.values.shape[0]
-    return stream if _sparse_bytes(count, size, itemsize) < size * itemsize else Stream(stream.dense(like))
+    return stream if _sparse_bytes(count, size, itemsize) < size * itemsize else SparseStream(stream.dense(like))
 
 
 def _sparse_bytes(count: int, size: int, itemsize: int) -> int:
@@ -256,7 +256,7 @@ class Doubled(Exchange):
         left = self.compressor.add(corrected, (values, places), -1.0)
         rank, like = communicator.rank, left
         # What is dense is added to in place, and this rank's values may be the compressor's own.
-        stream = _lightest(Stream(values, typed(places, "int64")), like)
+        stream = _lightest(SparseStream(values, typed(places, "int64")), like)
         helper = _folded_into(rank, communicator.size)
         if helper > rank:
             _send(communicator, stream, helper, like)
@@ -324,7 +324,7 @@ def _holders(rank: int, size: int, level: int) -> int:
     return sum(2 if number < _beyond(size) else 1 for number in range(first, first + (1 << level)))
 
 
-def _messages(stream: Stream, like: Array) -> tuple[Array, Array]:
+def _messages(stream: SparseStream, like: Array) -> tuple[Array, Array]:
     xp = namespace(like)
     if stream.places is None:
         count, data = -1, as_bytes((stream.values,))
@@ -334,25 +334,25 @@ def _messages(stream: Stream, like: Array) -> tuple[Array, Array]:
     return xp.asarray(np.array([count], np.int64), device=like.device), data
 
 
-def _send(communicator: Communicator, stream: Stream, to: int, like: Array) -> None:
+def _send(communicator: Communicator, stream: SparseStream, to: int, like: Array) -> None:
     for message in _messages(stream, like):
         communicator.send(message, to, _TAG)
 
 
-def _receive(communicator: Communicator, source: int, like: Array) -> Stream:
+def _receive(communicator: Communicator, source: int, like: Array) -> SparseStream:
     xp, size, width = namespace(like), like.shape[0], like.dtype.itemsize
     header = xp.empty(1, dtype=xp.int64, device=like.device)
     count = int(communicator.receive(header, source, _TAG)[0])
     nbytes = size * width if count < 0 else _sparse_bytes(count, size, width)
     data = communicator.receive(xp.empty(nbytes, dtype=xp.uint8, device=like.device), source, _TAG)
     if count < 0:
-        return Stream(data.view(like.dtype))
+        return SparseStream(data.view(like.dtype))
     name = index_type(size)
     values, places = from_bytes(data, ((count, like.dtype, width), (count, getattr(xp, name), _WIDTHS[name])))
-    return Stream(values, typed(places, "int64"))
+    return SparseStream(values, typed(places, "int64"))
 
 
-def _swapped(communicator: Communicator, stream: Stream, partner: int, like: Array) -> Stream:
+def _swapped(communicator: Communicator, stream: SparseStream, partner: int, like: Array) -> SparseStream:
     """The partner's stream for this one."""
     sends = [communicator.start_send(message, partner, _TAG) for message in _messages(stream, like)]
     theirs = _receive(communicator, partner, like)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -25,9 +26,9 @@ __all__ = [
     "LINGER_S",
     "PEER_LOST",
     "Engine",
+    "ExitReport",
     "Failure",
-    "Report",
-    "Running",
+    "RunningJob",
     "first_failure",
     "has_failed",
     "last_lines",
@@ -80,20 +81,32 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-class Running(ABC):
+class RunningJob(ABC):
     """A job that was started. Leaving its context ends it."""
 
     job: str
     """What all its processes carry in their environment as ``LEVELBENCH_JOB``."""
     folder: Path
+    look_s: float = 0.5
+    """The longest sleep of :meth:`wait`."""
 
     @abstractmethod
     def poll(self) -> bool:
         """Whether all ranks have ended. Ends the others once one failed, so call it now and then, or :meth:`wait`."""
 
-    @abstractmethod
     def wait(self, timeout_s: float) -> bool:
         """:meth:`poll` until all ranks have ended or the time is over, asleep in between."""
+        until_ns = HOST.now_ns() + int(timeout_s * 1e9)
+        while not self.poll():
+            left_s = (until_ns - HOST.now_ns()) * 1e-9
+            if left_s <= 0:
+                return False
+            self.sleep(min(left_s, self.look_s))
+        return True
+
+    def sleep(self, seconds: float) -> None:
+        """Until the time is over, or earlier where there is something to see."""
+        select.select([], [], [], seconds)
 
     @abstractmethod
     def kill(self) -> None:
@@ -132,7 +145,7 @@ class Engine(ABC):
     @abstractmethod
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
-    ) -> Running:
+    ) -> RunningJob:
         """Start ``command`` as each of ``ranks`` ranks.
 
         What rank r prints goes to ``folder/rank-r.log``. ``environment`` is set on top of this process's own, whose
@@ -186,10 +199,11 @@ def _machine() -> str:
 
 
 @dataclass(frozen=True)
-class Report:
+class ExitReport:
     """How a rank ended: ``code``, or the ``signal`` that killed it.
 
-    ``ended`` where its keeper was told to end it; ``stopped`` where it was found stopped then (SIGSTOP, a debugger).
+    ``ended`` where its supervisor was asked to end it; ``stopped`` where it was found stopped then (SIGSTOP, a
+    debugger).
     ``time_ns`` is on the clock of ``machine``.
     """
 
@@ -218,10 +232,10 @@ def _stem(rank: int | None) -> str:
     return "launcher" if rank is None else f"rank-{rank}"
 
 
-def read_reports(folder: Path, ranks: int) -> list[Report]:
+def read_reports(folder: Path, ranks: int) -> list[ExitReport]:
     """The reports that are there, the launcher's included, in the order in which their processes ended."""
     paths = [folder / f"{_stem(rank)}.json" for rank in (None, *range(ranks))]
-    found = [(path.stat().st_mtime_ns, Report(**json.loads(path.read_text()))) for path in paths if path.exists()]
+    found = [(path.stat().st_mtime_ns, ExitReport(**json.loads(path.read_text()))) for path in paths if path.exists()]
     # Machines have no common clock but the folder's, which is coarse: it decides only where machines differ.
     one = len({report.machine for _, report in found}) == 1
     return [report for _, report in sorted(found, key=lambda pair: pair[1].time_ns if one else pair[0])]
@@ -259,7 +273,7 @@ def first_failure(folder: Path, ranks: int, over: bool = True) -> Failure | None
     return _failure(launcher[0], folder) if launcher else None
 
 
-def _silent(reports: Sequence[Report], ranks: int, over: bool) -> Report | None:
+def _silent(reports: Sequence[ExitReport], ranks: int, over: bool) -> ExitReport | None:
     """The rank that the others waited for in vain."""
     stopped = [report for report in reports if report.stopped]
     if stopped:
@@ -267,11 +281,11 @@ def _silent(reports: Sequence[Report], ranks: int, over: bool) -> Report | None:
     ended = [report for report in reports if report.ended]
     there = {report.rank for report in reports}
     if over:
-        ended += [Report(rank, None, None, True, False, 0) for rank in range(ranks) if rank not in there]
+        ended += [ExitReport(rank, None, None, True, False, 0) for rank in range(ranks) if rank not in there]
     return ended[0] if len(ended) == 1 else None
 
 
-def _failure(report: Report, folder: Path) -> Failure:
+def _failure(report: ExitReport, folder: Path) -> Failure:
     log = folder / f"{_stem(report.rank)}.log"
     lines = last_lines(log)
     if report.ended:

@@ -1,6 +1,6 @@
 """Where a process is in its team, read from the environment that its launcher made.
 
-The one idea: every launcher says it in variables of its own, so a rank needs no argument that names its place, and any
+Every launcher says it in variables of its own, so a rank needs no argument that names its place, and any
 program that reads torchrun's variables runs under all engines.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from levelbench.errors import UsageError
 
-__all__ = ["RANK_VARIABLES", "THREADS", "Place", "place_of", "variables_of", "without_place"]
+__all__ = ["RANK_VARIABLES", "THREADS", "RankPlace", "place_of", "variables_of", "without_place"]
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """Rank ``rank`` of ``size``, number ``local_rank`` on its machine.
 
     Rank 0 listens on ``address`` and ``port``; the port is 0 where the launcher agreed on none, as a bare ``mpirun``.
@@ -76,7 +76,7 @@ def without_place(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def variables_of(place: Place) -> dict[str, str]:
+def variables_of(place: RankPlace) -> dict[str, str]:
     """The variables that name a place: ours, and those of torchrun, so that programs for it run under any launcher."""
     named = {
         "LEVELBENCH_RANK": place.rank,
@@ -92,7 +92,7 @@ def variables_of(place: Place) -> dict[str, str]:
     return {name: str(value) for name, value in named.items()}
 
 
-def place_of(environment: Mapping[str, str]) -> Place:
+def place_of(environment: Mapping[str, str]) -> RankPlace:
     """The place that the environment names: ours, torchrun's, an MPI's or SLURM's.
 
     ``UsageError`` where it names none, or one that cannot be.
@@ -107,7 +107,7 @@ def place_of(environment: Mapping[str, str]) -> Place:
     )
 
 
-def _place(environment: Mapping[str, str], launcher: _Launcher) -> Place:
+def _place(environment: Mapping[str, str], launcher: _Launcher) -> RankPlace:
     rank = _number(environment, launcher.rank)
     size = _number(environment, launcher.size)
     # A launcher that does not say it starts one rank a machine, as `srun --ntasks-per-node=1` without a local number.
@@ -120,7 +120,7 @@ def _place(environment: Mapping[str, str], launcher: _Launcher) -> Place:
         )
     engine = environment.get("LEVELBENCH_ENGINE", launcher.engine)
     address, port = _rendezvous(environment)
-    return Place(rank, size, local_rank, address, port, engine)
+    return RankPlace(rank, size, local_rank, address, port, engine)
 
 
 def _number(environment: Mapping[str, str], name: str, otherwise: int | None = None) -> int:

@@ -15,23 +15,29 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from levelbench.distributed.launching.base import Engine, Failure, Running, first_failure, has_failed, last_lines
-from levelbench.distributed.launching.environment import THREADS, Place, variables_of, without_place
+from levelbench.distributed.launching.base import Engine, Failure, RunningJob, first_failure, has_failed, last_lines
+from levelbench.distributed.launching.environment import THREADS, RankPlace, variables_of, without_place
 from levelbench.distributed.launching.processes import JOB, end_marked
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = ["Kept", "Process", "environment_of_ranks", "free_port", "keeper_words", "start_keeper", "tidy_folder"]
+__all__ = [
+    "Process",
+    "SupervisedJob",
+    "environment_of_ranks",
+    "free_port",
+    "start_supervisor",
+    "supervisor_words",
+    "tidy_folder",
+]
 
-_LOOK_S = 0.5
-"""The longest sleep between looks at how much time is left."""
-_PATIENCE_S = 5.0
-"""How long keepers may take to end their ranks: longer than their own grace."""
+_END_S = 5.0
+"""How long supervisors may take to end their ranks: longer than their own grace."""
 
 
 @final
-class Kept(Running):
-    """Keepers that were started: one a rank, in their order, or one over a ``launcher`` that starts the ranks' own.
+class SupervisedJob(RunningJob):
+    """Supervisors that were started: one a rank, in their order, or one over a ``launcher`` that starts the ranks' own.
 
     ``whole`` where all ranks report into this folder: not on one of several machines that share none. ``watch`` where
     the launcher may not end the others once a rank failed, as MPI's do not before that rank has called MPI.
@@ -51,9 +57,9 @@ class Kept(Running):
         self._failed_first = False
         self._over = False
 
-    def add(self, keeper: subprocess.Popen[bytes]) -> None:
+    def add(self, supervisor: subprocess.Popen[bytes]) -> None:
         """One more that belongs to the job."""
-        self._processes.append(keeper)
+        self._processes.append(supervisor)
 
     def poll(self) -> bool:
         """Whether all have ended, and nothing is left."""
@@ -66,29 +72,19 @@ class Kept(Running):
         elif self._told_ns is None:
             if any(codes) or (self._watch and has_failed(self.folder, self._ranks)):
                 self._tell()
-        elif HOST.now_ns() - self._told_ns > _PATIENCE_S * 1e9:
+        elif HOST.now_ns() - self._told_ns > _END_S * 1e9:
             self._finish()
         return self._over
 
-    def wait(self, timeout_s: float) -> bool:
-        """Asleep until the next one ends."""
-        until_ns = HOST.now_ns() + int(timeout_s * 1e9)
-        while not self.poll():
-            left_s = (until_ns - HOST.now_ns()) * 1e-9
-            if left_s <= 0:
-                return False
-            self._sleep(min(left_s, _LOOK_S))
-        return True
-
     def kill(self) -> None:
-        """Tell the keepers, and kill what has not ended after a while."""
+        """Tell the supervisors, and kill what has not ended after a while."""
         if not self.poll():
             self._tell()
-            if not self.wait(_PATIENCE_S):
+            if not self.wait(_END_S):
                 self._finish()
 
     def failure(self) -> Failure | None:
-        """As the keepers wrote it down; a keeper that was itself killed could not."""
+        """As the supervisors wrote it down; a supervisor that was itself killed could not."""
         # A launcher may start its ranks once more.
         if self._launcher and not self._over:
             return None
@@ -122,8 +118,9 @@ class Kept(Running):
             process.wait()
         self._over = True
 
-    def _sleep(self, seconds: float) -> None:
-        """Until a keeper ends or the time is over. ``Popen.wait`` would wake twenty times a second beside the ranks."""
+    def sleep(self, seconds: float) -> None:
+        """Until a supervisor ends or the time is over."""
+        # Popen.wait would wake twenty times a second beside the ranks.
         poll = select.poll()
         with ExitStack() as stack:
             for process in self._processes:
@@ -134,8 +131,8 @@ class Kept(Running):
             poll.poll(seconds * 1e3)
 
 
-def start_keeper(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a keeper, in a session of its own: an interrupt from the terminal is for the launching process alone."""
+def start_supervisor(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a supervisor in a session of its own: an interrupt from the terminal is for the launching process alone."""
     return subprocess.Popen(
         list(words),
         env=dict(environment),
@@ -145,9 +142,9 @@ def start_keeper(words: Sequence[str], environment: Mapping[str, str]) -> subpro
     )
 
 
-def keeper_words(folder: Path, command: Sequence[str], *, launcher: bool = False, child: bool = True) -> list[str]:
-    """The command that runs ``command`` under a keeper; ``child`` where this very process will start it."""
-    # -P: what lies in the working directory, a json.py for one, is the rank's and not the keeper's.
+def supervisor_words(folder: Path, command: Sequence[str], *, launcher: bool = False, child: bool = True) -> list[str]:
+    """The command that runs ``command`` under a supervisor; ``child`` where this very process will start it."""
+    # -P: what lies in the working directory, a json.py for one, is the rank's and not the supervisor's.
     words = [sys.executable, "-P", "-m", "levelbench.distributed.launching.supervisor", str(folder)]
     words += ["--launcher"] * launcher + (["--parent", str(os.getpid())] if child else [])
     return [*words, "--", *command]
@@ -211,17 +208,17 @@ class Process(Engine):
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
-    ) -> Running:
+    ) -> RunningJob:
         """Start them. There are no options."""
         self.check(ranks, options)
         folder = tidy_folder(folder, command, ranks)
         base = environment_of_ranks(environment, self.name, ranks)
-        running = Kept(folder, ranks, base[JOB])
+        running = SupervisedJob(folder, ranks, base[JOB])
         port = free_port()
         try:
             for rank in range(ranks):
-                place = Place(rank, ranks, rank, "127.0.0.1", port, self.name)
-                running.add(start_keeper(keeper_words(folder, command), {**base, **variables_of(place)}))
+                place = RankPlace(rank, ranks, rank, "127.0.0.1", port, self.name)
+                running.add(start_supervisor(supervisor_words(folder, command), {**base, **variables_of(place)}))
         except BaseException:
             running.kill()
             raise

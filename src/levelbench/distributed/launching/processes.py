@@ -14,7 +14,7 @@ from pathlib import Path
 
 from levelbench.measure.clocks import HOST
 
-__all__ = ["JOB", "descendants", "end_marked", "marked", "rank_keepers", "start_of", "state_of", "tell_keepers"]
+__all__ = ["JOB", "descendants", "end_marked", "marked", "rank_supervisors", "start_of", "state_of", "tell_supervisors"]
 
 JOB = "LEVELBENCH_JOB"
 """The variable that names the job that a process belongs to."""
@@ -38,20 +38,20 @@ def end_marked(job: str, timeout_s: float = 2.0) -> list[int]:
     return left
 
 
-def tell_keepers(job: str) -> None:
-    """Ask the keepers of a job on this machine to end their ranks."""
-    for pid, _ in _keepers(job):
+def tell_supervisors(job: str) -> None:
+    """Ask the supervisors of a job on this machine to end their ranks."""
+    for pid, _ in _supervisors(job):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
 
-def rank_keepers(job: str) -> list[int]:
-    """Ids of the keepers over the ranks of a job on this machine, without that over its launcher."""
-    return [pid for pid, words in _keepers(job) if b"--launcher" not in words]
+def rank_supervisors(job: str) -> list[int]:
+    """Ids of the supervisors over the ranks of a job on this machine, without that over its launcher."""
+    return [pid for pid, words in _supervisors(job) if b"--launcher" not in words]
 
 
-def _keepers(job: str) -> Iterator[tuple[int, list[bytes]]]:
-    """Ids of the keepers of a job, and their words up to the command."""
+def _supervisors(job: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Ids of the supervisors of a job, and their words up to the command."""
     for pid in marked(job):
         with suppress(FileNotFoundError, ProcessLookupError):
             words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")

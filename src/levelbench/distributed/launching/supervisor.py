@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from levelbench.distributed.launching.base import LINGER_S, PEER_LOST, Report
+from levelbench.distributed.launching.base import LINGER_S, PEER_LOST, ExitReport
 from levelbench.distributed.launching.environment import place_of, variables_of
 from levelbench.distributed.launching.processes import descendants, state_of
 from levelbench.measure.clocks import HOST
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     child = _start(command, libc, {} if place is None else variables_of(place))
     end = _keep(child)
     code, number = _decoded(end.status)
-    Report(rank, code, number, end.told, end.stopped, end.time_ns).write(folder)
+    ExitReport(rank, code, number, end.told, end.stopped, end.time_ns).write(folder)
     if code == PEER_LOST and not end.told:
         signal.sigtimedwait(_TOLD, LINGER_S)
     return code if code is not None else 128 + (number or 0)
@@ -76,22 +76,22 @@ def _redirect(log: Path) -> None:
 
 def _start(command: list[str], libc: ctypes.CDLL, place: dict[str, str]) -> int:
     """The id of a new process that runs ``command``. Open files pass on: MPI's launchers speak through one."""
-    keeper = os.getpid()
+    supervisor = os.getpid()
     os.environ.update(place)
     child = os.fork()
     if child == 0:
-        _become(command, libc, keeper)
+        _become(command, libc, supervisor)
     return child
 
 
-def _become(command: list[str], libc: ctypes.CDLL, keeper: int) -> NoReturn:
+def _become(command: list[str], libc: ctypes.CDLL, supervisor: int) -> NoReturn:
     try:
         os.setsid()
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
         for each in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(each, signal.SIG_DFL)
-        if os.getppid() == keeper:
+        if os.getppid() == supervisor:
             os.execvp(command[0], command)
     except OSError as error:
         print(f"{command[0]} cannot be started: {error}", file=sys.stderr, flush=True)  # noqa: T201  # the rank's log

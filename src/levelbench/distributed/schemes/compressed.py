@@ -51,8 +51,8 @@ __all__ = [
     "CompressedStepper",
     "RandomK",
     "Sign",
+    "SparseTopK",
     "Threshold",
-    "TopK",
     "all_of",
     "note_compression",
 ]
@@ -214,7 +214,7 @@ class Compressed(Scheme):
         return self.exchange().traffic(elements, max(4, itemsize), size, rank)
 
 
-def _ratio_is_a_share(scheme: TopK | RandomK) -> None:
+def _ratio_is_a_share(scheme: SparseTopK | RandomK) -> None:
     if not 0 < scheme.ratio <= 1:
         raise DefinitionError(
             f"{type(scheme).__name__} with ratio={scheme.ratio}",
@@ -224,7 +224,7 @@ def _ratio_is_a_share(scheme: TopK | RandomK) -> None:
 
 
 @dataclass(frozen=True)
-class TopK(Compressed):
+class SparseTopK(Compressed):
     """The share ``ratio`` of the elements, those of the largest magnitude, as values and places.
 
     ``exchange_by`` is ``gather`` (every rank gets all payloads) or ``doubling`` (SparCML's: partners merge their

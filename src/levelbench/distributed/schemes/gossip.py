@@ -1,6 +1,6 @@
 """Gossip: each worker pushes its model to one other in each step, and waits for nobody who is a few steps behind.
 
-The one idea: a model travels with a weight (push-sum). Half of the weight leaves with each message, so whatever is late
+A model travels with a weight (push-sum). Half of the weight leaves with each message, so whatever is late
 or out of order, the sum of weight times model over workers and messages under way stays what it is.
 """
 
@@ -16,7 +16,7 @@ from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Handle
-from levelbench.distributed.packing import Layout, by_dtype
+from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import OwnModelStepper, elements, number, numbers
 from levelbench.distributed.schemes.neighbours import OnePeer
@@ -68,7 +68,7 @@ class _GossipStepper(OwnModelStepper):
         self._ahead, self._weight, self._step = scheme.ahead, 1.0, 0
         self._peers = peers_of(scheme.peers, self.communicator.size, worker.seed)
         self._names = list(by_dtype(self.parameters).values())
-        self._layouts = [Layout(each) for each in self._arrays(1.0)]
+        self._layouts = [FlatLayout(each) for each in self._arrays(1.0)]
         self._sent: deque[Handle] = deque()
         self._coming: list[_Coming] = []
 

@@ -26,11 +26,11 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = ["GRAPHS", "Exponential", "Graph", "Neighbours", "OnePeer", "Undirected", "make_graph"]
+__all__ = ["GRAPHS", "Exponential", "MixingGraph", "Neighbours", "OnePeer", "Undirected", "make_graph"]
 
 
 @dataclass(frozen=True)
-class Graph(ABC):
+class MixingGraph(ABC):
     """A graph over ``size`` ranks that repeats itself every :attr:`rounds` steps.
 
     The matrix W of each step is doubly stochastic: rows and columns sum to 1, so that mixing leaves the mean of all
@@ -83,7 +83,7 @@ class Graph(ABC):
 
 
 @dataclass(frozen=True)
-class Undirected(Graph):
+class Undirected(MixingGraph):
     """A fixed graph whose edges go both ways, with the weights of Metropolis and Hastings.
 
     W[i, j] = 1 / (1 + max(degree i, degree j)) (Xiao, Boyd & Kim 2007). ``edges[i]`` are the neighbours of rank i.
@@ -102,7 +102,7 @@ class Undirected(Graph):
 
 
 @dataclass(frozen=True)
-class Exponential(Graph):
+class Exponential(MixingGraph):
     """Rank i sends to i + 1, i + 2, i + 4, ... (modulo p), all weights alike (Ying et al. 2021).
 
     For even p the contraction is 1 - 2 / (1 + ceil(log2 p)).
@@ -119,7 +119,7 @@ class Exponential(Graph):
 
 
 @dataclass(frozen=True)
-class OnePeer(Graph):
+class OnePeer(MixingGraph):
     """The exponential graph one edge at a time: in step t rank i sends to i + 2^(t mod ceil(log2 p)), weight 1/2.
 
     Where p is a power of two, all ranks hold the exact mean after log2 p steps (Assran et al. 2019; Ying et al. 2021).
@@ -151,11 +151,11 @@ def _undirected(neighbours: list[set[int]]) -> Undirected:
     return Undirected(len(edges), edges)
 
 
-def _ring(size: int, degree: int, seed: int) -> Graph:
+def _ring(size: int, degree: int, seed: int) -> MixingGraph:
     return _undirected([{(rank - 1) % size, (rank + 1) % size} for rank in range(size)])
 
 
-def _torus(size: int, degree: int, seed: int) -> Graph:
+def _torus(size: int, degree: int, seed: int) -> MixingGraph:
     rows = next(each for each in range(isqrt(size), 0, -1) if size % each == 0)
     columns = size // rows
     neighbours = []
@@ -166,11 +166,11 @@ def _torus(size: int, degree: int, seed: int) -> Graph:
     return _undirected(neighbours)
 
 
-def _complete(size: int, degree: int, seed: int) -> Graph:
+def _complete(size: int, degree: int, seed: int) -> MixingGraph:
     return _undirected([set(range(size)) for _ in range(size)])
 
 
-def _random(size: int, degree: int, seed: int) -> Graph:
+def _random(size: int, degree: int, seed: int) -> MixingGraph:
     """A connected graph in which each rank has ``degree`` neighbours, drawn by switching edges of a circulant one.
 
     Two edges a-b and c-d become a-d and c-b, many times over, which leaves all degrees alone; the chain's limit is the
@@ -233,7 +233,7 @@ GRAPHS: tuple[str, ...] = tuple(_MADE)
 
 # Ranks that are simulated in one process all ask for the same one.
 @lru_cache(maxsize=8)
-def make_graph(name: str, size: int, *, degree: int = 4, seed: int = 0) -> Graph:
+def make_graph(name: str, size: int, *, degree: int = 4, seed: int = 0) -> MixingGraph:
     """The graph of a name over ``size`` ranks; ``degree`` and ``seed`` are those of ``random``.
 
     A torus is as near to a square as ``size`` can be cut: 12 ranks are 3 by 4, and a prime number of them makes a ring.

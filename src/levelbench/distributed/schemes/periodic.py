@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
-from levelbench.distributed.packing import Layout, by_dtype
+from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import (
     OwnModelStepper,
@@ -182,7 +182,7 @@ class _PeriodicStepper(OwnModelStepper):
         floating = {name: each for name, each in sorted(state.items()) if np.issubdtype(each.dtype, np.floating)}
         host, array = self.worker.backend.host, self.worker.backend.array
         for names in by_dtype(floating).values():
-            layout = Layout({name: floating[name] for name in names})
+            layout = FlatLayout({name: floating[name] for name in names})
             mean = host(self.communicator.all_reduce(array(layout.pack(floating)), "mean"))
             state.update(layout.unpack(mean))
         self.inner.restore(state)

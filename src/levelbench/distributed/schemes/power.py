@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
 from levelbench.distributed.compression.arrays import Key
-from levelbench.distributed.packing import Layout, by_dtype
+from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays
 from levelbench.distributed.schemes.compressed import all_of, note_compression
@@ -179,7 +179,7 @@ class _PowerStepper(BaseStepper):
 
     def _summed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """The sums over all ranks, by one all-reduce."""
-        layout = Layout(arrays)
+        layout = FlatLayout(arrays)
         return layout.unpack(self.communicator.all_reduce(layout.pack(arrays)))
 
     def _approximated(self, gradients: dict[str, Array], step: int) -> dict[str, Array]:

@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.fitting import Fit, Round
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.errors import UsageError
 
-__all__ = ["Compute", "Known", "Model", "StandIn", "Uncertain", "link_of", "of_samples", "stand_in"]
+__all__ = ["Calibrated", "Compute", "ModelShape", "StandIn", "Uncertain", "link_of", "of_samples", "stand_in"]
 
 
 @final
 @dataclass(frozen=True)
-class Model:
+class ModelShape:
     """The trainable parameters by name, in the order in which the network uses them, and the bytes of an element."""
 
     parameters: Mapping[str, tuple[int, ...]]
@@ -64,7 +64,7 @@ class StandIn:
         }
 
 
-def stand_in(model: Model, elements: int = 2048, parts: int = 8) -> StandIn:
+def stand_in(model: ModelShape, elements: int = 2048, parts: int = 8) -> StandIn:
     """``model`` made small: neighbouring parameters go together into at most ``parts`` flat ones of like size.
 
     Every parameter counts the same in the time of the backward pass, as layers of one network differ more in
@@ -173,7 +173,7 @@ _Z95 = 1.959963984540054
 
 @final
 @dataclass(frozen=True)
-class Known:
+class Calibrated:
     """A positive quantity and its 95 % interval."""
 
     value: float
@@ -204,11 +204,11 @@ class Uncertain:
     hosts; drawn each for itself.
     """
 
-    compute_s: Known | None = None
-    alpha_s: Known | None = None
-    beta: Known | None = None
+    compute_s: Calibrated | None = None
+    alpha_s: Calibrated | None = None
+    beta: Calibrated | None = None
 
-    def draw(self, compute: Compute, network: Network, seed: int, number: int) -> tuple[Compute, Network]:
+    def draw(self, compute: Compute, network: Interconnect, seed: int, number: int) -> tuple[Compute, Interconnect]:
         """Draw ``number`` of both; the same in every call."""
         generator = np.random.Generator(np.random.PCG64([seed, number, 0xCA11B]))
         factors = [
@@ -218,7 +218,7 @@ class Uncertain:
         return compute.times(factors[0]), network.with_link(network.alpha_s * factors[1], network.beta * factors[2])
 
 
-def of_samples(samples_s: tuple[float, ...]) -> Known:
+def of_samples(samples_s: tuple[float, ...]) -> Calibrated:
     """The mean of measured step times with its interval, by the normal approximation: for 30 steps or more.
 
     Steps that follow one another are alike, so the interval is that of the means of ten stretches where there are 100
@@ -231,10 +231,10 @@ def of_samples(samples_s: tuple[float, ...]) -> Known:
         raise UsageError(f"{len(values)} measured steps", "they show no spread", "measure at least 30")
     mean = float(values.mean())
     half = _Z95 * float(values.std(ddof=1)) / len(values) ** 0.5
-    return Known(mean, max(mean - half, mean / 10), mean + half)
+    return Calibrated(mean, max(mean - half, mean / 10), mean + half)
 
 
-def link_of(fit: Fit, made_of: Round | None = None) -> tuple[Known, Known]:
+def link_of(fit: Fit, made_of: Round | None = None) -> tuple[Calibrated, Calibrated]:
     """Latency (s) and bandwidth (B/s) of a message, from a fitted operation that is ``made_of`` such (``rounds_of``).
 
     An end at zero or infinity, which a line through few sizes may well have, is taken as a hundredth of its value or a
@@ -248,6 +248,6 @@ def link_of(fit: Fit, made_of: Round | None = None) -> tuple[Known, Known]:
             raise UsageError(
                 "a link from a fitted operation", "it has no latency or no bandwidth", "measure more sizes"
             )
-        found.append(Known(least, max(min(ends.low * part, least), least / 100), max(ends.high * part, least)))
+        found.append(Calibrated(least, max(min(ends.low * part, least), least / 100), max(ends.high * part, least)))
     alpha, slope = found
-    return alpha, Known(1 / slope.value, 1 / slope.high, 1 / slope.low)
+    return alpha, Calibrated(1 / slope.value, 1 / slope.high, 1 / slope.low)

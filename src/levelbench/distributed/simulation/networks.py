@@ -2,10 +2,11 @@
 
 A message of n bytes takes alpha + n / beta (Hockney 1994), and where several cross one link at the same time, its
 bandwidth is shared. Two questions are answered from one description: which links a single message uses
-(:meth:`Network.route`), and what a round takes in which every rank sends to the one ``distance`` further on
-(:meth:`Network.round_s`). A collective is a list of such rounds, so one formula holds for every topology, and 4,096
-ranks take as long as two. The rounds are those of Thakur, Rabenseifner & Gropp 2005 (table 1 and sections 3 and 4), the
-ring of Patarasuk & Yuan 2009, the double tree of Sanders, Speck & Träff 2009; the time of adding numbers is left out.
+(:meth:`Interconnect.route`), and what a round takes in which every rank sends to the one ``distance`` further on
+(:meth:`Interconnect.round_s`). A collective is a list of such rounds, so one formula holds for every topology, and
+4,096 ranks take as long as two. The rounds are those of Thakur, Rabenseifner & Gropp 2005 (table 1 and sections 3 and
+4), the ring of Patarasuk & Yuan 2009, the double tree of Sanders, Speck & Träff 2009; the time of adding numbers is
+left out.
 
 Modelled: latency a message and a switch, bandwidth, the link of a host shared by its ranks, both directions of a link
 at once, and the sharing of links inside the topology: exactly for messages one by one, and in a round to first order,
@@ -28,9 +29,9 @@ from levelbench.errors import UnknownNameError, UsageError
 __all__ = [
     "ALL_REDUCE",
     "TOPOLOGIES",
-    "Link",
-    "Network",
+    "Interconnect",
     "Route",
+    "Wire",
     "bandwidth",
     "collective_s",
     "crossed",
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 
-class Link(NamedTuple):
+class Wire(NamedTuple):
     """Something that one message at a time crosses."""
 
     name: tuple[str | int, ...]
@@ -53,12 +54,12 @@ class Route(NamedTuple):
     """The way of a message: its latency, the links that it crosses in order, the receiver's own last."""
 
     latency_s: float
-    links: tuple[Link, ...]
+    links: tuple[Wire, ...]
 
 
 @final
 @dataclass(frozen=True)
-class Network:
+class Interconnect:
     """A network of hosts. ``size`` in its methods is the number of ranks, ``per_host`` of them on each host.
 
     - ``flat``: every two hosts are one switch apart, which never blocks.
@@ -83,7 +84,7 @@ class Network:
     local_alpha_s: float = 0.0
     local_beta: float = 1e12
 
-    def with_link(self, alpha_s: float, beta: float) -> Network:
+    def with_link(self, alpha_s: float, beta: float) -> Interconnect:
         """The same network with other figures for a link between hosts."""
         return replace(self, alpha_s=alpha_s, beta=beta)
 
@@ -102,10 +103,13 @@ class Network:
         """How a message gets from one rank to another."""
         start, end = source // self.per_host, target // self.per_host
         if start == end:
-            links = (Link(("local out", source), self.local_beta), Link(("local in", target), self.local_beta))
+            links = (
+                Wire(("local out", source), self.local_beta),
+                Wire(("local in", target), self.local_beta),
+            )
             return Route(self.local_alpha_s, links)
         hops, inner = _way(self, start, end, self.hosts(size))
-        out, into = Link(("out", start), self.beta), Link(("in", end), self.beta)
+        out, into = Wire(("out", start), self.beta), Wire(("in", end), self.beta)
         return Route(self.alpha_s + hops * self.hop_s, (out, *inner, into))
 
     def round_s(self, distance: int, nbytes: float, size: int, *, exchange: bool = False) -> float:
@@ -117,7 +121,7 @@ class Network:
         return max(latency + nbytes * inverse, local_latency + nbytes * local_inverse)
 
 
-def _levels(network: Network, start: int, end: int) -> int:
+def _levels(network: Interconnect, start: int, end: int) -> int:
     """How many levels of switches a message climbs in a tree."""
     levels = 1
     while start // network.radix != end // network.radix:
@@ -125,7 +129,7 @@ def _levels(network: Network, start: int, end: int) -> int:
     return levels
 
 
-def _uplink(network: Network, level: int) -> float:
+def _uplink(network: Interconnect, level: int) -> float:
     """The bandwidth from a switch of ``level`` (from 1) upwards."""
     if network.topology == "tree":
         return network.beta
@@ -133,7 +137,7 @@ def _uplink(network: Network, level: int) -> float:
 
 
 @lru_cache(maxsize=1 << 16)
-def _way(network: Network, start: int, end: int, hosts: int) -> tuple[int, tuple[Link, ...]]:
+def _way(network: Interconnect, start: int, end: int, hosts: int) -> tuple[int, tuple[Wire, ...]]:
     """Switches or hosts on the way beyond the first, and the links between them."""
     if network.topology == "ring":
         steps = torus_path((hosts,), start, end)
@@ -144,16 +148,16 @@ def _way(network: Network, start: int, end: int, hosts: int) -> tuple[int, tuple
         if network.topology == "fat-tree" and network.taper == 1:
             # As much bandwidth upwards as downwards: nobody waits inside.
             return 2 * (levels - 1), ()
-        up = [Link(("up", at, start // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
-        down = [Link(("down", at, end // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
+        up = [Wire(("up", at, start // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
+        down = [Wire(("down", at, end // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
         return 2 * (levels - 1), (*up, *reversed(down))
     else:
         return 0, ()
-    return len(steps) - 1, tuple(Link(("cable", *step), network.beta) for step in steps)
+    return len(steps) - 1, tuple(Wire(("cable", *step), network.beta) for step in steps)
 
 
 @lru_cache(maxsize=1 << 14)
-def _round(network: Network, distance: int, size: int, exchange: bool) -> tuple[float, float, float, float]:
+def _round(network: Interconnect, distance: int, size: int, exchange: bool) -> tuple[float, float, float, float]:
     """Latency and seconds a byte of a round, between hosts and within one."""
     within, hosts = network.per_host, network.hosts(size)
     local = (network.local_alpha_s, 1 / network.local_beta) if within > 1 else (0.0, 0.0)
@@ -167,7 +171,7 @@ def _round(network: Network, distance: int, size: int, exchange: bool) -> tuple[
     return network.alpha_s + hops * network.hop_s, apart * load / network.beta, *local
 
 
-def _spread(network: Network, distance: int, hosts: int, exchange: bool) -> tuple[int, float]:
+def _spread(network: Interconnect, distance: int, hosts: int, exchange: bool) -> tuple[int, float]:
     """Further switches on the longest way, and messages on the busiest link, where every host sends one."""
     if network.topology == "ring":
         return torus_spread((hosts,), distance)
@@ -182,7 +186,7 @@ def _spread(network: Network, distance: int, hosts: int, exchange: bool) -> tupl
     return 0, 1.0
 
 
-def checked_dimensions(network: Network, hosts: int) -> tuple[int, ...]:
+def checked_dimensions(network: Interconnect, hosts: int) -> tuple[int, ...]:
     """Those of the torus; as square as can be where none were given. ``UsageError`` unless they hold the hosts."""
     if network.dimensions:
         if prod(network.dimensions) != hosts:
@@ -200,7 +204,7 @@ ALL_REDUCE = ("auto", "ring", "recursive-doubling", "halving-doubling", "tree", 
 
 
 @lru_cache(maxsize=1 << 14)
-def collective_s(network: Network, operation: str, nbytes: float, size: int, algorithm: str = "auto") -> float:
+def collective_s(network: Interconnect, operation: str, nbytes: float, size: int, algorithm: str = "auto") -> float:
     """Seconds from when the last rank comes until all have their result.
 
     ``nbytes`` are those of the array that a rank gives: of all-gather and gather its own part, of all-to-all and
@@ -214,7 +218,7 @@ def collective_s(network: Network, operation: str, nbytes: float, size: int, alg
     return seconds
 
 
-def _all_reduce(network: Network, nbytes: float, size: int, algorithm: str) -> float:
+def _all_reduce(network: Interconnect, nbytes: float, size: int, algorithm: str) -> float:
     if algorithm == "auto":
         return min(_all_reduce(network, nbytes, size, each) for each in ALL_REDUCE[1:])
     if algorithm not in ALL_REDUCE:
@@ -240,7 +244,7 @@ def _all_reduce(network: Network, nbytes: float, size: int, algorithm: str) -> f
     return folded + 2 * halving
 
 
-def _hierarchical(network: Network, nbytes: float, size: int) -> float:
+def _hierarchical(network: Interconnect, nbytes: float, size: int) -> float:
     """Reduce-scatter within each host, a ring between hosts for each piece, all-gather within; one host: a ring."""
     within = network.per_host
     if within == 1 or size <= within:
@@ -250,19 +254,19 @@ def _hierarchical(network: Network, nbytes: float, size: int) -> float:
     return inside + 2 * (hosts - 1) * network.round_s(within, piece / hosts, size)
 
 
-def _tree(network: Network, nbytes: float, size: int) -> float:
+def _tree(network: Interconnect, nbytes: float, size: int) -> float:
     """A binomial tree: the ranks that have it send it to those 1, 2, 4, ... further on."""
     distances = [1 << at for at in range((size - 1).bit_length())]
     return sum(network.round_s(each, nbytes, size, exchange=True) for each in distances)
 
 
-def _halves(network: Network, nbytes: float, size: int) -> float:
+def _halves(network: Interconnect, nbytes: float, size: int) -> float:
     """Gather or scatter by a binomial tree: what is sent doubles with the distance, up to half of all."""
     distances = [1 << at for at in range((size - 1).bit_length())]
     return sum(network.round_s(each, min(each, size - each) * nbytes, size, exchange=True) for each in distances)
 
 
-def _pairwise(network: Network, nbytes: float, size: int) -> float:
+def _pairwise(network: Interconnect, nbytes: float, size: int) -> float:
     """All-to-all: to each other rank in turn."""
     return sum(network.round_s(each, nbytes, size) for each in range(1, size))
 
@@ -351,7 +355,7 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 _BELONG = {"radix": ("tree", "fat-tree"), "taper": ("fat-tree",), "dimensions": ("torus",)}
 
 
-def parse(text: str) -> Network:
+def parse(text: str) -> Interconnect:
     """A network from ``key=value`` pairs, separated by commas. ``alpha`` and ``beta`` are needed.
 
     Keys: ``alpha``, ``hop``, ``local-alpha`` (times: ns us ms s), ``beta``, ``local-beta`` (GB/s, Gbit/s, ...),
@@ -376,7 +380,7 @@ def parse(text: str) -> Network:
     settings = {_READ[key][0]: _READ[key][1](value, key) for key, value in given.items()}
     if settings.get("topology") == "hosts":
         settings["topology"] = "flat"
-    return Network(**settings)
+    return Interconnect(**settings)
 
 
 def _check_pairs(asked: str, given: dict[str, str]) -> None:

@@ -16,12 +16,12 @@ from typing import Any, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.scheme import Ledger, Scheme, Worker
+from levelbench.distributed.communicators.meeting import LocalCommunicator
+from levelbench.distributed.scheme import Observations, Scheme, Worker
 from levelbench.distributed.simulation.cluster import Cluster, NotPlayed
-from levelbench.distributed.simulation.communicator import SimulatedCommunicator
-from levelbench.distributed.simulation.model import Compute, Model, StandIn, stand_in
-from levelbench.distributed.simulation.networks import Network
-from levelbench.distributed.simulation.tracing import COMPUTE, ENCODE, Action, Trace
+from levelbench.distributed.simulation.model import Compute, ModelShape, StandIn, stand_in
+from levelbench.distributed.simulation.networks import Interconnect
+from levelbench.distributed.simulation.tracing import COMPUTE, ENCODE, Action, ActionTrace
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
@@ -180,7 +180,8 @@ def _spent_ns(timeline: Timeline) -> list[int]:
 
 
 def work(
-    communicator: SimulatedCommunicator,
+    cluster: Cluster,
+    rank: int,
     scheme: Scheme,
     backend: Backend,
     optimizer: Optimizer,
@@ -191,13 +192,12 @@ def work(
     meet: bool = True,
 ) -> RankOutcome:
     """``steps`` steps of one rank, after a start that is not timed, and with ``meet`` the meeting after them."""
-    cluster, rank = communicator.cluster, communicator.rank
-    workers = scheme.workers(communicator.size)
+    communicator, workers = LocalCommunicator(cluster, rank), scheme.workers(cluster.size)
     executor = SimulatedExecutor(cluster, rank, small, compute.draw(rank, steps, seed), compute.forward_share)
     elements = sum(each.size for each in executor.parameters.values())
     clock = _VirtualClock(cluster)
     timeline = Timeline(clock, Phase.PREPARE)
-    ledger = Ledger()
+    ledger = Observations()
     rule = timed(optimizer, cluster, compute.update_s, elements)
     stepper = scheme.start(Worker(communicator, backend, executor, rule, seed, timeline.switch, ledger, clock))
     communicator.barrier()
@@ -252,7 +252,7 @@ class Simulated:
     received_bytes: tuple[float, ...]
     collectives_s: float
     """Seconds in which a collective was under way."""
-    trace: Trace
+    trace: ActionTrace
     scale: float
     """Bytes that one of the small model's stands for."""
 
@@ -264,9 +264,9 @@ class Simulated:
 def simulate(
     scheme: Scheme,
     ranks: int,
-    model: Model,
+    model: ModelShape,
     compute: Compute,
-    network: Network,
+    network: Interconnect,
     *,
     steps: int = 10,
     algorithm: str = "auto",
@@ -294,9 +294,9 @@ def simulate(
         workers,
         (last - began) / steps,
         talking / spent if spent else nan,
-        tuple(cluster.transport.sent),
-        tuple(cluster.transport.received),
-        cluster.meetings.busy_s,
+        tuple(cluster.sent),
+        tuple(cluster.received),
+        cluster.busy_s,
         cluster.trace,
         scale,
     )
@@ -305,15 +305,15 @@ def simulate(
 def trace_of(
     scheme: Scheme,
     ranks: int,
-    model: Model,
+    model: ModelShape,
     compute: Compute,
-    network: Network,
+    network: Interconnect,
     *,
     steps: int = 10,
     algorithm: str = "auto",
     optimizer: Optimizer | None = None,
     small: StandIn | None = None,
-) -> Trace | None:
+) -> ActionTrace | None:
     """What each of ``ranks`` ranks does, from the first seven and the last of them, where all do the same.
 
     The first seven stand for the others in collectives as well. ``None`` where a rank sends to another, or where what
@@ -343,15 +343,17 @@ def _run(
     backend = cast("Backend", open_framework("numpy"))
     # A framework's own optimizer wants its arrays; what an update takes is given, and its numbers are not looked at.
     rule = SGD(1e-3) if optimizer is None or isinstance(optimizer, Native) else optimizer
-    communicators = [SimulatedCommunicator(cluster, rank) for rank in cluster.played]
     outcomes: list[RankOutcome] = cluster.scheduler.run(
-        [partial(work, each, fitted, backend, rule, small, compute, steps, seed, meet) for each in communicators],
+        [
+            partial(work, cluster, rank, fitted, backend, rule, small, compute, steps, seed, meet)
+            for rank in cluster.played
+        ],
         cluster.played,
     )
     return outcomes
 
 
-def _fitted(scheme: Scheme, model: Model, small: StandIn, ranks: int) -> tuple[Scheme, float]:
+def _fitted(scheme: Scheme, model: ModelShape, small: StandIn, ranks: int) -> tuple[Scheme, float]:
     """The scheme for the small model, and the bytes that one of its bytes stands for.
 
     Settings in bytes (``..._mb``) are made smaller with the model. Where a scheme does not send in proportion to the

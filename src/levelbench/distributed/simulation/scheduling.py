@@ -1,6 +1,6 @@
 """Ranks in virtual time: each a greenlet with a clock of its own, of which the earliest goes on.
 
-The one idea: a rank's clock moves on without anybody else, and only before it touches what others touch do those that
+A rank's clock moves on without anybody else, and only before it touches what others touch do those that
 are earlier go first (:meth:`Scheduler.settle`). So everything shared happens in the order of virtual time, in one
 thread, the same in every run.
 """

@@ -1,6 +1,6 @@
 """What all ranks did, and the same again with other times.
 
-The one idea: where ranks talk by collectives alone, all do the same things in the same order, whatever their times are.
+Where ranks talk by collectives alone, all do the same things in the same order, whatever their times are.
 So one rank's list of what it did is enough to work out another draw of the times for all ranks at once, in NumPy and
 without their code: the interval of a prediction for 4,096 ranks costs less than its value.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COME", "COMPUTE", "ENCODE", "SPEND", "WAIT", "Action", "Replayed", "Trace", "replay"]
+__all__ = ["COME", "COMPUTE", "ENCODE", "SPEND", "WAIT", "Action", "ActionTrace", "Replayed", "replay"]
 
 COMPUTE, SPEND, ENCODE, COME, WAIT = range(5)
 """A share of a step's passes; other seconds; those of the scheme itself; begin a collective; wait for its end."""
@@ -30,7 +30,7 @@ class Action(NamedTuple):
 
 
 @final
-class Trace:
+class ActionTrace:
     """The actions of the first of ``ranks``, and whether all of them had the same."""
 
     def __init__(self, ranks: Sequence[int]) -> None:

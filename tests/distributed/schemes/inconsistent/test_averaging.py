@@ -103,13 +103,13 @@ def test_a_worker_without_examples_only_takes_the_mean(play, begun):
 
 
 def test_after_the_first_steps_the_period_is_the_long_one():
-    scheme = LocalSGD(period=8, post_local=10)
+    scheme = LocalSGD(period=8, post_local=10).meant
     assert [scheme.steps_of_round(step, 0.1) for step in (1, 10, 11)] == [1, 1, 8]
 
 
 @pytest.mark.parametrize(("lr", "steps"), [(0.1, 4), (0.02, 6), (0.01, 25), (0.0, 4)])
 def test_the_period_grows_as_the_square_of_the_falling_rate(lr, steps):
-    assert LocalSGD(period=4, growth=0.05).steps_of_round(1, lr) == steps
+    assert LocalSGD(period=4, growth=0.05).meant.steps_of_round(1, lr) == steps
 
 
 @pytest.mark.parametrize(("kind", "settings"), [(ModelAveraging, {"every": 0}), (LocalSGD, {"period": 0})])

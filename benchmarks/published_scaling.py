@@ -1,6 +1,6 @@
 """The simulator against published scaling: ImageNet on 1, 4, 8 and 16 machines, as two teams entered it in DAWNBench.
 
-The one idea: an entry says after how many hours each epoch was over, at which image size and batch, so what a step
+An entry says after how many hours each epoch was over, at which image size and batch, so what a step
 takes is fitted on a team's smallest entries and the others are predicted. What an entry does not say is an assumption
 with a name, and is listed in ``docs/simulation.md``.
 
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.simulation.model import Compute, Model
-from levelbench.distributed.simulation.networks import Network, collective_s
+from levelbench.distributed.simulation.model import Compute, ModelShape
+from levelbench.distributed.simulation.networks import Interconnect, collective_s
 from levelbench.distributed.simulation.predict import predict
 
 __all__ = ["ALIBABA", "FAST_AI", "Calibrated", "Comparison", "Stretch", "Team", "calibrate", "compare"]
@@ -63,16 +63,16 @@ class Team:
 
     name: str
     stretches: tuple[Stretch, ...]
-    network: Network
+    network: Interconnect
 
     def on(self, machines: Sequence[int]) -> list[Stretch]:
         """The stretches on these numbers of machines."""
         return [each for each in self.stretches if each.machines in machines]
 
 
-def _machines(gigabits: float) -> Network:
+def _machines(gigabits: float) -> Interconnect:
     """Machines of eight V100s. What is within one is assumed: an all-reduce there takes less than a millisecond."""
-    return Network(25e-6, gigabits / 8 * 1e9, per_host=PER_MACHINE, local_alpha_s=5e-6, local_beta=130e9)
+    return Interconnect(25e-6, gigabits / 8 * 1e9, per_host=PER_MACHINE, local_alpha_s=5e-6, local_beta=130e9)
 
 
 FAST_AI = Team(
@@ -137,8 +137,8 @@ class Comparison:
         return self.predicted_s / self.stretch.epoch_s - 1
 
 
-def _gradients(itemsize: int) -> Model:
-    return Model({"gradients": (PARAMETERS,)}, itemsize)
+def _gradients(itemsize: int) -> ModelShape:
+    return ModelShape({"gradients": (PARAMETERS,)}, itemsize)
 
 
 def _evaluation_s(stretch: Stretch, image_s: float) -> float:
@@ -184,7 +184,9 @@ def compare(
     """Simulate a few steps of every stretch whose image size is known, and compare its epochs."""
     scheme = AllReduce(bucket_mb=25.0 if overlap else 1e4, overlap=overlap)
     model = (
-        Model({f"part {at}": (PARAMETERS // 16,) for at in range(16)}, itemsize) if overlap else _gradients(itemsize)
+        ModelShape({f"part {at}": (PARAMETERS // 16,) for at in range(16)}, itemsize)
+        if overlap
+        else _gradients(itemsize)
     )
     result = []
     for each in team.stretches:

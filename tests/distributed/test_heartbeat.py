@@ -7,23 +7,22 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.patience import still_there
-from levelbench.distributed.ranks import Ranks
+from levelbench.distributed.ranks import Ranks, heartbeat
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.errors import CommunicationError
 
 
 def test_a_block_that_is_quickly_over_says_nothing():
     said = []
-    with still_there(lambda: said.append(1), every_s=60):
+    with heartbeat(lambda: said.append(1), every_s=60):
         pass
     assert not said
-    assert not [each for each in threading.enumerate() if each.name == "levelbench-still-there"]
+    assert not [each for each in threading.enumerate() if each.name == "levelbench-heartbeat"]
 
 
 def test_a_long_one_says_so_until_it_is_over():
     said = threading.Semaphore(0)
-    with still_there(said.release, every_s=0.001):
+    with heartbeat(said.release, every_s=0.001):
         assert all(said.acquire(timeout=120) for _ in range(3))
 
 
@@ -34,7 +33,7 @@ def test_what_could_not_be_said_is_raised_at_the_end():
         failed.set()
         raise CommunicationError("a", "b", "c")
 
-    with pytest.raises(CommunicationError), still_there(fail, every_s=0.001):
+    with pytest.raises(CommunicationError), heartbeat(fail, every_s=0.001):
         assert failed.wait(120)
 
 
@@ -42,7 +41,7 @@ def test_an_error_of_the_block_itself_is_the_one_that_is_raised():
     def fail():
         raise CommunicationError("a", "b", "c")
 
-    with pytest.raises(ZeroDivisionError), still_there(fail, every_s=0.001):
+    with pytest.raises(ZeroDivisionError), heartbeat(fail, every_s=0.001):
         _fail_later()
 
 
@@ -50,7 +49,7 @@ def test_ranks_wait_for_a_decision_longer_than_for_each_other():
     """The first rank decides for two seconds, where a rank that says nothing for one is taken for lost."""
 
     def work(communicator):
-        team = Ranks(communicator, AllReduce(), patience_s=0.2)
+        team = Ranks(communicator, AllReduce(), heartbeat_s=0.2)
         return team.decide(lambda: time.sleep(2.0) or {"quality": 0.5, "not a number": float("nan")})
 
     for found in run_ranks(3, work, timeout_s=1.0):
@@ -60,7 +59,7 @@ def test_ranks_wait_for_a_decision_longer_than_for_each_other():
 
 def test_ranks_are_told_when_the_one_who_decides_fails():
     def work(communicator):
-        return Ranks(communicator, AllReduce(), patience_s=0.2).decide(lambda: 1 // 0)
+        return Ranks(communicator, AllReduce(), heartbeat_s=0.2).decide(lambda: 1 // 0)
 
     with pytest.raises(ZeroDivisionError):
         run_ranks(3, work, timeout_s=5.0)

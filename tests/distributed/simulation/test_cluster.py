@@ -2,16 +2,16 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.simulation.cluster import Cluster
-from levelbench.distributed.simulation.communicator import SimulatedCommunicator, run_simulated
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.communicators.meeting import LocalCommunicator
+from levelbench.distributed.simulation.cluster import Cluster, run_simulated
+from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import CommunicationError
 
 pytest.importorskip("greenlet")
 
 ALPHA, BETA = 1e-5, 1e8
-FLAT = Network(ALPHA, BETA)
+FLAT = Interconnect(ALPHA, BETA)
 BYTES = 1000.0
 TOOK = BYTES / BETA
 
@@ -39,7 +39,7 @@ def test_a_message_takes_latency_and_its_bytes():
             communicator.send(parcel(), 1)
         else:
             communicator.receive(parcel(), 0)
-        return communicator.cluster.now_s
+        return communicator.meeting.now_s
 
     assert run_simulated(2, rank, FLAT) == pytest.approx([TOOK, ALPHA + TOOK])
 
@@ -51,7 +51,7 @@ def test_messages_of_one_rank_leave_one_after_another():
                 handle.wait()
         else:
             communicator.receive(parcel(), 0)
-        return communicator.cluster.now_s
+        return communicator.meeting.now_s
 
     assert run_simulated(4, rank, FLAT) == pytest.approx([3 * TOOK, *(ALPHA + at * TOOK for at in (1, 2, 3))])
 
@@ -63,7 +63,7 @@ def test_many_who_send_to_one_wait_for_each_other():
             return None
         for _ in range(4):
             communicator.receive_any(parcel())
-        return communicator.cluster.now_s
+        return communicator.meeting.now_s
 
     assert run_simulated(5, rank, FLAT)[0] == pytest.approx(ALPHA + 4 * TOOK)
 
@@ -71,9 +71,9 @@ def test_many_who_send_to_one_wait_for_each_other():
 @pytest.mark.parametrize(
     ("network", "pairs"),
     [
-        (Network(ALPHA, BETA, "ring"), {0: 2, 1: 3}),
-        (Network(ALPHA, BETA, "tree", radix=4), {0: 4, 1: 5}),
-        (Network(ALPHA, BETA, per_host=2, local_beta=1e12), {0: 2, 1: 3}),
+        (Interconnect(ALPHA, BETA, "ring"), {0: 2, 1: 3}),
+        (Interconnect(ALPHA, BETA, "tree", radix=4), {0: 4, 1: 5}),
+        (Interconnect(ALPHA, BETA, per_host=2, local_beta=1e12), {0: 2, 1: 3}),
     ],
     ids=["a cable of a ring", "the link of a subtree", "the link of a host"],
 )
@@ -84,7 +84,7 @@ def test_messages_that_cross_one_link_follow_one_another(network, pairs):
         for source, target in pairs.items():
             if communicator.rank == target:
                 communicator.receive(parcel(), source)
-        return communicator.cluster.now_s
+        return communicator.meeting.now_s
 
     ended = run_simulated(8, rank, network)
     assert [ended[each] for each in pairs.values()] == pytest.approx([ALPHA + TOOK, ALPHA + 2 * TOOK])
@@ -93,7 +93,7 @@ def test_messages_that_cross_one_link_follow_one_another(network, pairs):
 def test_who_sends_first_in_virtual_time_arrives_first():
     def rank(communicator):
         if communicator.rank:
-            communicator.cluster.spend(1.0 / communicator.rank)
+            communicator.meeting.spend(1.0 / communicator.rank)
             communicator.send(parcel(communicator.rank), 0)
             return None
         return [communicator.receive_any(parcel())[1] for _ in range(3)]
@@ -103,9 +103,9 @@ def test_who_sends_first_in_virtual_time_arrives_first():
 
 def test_a_collective_ends_for_all_when_the_last_has_come_and_it_is_over():
     def rank(communicator):
-        communicator.cluster.spend(0.5 * communicator.rank)
+        communicator.meeting.spend(0.5 * communicator.rank)
         communicator.barrier()
-        return communicator.cluster.now_s
+        return communicator.meeting.now_s
 
     assert run_simulated(4, rank, FLAT) == pytest.approx([1.5 + 2 * ALPHA] * 4)
 
@@ -115,7 +115,7 @@ def test_collectives_that_are_under_way_follow_one_another():
         handles = [communicator.start_all_reduce(parcel()) for _ in range(3)]
         for handle in handles:
             handle.wait()
-        return communicator.cluster.now_s
+        return communicator.meeting.now_s
 
     assert run_simulated(2, rank, FLAT, algorithm="ring") == pytest.approx([3 * 2 * (ALPHA + TOOK / 2)] * 2)
 
@@ -123,9 +123,9 @@ def test_collectives_that_are_under_way_follow_one_another():
 def test_what_is_computed_while_a_collective_is_under_way_costs_nothing_more():
     def rank(communicator):
         handle = communicator.start_all_reduce(parcel())
-        communicator.cluster.spend(1.0)
+        communicator.meeting.spend(1.0)
         handle.wait()
-        return communicator.cluster.now_s
+        return communicator.meeting.now_s
 
     assert run_simulated(2, rank, FLAT) == [1.0, 1.0]
 
@@ -137,8 +137,8 @@ def test_small_arrays_stand_for_themselves_and_others_for_larger_ones():
         communicator.exchange(parcel(), [peer])
 
     cluster = Cluster(2, FLAT, scale=1e3)
-    cluster.scheduler.run([lambda each=each: rank(SimulatedCommunicator(cluster, each)) for each in range(2)])
-    assert cluster.transport.sent == [16 + 1e6, 16 + 1e6]
+    cluster.scheduler.run([lambda each=each: rank(LocalCommunicator(cluster, each)) for each in range(2)])
+    assert cluster.sent == [16 + 1e6, 16 + 1e6]
 
 
 def test_what_is_sent_is_received():
@@ -150,8 +150,8 @@ def test_what_is_sent_is_received():
             communicator.receive(parcel(), source)
 
     cluster = Cluster(5, FLAT)
-    cluster.scheduler.run([lambda each=each: rank(SimulatedCommunicator(cluster, each)) for each in range(5)])
-    assert sum(cluster.transport.sent) == sum(cluster.transport.received) == 5 * 3 * 3 * BYTES
+    cluster.scheduler.run([lambda each=each: rank(LocalCommunicator(cluster, each)) for each in range(5)])
+    assert sum(cluster.sent) == sum(cluster.received) == 5 * 3 * 3 * BYTES
 
 
 def test_a_counting_communicator_counts_the_same():
@@ -169,7 +169,9 @@ def test_a_deadlock_says_where_each_rank_waits():
             communicator.barrier()
         communicator.receive(parcel(), 0, tag=7)
 
-    with pytest.raises(CommunicationError, match=r"rank 0 waits in barrier for ranks 1, 2.*receive\(source=0, tag=7\)"):
+    with pytest.raises(
+        CommunicationError, match=r"rank 0 waits in barrier\(\) for ranks 1, 2.*receive\(source=0, tag=7\)"
+    ):
         run_simulated(3, rank, FLAT)
 
 
@@ -224,13 +226,13 @@ def test_a_rank_that_looks_for_what_never_comes_is_told():
 def test_a_rank_that_waits_by_looking_gets_on():
     def rank(communicator):
         if communicator.rank:
-            communicator.cluster.spend(1.0)
+            communicator.meeting.spend(1.0)
             communicator.send(parcel(), 0)
             return None
         handle, looks = communicator.start_receive(parcel(), 1), 0
         while not handle.done():
             looks += 1
-        return looks, communicator.cluster.now_s
+        return looks, communicator.meeting.now_s
 
     looks, now_s = run_simulated(2, rank, FLAT)[0]
     assert looks < 500
@@ -250,7 +252,7 @@ def test_a_message_that_was_received_is_kept_nowhere(anybody):
         if communicator.rank == 1:
             for _ in range(3):
                 _ = communicator.receive_any(array) if anybody else communicator.receive(array, 0)
-            boxes = communicator.cluster.transport._boxes.values()
+            boxes = communicator.meeting.boxes.values()
             kept.extend(each for box in boxes for each in (*box.arrivals, *box.by_source[0]))
 
     run_simulated(2, work, FLAT)
