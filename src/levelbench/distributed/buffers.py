@@ -17,12 +17,26 @@ from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace
 
-__all__ = ["Memory", "as_bytes", "dense", "dtype_name", "elements", "is_floating", "new", "put", "rows", "view"]
+__all__ = [
+    "HostArray",
+    "Memory",
+    "as_bytes",
+    "dense",
+    "dtype_name",
+    "elements",
+    "is_floating",
+    "new",
+    "put",
+    "rows",
+    "view",
+]
 
+HostArray = NDArray[Any]
+"""An array in the host's memory, of any dtype."""
 _CPU = 1  # kDLCPU in DLPack's header
 
 
-def view(array: Array) -> NDArray[Any]:
+def view(array: Array) -> HostArray:
     """The array's own memory as NumPy: writable for NumPy and PyTorch, read-only for JAX. No copy.
 
     bfloat16 comes as that of ml_dtypes. ``UnsupportedError`` for memory that is not the host's (CUDA), and for dtypes
@@ -46,7 +60,7 @@ def view(array: Array) -> NDArray[Any]:
     return np.asarray(plain.view(namespace(array).int16)).view(ml_dtypes.bfloat16)
 
 
-def put(result: NDArray[Any], like: Array) -> Array:
+def put(result: HostArray, like: Array) -> Array:
     """``result`` as a native array: in ``like`` itself where that can be written to, else new, of its device.
 
     ``result`` has the shape and dtype of ``like``, and stays the caller's.
@@ -61,7 +75,7 @@ def put(result: NDArray[Any], like: Array) -> Array:
     return _native(result.copy(), like)
 
 
-def new(result: NDArray[Any], like: Array) -> Array:
+def new(result: HostArray, like: Array) -> Array:
     """``result`` as a new native array of the kind and device of ``like``, of any shape.
 
     ``result`` becomes part of it where it can: it is not to be used any more.
@@ -69,7 +83,7 @@ def new(result: NDArray[Any], like: Array) -> Array:
     return result if isinstance(like, np.ndarray | np.generic) else _native(result, like)
 
 
-def _native(owned: NDArray[Any], like: Array) -> Array:
+def _native(owned: HostArray, like: Array) -> Array:
     xp = namespace(like)
     if owned.dtype.isbuiltin == 1 or _understands(xp):
         return xp.asarray(owned, device=like.device)
@@ -127,24 +141,24 @@ class Memory:
         self._shared = own.flags.writeable and own.flags.c_contiguous and not isinstance(array, np.generic)
         if not self._shared:
             own = np.array(own, order="C") if reads else np.empty(own.shape, own.dtype)
-        self.host: NDArray[Any] = own.reshape(-1)
+        self.host: HostArray = own.reshape(-1)
 
     def result(self) -> Array:
         """What is in :attr:`host`, in the array that was given wherever that can be written to."""
         return self._array if self._shared else put(self.host.reshape(self._shape), self._array)
 
 
-def dense(array: Array) -> NDArray[Any]:
+def dense(array: Array) -> HostArray:
     """The elements of ``array`` to be read, shape (n,): a copy where they do not lie behind one another."""
     return np.ascontiguousarray(view(array)).reshape(-1)
 
 
-def as_bytes(host: NDArray[Any]) -> NDArray[np.uint8]:
+def as_bytes(host: HostArray) -> NDArray[np.uint8]:
     """The same memory, of any dtype, as bytes."""
     return host.reshape(-1).view(np.uint8)
 
 
-def rows(found: NDArray[Any], likes: Sequence[Array]) -> tuple[Array, ...]:
+def rows(found: HostArray, likes: Sequence[Array]) -> tuple[Array, ...]:
     """Row number i of ``found``, shape (size, n), as a new native array like ``likes[i]``."""
     # Rows of their own: one that somebody keeps must not keep all of them.
     return tuple(new(row.reshape(like.shape).copy(), like) for row, like in zip(found, likes, strict=True))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from levelbench import plugins
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.scheme import Scheme
-from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError
 from levelbench.operators.contract import Framework
 from levelbench.operators.frameworks import load_framework
 
@@ -74,17 +74,7 @@ def with_settings(scheme: Scheme, given: Mapping[str, Setting]) -> Scheme:
     for name, value in given.items():
         if name not in known:
             raise UnknownNameError(f"setting of scheme {_title(scheme)!r}", name, known)
-        default = known[name]
-        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if type(value) is not type(default):
-            kind = type(default).__name__
-            raise UsageError(
-                f"{_title(scheme)}[{name}={value}]",
-                f"{name} is of type {kind} (here {default!r}), not {type(value).__name__}",
-                f"give a value of type {kind}",
-            )
-        typed[name] = value
+        typed[name] = plugins.typed_setting(f"{_title(scheme)}[{name}={value}]", name, value, known[name])
     changed: Any = scheme
     return replace(changed, **typed) if typed else scheme
 

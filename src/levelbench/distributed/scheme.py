@@ -9,10 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Communicator
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.timeline import Phase
@@ -146,7 +145,7 @@ class SchemeStepper(Stepper):
             return None
         return f"{type(self).__name__} does not say that its state holds all that it keeps from step to step"
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """All that this rank needs to go on from here, beside its parameters: arrays on the host by a flat name.
 
         Collective: all ranks, servers included, between the same two steps, and none goes on before all have it. What
@@ -154,7 +153,7 @@ class SchemeStepper(Stepper):
         """
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """Go on from what :meth:`state` gave; the parameters are restored already. Collective."""
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from levelbench.distributed.buffers import new, put, view
+from levelbench.distributed.buffers import HostArray, new, put, view
 from levelbench.distributed.communicator import (
     Communicator,
     Handle,
@@ -30,7 +29,18 @@ from levelbench.distributed.packing import pieces
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["ANY", "Collective", "CollectiveCall", "LocalCommunicator", "Mailbox", "Meeting", "Parcel", "Receipt"]
+__all__ = [
+    "ANY",
+    "Collective",
+    "CollectiveCall",
+    "Combine",
+    "HostArray",
+    "LocalCommunicator",
+    "Mailbox",
+    "Meeting",
+    "Parcel",
+    "Receipt",
+]
 
 ANY = -1
 """In the place of a source: whoever comes first."""
@@ -41,25 +51,28 @@ Combine = Callable[[list[Any]], Any]
 
 
 class CollectiveCall(NamedTuple):
-    """A collective call. What all ranks call must be equal; ``detail`` is the reduction or the root."""
+    """A collective call, which must be equal on all ranks; a scatter's arrays may have any shape."""
 
     operation: str
-    detail: str = ""
+    root: int | None = None
+    op: str = ""
     dtype: np.dtype[Any] | None = None
     shape: tuple[int, ...] = ()
 
+    @property
+    def source(self) -> int | None:
+        """The one rank whose value is all that the others wait for; ``None``: they wait for all."""
+        return self.root if self.operation in ("broadcast", "scatter") else None
+
     def __str__(self) -> str:
-        array = f"{self.dtype.name} {self.shape}" if self.dtype is not None else ""
-        return f"{self.operation}({', '.join(filter(None, (self.detail, array)))})"
+        root = "" if self.root is None else f"root={self.root}"
+        array = "" if self.dtype is None else f"{self.dtype.name} {self.shape}"
+        return f"{self.operation}({', '.join(filter(None, (self.op, root, array)))})"
 
 
 @final
 class Collective:
-    """One collective under way: the ranks' values, the result once all have come, and who waits for that.
-
-    ``source`` is the one rank whose value is all that the others wait for; ``None``: they wait for all. Times are those
-    of a simulated cluster.
-    """
+    """One collective under way: the ranks' values, and the result once all have come. A simulated one takes time."""
 
     __slots__ = (
         "call",
@@ -70,14 +83,13 @@ class Collective:
         "nbytes",
         "number",
         "result",
-        "source",
         "taken",
         "values",
         "waiting",
     )
 
-    def __init__(self, call: CollectiveCall, number: int, first: int, source: int | None) -> None:
-        self.call, self.number, self.first, self.source = call, number, first, source
+    def __init__(self, call: CollectiveCall, number: int, first: int) -> None:
+        self.call, self.number, self.first = call, number, first
         self.values: dict[int, Any] = {}
         self.result: Any = None
         self.complete = False
@@ -88,7 +100,7 @@ class Collective:
     @property
     def ready(self) -> bool:
         """Whether all is there that a rank waits for."""
-        return self.complete if self.source is None else self.source in self.values
+        return self.complete if self.call.source is None else self.call.source in self.values
 
 
 @final
@@ -97,7 +109,7 @@ class Parcel:
 
     __slots__ = ("array", "nbytes", "source", "taken")
 
-    def __init__(self, array: NDArray[Any], source: int, nbytes: float = 0.0) -> None:
+    def __init__(self, array: HostArray, source: int, nbytes: float = 0.0) -> None:
         self.array, self.source, self.nbytes = array, source, nbytes
         self.taken = False
 
@@ -209,20 +221,12 @@ class Meeting(ABC):
 
     @abstractmethod
     def enter(
-        self,
-        rank: int,
-        call: CollectiveCall,
-        value: Any,
-        combine: Combine | None = None,
-        *,
-        like: NDArray[Any] | None = None,
-        root: int | None = None,
-        alone: bool = False,
+        self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
     ) -> Collective:
         """Take part in this rank's next collective; an error where another rank calls something else there.
 
         ``combine`` makes the result of the values of all ranks, by rank; the last one to come calls it. ``like`` is the
-        array whose size the operation's time follows from. ``alone``: the others wait for the ``root`` alone.
+        array whose size the operation's time follows from.
         """
 
     @abstractmethod
@@ -265,9 +269,8 @@ class LocalCommunicator(Communicator):
         """The root's array as it is now."""
         checked_rank("broadcast", root, self.size)
         value, own = view(array), self.rank == root
-        call = CollectiveCall("broadcast", f"root={root}", value.dtype, value.shape)
-        given = value.copy() if own else None
-        entered = self.meeting.enter(self.rank, call, given, like=value, root=root, alone=True)
+        call = CollectiveCall("broadcast", root, "", value.dtype, value.shape)
+        entered = self.meeting.enter(self.rank, call, value.copy() if own else None, like=value)
         return _Collecting(self, entered, lambda: array if own else put(entered.values[root], array))
 
     def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
@@ -309,8 +312,8 @@ class LocalCommunicator(Communicator):
         """Only the root waits."""
         checked_rank("gather", root, self.size)
         value = view(array)
-        call = CollectiveCall("gather", f"root={root}", value.dtype, value.shape)
-        entered = self.meeting.enter(self.rank, call, value.copy(), np.stack, like=value, root=root)
+        call = CollectiveCall("gather", root, "", value.dtype, value.shape)
+        entered = self.meeting.enter(self.rank, call, value.copy(), np.stack, value)
         if self.rank == root:
             return self._rows(self._all(entered), array)
         self.meeting.leave(entered)
@@ -321,8 +324,8 @@ class LocalCommunicator(Communicator):
         checked_rank("scatter", root, self.size)
         own = self.rank == root
         value = [view(each).copy() for each in checked_count("scatter", arrays, self.size)] if own else None
-        call = CollectiveCall("scatter", f"root={root}")
-        entered = self._all(self.meeting.enter(self.rank, call, value, like=view(like), root=root, alone=True))
+        call = CollectiveCall("scatter", root)
+        entered = self._all(self.meeting.enter(self.rank, call, value, like=view(like)))
         result = _fitted(entered.values[root][self.rank], like, call, root)
         self.meeting.leave(entered)
         return result
@@ -363,9 +366,9 @@ class LocalCommunicator(Communicator):
         """The others get an error at once."""
         self.meeting.fail(f"rank {self.rank} aborted")
 
-    def _enter(self, operation: str, detail: str, like: NDArray[Any], value: Any, combine: Combine) -> Collective:
-        call = CollectiveCall(operation, detail, like.dtype, like.shape)
-        return self.meeting.enter(self.rank, call, value, combine, like=like)
+    def _enter(self, operation: str, op: str, like: HostArray, value: Any, combine: Combine) -> Collective:
+        call = CollectiveCall(operation, None, op, like.dtype, like.shape)
+        return self.meeting.enter(self.rank, call, value, combine, like)
 
     def _all(self, entered: Collective) -> Collective:
         self.meeting.finish(self.rank, entered)
@@ -411,7 +414,7 @@ class _Receiving(Handle):
         return self._communicator.meeting.arrived(self._receipt)
 
 
-def _sum(values: list[NDArray[Any]]) -> NDArray[Any]:
+def _sum(values: list[HostArray]) -> HostArray:
     total = values[0].copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for each in values[1:]:
@@ -419,7 +422,7 @@ def _sum(values: list[NDArray[Any]]) -> NDArray[Any]:
     return total
 
 
-def _mean(values: list[NDArray[Any]]) -> NDArray[Any]:
+def _mean(values: list[HostArray]) -> HostArray:
     total = _sum(values)
     np.divide(total, total.dtype.type(len(values)), out=total)
     return total
@@ -428,7 +431,7 @@ def _mean(values: list[NDArray[Any]]) -> NDArray[Any]:
 _REDUCTIONS: dict[str, Combine] = {"sum": _sum, "mean": _mean}
 
 
-def _fitted(message: NDArray[Any], like: Array, asked: object, source: int, *, keep: bool = False) -> Array:
+def _fitted(message: HostArray, like: Array, asked: object, source: int, *, keep: bool = False) -> Array:
     """The message in ``like``, or with ``keep`` in an array of its own; an error where it is of another kind."""
     expected = view(like)
     if message.shape != expected.shape or message.dtype != expected.dtype:

@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from levelbench.distributed import buffers
-from levelbench.distributed.buffers import Memory, as_bytes, dense, rows
+from levelbench.distributed.buffers import HostArray, Memory, as_bytes, dense, rows
 from levelbench.distributed.communicator import (
     Communicator,
     Done,
@@ -329,7 +328,7 @@ class MpiCommunicator(Communicator):
         except self._mpi.Exception as error:
             raise CommunicationError(asked, f"MPI answers: {error.Get_error_string()}", do) from error
 
-    def _summed(self, host: NDArray[Any]) -> tuple[list[Any], Any]:
+    def _summed(self, host: HostArray) -> tuple[list[Any], Any]:
         """Memory with its datatype, and the operation that adds it. Halves, which MPI has not, travel as integers."""
         name = str(host.dtype)
         if name not in self._sums:
@@ -337,6 +336,6 @@ class MpiCommunicator(Communicator):
         datatype, operation = self._sums[name]
         return [host.view(np.uint16) if datatype == self._mpi.UINT16_T else host, datatype], operation
 
-    def _stacked(self, what: str, arrays: Sequence[Array] | None) -> NDArray[Any]:
+    def _stacked(self, what: str, arrays: Sequence[Array] | None) -> HostArray:
         """All arrays in one, shape (size, n)."""
         return np.stack([dense(each) for each in checked_count(what, arrays, self.size)])

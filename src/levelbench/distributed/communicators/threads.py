@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from time import sleep
 from typing import Any, TypeVar, final
 
-from numpy.typing import NDArray
-
-from levelbench.distributed.buffers import view
+from levelbench.distributed.buffers import HostArray, view
 from levelbench.distributed.communicator import Communicator, Done, Handle
 from levelbench.distributed.communicators.meeting import (
     ANY,
@@ -105,15 +103,7 @@ class ThreadMeeting(Meeting):
     # Collectives
 
     def enter(
-        self,
-        rank: int,
-        call: CollectiveCall,
-        value: Any,
-        combine: Combine | None = None,
-        *,
-        like: NDArray[Any] | None = None,
-        root: int | None = None,
-        alone: bool = False,
+        self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
     ) -> Collective:
         """Take part; the last one to come combines."""
         with self._lock:
@@ -122,7 +112,7 @@ class ThreadMeeting(Meeting):
             self._turns[rank] += 1
             entered = self._collectives.get(number)
             if entered is None:
-                entered = self._collectives[number] = Collective(call, number, rank, root if alone else None)
+                entered = self._collectives[number] = Collective(call, number, rank)
             elif entered.call != call:
                 self._fail(
                     f"rank {entered.first} called {entered.call} where rank {rank} called {call}"
@@ -132,7 +122,7 @@ class ThreadMeeting(Meeting):
             entered.values[rank] = value
             last = len(entered.values) == self.size
             entered.complete = last and combine is None
-            if entered.complete or rank == entered.source:
+            if entered.complete or rank == call.source:
                 self._ring()
         if last and combine is not None:
             result = combine([entered.values[each] for each in range(self.size)])
@@ -143,7 +133,7 @@ class ThreadMeeting(Meeting):
 
     def finish(self, rank: int, entered: Collective) -> None:
         """Wait for all, or for the one that counts."""
-        source = entered.source
+        source = entered.call.source
         with self._lock:
             self._wait(
                 rank,

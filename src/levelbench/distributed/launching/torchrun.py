@@ -31,7 +31,7 @@ __all__ = ["RESTARTS", "OnNode", "Torchrun", "nodes_of"]
 _MEET_S, _END_S = 20.0, 5.0
 """How long a launcher may have no rank after one failed: nodes that live meet again by then; or where none shall."""
 _SETTLED_S = 10.0
-"""Ranks that still run so long after an end on this node were started again; supervisors outlive them by 2 s at most."""
+"""Ranks that still run so long after an end on this node were started again; supervisors outlive them by up to 2 s."""
 
 
 @final

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.packing import Packed
 from levelbench.distributed.scheme import SchemeStepper, Worker
@@ -37,7 +36,7 @@ __all__ = [
     "under",
 ]
 
-State = Mapping[str, NDArray[Any]]
+State = Mapping[str, HostArray]
 
 
 def elements(parameters: Mapping[str, tuple[int, ...]]) -> int:
@@ -45,18 +44,18 @@ def elements(parameters: Mapping[str, tuple[int, ...]]) -> int:
     return sum(prod(shape) for shape in parameters.values())
 
 
-def under(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def under(name: str, arrays: Mapping[str, HostArray]) -> dict[str, HostArray]:
     """The arrays under ``name/``."""
     return {f"{name}/{each}": value for each, value in arrays.items()}
 
 
-def those_under(name: str, state: State) -> dict[str, NDArray[Any]]:
+def those_under(name: str, state: State) -> dict[str, HostArray]:
     """What :meth:`under` put there, by its own names."""
     prefix = f"{name}/"
     return {each.removeprefix(prefix): value for each, value in state.items() if each.startswith(prefix)}
 
 
-def kept_arrays(name: str, backend: Backend, arrays: Mapping[str, Array] | Sequence[Array]) -> dict[str, NDArray[Any]]:
+def kept_arrays(name: str, backend: Backend, arrays: Mapping[str, Array] | Sequence[Array]) -> dict[str, HostArray]:
     """Native arrays by name, or in order, as arrays of their own on the host. ``None`` among them is left out."""
     named = arrays if isinstance(arrays, Mapping) else {str(at): each for at, each in enumerate(arrays)}
     return under(name, {each: np.array(backend.host(value)) for each, value in named.items() if value is not None})
@@ -67,7 +66,7 @@ def arrays_of(name: str, backend: Backend, state: State) -> dict[str, Array]:
     return {each: backend.array(np.array(value)) for each, value in those_under(name, state).items()}
 
 
-def numbers(**given: float | Sequence[float]) -> dict[str, NDArray[Any]]:
+def numbers(**given: float | Sequence[float]) -> dict[str, HostArray]:
     """Numbers, or lists of them, by name."""
     return {name: np.array(value) for name, value in given.items()}
 
@@ -116,11 +115,11 @@ class BaseStepper(SchemeStepper):
         self.worker.switch(Phase.UPDATE)
         self.inner.step(gradients, step, factor)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's."""
         return under(_OPTIMIZER, self.inner.state())
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """The optimizer's."""
         self.inner.restore(those_under(_OPTIMIZER, state))
 

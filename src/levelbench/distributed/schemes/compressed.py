@@ -11,10 +11,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.compression.arrays import Key, typed
 from levelbench.distributed.compression.compressors import (
     CastCompressor,
@@ -127,7 +126,7 @@ class CompressedStepper(BaseStepper):
         note_compression(self.worker, self._ratio(), residuals, self._norms)
         self._norms = []
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's, what was left out of each gradient, and the momentum before compression."""
         backend, residuals = self.worker.backend, [each.residual for each in self._feedback]
         return (
@@ -138,7 +137,7 @@ class CompressedStepper(BaseStepper):
             | numbers(steps=self._steps)
         )
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """All of that."""
         super().restore(state)
         backend, self._steps = self.worker.backend, number("steps", state)

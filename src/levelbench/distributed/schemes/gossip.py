@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import frexp, ldexp
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from numpy.random import PCG64, Generator
-from numpy.typing import NDArray
 
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Handle
 from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
@@ -101,12 +101,12 @@ class _GossipStepper(OwnModelStepper):
         while self._sent:
             self._sent.popleft().wait()
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's and the weight, once all that was under way is taken in, as in :meth:`meet`."""
         self._settle()
         return super().state() | numbers(weight=self._weight, step=self._step)
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """All of that."""
         super().restore(state)
         self._step, self._weight = number("step", state), float(state["weight"])

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Handle
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import OwnModelStepper, elements, number, numbers
@@ -281,11 +282,11 @@ class _NeighboursStepper(OwnModelStepper):
             self._begin(step + 1)
             self.worker.switch(Phase.UPDATE)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's. What is under way is the parameters as they are."""
         return super().state() | numbers(step=self._step)
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """The optimizer's; the messages of the next step are sent again."""
         super().restore(state)
         self._step = number("step", state)

@@ -12,11 +12,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.packing import Packed
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
@@ -257,11 +258,11 @@ class _SummingWorker(_WorkerStepper):
             flats = [self.communicator.receive(like, server, at) for at, like in enumerate(room)]
             self.evaluated.update(packed.unpack(flats))
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """Nothing beside the parameters."""
         return {}
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """Nothing."""
 
 
@@ -290,11 +291,11 @@ class _SummingServer(_Stepper):
             self.worker.switch(Phase.COMMUNICATE)
             self._send(self._shard)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's."""
         return {} if self._shard is None else self._inner.state()
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """The optimizer's."""
         if self._shard is not None:
             self._inner.restore(state)
@@ -443,11 +444,11 @@ class _PushingWorker(_WorkerStepper, _Versioned):
         note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")
         self.evaluated = averages or current
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The steps since the last meeting. Nothing is under way: the last push has its answer."""
         return numbers(steps=self.steps)
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """Those steps."""
         self.steps = number("steps", state)
 
@@ -522,7 +523,7 @@ class _VersionedServer(_Versioned):
         self.steps = 0
         self._kept = [[] for _ in self._kept]
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's, and what is known of each worker; nobody waits where all have made the same steps."""
         assert not self._waiting
         counts = numbers(
@@ -531,7 +532,7 @@ class _VersionedServer(_Versioned):
         pushes = np.array(self._kept, np.int64)
         return counts | {"pushes": pushes} | under("optimizer", self._inner.state() if self._shard else {})
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """All of that."""
         self.steps, self._version = number("steps", state), number("version", state)
         self._reads, self._lags = state["reads"].tolist(), state["lags"].tolist()

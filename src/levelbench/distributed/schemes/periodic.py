@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
 from levelbench.distributed.schemes.base import (
@@ -140,7 +140,7 @@ class _PeriodicStepper(OwnModelStepper):
             self.worker.ledger.note("drift", (float(apart) / float(whole)) ** 0.5 if float(whole) else 0.0)
         super().meet()
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizers', where the round began, and how far it is."""
         drifts = [float(each) for pair in self._drifts for each in pair]
         return (
@@ -150,7 +150,7 @@ class _PeriodicStepper(OwnModelStepper):
             | under("outer", self._outer.state() if self._outer else {})
         )
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """All that :meth:`state` gave."""
         super().restore(state)
         self._left, self._period = number("left", state), number("period", state)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from levelbench.distributed import traffic
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.compression.arrays import Key
 from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
@@ -160,7 +160,7 @@ class _PowerStepper(BaseStepper):
         note_compression(self.worker, self._scheme.ratio(self._shapes), residuals, self._norms)
         self._norms = []
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's, and of each matrix the last Q and what was left of it."""
         backend = self.worker.backend
         return (
@@ -170,7 +170,7 @@ class _PowerStepper(BaseStepper):
             | kept_arrays("norm", backend, self._norms)
         )
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """All of that."""
         super().restore(state)
         backend = self.worker.backend

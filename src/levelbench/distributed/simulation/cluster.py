@@ -16,9 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, final
 
-from numpy.typing import NDArray
-
-from levelbench.distributed.buffers import view
+from levelbench.distributed.buffers import HostArray, view
 from levelbench.distributed.communicator import Handle
 from levelbench.distributed.communicators.meeting import (
     ANY,
@@ -92,7 +90,7 @@ class Cluster(Meeting):
         self._collectives: dict[int, Collective] = {}
         self._free_s = 0.0
 
-    def stands_for(self, array: NDArray[Any]) -> float:
+    def stands_for(self, array: HostArray) -> float:
         """Bytes of the large array that this one stands for."""
         return array.nbytes * self.scale if array.size > CONTROL else float(array.nbytes)
 
@@ -207,26 +205,18 @@ class Cluster(Meeting):
     # Collectives
 
     def enter(
-        self,
-        rank: int,
-        call: CollectiveCall,
-        value: Any,
-        combine: Combine | None = None,
-        *,
-        like: NDArray[Any] | None = None,
-        root: int | None = None,
-        alone: bool = False,
+        self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
     ) -> Collective:
         """Come with an array as large as ``like``."""
         self.require_open(rank, call)
-        if root is not None:
-            self._require_played(root)
+        if call.root is not None:
+            self._require_played(call.root)
         fiber, nbytes = self.scheduler.current, 0.0 if like is None else self.stands_for(like)
         number = self._turns[rank]
         self._turns[rank] = number + 1
         entered = self._collectives.get(number)
         if entered is None:
-            entered = self._collectives[number] = Collective(call, number, rank, root if alone else None)
+            entered = self._collectives[number] = Collective(call, number, rank)
         elif entered.call != call:
             raise CommunicationError(
                 f"collective number {number + 1}",
@@ -247,7 +237,8 @@ class Cluster(Meeting):
         if combine is not None:
             ranks = range(self.size)
             entered.result = combine([values[each if each in values else played[each % len(played)]] for each in ranks])
-        entered.values = {} if entered.source is None else {entered.source: values[entered.source]}
+        source = entered.call.source
+        entered.values = {} if source is None else {source: values[source]}
         entered.complete = True
         took = collective_s(self.network, entered.call.operation, entered.nbytes, self.size, self.algorithm)
         entered.ends_s = self._free_s = max(entered.last_s, self._free_s) + took

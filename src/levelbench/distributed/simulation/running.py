@@ -16,6 +16,7 @@ from typing import Any, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicators.meeting import LocalCommunicator
 from levelbench.distributed.scheme import Observations, Scheme, Worker
 from levelbench.distributed.simulation.cluster import Cluster, NotPlayed
@@ -147,10 +148,10 @@ class _TimedStepper(Stepper):
         self._cluster.spend(self._each_s * sum(each.size for each in gradients.values()))
         self._inner.step(gradients, step, factor)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         return self._inner.state()
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         self._inner.restore(state)
 
     def averaged(self) -> Mapping[str, Array] | None:
