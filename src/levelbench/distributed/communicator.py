@@ -161,7 +161,9 @@ def checked_op(operation: str, op: str, array: Array) -> None:
         raise UsageError(f"{operation} with op {op!r}", "a reduction is 'sum' or 'mean'", "choose one of them")
     if op == "mean" and not is_floating(array):
         raise UnsupportedError(
-            f"{operation} of the mean of {dtype_name(array)}", "its mean is no number of that dtype", "take the sum"
+            f"{operation} of the mean of {dtype_name(array)}",
+            "the mean is not representable in that dtype",
+            "take the sum",
         )
 
 

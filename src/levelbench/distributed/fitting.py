@@ -119,7 +119,7 @@ def fit(points: Sequence[Timed], level: float = 0.95) -> Fit:
     sizes, times, errors = (np.array([getattr(each, name) for each in points]) for name in Timed.__dataclass_fields__)
     if len(points) < 3 or len(set(sizes.tolist())) < 2:
         raise UsageError(
-            f"a line through {len(points)} points", "it takes three, of two sizes or more", "measure more sizes"
+            f"a line through {len(points)} points", "it needs three points, of two sizes or more", "measure more sizes"
         )
     # Columns of the same size, or the squares of bytes and seconds would drown one another.
     scale = float(sizes.max()) or 1.0

@@ -51,7 +51,7 @@ def heartbeat(say: Callable[[], object], every_s: float) -> Iterator[None]:
         while not over.wait(every_s):
             try:
                 say()
-            except BaseException as error:  # noqa: BLE001  # told by the thread that waits for this one
+            except BaseException as error:  # noqa: BLE001  # raised by the thread that waits for this one
                 raised.append(error)
                 return
 
@@ -306,7 +306,7 @@ class Ranks(Team):
         return stepper.averaged() if self.trains else None
 
     def decide(self, work: Callable[[], T]) -> T:
-        """Rank 0's answer, told as JSON. If it fails there, the others are told by its end."""
+        """Rank 0's answer, sent as JSON. If it fails there, the others notice by its end."""
         tell = self.communicator.broadcast
         if self.communicator.rank == 0:
             with heartbeat(lambda: tell(np.zeros(1, np.int64)), self._heartbeat_s):

@@ -242,7 +242,7 @@ def sweep(
     """
     for operation in [operation_named(name) for name in operations]:
         if communicator.size < 2 and operation.name == "send-receive":
-            raise UsageError("send-receive of one rank", "there is nobody to send to", "take two ranks or more")
+            raise UsageError("send-receive of one rank", "there is no other rank to send to", "start two ranks or more")
         require_right(operation, communicator, backend)
         for nbytes in sizes if operation.sized else (0,):
             yield _point(operation, communicator, backend, nbytes, until, clock)
@@ -264,7 +264,7 @@ def parse_sizes(text: str) -> list[int]:
     start, end = _size(first, text), _size(last, text)
     factor = more[0].strip() if more else "2"
     if len(more) > 1 or not re.fullmatch(r"[0-9]{1,4}", factor) or int(factor) < 2 or end < start:
-        raise _no_sizes(text, "it is no range of sizes that grow")
+        raise _no_sizes(text, "it is not a range of growing sizes")
     return sweep_sizes(start, end, int(factor))
 
 
@@ -279,7 +279,7 @@ def sweep_sizes(start: int, end: int, factor: int = 2) -> list[int]:
 def _size(text: str, whole: str) -> int:
     match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _UNITS:
-        raise _no_sizes(whole, f"{text.strip()!r} is no size")
+        raise _no_sizes(whole, f"{text.strip()!r} is not a size")
     found = int(match[1]) * _UNITS[match[2]]
     if found < ITEMSIZE:
         raise _no_sizes(whole, f"{text.strip()!r} is less than an element of {ITEMSIZE} bytes")

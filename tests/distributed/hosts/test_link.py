@@ -18,11 +18,11 @@ def test_a_link_without_words_has_no_limit():
     [
         (("100mbyte",), "its unit must be one of bit, kbit, mbit, gbit"),
         (("fast",), "its unit must be"),
-        (("0mbit",), "nothing passes it"),
+        (("0mbit",), "nothing would get through"),
         (("", "5"), "its unit must be one of us, ms, s"),
         (("10",), "its unit must be"),
         (("", "", "1"), "its unit must be one of %"),
-        (("", "", "101%"), "more than all"),
+        (("", "", "101%"), "no more than 100%"),
     ],
 )
 def test_a_link_that_cannot_be_is_refused(words, found):

@@ -99,7 +99,7 @@ def test_a_server_without_parameters_needs_no_optimizer(training):
 
 def test_somebody_has_to_train_and_somebody_to_serve():
     assert TWO.workers(5) == 3
-    with pytest.raises(UsageError, match="none is left to train"):
+    with pytest.raises(UsageError, match="leaves none to train"):
         TWO.workers(2)
     with pytest.raises(DefinitionError, match="Choose servers >= 1"):
         ParameterServer(servers=0)

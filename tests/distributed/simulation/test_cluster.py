@@ -219,7 +219,7 @@ def test_a_rank_that_looks_for_what_never_comes_is_told():
         while not handle.done():
             pass
 
-    with pytest.raises(CommunicationError, match="looks whether something has come"):
+    with pytest.raises(CommunicationError, match="polls for a message"):
         run_simulated(2, rank, FLAT)
 
 

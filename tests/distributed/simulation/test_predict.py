@@ -75,7 +75,7 @@ def test_time_to_target_follows_from_the_examples_that_were_given():
 
 
 def test_more_ranks_than_examples_are_refused():
-    with pytest.raises(UsageError, match="nothing to do"):
+    with pytest.raises(UsageError, match="have no example"):
         predict(AllReduce(), 64, MODEL, STEP, NETWORK, batch=32)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from levelbench.distributed.buffers import new, put, view
 from levelbench.distributed.communicator import Communicator, Done, Handle
 from levelbench.distributed.packing import pieces
+from levelbench.distributed.traffic import Folded, subtree
 from levelbench.errors import UnsupportedError
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers.arrays import namespace
@@ -153,18 +154,13 @@ def _same(flat: Flat, like: Array) -> bool:
     return not isinstance(like, np.generic) and np.may_share_memory(flat, view(like))
 
 
-def _subtree(place: int, size: int) -> int:
-    """How many ranks hang on a place of the binomial tree, itself included. The root's place is 0."""
-    return min(place & -place, size - place) if place else size
-
-
 def _parent(place: int) -> int:
     return place - (place & -place)
 
 
 def _distances(place: int, size: int) -> list[int]:
     """How far away those are that hang directly on a place, ascending: 1, 2, 4, ..."""
-    return [1 << level for level in range((_subtree(place, size) - 1).bit_length())]
+    return [1 << level for level in range((subtree(place, size) - 1).bit_length())]
 
 
 def broadcast_binomial(link: Channel, flat: Flat, root: int) -> Steps[None]:
@@ -194,7 +190,7 @@ def broadcast_scatter_gather(link: Channel, flat: Flat, root: int) -> Steps[None
         ends.append(ends[-1] + len(part))
 
     def block(first: int) -> Flat:
-        return flat[ends[first] : ends[first + _subtree(first, size)]]
+        return flat[ends[first] : ends[first + subtree(first, size)]]
 
     if place:
         yield link.receive(block(place), (_parent(place) + root) % size)
@@ -219,10 +215,10 @@ def gather_direct(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
 def gather_binomial(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
     """Up a binomial tree, each rank with all that hang on it in one message."""
     size, length, place = link.size, len(flat), (link.rank - root) % link.size
-    held = space(flat, _subtree(place, size) * length)
+    held = space(flat, subtree(place, size) * length)
     held[:length] = flat
     for each in _distances(place, size):
-        below = _subtree(place + each, size)
+        below = subtree(place + each, size)
         yield link.receive(held[each * length : (each + below) * length], (link.rank + each) % size)
     if place:
         yield link.send(held, (_parent(place) + root) % size)
@@ -248,14 +244,14 @@ def scatter_direct(link: Channel, flats: Sequence[Flat], own: Flat, root: int) -
 def scatter_binomial(link: Channel, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
     """Down a binomial tree, each rank's array with those of all that hang on it. All of one length."""
     size, length, place = link.size, len(own), (link.rank - root) % link.size
-    held = space(own, _subtree(place, size) * length)
+    held = space(own, subtree(place, size) * length)
     if place:
         yield link.receive(held, (_parent(place) + root) % size)
     else:
         for at, part in enumerate(cut(held, size)):
             part[:] = flats[(at + root) % size]
     going = [
-        link.send(held[each * length : (each + _subtree(place + each, size)) * length], (link.rank + each) % size)
+        link.send(held[each * length : (each + subtree(place + each, size)) * length], (link.rank + each) % size)
         for each in reversed(_distances(place, size))
     ]
     own[:] = held[:length]
@@ -386,8 +382,8 @@ def _reduce_around(link: Channel, parts: list[Flat]) -> Steps[None]:
 def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Swap everything with the rank at distance 1, 2, 4, ... (Thakur et al. 2005)."""
     scratch = space(flat, len(flat))
-    folded = _Folded(link)
-    if (yield from folded.stand_aside(flat, scratch)):
+    folded = Folded(link.rank, link.size)
+    if (yield from _stand_aside(link, folded, flat, scratch)):
         return
     distance = 1
     while distance < folded.size:
@@ -396,14 +392,14 @@ def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[
         flat += scratch
         distance *= 2
     divide(flat, divisor)
-    yield from folded.hand_back(flat)
+    yield from _hand_back(link, folded, flat)
 
 
 def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
     """Reduce-scatter by recursive halving, then all-gather by recursive doubling (Rabenseifner 2004)."""
     scratch = space(flat, len(flat))
-    folded = _Folded(link)
-    if (yield from folded.stand_aside(flat, scratch)):
+    folded = Folded(link.rank, link.size)
+    if (yield from _stand_aside(link, folded, flat, scratch)):
         return
     number, distance = folded.number, folded.size // 2
     while distance:
@@ -420,7 +416,7 @@ def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[No
         own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
         yield from link.swap(own, folded.rank_of(partner), other, folded.rank_of(partner))
         distance *= 2
-    yield from folded.hand_back(flat)
+    yield from _hand_back(link, folded, flat)
 
 
 def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
@@ -429,37 +425,21 @@ def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
     return flat[bounds[first] : bounds[first + length]]
 
 
-class _Folded:
-    """The ranks folded to a power of two: of the first pairs each even rank hands its array to the odd one."""
+def _stand_aside(link: Channel, folded: Folded, flat: Flat, scratch: Flat) -> Steps[bool]:
+    """Before: whether this rank hands its array over, in which case all is done when this returns."""
+    if folded.aside:
+        yield link.send(flat, folded.other)
+        yield link.receive(flat, folded.other)
+    elif folded.paired:
+        yield link.receive(scratch, folded.other)
+        flat += scratch
+    return folded.aside
 
-    def __init__(self, link: Channel) -> None:
-        self._link = link
-        self.size = 1 << (link.size.bit_length() - 1)
-        self._extra = link.size - self.size
-        self._paired = link.rank < 2 * self._extra
-        self.number = link.rank // 2 if self._paired else link.rank - self._extra
 
-    def rank_of(self, number: int) -> int:
-        """The rank that has this number among those that go on."""
-        return 2 * number + 1 if number < self._extra else number + self._extra
-
-    def stand_aside(self, flat: Flat, scratch: Flat) -> Steps[bool]:
-        """Before: whether this rank is one that hands its array over, in which case all is done when this returns."""
-        link = self._link
-        if not self._paired:
-            return False
-        if link.rank % 2:
-            yield link.receive(scratch, link.rank - 1)
-            flat += scratch
-            return False
-        yield link.send(flat, link.rank + 1)
-        yield link.receive(flat, link.rank + 1)
-        return True
-
-    def hand_back(self, flat: Flat) -> Steps[None]:
-        """After: the result to the one that stood aside."""
-        if self._paired:
-            yield self._link.send(flat, self._link.rank - 1)
+def _hand_back(link: Channel, folded: Folded, flat: Flat) -> Steps[None]:
+    """After: the result to the one that stood aside."""
+    if folded.paired:
+        yield link.send(flat, folded.other)
 
 
 def tree(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:

@@ -113,7 +113,9 @@ def sum_of(mpi: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
         return mpi.UINT16_T, mpi.Op.Create(add, commute=True)
     if dtype.kind not in "iufc" or dtype.char == "g":
-        raise UnsupportedError(f"the sum of {dtype} over mpi", "it adds numbers of MPI's types", "cast it")
+        raise UnsupportedError(
+            f"the sum of {dtype} over mpi", "MPI has no type for it", "cast it to a type that MPI adds"
+        )
     return mpi.Datatype.fromcode(dtype.char), mpi.SUM
 
 

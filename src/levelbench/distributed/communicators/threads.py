@@ -184,7 +184,7 @@ class ThreadMeeting(Meeting):
 
     def _raise_failure(self, what: object) -> None:
         if self._failure is not None:
-            raise CommunicationError(str(what), self._failure, "see what the rank did that this names")
+            raise CommunicationError(str(what), self._failure, "look at what the named rank did")
 
     def _gone_words(self, what: object) -> str:
         ranks = ", ".join(str(rank) for rank in sorted(self.gone))

@@ -338,7 +338,9 @@ class CastCompressor(Compressor):
             return (typed(flat, "bfloat16"),)
         if self.summed:
             raise UnsupportedError(
-                "a sum in bfloat16", "these arrays have no such type", "choose narrow=False, or another framework"
+                "a sum in bfloat16",
+                "this framework has no bfloat16 arrays",
+                "choose narrow=False, or another framework",
             )
         return (_bfloat16_bits(flat),)
 

@@ -8,7 +8,6 @@ to the next gradient, so nothing is lost whatever the compressor.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -257,18 +256,19 @@ class Doubled(Exchange):
         rank, like = communicator.rank, left
         # What is dense is added to in place, and this rank's values may be the compressor's own.
         stream = _lightest(SparseStream(values, typed(places, "int64")), like)
-        helper = _folded_into(rank, communicator.size)
-        if helper > rank:
-            _send(communicator, stream, helper, like)
-            stream = _receive(communicator, helper, like)
+        folded = traffic.Folded(rank, communicator.size)
+        if folded.aside:
+            _send(communicator, stream, folded.other, like)
+            stream = _receive(communicator, folded.other, like)
             return stream.dense(like), left
-        if helper < rank:
-            stream = merged(_receive(communicator, helper, like), stream, like)
-        for partner in _partners(rank, communicator.size):
+        if folded.paired:
+            stream = merged(_receive(communicator, folded.other, like), stream, like)
+        for level in range(folded.levels):
+            partner = folded.rank_of(folded.number ^ (1 << level))
             theirs = _swapped(communicator, stream, partner, like)
             stream = merged(stream, theirs, like) if rank < partner else merged(theirs, stream, like)
-        if helper < rank:
-            _send(communicator, stream, helper, like)
+        if folded.paired:
+            _send(communicator, stream, folded.other, like)
         return stream.dense(like), left
 
     def traffic(self, size: int, itemsize: int, ranks: int, rank: int) -> Traffic:
@@ -279,12 +279,12 @@ class Doubled(Exchange):
             sparse = size * (1 - unnamed**holders) * (itemsize + _WIDTHS[index_type(size)])
             return Traffic(min(sparse, size * itemsize) + _HEADER_BYTES, 2)
 
-        helper = _folded_into(rank, ranks)
-        if helper > rank:
+        folded = traffic.Folded(rank, ranks)
+        if folded.aside:
             return message(1)
-        total = message(ranks) if helper < rank else Traffic(0, 0)
-        for level in range(len(list(_partners(rank, ranks)))):
-            total += message(_holders(rank, ranks, level))
+        total = message(ranks) if folded.paired else Traffic(0, 0)
+        for level in range(folded.levels):
+            total += message(_holders(folded, level))
         return total
 
     def payload_bytes(self, size: int, itemsize: int) -> int:
@@ -292,36 +292,10 @@ class Doubled(Exchange):
         return min(self.compressor.nbytes(size, itemsize), size * itemsize)
 
 
-def _beyond(size: int) -> int:
-    """How many ranks there are beyond the largest power of two."""
-    return size - (1 << (size.bit_length() - 1))
-
-
-def _folded_into(rank: int, size: int) -> int:
-    """The other of a pair, whose even rank stands aside, among the first 2 e ranks; of those after them, itself."""
-    return rank ^ 1 if rank < 2 * _beyond(size) else rank
-
-
-def _number(rank: int, size: int) -> int:
-    beyond = _beyond(size)
-    return rank // 2 if rank < 2 * beyond else rank - beyond
-
-
-def _rank_of(number: int, size: int) -> int:
-    beyond = _beyond(size)
-    return 2 * number + 1 if number < beyond else number + beyond
-
-
-def _partners(rank: int, size: int) -> Iterator[int]:
-    """Whom a rank that does not stand aside exchanges with, round by round."""
-    for level in range(size.bit_length() - 1):
-        yield _rank_of(_number(rank, size) ^ (1 << level), size)
-
-
-def _holders(rank: int, size: int, level: int) -> int:
+def _holders(folded: traffic.Folded, level: int) -> int:
     """How many ranks' arrays are in what a rank sends in round ``level``."""
-    first = _number(rank, size) >> level << level
-    return sum(2 if number < _beyond(size) else 1 for number in range(first, first + (1 << level)))
+    first = folded.number >> level << level
+    return sum(2 if number < folded.extra else 1 for number in range(first, first + (1 << level)))
 
 
 def _messages(stream: SparseStream, like: Array) -> tuple[Array, Array]:

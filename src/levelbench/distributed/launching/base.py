@@ -163,7 +163,7 @@ class Engine(ABC):
         It starts nothing, makes nothing and needs nothing to be installed.
         """
         if ranks < 1:
-            raise UsageError(f"{ranks} ranks", "a job has at least one", "give a number of ranks from 1")
+            raise UsageError(f"{ranks} ranks", "a job has at least one", "give a number of ranks from 1 up")
         self.refuse(options)
 
     def refuse(self, options: Mapping[str, Any]) -> None:
@@ -182,8 +182,8 @@ class Engine(ABC):
         if not re.fullmatch(r"\d{1,9}", str(given), re.ASCII) or int(given) < least:
             raise UsageError(
                 f"{name}={given} of the engine {self.name!r}",
-                f"it is no whole number from {least}",
-                f"leave it out for {otherwise}, or give one",
+                f"it is not a whole number of at least {least}",
+                f"give one, or leave it out for {otherwise}",
             )
         return int(given)
 

@@ -130,7 +130,7 @@ def _number(environment: Mapping[str, str], name: str, otherwise: int | None = N
     if text is None or not re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
         raise UsageError(
             f"the place of this process in its team, {name}={text!r}",
-            "that is not a whole number from 0",
+            "it is not a whole number from 0 up",
             "start the ranks with a launcher that sets it, or unset it",
         )
     return int(text)

@@ -108,7 +108,7 @@ def _version(launcher: str, environment: Mapping[str, str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingError(
             f"the MPI launcher {launcher}",
-            f"it does not tell its version ({type(error).__name__}: {error})",
+            f"it does not report its version ({type(error).__name__}: {error})",
             "repair the installation, or name another with launcher=PATH",
         ) from error
     return done.stdout + done.stderr

@@ -76,7 +76,7 @@ class Link:
         """The rate; ``None`` for no limit."""
         rate = _read("rate", self.rate, _BITS, "100mbit or 1gbit")
         if rate is not None and rate <= 0:
-            raise UsageError("a link of rate 0", "nothing passes it", "take a host's link down instead")
+            raise UsageError("a link of rate 0", "nothing would get through", "take the host's link down instead")
         return rate
 
     @property
@@ -89,7 +89,7 @@ class Link:
         """The share of packets that are lost, from 0 to 1."""
         share = (_read("loss", self.loss, {"%": 1.0}, "1%") or 0.0) / 100
         if share > 1:
-            raise UsageError(f"a link with loss {self.loss!r}", "that is more than all", "give at most 100%")
+            raise UsageError(f"a link with loss {self.loss!r}", "no more than 100% can be lost", "give at most 100%")
         return share
 
     @property
@@ -305,7 +305,9 @@ class Hosts:
         method: Literal["auto", "kernel", "relay"] = "auto",
     ) -> None:
         if not 1 <= count <= _MOST:
-            raise UsageError(f"{count} hosts", f"a network here has from 1 to {_MOST}", "choose a number of those")
+            raise UsageError(
+                f"{count} hosts", f"a network here has 1 to {_MOST} hosts", "choose a number in that range"
+            )
         self.count = count
         self._link = link
         self._wanted = method
@@ -387,7 +389,7 @@ class Hosts:
         self._links[host] = replace(link, method=switch.method(link))
 
     def down(self, host: int) -> None:
-        """Lose a host: nothing comes from it or gets to it, and nobody is told."""
+        """Lose a host: nothing comes from it or gets to it, and no other host is notified."""
         self._up[self._known(host)] = False
         self._open().set(host, self._links[host], False)
 
@@ -406,13 +408,13 @@ class Hosts:
 
     def _known(self, host: int) -> int:
         if not 0 <= host < self.count:
-            raise UsageError(f"host {host}", f"there are {self.count}, from 0", "choose one of those")
+            raise UsageError(f"host {host}", f"there are hosts 0 to {self.count - 1}", "choose one of them")
         return host
 
     def _open(self) -> _Bridge | _User:
         if self._switch is None:
             raise UsageError(
-                "hosts", "they are not there yet, or no more", "use them inside `with Hosts(...) as hosts`"
+                "hosts", "they do not exist yet, or no longer", "use them inside `with Hosts(...) as hosts`"
             )
         return self._switch
 
@@ -454,7 +456,7 @@ class _Bridge:
 
 
 class _User:
-    """The relay, a process beside this one that ends with it."""
+    """The relay, a process of its own that ends with this one."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names

@@ -113,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
     """Make the devices, say ``ready``, and pass frames until standard input ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The kernel may wake a sleeper 50 us late to save power, unless told.
+    # The kernel may wake a sleeper 50 us late to save power, unless asked not to.
     libc.prctl(_PR_SET_TIMERSLACK, 1)
     if os.getppid() != int(arguments[0]):
         return 1

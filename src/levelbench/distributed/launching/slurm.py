@@ -69,7 +69,9 @@ class Slurm(Engine):
             )
         if ranks % nodes:
             raise UsageError(
-                f"{ranks} ranks on {nodes} nodes", "each node gets as many", "choose numbers of which one divides"
+                f"{ranks} ranks on {nodes} nodes",
+                "each node gets the same number of ranks",
+                "choose a number of ranks that the nodes divide",
             )
 
     def start(
@@ -100,7 +102,7 @@ def _parameters(options: Mapping[str, Any], tasks: int, nodes: int, minutes: int
     """In submitit's names."""
     named: dict[str, Any] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
     named["timeout_min"] = minutes
-    # SLURM lets the other tasks of a job go on where one fails, unless told.
+    # SLURM lets the other tasks of a job go on where one fails, unless asked not to.
     named["slurm_srun_args"] = ["--kill-on-bad-exit=1"]
     for name in _OF_SLURM:
         if name in options:

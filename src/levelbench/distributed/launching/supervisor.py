@@ -99,7 +99,7 @@ def _become(command: list[str], libc: ctypes.CDLL, supervisor: int) -> NoReturn:
 
 
 def _keep(child: int) -> _End:
-    """Wait for the child, or end it where told to; then end all that it left behind."""
+    """Wait for the child, or end it when asked to; then end everything that it left behind."""
     end = _End()
     until_ns: int | None = None
     while end.status is None:

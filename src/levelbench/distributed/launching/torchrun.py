@@ -29,7 +29,7 @@ from levelbench.measure.clocks import HOST
 __all__ = ["RESTARTS", "OnNode", "Torchrun", "nodes_of"]
 
 _MEET_S, _END_S = 20.0, 5.0
-"""How long a launcher may have no rank after one failed: nodes that live meet again by then; or where none shall."""
+"""How long a launcher may have no rank after one failed: with restarts, until live nodes have met again; without."""
 _SETTLED_S = 10.0
 """Ranks that still run so long after an end on this node were started again; supervisors outlive them by up to 2 s."""
 
@@ -78,7 +78,7 @@ class OnNode(RunningJob):
         return replace(found, note="what it lost is on another node") if found.code == PEER_LOST else found
 
     def _waits_in_vain(self) -> bool:
-        """Whether a rank failed here, and since then none has run for too long."""
+        """Whether a rank failed here, and none has run since for too long."""
         now_ns = HOST.now_ns()
         reports = [each for each in read_reports(self.folder, self._ranks) if each.rank is not None]
         if not any(each.code != 0 for each in reports):

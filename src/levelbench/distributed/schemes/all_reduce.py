@@ -221,7 +221,9 @@ class AllReduce(Scheme):
 
     def __post_init__(self) -> None:
         if not self.bucket_mb > 0:
-            raise DefinitionError(f"all-reduce with bucket_mb={self.bucket_mb}", "it is not positive", "choose more")
+            raise DefinitionError(
+                f"all-reduce with bucket_mb={self.bucket_mb}", "it is not positive", "choose a size above zero"
+            )
         if self.algorithm and self.algorithm not in (known := traffic.ALGORITHMS["all_reduce"]):
             raise UnknownNameError("algorithm of all-reduce", self.algorithm, known)
 
@@ -258,7 +260,7 @@ class _AllReduceStepper(BaseStepper):
         plan = assign(arrays, scheme.bucket_mb * _MB)
         self._reducer = Reducer(communicator, worker.backend, parameters, plan, worker.clock)
         self._alone = communicator.size == 1
-        # A single bucket is complete when the backward pass is: to be told of each gradient would only cost.
+        # A single bucket is complete when the backward pass is: a callback for each gradient would only cost time.
         if scheme.overlap and len(plan) > 1 and not self._alone:
             self.executor.on_gradient(self._ready)
 

@@ -217,7 +217,7 @@ def _ratio_is_a_share(scheme: SparseTopK | RandomK) -> None:
     if not 0 < scheme.ratio <= 1:
         raise DefinitionError(
             f"{type(scheme).__name__} with ratio={scheme.ratio}",
-            "it is no share of the gradient",
+            "it is not a share of the gradient",
             "choose 0 < ratio <= 1",
         )
 
@@ -250,8 +250,8 @@ class SparseTopK(Compressed):
         checks.share(self, "momentum")
         if self.momentum and not self.error_feedback:
             raise DefinitionError(
-                f"TopK with momentum={self.momentum} and error_feedback=False",
-                "the correction is one of what was held back, and nothing is",
+                f"top-k with momentum={self.momentum} and error_feedback=False",
+                "momentum correction applies to what is held back, and nothing is",
                 "choose error_feedback=True",
             )
 
@@ -373,7 +373,7 @@ class Sign(Compressed):
         if self.scale == "vote" and (self.error_feedback or self.pieces):
             raise DefinitionError(
                 "Sign with scale=vote",
-                "a vote is no estimate of the gradient, so nothing is left of one and no piece of it can be summed",
+                "a vote does not estimate the gradient, so there is no residual and pieces cannot be summed",
                 "choose error_feedback=False and pieces=False, or scale=mean",
             )
 

@@ -62,7 +62,7 @@ def trainers(name: str, servers: int, size: int) -> int:
     if size <= servers:
         raise UsageError(
             f"{size} ranks with the scheme {name!r}",
-            f"{servers} of them serve, so that none is left to train",
+            f"{servers} of them serve, which leaves none to train",
             f"start {servers + 1} ranks or more",
         )
     return size - servers
@@ -221,7 +221,7 @@ class _WorkerStepper(_Stepper):
             self.packed[server].write(flats, self.parts[server])
 
     def averaged(self) -> Mapping[str, Array] | None:
-        """What the servers told when all last met."""
+        """What the servers sent when all last met."""
         return self.evaluated
 
 
@@ -401,9 +401,9 @@ class _Versioned(_Stepper):
     steps = 0
     """Since the last time all met."""
 
-    def told(self, server: int, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    def announced(self, server: int, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """A server's arrays of its shard, on all ranks. ``arrays`` is read there, and shows shapes elsewhere."""
-        # A packer of its own, as what is told must outlast the next step's messages.
+        # A packer of its own, as it must outlast the next step's messages.
         packed = Packed(self.worker.backend, self.parts[server])
         return packed.unpack([self.communicator.broadcast(flat, server) for flat in packed.pack(arrays)])
 
@@ -435,9 +435,9 @@ class _PushingWorker(_WorkerStepper, _Versioned):
                 for staleness, lag in zip(*pushes.tolist(), strict=True):
                     note("staleness", staleness, "updates")
                     note("lag", lag, "steps")
-            current |= self.told(server, shard)
+            current |= self.announced(server, shard)
             if self.averages:
-                averages |= self.told(server, shard)
+                averages |= self.announced(server, shard)
         self.steps = 0
         apart = sum(float(norm(parameters[name] - each)) ** 2 for name, each in current.items())
         whole = sum(float(norm(each)) ** 2 for each in current.values())
@@ -517,9 +517,9 @@ class _VersionedServer(_Versioned):
             own = server == self.communicator.rank
             if self.steps:
                 self.pushes(server, self._table() if own else None)
-            self.told(server, shard)
+            self.announced(server, shard)
             if self.averages:
-                self.told(server, {**shard, **(self._inner.averaged() or {})} if own else shard)
+                self.announced(server, {**shard, **(self._inner.averaged() or {})} if own else shard)
         self.steps = 0
         self._kept = [[] for _ in self._kept]
 

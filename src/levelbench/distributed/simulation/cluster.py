@@ -74,7 +74,7 @@ class Cluster(Meeting):
         played: Sequence[int] | None = None,
     ) -> None:
         if size < 1:
-            raise UsageError(f"{size} simulated ranks", "there is nobody", "ask for at least one")
+            raise UsageError(f"{size} simulated ranks", "there must be at least one", "ask for one or more")
         super().__init__()
         self.size, self.network, self.scale, self.algorithm = size, network, scale, algorithm
         self.scheduler = Scheduler()
@@ -119,8 +119,8 @@ class Cluster(Meeting):
         waits = fiber.looks > FREE_LOOKS
         if fiber.looks > MOST_LOOKS:
             raise CommunicationError(
-                f"rank {fiber.rank} looks whether something has come",
-                f"it has not after {fiber.now_s:.3g} s of its clock, and nobody is earlier",
+                f"rank {fiber.rank} polls for a message or collective",
+                f"nothing has after {fiber.now_s:.3g} s of virtual time, and no other rank is behind",
                 "correct the order of the messages",
             )
         if waits:

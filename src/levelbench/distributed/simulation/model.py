@@ -114,7 +114,7 @@ class Compute:
         if not 0 <= self.fixed_s <= self.mean_s or self.sigma_s < 0 or self.batch < 1:
             raise UsageError(
                 f"a step of {self.mean_s:.4g} s, spread {self.sigma_s:.4g} s, of which {self.fixed_s:.4g} s are fixed",
-                "these are not times of one step",
+                "these cannot be the times of one step",
                 "give 0 <= fixed_s <= mean_s, sigma_s >= 0 and a batch of at least 1",
             )
 
@@ -122,7 +122,9 @@ class Compute:
     def measured(samples_s: tuple[float, ...], batch: int, **others: Any) -> Compute:
         """From the times of at least two steps, of which steps are drawn again."""
         if len(samples_s) < 2:
-            raise UsageError(f"{len(samples_s)} measured steps", "they show no spread", "measure at least two")
+            raise UsageError(
+                f"{len(samples_s)} measured steps", "they are too few to show a spread", "measure at least two"
+            )
         values = np.array(samples_s)
         return Compute(
             float(values.mean()), float(values.std(ddof=1)), tuple(map(float, samples_s)), batch=batch, **others
@@ -184,7 +186,7 @@ class Calibrated:
         if not 0 < self.low <= self.value <= self.high:
             raise UsageError(
                 f"the interval [{self.low:.4g}, {self.high:.4g}] of {self.value:.4g}",
-                "it does not hold its value, or is not above zero",
+                "it does not contain the value, or is not above zero",
                 "give low <= value <= high, all above zero",
             )
 
@@ -228,7 +230,7 @@ def of_samples(samples_s: tuple[float, ...]) -> Calibrated:
     if len(values) >= 100:
         values = np.array([stretch.mean() for stretch in np.array_split(values, 10)])
     if len(values) < 2:
-        raise UsageError(f"{len(values)} measured steps", "they show no spread", "measure at least 30")
+        raise UsageError(f"{len(values)} measured steps", "they are too few to show a spread", "measure at least 30")
     mean = float(values.mean())
     half = _Z95 * float(values.std(ddof=1)) / len(values) ** 0.5
     return Calibrated(mean, max(mean - half, mean / 10), mean + half)

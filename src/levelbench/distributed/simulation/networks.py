@@ -192,7 +192,9 @@ def checked_dimensions(network: Interconnect, hosts: int) -> tuple[int, ...]:
         if prod(network.dimensions) != hosts:
             asked = "x".join(map(str, network.dimensions))
             raise UsageError(
-                f"a torus of {asked} hosts", f"there are {hosts} hosts", "give dimensions whose product that is"
+                f"a torus of {asked} hosts",
+                f"there are {hosts} hosts",
+                "give dimensions whose product is the number of hosts",
             )
         return network.dimensions
     side = next(at for at in range(int(hosts**0.5), 0, -1) if hosts % at == 0)
@@ -320,13 +322,15 @@ def _count(text: str, asked: str) -> int:
 
 def _radix(text: str, asked: str) -> int:
     if (value := _count(text, asked)) < 2:
-        raise UsageError(f"{asked}={text}", "a tree branches at least in two", "give 2 or more")
+        raise UsageError(f"{asked}={text}", "a switch of a tree has at least two children", "give 2 or more")
     return value
 
 
 def _taper(text: str, asked: str) -> float:
     if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) < 1:
-        raise UsageError(f"{asked}={text}", "it is not a number of at least 1", "give how much narrower each level is")
+        raise UsageError(
+            f"{asked}={text}", "it is not a number of at least 1", "give the factor by which each level is narrower"
+        )
     return float(text)
 
 
@@ -371,11 +375,11 @@ def parse(text: str) -> Interconnect:
         if key not in _READ:
             raise UnknownNameError("setting of a network", key, _READ)
         if key in given:
-            raise UsageError(asked, f"{key} is there twice", "give it once")
+            raise UsageError(asked, f"{key} is given twice", "give it once")
         given[key] = value
     for key, unit in (("alpha", "2us"), ("beta", "25GB/s")):
         if key not in given:
-            raise UsageError(asked, f"it has no {key}", f"add {key}={unit}, or what yours has")
+            raise UsageError(asked, f"it has no {key}", f"add {key}={unit}, or the value of your network")
     _check_pairs(asked, given)
     settings = {_READ[key][0]: _READ[key][1](value, key) for key, value in given.items()}
     if settings.get("topology") == "hosts":
@@ -388,14 +392,16 @@ def _check_pairs(asked: str, given: dict[str, str]) -> None:
     topology = given.get("topology", "flat")
     for key, topologies in _BELONG.items():
         if key in given and topology not in topologies:
-            raise UsageError(asked, f"{key} means nothing for topology={topology}", f"use it with {topologies[0]}")
+            raise UsageError(asked, f"{key} has no meaning for topology={topology}", f"use it with {topologies[0]}")
     if topology == "hosts" and "per-host" not in given:
         raise UsageError(asked, "it does not say how many ranks a host has", "add per-host=8")
     local = {"local-alpha", "local-beta"} & set(given)
     several = given.get("per-host", "1") != "1"
     if several and len(local) < 2:
         raise UsageError(
-            asked, "several ranks on a host, and not what a message takes there", "add local-alpha and local-beta"
+            asked,
+            "several ranks share a host, but the cost of a message within it is not given",
+            "add local-alpha and local-beta",
         )
     if local and not several:
         raise UsageError(asked, "one rank on a host sends nothing within it", "add per-host=8, or leave local-* out")

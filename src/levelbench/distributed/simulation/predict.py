@@ -110,7 +110,9 @@ def predict(
     part = batch / workers if scaling == "strong" else float(batch)
     if part < 1:
         raise UsageError(
-            f"{ranks} ranks on a batch of {batch}", "some would have nothing to do", "choose a larger batch, or weak"
+            f"{ranks} ranks on a batch of {batch}",
+            "some ranks would have no example",
+            "choose a larger batch, or weak scaling",
         )
     own = compute.at(part)
     small = stand_in(model, parts=max(8, 4 * getattr(scheme, "servers", 1)))
