@@ -8,7 +8,7 @@ arrays that were really given. All are whole numbers, so that they can be compar
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast, final
 
@@ -88,18 +88,10 @@ class Totals:
 
     def by_operation(self) -> dict[str, Count]:
         """Over all phases."""
-        return _summed((operation, each) for (operation, _), each in self.counts.items())
-
-    def by_phase(self) -> dict[str, Count]:
-        """Over all operations, by label of the phase."""
-        return _summed((phase, each) for (_, phase), each in self.counts.items())
-
-
-def _summed(named: Iterable[tuple[str, Count]]) -> dict[str, Count]:
-    result: dict[str, Count] = {}
-    for name, each in named:
-        result[name] = result.get(name, Count()) + each
-    return result
+        result: dict[str, Count] = {}
+        for (operation, _), each in self.counts.items():
+            result[operation] = result.get(operation, Count()) + each
+        return result
 
 
 def _nbytes(arrays: Sequence[Array]) -> int:

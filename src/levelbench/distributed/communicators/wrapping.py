@@ -152,7 +152,7 @@ class DelayedCommunicator(WrappingCommunicator):
     def around(
         self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
     ) -> T:
-        """Late, or never."""
+        """Wait, then make the call or die."""
         with self._lock:
             self.operations += 1
             number, late_s = self.operations, self._generator.random() * self._delays.most_s

@@ -47,7 +47,6 @@ __all__ = [
     "QSGD",
     "Cast",
     "Compressed",
-    "CompressedStepper",
     "RandomK",
     "Sign",
     "SparseTopK",
@@ -81,7 +80,7 @@ def note_compression(worker: Worker, ratio: float | None, residuals: list[Array]
         worker.ledger.note("residual_norm", (sum(float(norm(each)) ** 2 for each in residuals) / whole) ** 0.5, "1")
 
 
-class CompressedStepper(BaseStepper):
+class _CompressedStepper(BaseStepper):
     """Packs, compensates, exchanges, unpacks, updates.
 
     All but the update is phase ``communicate``: what of it the communicator did not take is the time of compression.
@@ -138,7 +137,6 @@ class CompressedStepper(BaseStepper):
         )
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """All of that."""
         super().restore(state)
         backend, self._steps = self.worker.backend, number("steps", state)
         residuals = arrays_of("residual", backend, state)
@@ -200,8 +198,8 @@ class Compressed(Scheme):
         """How gradients are added up in a step (from 1); by default after any warm-up."""
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """A :class:`CompressedStepper`."""
-        return CompressedStepper(worker, self.exchange, self.error_feedback)
+        """Go to work; collective."""
+        return _CompressedStepper(worker, self.exchange, self.error_feedback)
 
     def traffic_within(self) -> float:
         """As the exchange says."""
@@ -256,8 +254,8 @@ class SparseTopK(Compressed):
             )
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """A :class:`CompressedStepper` with this momentum."""
-        return CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
+        """With this momentum."""
+        return _CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
         """All payloads to all ranks, or merged in pairs."""

@@ -107,7 +107,6 @@ class _GossipStepper(OwnModelStepper):
         return super().state() | numbers(weight=self._weight, step=self._step)
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """All of that."""
         super().restore(state)
         self._step, self._weight = number("step", state), float(state["weight"])
 

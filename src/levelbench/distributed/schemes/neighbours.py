@@ -77,11 +77,6 @@ class MixingGraph(ABC):
             product = self.matrix(step) @ product
         return float(np.linalg.norm(product - 1.0 / self.size, 2))
 
-    @property
-    def spectral_gap(self) -> float:
-        """1 - :attr:`contraction`: the larger, the sooner ranks agree; 1 where they agree after one period."""
-        return 1.0 - self.contraction
-
 
 @dataclass(frozen=True)
 class Undirected(MixingGraph):

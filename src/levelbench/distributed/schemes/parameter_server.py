@@ -449,7 +449,6 @@ class _PushingWorker(_WorkerStepper, _Versioned):
         return numbers(steps=self.steps)
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """Those steps."""
         self.steps = number("steps", state)
 
 
@@ -533,7 +532,6 @@ class _VersionedServer(_Versioned):
         return counts | {"pushes": pushes} | under("optimizer", self._inner.state() if self._shard else {})
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """All of that."""
         self.steps, self._version = number("steps", state), number("version", state)
         self._reads, self._lags = state["reads"].tolist(), state["lags"].tolist()
         self._steps = StepCounts(state["made"].tolist())

@@ -171,7 +171,6 @@ class _PowerStepper(BaseStepper):
         )
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
-        """All of that."""
         super().restore(state)
         backend = self.worker.backend
         self.right, self.residuals = arrays_of("right", backend, state), arrays_of("residual", backend, state)
