@@ -92,12 +92,6 @@ class DeferredGradients(Executor):
         return False
 
 
-def whole_sizes(trainer: Trainer, epoch: int) -> list[int]:
-    """Examples of all ranks by step of an epoch."""
-    sizes = trainer.recipe.sampler.epoch(trainer.dataset.train, trainer.seed, epoch).sizes
-    return grouped_sizes(sizes.tolist(), trainer.recipe.accumulate)
-
-
 def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int, planned: int, lr: float) -> None:
     """Steps ``start`` to ``end`` (exclusive) of an epoch; ``lr`` is by what the schedule's factor is multiplied."""
     timeline, switch = trainer.timeline, trainer.timeline.switch
@@ -265,7 +259,8 @@ class Ranks(Team):
     def whole(self, trainer: Trainer, epoch: int) -> list[int]:
         """Examples of all ranks by step of an epoch."""
         if self._sizes[0] != epoch:
-            self._sizes = epoch, whole_sizes(trainer, epoch)
+            sizes = trainer.recipe.sampler.epoch(trainer.dataset.train, trainer.seed, epoch).sizes
+            self._sizes = epoch, grouped_sizes(sizes.tolist(), trainer.recipe.accumulate)
         return self._sizes[1]
 
     def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:

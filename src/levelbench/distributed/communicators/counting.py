@@ -94,11 +94,6 @@ class Totals:
         return result
 
 
-def _nbytes(arrays: Sequence[Array]) -> int:
-    nbytes: int = arrays[0].nbytes
-    return nbytes if len(arrays) == 1 else sum(each.nbytes for each in arrays)
-
-
 def _whole(sent: Traffic) -> tuple[int, int]:
     return int(sent.sent_bytes), int(sent.messages)
 
@@ -151,7 +146,7 @@ class CountingCommunicator(WrappingCommunicator):
         """Count the call, what it sends and how long it takes."""
         phase, now_ns = self.phase(), self._now_ns
         only_receives = operation in _RECEIVING or (operation == "scatter" and self.rank != peer)
-        payload = 0 if only_receives or not arrays else _nbytes(arrays)
+        payload = 0 if only_receives else sum(each.nbytes for each in arrays)
         declared = self._form(operation, arrays, peer, count) if self._own is None else _NOTHING
         start = now_ns()
         result = call()

@@ -33,8 +33,10 @@ def end_marked(job: str, timeout_s: float = 2.0) -> list[int]:
     until_ns = HOST.now_ns() + int(timeout_s * 1e9)
     while (left := [pid for pid in marked(job) if pid != os.getpid()]) and HOST.now_ns() < until_ns:
         for pid in left:
-            _kill(pid)
-        _nap()
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        # A moment for the kernel to take them away.
+        select.select([], [], [], 0.01)
     return left
 
 
@@ -104,13 +106,3 @@ def _environment(pid: int) -> list[bytes]:
         return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _nap() -> None:
-    """A moment for the kernel to take a process away."""
-    select.select([], [], [], 0.01)

@@ -27,8 +27,8 @@ __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_TOLD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-_HEARD = {signal.SIGCHLD, *_TOLD}
+_ASKS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_HEARD = {signal.SIGCHLD, *_ASKS}
 _GRACE_S = 2.0
 """Between SIGTERM and SIGKILL."""
 
@@ -39,7 +39,7 @@ class _End:
 
     status: int | None = None
     time_ns: int = 0
-    told: bool = False
+    asked: bool = False
     stopped: bool = False
 
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     rank = None if place is None else place.rank
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     libc = ctypes.CDLL(None, use_errno=True)
-    # Told, not killed, when the parent dies: what the child started in sessions of its own would remain.
+    # Asked to end, not killed, when the parent dies: what the child started in sessions of its own would remain.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if "--parent" in options and os.getppid() != int(options[options.index("--parent") + 1]):
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str]) -> int:
     child = _start(command, libc, {} if place is None else variables_of(place))
     end = _keep(child)
     code, number = _decoded(end.status)
-    ExitReport(rank, code, number, end.told, end.stopped, end.time_ns).write(folder)
-    if code == PEER_LOST and not end.told:
-        signal.sigtimedwait(_TOLD, LINGER_S)
+    ExitReport(rank, code, number, end.asked, end.stopped, end.time_ns).write(folder)
+    if code == PEER_LOST and not end.asked:
+        signal.sigtimedwait(_ASKS, LINGER_S)
     return code if code is not None else 128 + (number or 0)
 
 
@@ -103,13 +103,16 @@ def _keep(child: int) -> _End:
     end = _End()
     until_ns: int | None = None
     while end.status is None:
-        heard = signal.sigwaitinfo(_HEARD) if until_ns is None else _heard_by(until_ns)
+        if until_ns is None:
+            heard: signal.struct_siginfo | None = signal.sigwaitinfo(_HEARD)
+        else:
+            heard = signal.sigtimedwait(_HEARD, max(0.0, (until_ns - HOST.now_ns()) * 1e-9))
         _reap(child, end)
         if end.status is None and heard is None:
             _signal_all(child, signal.SIGKILL)
             until_ns = HOST.now_ns() + int(_GRACE_S * 1e9)
-        elif end.status is None and heard is not None and heard.si_signo in _TOLD and not end.told:
-            end.told, end.stopped = True, state_of(child) == "T"
+        elif end.status is None and heard is not None and heard.si_signo in _ASKS and not end.asked:
+            end.asked, end.stopped = True, state_of(child) == "T"
             # What is stopped does not hear SIGTERM before it goes on.
             _signal_all(child, signal.SIGKILL if end.stopped else signal.SIGTERM)
             until_ns = HOST.now_ns() + int(_GRACE_S * 1e9)
@@ -118,10 +121,6 @@ def _keep(child: int) -> _End:
         signal.sigtimedwait([signal.SIGCHLD], 0.05)
         _reap(child, end)
     return end
-
-
-def _heard_by(until_ns: int) -> signal.struct_siginfo | None:
-    return signal.sigtimedwait(_HEARD, max(0.0, (until_ns - HOST.now_ns()) * 1e-9))
 
 
 def _reap(child: int, end: _End) -> None:

@@ -8,8 +8,9 @@ and must be measured at a small scale where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -202,10 +203,10 @@ def _replayed(
     """The traced actions with other times, shape (draws, ranks, steps), and a network for each draw."""
     ranks = times_s.shape[1]
 
-    def seconds_on(network: Interconnect) -> Callable[[str, float], float]:
-        return lambda operation, nbytes: collective_s(network, operation, nbytes, ranks, algorithm)
+    def seconds(network: Interconnect, operation: str, nbytes: float) -> float:
+        return collective_s(network, operation, nbytes, ranks, algorithm)
 
-    return replay(trace.actions, times_s, [seconds_on(network) for network in networks])
+    return replay(trace.actions, times_s, [partial(seconds, network) for network in networks])
 
 
 def _estimate(values: Sequence[float]) -> Estimate:
