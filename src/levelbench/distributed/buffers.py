@@ -78,7 +78,7 @@ def put(result: HostArray, like: Array) -> Array:
 def new(result: HostArray, like: Array) -> Array:
     """``result`` as a new native array of the kind and device of ``like``, of any shape.
 
-    ``result`` becomes part of it where it can: it is not to be used any more.
+    ``result`` becomes part of it where it can: it must not be used afterwards.
     """
     return result if isinstance(like, np.ndarray | np.generic) else _native(result, like)
 

@@ -1,7 +1,7 @@
 """What a communicator is: how ranks, the processes of one training, pass arrays to each other.
 
 Arrays stay the framework's own. A result comes back in the array that was given wherever that one can be written to
-(NumPy, PyTorch), else as a new one of its kind (JAX): use what is returned, and no longer what was given.
+(NumPy, PyTorch), else as a new one of its kind (JAX): use what is returned, not what was given.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Communicator(ABC):
     Arrays are of any shape (also of no dimension) and of one dtype and shape on all ranks of a collective, unless said
     otherwise. Between two ranks messages of one tag arrive in the order in which they were sent. Every method raises
     ``CommunicationError`` when a rank was lost or took longer than the communicator's timeout, ``UsageError`` for a
-    rank that is not there, ``UnsupportedError`` for a dtype that the library does not move.
+    rank that does not exist, ``UnsupportedError`` for a dtype that the library does not move.
     """
 
     name: str
@@ -136,12 +136,12 @@ class Communicator(ABC):
     def close(self) -> None:
         """Leave, together with the others; afterwards the communicator cannot be used."""
 
-    def abort(self) -> None:  # noqa: B027  # where nobody waits for this rank there is nothing to end
+    def abort(self) -> None:  # noqa: B027  # most libraries notice by themselves
         """Leave without the others, who get an error as soon as the library notices."""
 
 
 def checked_rank(operation: str, rank: int, size: int) -> None:
-    """``UsageError`` for a rank that is not there."""
+    """``UsageError`` for a rank that does not exist."""
     if not 0 <= rank < size:
         raise UsageError(
             f"{operation} with rank {rank}", f"there are ranks 0 to {size - 1}", "name a rank of this communicator"
@@ -156,7 +156,7 @@ def checked_tag(operation: str, tag: int, below: int | None = None) -> None:
 
 
 def checked_op(operation: str, op: str, array: Array) -> None:
-    """``UsageError`` for a reduction that there is not, ``UnsupportedError`` for a mean of integers."""
+    """``UsageError`` for an unknown reduction, ``UnsupportedError`` for a mean of integers."""
     if op not in ("sum", "mean"):
         raise UsageError(f"{operation} with op {op!r}", "a reduction is 'sum' or 'mean'", "choose one of them")
     if op == "mean" and not is_floating(array):

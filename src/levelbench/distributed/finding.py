@@ -41,8 +41,8 @@ Setting = int | float | str | bool
 def named_scheme(name: str, settings: Mapping[str, Setting] | None = None) -> Scheme:
     """The scheme of a name, an alias, or ``FILE.py``, with ``:NAME`` where the file has several; with these settings.
 
-    Raises ``UnknownNameError`` for a name or setting that there is not, ``UsageError`` for a value of another type,
-    ``DefinitionError`` for what cannot be used.
+    Raises ``UnknownNameError`` for an unknown name or setting, ``UsageError`` for a value of another type,
+    ``DefinitionError`` for a scheme that cannot be used.
     """
     if ".py" in name:
         return with_settings(_of_file(name), settings or {})
@@ -83,7 +83,7 @@ def load_schemes(path: Path) -> dict[str, Scheme]:
     """The schemes of a file by name, each with its settings.
 
     That is ``scheme`` where the file makes it; else every scheme that it makes; else its own subclasses of ``Scheme``,
-    with their defaults. The file is run. Raises ``UsageError`` where it is not there, ``DefinitionError`` where it
+    with their defaults. The file is run. Raises ``UsageError`` if the file does not exist, ``DefinitionError`` where it
     raises, naming the line, or defines none.
     """
     module = plugins.load_file("scheme", path)
@@ -113,7 +113,7 @@ def load_schemes(path: Path) -> dict[str, Scheme]:
 
 
 def file_of(name: str) -> tuple[str, str]:
-    """``FILE.py`` or ``FILE.py:NAME`` with its whole path, and the SHA-256 of the file's text."""
+    """``FILE.py`` or ``FILE.py:NAME`` with its absolute path, and the SHA-256 of the file's text."""
     file, colon, inside = name.partition(":")
     path = Path(file).resolve()
     return f"{path}{colon}{inside}", hashlib.sha256(path.read_bytes()).hexdigest()

@@ -71,7 +71,7 @@ class Round:
 
     @property
     def parts(self) -> tuple[float, float]:
-        """What of the whole's α and β is that of one message: the whole is ``count`` (α + share · n β)."""
+        """One message's part of the operation's α and β: the operation is ``count`` (α + share · n β)."""
         return 1 / self.count, 1 / (self.count * self.share)
 
     def per_message(self, whole: Fit) -> tuple[float, float]:

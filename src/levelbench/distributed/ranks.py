@@ -115,7 +115,7 @@ def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int
         examples = own[position]
         stepper.share = share = examples / whole[position]
         switch(forwards)
-        # What most steps are is called without a detour: each call counts beside a small network.
+        # Most steps are called directly: for a small network each call counts.
         direct = plain and examples > 0
         loss = whole_forward(*batch) if direct else turn.forward(batch, examples)
         losses.append(loss if share * workers == 1 else loss * (share * workers))
@@ -152,7 +152,7 @@ class _Turn:
         self._group = Accumulating(trainer.executor, trainer.timeline) if trainer.recipe.accumulate > 1 else None
 
     def forward(self, batch: Any, examples: int) -> Array:
-        """The mean loss over this part; zero of none."""
+        """The mean loss over this part; zero if it is empty."""
         self._empty = not examples
         if self._empty:
             return self._of_nothing()
@@ -161,7 +161,7 @@ class _Turn:
         return self._group.forward(*(columns for columns in batch if len(columns[0])))
 
     def backward(self) -> Mapping[str, Array]:
-        """The gradients of that loss; zeros of none."""
+        """The gradients of that loss; zeros if the part is empty."""
         executor = self._trainer.executor
         if self._empty:
             return {name: zeros_like(each) for name, each in executor.parameters.items()}

@@ -146,7 +146,7 @@ class SchemeStepper(Stepper):
         return f"{type(self).__name__} does not say that its state holds all that it keeps from step to step"
 
     def state(self) -> dict[str, HostArray]:
-        """All that this rank needs to go on from here, beside its parameters: arrays on the host by a flat name.
+        """All that this rank needs to go on from here, apart from its parameters: arrays on the host by a flat name.
 
         Collective: all ranks, servers included, between the same two steps, and none goes on before all have it. What
         is under way is brought to its end, or :meth:`restore` sets it going again.

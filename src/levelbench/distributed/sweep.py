@@ -62,7 +62,7 @@ class Operation:
 
 
 def operation_named(name: str) -> Operation:
-    """The operation of that name; ``UnknownNameError`` where there is none."""
+    """The operation of that name; ``UnknownNameError`` if there is no such operation."""
     if name not in OPERATIONS:
         raise UnknownNameError("operation of a communicator", name, OPERATIONS)
     return OPERATIONS[name]
@@ -238,7 +238,7 @@ def sweep(
     """Each operation at each size (bytes). Collective: all ranks ask for the same, and get the same.
 
     Arrays are ``backend``'s, of float32 and zero, so that sums stay what they are. Raises ``CheckFailedError`` where an
-    operation's result is wrong, ``UnknownNameError`` for one that there is not.
+    operation's result is wrong, ``UnknownNameError`` for an unknown one.
     """
     for operation in [operation_named(name) for name in operations]:
         if communicator.size < 2 and operation.name == "send-receive":

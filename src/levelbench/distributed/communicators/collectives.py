@@ -202,7 +202,7 @@ def broadcast_scatter_gather(link: Channel, flat: Flat, root: int) -> Steps[None
 
 
 def gather_direct(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
-    """From each to the root. Answers there with the arrays by rank, elsewhere with none."""
+    """From each to the root. The root gets the arrays by rank, the others an empty list."""
     if link.rank != root:
         yield link.send(flat, root)
         return []

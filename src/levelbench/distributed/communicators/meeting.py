@@ -45,7 +45,7 @@ __all__ = [
 ANY = -1
 """In the place of a source: whoever comes first."""
 _EXCHANGE = -1
-"""The tag of :meth:`LocalCommunicator.exchange`, which nobody else can use."""
+"""The tag of :meth:`LocalCommunicator.exchange`, which users cannot choose."""
 
 Combine = Callable[[list[Any]], Any]
 
@@ -209,7 +209,7 @@ class Meeting(ABC):
 
     @abstractmethod
     def want(self, rank: int, source: int, tag: int) -> Receipt:
-        """Ask for the next message from ``source`` (or ``ANY``) that nobody has asked for."""
+        """Ask for the next message from ``source`` (or ``ANY``) that no earlier receipt gets."""
 
     @abstractmethod
     def receive(self, rank: int, receipt: Receipt) -> Parcel:

@@ -94,7 +94,7 @@ class MpiRequest(Handle):
         return self._result()
 
     def done(self) -> bool:
-        """Whether it is over; what is under way in this process moves on."""
+        """Whether it is over; drives on what is under way in this process."""
         with self._named():
             return bool(self._request.Test())
 
@@ -153,7 +153,7 @@ def open_mpi(place: RankPlace, timeout_s: float) -> MpiCommunicator:
 
 
 class MpiCommunicator(Communicator):
-    """A rank of ``world`` (an ``mpi4py.MPI.Comm``), which is copied, so that nobody else's messages are met.
+    """A rank of ``world`` (an ``mpi4py.MPI.Comm``), which is duplicated, so that its messages meet no others.
 
     ``threads`` is the level that the library gives: ``multiple`` where any thread may call. Messages move on while
     MPI is called: by :meth:`Handle.wait` and :meth:`Handle.done`, unless the library has a thread for it

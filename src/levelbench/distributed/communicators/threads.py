@@ -51,7 +51,7 @@ class ThreadMeeting(Meeting):
         super().__init__()
         self.size, self.timeout_s = size, timeout_s
         self._lock = threading.Lock()
-        # One for each rank, so that a message wakes nobody but its receiver.
+        # One for each rank, so that a message wakes its receiver alone.
         self._bells = [threading.Condition(self._lock) for _ in range(size)]
         self._collectives: dict[int, Collective] = {}
         self._turns = [0] * size

@@ -179,7 +179,7 @@ class ThresholdCompressor(SparseCompressor):
         return PayloadPart(size), PayloadPart(size, index_type(size))
 
     def compress(self, flat: Array, key: Key) -> Payload:
-        """As many as there are; none of zeros."""
+        """All that qualify; zeros never do."""
         xp = namespace(flat)
         magnitudes, limit = abs(flat), self.threshold
         if self.relative:

@@ -177,7 +177,7 @@ class Engine(ABC):
                 )
 
     def number(self, options: Mapping[str, Any], name: str, otherwise: int, least: int = 1) -> int:
-        """An option that is a whole number; ``UsageError`` where it is another thing, or too small."""
+        """An option that is a whole number; ``UsageError`` where it is something else, or too small."""
         given = options.get(name, otherwise)
         if not re.fullmatch(r"\d{1,9}", str(given), re.ASCII) or int(given) < least:
             raise UsageError(
@@ -221,7 +221,7 @@ class ExitReport:
         return not self.ended and self.code != 0
 
     def write(self, folder: Path) -> None:
-        """Keep it in the folder, whole or not at all."""
+        """Write it to the folder, atomically."""
         path = folder / f"{_stem(self.rank)}.json"
         part = path.with_suffix(".part")
         part.write_text(json.dumps(asdict(self)))
@@ -295,7 +295,7 @@ def _failure(report: ExitReport, folder: Path) -> Failure:
 
 
 def last_lines(log: Path) -> tuple[str, ...]:
-    """The last lines of a log; empty where there is none."""
+    """The last lines of a log; empty where there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))

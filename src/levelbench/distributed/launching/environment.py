@@ -40,7 +40,7 @@ class _Launcher:
     local_rank: str
 
 
-# In this order: what starts ranks inside another's allocation is meant, and it sets its own beside the other's.
+# In this order: a launcher inside another's allocation is the one that counts, and both sets of variables are there.
 _LAUNCHERS = (
     _Launcher("process", "LEVELBENCH_RANK", "LEVELBENCH_SIZE", "LEVELBENCH_LOCAL_RANK"),
     _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
@@ -53,14 +53,14 @@ _LAUNCHERS = (
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""What an engine sets for its ranks where nobody else has."""
+"""What an engine sets for its ranks unless they are set already."""
 
 RANK_VARIABLES: frozenset[str] = frozenset(
     {name for each in _LAUNCHERS for name in (each.rank, each.size, each.local_rank)}
     | {*_ADDRESS, "LEVELBENCH_ENGINE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK"}
     | {"ROLE_NAME", "ROLE_WORLD_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMIX_RANK", "PMIX_NAMESPACE"}
 )
-"""The variables that say where a process is: a process that starts ranks hands none of its own on."""
+"""The variables that say where a process is: a process that starts ranks does not pass its own on."""
 
 _OF_A_LAUNCHER = re.compile(
     r"TORCHELASTIC_|OMPI_COMM_WORLD_|OMPI_MCA_(?:orte|pmix|prte)|PMIX_|PRTE_|PMI_|HYDI?_|MPI_LOCAL"

@@ -169,7 +169,7 @@ def environment_of_ranks(
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port on which nobody listens. Another may take it before rank 0 does, which then fails and says so."""
+    """A free port. Another process may take it before rank 0 does, which then fails and says so."""
     with socket.socket() as probe:
         probe.bind((address, 0))
         port: int = probe.getsockname()[1]
@@ -177,7 +177,7 @@ def free_port(address: str = "127.0.0.1") -> int:
 
 
 def tidy_folder(folder: Path, command: Sequence[str], ranks: int) -> Path:
-    """The folder of a job, made where it is not there, without the logs and reports of one before; its whole path.
+    """The folder of a job, made if needed and cleared of an earlier job's logs and reports; its absolute path.
 
     ``UsageError`` for no command or fewer than one rank.
     """

@@ -41,7 +41,7 @@ class Mpi(Engine):
     options: ClassVar[tuple[str, ...]] = ("launcher", "machines")
 
     def lacks(self) -> str | None:
-        """A launcher, where none is found."""
+        """A launcher, if no launcher is found."""
         if _find(os.environ) is not None:
             return None
         return "no mpiexec, mpirun or srun is beside this Python or on PATH: pip install mpich mpi4py"

@@ -229,15 +229,15 @@ def shape(namespace: str, device: str, link: Link) -> None:
 
 _CLONE_NEWNET = 0x40000000
 _DISCARD = 9
-"""A port on which nobody listens, so that a host that is there refuses."""
+"""A port without a listener, so that a live host refuses the connection."""
 _ANSWERS = {0, errno.ECONNREFUSED}
 
 
 def unreachable(names: Sequence[str], addresses: Sequence[str], timeout_s: float) -> list[int]:
-    """Numbers of the hosts that none of the others reaches within the time; none where there is no other."""
+    """Numbers of the hosts that no other host reaches within the time; empty for a single host."""
     if len(names) < 2:
         return []
-    # A thread's network is its own; none of these is used again, so none has to find back.
+    # A thread's network namespace is its own; these threads are not used again, so they need not change back.
     with ThreadPoolExecutor(len(names)) as pool:
         heard = list(pool.map(partial(_reached, addresses=addresses, timeout_s=timeout_s), names, range(len(names))))
     return [host for host in range(len(names)) if not any(host in reached for reached in heard)]

@@ -23,7 +23,7 @@ _PROC = Path("/proc")
 
 
 def marked(job: str) -> list[int]:
-    """Ids of the processes of a job that are alive. Those of other users cannot be looked at, and are none of it."""
+    """Ids of the processes of a job that are alive. Those of other users cannot be read, and do not belong to it."""
     mark = f"{JOB}={job}".encode()
     return [pid for pid in _processes() if mark in _environment(pid) and state_of(pid) != "Z"]
 

@@ -41,7 +41,7 @@ _VNET_HEADER = 10
 _FRAME = 1 << 17
 _AT_ONCE = 64
 _CREDIT_NS = 5_000_000
-"""What a receiver's rate makes up for where this process got to a frame late, as it does beside busy ranks."""
+"""What a receiver's rate makes up for where this process got to a frame late, as happens beside busy ranks."""
 _QUEUE_S = 0.2
 _QUEUE_BYTES = 1 << 18
 """A receiver's queue: what its rate takes this long, at least so many bytes. A frame that finds it full is lost."""

@@ -1,4 +1,4 @@
-"""Gossip: each worker pushes its model to one other in each step, and waits for nobody who is a few steps behind.
+"""Gossip: each worker pushes its model to one other in each step, and does not wait for one that is a few steps behind.
 
 A model travels with a weight (push-sum). Half of the weight leaves with each message, so whatever is late
 or out of order, the sum of weight times model over workers and messages under way stays what it is.

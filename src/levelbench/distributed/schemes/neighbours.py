@@ -188,7 +188,7 @@ def _random(size: int, degree: int, seed: int) -> MixingGraph:
 
 
 def _circulant(size: int, degree: int) -> list[set[int]]:
-    """Each rank beside the nearest ones on a ring, and beside the opposite one where the degree is odd."""
+    """Each rank next to the nearest ones on a ring, and to the opposite one where the degree is odd."""
     hops = [*range(1, degree // 2 + 1), *([size // 2] if degree % 2 else [])]
     return [{(rank + sign * hop) % size for hop in hops for sign in (-1, 1)} for rank in range(size)]
 
@@ -294,7 +294,7 @@ class _NeighboursStepper(OwnModelStepper):
         self._wait()
 
     def _begin(self, step: int) -> None:
-        """Let the models of this moment travel; receives come first, so that nobody waits for a place to send to."""
+        """Let the models of this moment travel; receives come first, so that no send waits for one."""
         self.worker.switch(Phase.COMMUNICATE)
         communicator, graph = self.communicator, self._graph
         self._flats = self._packed.pack(self.parameters)

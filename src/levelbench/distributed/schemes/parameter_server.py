@@ -58,7 +58,7 @@ def shards(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
 
 
 def trainers(name: str, servers: int, size: int) -> int:
-    """How many of ``size`` ranks train beside the servers; ``UsageError`` where none does."""
+    """How many of ``size`` ranks train, besides the servers; ``UsageError`` if none is left."""
     if size <= servers:
         raise UsageError(
             f"{size} ranks with the scheme {name!r}",
@@ -259,7 +259,7 @@ class _SummingWorker(_WorkerStepper):
             self.evaluated.update(packed.unpack(flats))
 
     def state(self) -> dict[str, HostArray]:
-        """Nothing beside the parameters."""
+        """Nothing besides the parameters."""
         return {}
 
     def restore(self, state: Mapping[str, HostArray]) -> None:
@@ -523,7 +523,7 @@ class _VersionedServer(_Versioned):
         self._kept = [[] for _ in self._kept]
 
     def state(self) -> dict[str, HostArray]:
-        """The optimizer's, and what is known of each worker; nobody waits where all have made the same steps."""
+        """The optimizer's, and what is known of each worker; no worker waits where all have made the same steps."""
         assert not self._waiting
         counts = numbers(
             steps=self.steps, version=self._version, made=self._steps.made, reads=self._reads, lags=self._lags

@@ -146,7 +146,7 @@ def _way(network: Interconnect, start: int, end: int, hosts: int) -> tuple[int, 
     elif network.topology in ("tree", "fat-tree"):
         levels = _levels(network, start, end)
         if network.topology == "fat-tree" and network.taper == 1:
-            # As much bandwidth upwards as downwards: nobody waits inside.
+            # As much bandwidth upwards as downwards: no message waits inside.
             return 2 * (levels - 1), ()
         up = [Wire(("up", at, start // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
         down = [Wire(("down", at, end // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
@@ -187,7 +187,7 @@ def _spread(network: Interconnect, distance: int, hosts: int, exchange: bool) ->
 
 
 def checked_dimensions(network: Interconnect, hosts: int) -> tuple[int, ...]:
-    """Those of the torus; as square as can be where none were given. ``UsageError`` unless they hold the hosts."""
+    """Those of the torus; as square as can be where not given. ``UsageError`` unless they hold the hosts."""
     if network.dimensions:
         if prod(network.dimensions) != hosts:
             asked = "x".join(map(str, network.dimensions))

@@ -34,7 +34,7 @@ _FEW_RANKS = 32
 _RANK_STEPS = 8192
 """About so many steps of all ranks together are simulated: of many ranks, few steps show the slowest well enough."""
 _DRAWN_RANK_STEPS = 16384
-"""About so many are simulated for all draws together, where none can be replayed."""
+"""About so many are simulated for all draws together, where draws cannot be replayed."""
 _FEWEST_DRAWS = 3
 
 
