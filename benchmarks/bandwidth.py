@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching import ENGINES, RunningJob, place_of
 from levelbench.distributed.launching.namespaces import Hosts, Link

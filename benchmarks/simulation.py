@@ -31,7 +31,6 @@ import numpy as np
 
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.finding import named_scheme, open_communicator
-from levelbench.distributed.fitting import Timed, fit, rounds_of
 from levelbench.distributed.launching import ENGINES, place_of
 from levelbench.distributed.scheme import Scheme, Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
@@ -42,6 +41,7 @@ from levelbench.distributed.simulation.model import Calibrated, Compute, ModelSh
 from levelbench.distributed.simulation.networks import Interconnect, collective_s, parse
 from levelbench.distributed.simulation.predict import predict
 from levelbench.distributed.simulation.running import simulate
+from levelbench.distributed.sweep import Timed, fit, rounds_of
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Network

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from levelbench.distributed.fitting import Fit, fit, fit_points, rounds_of
-from levelbench.distributed.sweep import OPERATIONS, SweepPoint
+from levelbench.distributed.sweep import OPERATIONS, Fit, SweepPoint, fit, fit_points, rounds_of
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Interval
 from levelbench.report.figures.communicators import Curve

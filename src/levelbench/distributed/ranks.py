@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast, final
 import numpy as np
 
 from levelbench.distributed.communicator import Communicator
-from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.packing import FlatLayout
 from levelbench.distributed.scaling import lr_factor, scaled_batch
 from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, Worker

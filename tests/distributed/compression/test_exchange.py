@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.communicators.wrapping import Delays
+from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
 from levelbench.distributed.compression.arrays import Key
 from levelbench.distributed.compression.compressors import (
     CastCompressor,

@@ -18,7 +18,7 @@ RANK = f"""
 import json, os, sys
 from pathlib import Path
 import torch
-from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching import PEER_LOST, place_of
 from levelbench.errors import CommunicationError

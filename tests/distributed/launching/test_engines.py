@@ -7,8 +7,8 @@ import time
 import pytest
 
 from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.environment import marked
 from levelbench.distributed.launching.mpi import launcher_words
-from levelbench.distributed.launching.processes import marked
 from levelbench.errors import MissingError, UsageError
 
 CLUSTER = {"slurm": {"cluster": "local"}}

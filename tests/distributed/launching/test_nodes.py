@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from levelbench.distributed.launching import ENGINES, torchrun
+from levelbench.distributed.launching.environment import JOB, marked
 from levelbench.distributed.launching.local import (
     SupervisedJob,
     environment_of_ranks,
@@ -18,7 +19,6 @@ from levelbench.distributed.launching.local import (
     supervisor_words,
 )
 from levelbench.distributed.launching.namespaces import Hosts
-from levelbench.distributed.launching.processes import JOB, marked
 from levelbench.distributed.launching.torchrun import OnNode
 from levelbench.errors import UsageError
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.schemes.compressed import BF16, FP16, QSGD, RandomK, Sign, SparseTopK, Threshold

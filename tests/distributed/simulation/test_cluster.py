@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.meeting import LocalCommunicator
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.simulation.cluster import Cluster, run_simulated
 from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.distributed.validation.communicators import check_communicator

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.fitting import Round, Timed, fit
 from levelbench.distributed.simulation.model import (
     Calibrated,
     Compute,
@@ -14,6 +13,7 @@ from levelbench.distributed.simulation.model import (
     stand_in,
 )
 from levelbench.distributed.simulation.networks import Interconnect
+from levelbench.distributed.sweep import Round, Timed, fit
 from levelbench.errors import UsageError
 
 

@@ -16,7 +16,7 @@ from levelbench.distributed.schemes.periodic import LocalSGD
 from levelbench.distributed.simulation.model import Compute, ModelShape
 from levelbench.distributed.simulation.networks import Interconnect, collective_s
 from levelbench.distributed.simulation.running import simulate
-from levelbench.distributed.simulation.tracing import replay
+from levelbench.distributed.simulation.scheduling import replay
 from levelbench.errors import CommunicationError
 
 pytest.importorskip("greenlet")

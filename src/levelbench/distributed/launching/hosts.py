@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob, last_lines
-from levelbench.distributed.launching.environment import RankPlace, variables_of
+from levelbench.distributed.launching.environment import JOB, RankPlace, variables_of
 from levelbench.distributed.launching.local import (
     SupervisedJob,
     environment_of_ranks,
@@ -18,7 +18,6 @@ from levelbench.distributed.launching.local import (
     tidy_folder,
 )
 from levelbench.distributed.launching.namespaces import Hosts, Link, lacks
-from levelbench.distributed.launching.processes import JOB
 
 __all__ = ["OnHosts"]
 

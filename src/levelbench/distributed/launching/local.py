@@ -16,8 +16,14 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from levelbench.distributed.launching.base import Engine, Failure, RunningJob, first_failure, has_failed, last_lines
-from levelbench.distributed.launching.environment import THREADS, RankPlace, variables_of, without_place
-from levelbench.distributed.launching.processes import JOB, end_marked
+from levelbench.distributed.launching.environment import (
+    JOB,
+    THREADS,
+    RankPlace,
+    end_marked,
+    variables_of,
+    without_place,
+)
 from levelbench.errors import UsageError
 from levelbench.measure.clocks import HOST
 

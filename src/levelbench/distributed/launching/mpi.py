@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from levelbench.distributed.launching.base import Engine, RunningJob
+from levelbench.distributed.launching.environment import JOB
 from levelbench.distributed.launching.local import (
     SupervisedJob,
     environment_of_ranks,
@@ -19,7 +20,6 @@ from levelbench.distributed.launching.local import (
     supervisor_words,
     tidy_folder,
 )
-from levelbench.distributed.launching.processes import JOB
 from levelbench.errors import MissingError, UsageError
 
 __all__ = ["Mpi", "launcher_words"]

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self, final
 
-from levelbench.distributed.launching.processes import start_of
+from levelbench.distributed.launching.environment import start_of
 from levelbench.distributed.launching.relay import MAC
 from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST

@@ -19,9 +19,8 @@ from levelbench.distributed.launching.base import (
     last_lines,
     read_reports,
 )
-from levelbench.distributed.launching.environment import without_place
+from levelbench.distributed.launching.environment import JOB, end_marked, tell_supervisors, without_place
 from levelbench.distributed.launching.local import environment_of_ranks, free_port, supervisor_words, tidy_folder
-from levelbench.distributed.launching.processes import JOB, end_marked, tell_supervisors
 from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
 

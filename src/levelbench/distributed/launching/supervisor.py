@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from levelbench.distributed.launching.base import LINGER_S, PEER_LOST, ExitReport
-from levelbench.distributed.launching.environment import place_of, variables_of
-from levelbench.distributed.launching.processes import descendants, state_of
+from levelbench.distributed.launching.environment import descendants, place_of, state_of, variables_of
 from levelbench.measure.clocks import HOST
 
 __all__ = ["main"]

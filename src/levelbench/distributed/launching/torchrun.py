@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob, last_lines, read_reports
+from levelbench.distributed.launching.environment import JOB, rank_supervisors
 from levelbench.distributed.launching.local import (
     SupervisedJob,
     environment_of_ranks,
@@ -22,7 +23,6 @@ from levelbench.distributed.launching.local import (
     supervisor_words,
     tidy_folder,
 )
-from levelbench.distributed.launching.processes import JOB, rank_supervisors
 from levelbench.errors import MissingError, UsageError
 from levelbench.measure.clocks import HOST
 

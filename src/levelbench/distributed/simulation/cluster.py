@@ -29,8 +29,7 @@ from levelbench.distributed.communicators.meeting import (
     Receipt,
 )
 from levelbench.distributed.simulation.networks import Interconnect, Route, Wire, collective_s
-from levelbench.distributed.simulation.scheduling import Scheduler
-from levelbench.distributed.simulation.tracing import COME, SPEND, WAIT, Action, ActionTrace
+from levelbench.distributed.simulation.scheduling import COME, SPEND, WAIT, Action, ActionTrace, Scheduler
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 

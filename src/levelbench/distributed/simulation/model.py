@@ -16,8 +16,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.fitting import Fit, Round
 from levelbench.distributed.simulation.networks import Interconnect
+from levelbench.distributed.sweep import Fit, Round
 from levelbench.errors import UsageError
 
 __all__ = ["Calibrated", "Compute", "ModelShape", "StandIn", "Uncertain", "link_of", "of_samples", "stand_in"]

@@ -22,7 +22,7 @@ from levelbench.distributed.scheme import Observations, Scheme, Worker
 from levelbench.distributed.simulation.cluster import Cluster, NotPlayed
 from levelbench.distributed.simulation.model import Compute, ModelShape, StandIn, stand_in
 from levelbench.distributed.simulation.networks import Interconnect
-from levelbench.distributed.simulation.tracing import COMPUTE, ENCODE, Action, ActionTrace
+from levelbench.distributed.simulation.scheduling import COMPUTE, ENCODE, Action, ActionTrace
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.ranks import DeferredGradients
 from levelbench.distributed.scheme import SchemeStepper, Worker
 from levelbench.distributed.validation.models import FEATURES, SHAPES, TARGETS, Scripted

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.algorithmic import Algorithmic
-from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.threads import rank_outcomes
-from levelbench.distributed.communicators.wrapping import Delays
+from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
 from levelbench.distributed.scheme import Observations, Scheme
 from levelbench.distributed.validation.loop import Kept, RankLoop, single_process
 from levelbench.distributed.validation.models import Model, Regression, Scripted
