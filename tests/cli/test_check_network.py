@@ -49,8 +49,8 @@ def test_outputs_and_gradients_are_listed_by_tensor(call, model):
 def test_findings_are_json_with_all_errors(call, model):
     code, out, _ = call("check", model, "--framework", "numpy", "--size", "length=5", "--json")
     found = json.loads(out)
-    assert (code, found["agrees"], found["inputs"]) == (0, True, {"x": "float32[2, 5, 4]"})
-    (numpy,) = found["frameworks"]
+    assert (code, found["passed"], found["inputs"]) == (0, True, {"x": "float32[2, 5, 4]"})
+    (numpy,) = found["reports"]
     assert {each["name"] for each in numpy["tensors"]} == {"y", "weight", "bias"}
     assert set(numpy["tensors"][0]["errors"]) == {"l1", "l2", "linf", "relative", "ulp", "cosine", "where"}
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from levelbench.cli.check.optimizers import check_optimizers
+from levelbench.cli.check.training import check_optimizers
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.training.optimizers import SGD, Momentum
-from levelbench.training.validation.optimizer_files import load_optimizers
+from levelbench.training.probes.optimizers import load_optimizers
 
 MOMENTUM = """
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def test_json_has_every_finding_and_every_step_and_the_divergence_is_drawn_besid
     assert not found["passed"]
     (report,) = found["reports"]
     assert report["name"] == "Mine"
-    assert {"probe", "status", "found", "do"} == set(report["findings"][0])
+    assert {"probe", "status", "found", "do", "case"} == set(report["findings"][0])
     assert {each["problem"]: len(each["linf"]) for each in report["divergences"]}["long"] == 1000
     assert {len(each["linf"]) for each in report["divergences"] if each["problem"] != "long"} == {100}
 

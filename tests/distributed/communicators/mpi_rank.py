@@ -11,7 +11,7 @@ import numpy as np
 
 from levelbench.distributed.communicators.opening import open_communicator
 from levelbench.distributed.launching.environment import Place, place_of
-from levelbench.distributed.validation.communicators import check_communicator
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.errors import LevelbenchError
 
 

@@ -8,9 +8,9 @@ from levelbench.distributed.algorithms import Algorithmic
 from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.delayed import DelayedCommunicator, Delays
 from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import ALGORITHMS, Algorithms
-from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Phase
 
@@ -20,7 +20,7 @@ ARRAY = np.ones(7, np.float32)
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What is large in the check of a communicator is small: it is checked with large messages in test_threads.py."""
-    monkeypatch.setattr("levelbench.distributed.validation.communicator_messages._LARGE", 1000)
+    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
 
 
 def everything(talk):

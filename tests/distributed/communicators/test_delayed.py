@@ -3,7 +3,7 @@ import pytest
 
 from levelbench.distributed.communicators.delayed import Delays, RankDied
 from levelbench.distributed.communicators.threads import rank_outcomes, run_ranks
-from levelbench.distributed.validation.communicators import check_communicator
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.errors import CommunicationError
 from levelbench.measure.clocks import HOST
 
@@ -11,7 +11,7 @@ from levelbench.measure.clocks import HOST
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What is large in the check of a communicator is small: it is checked with large messages in test_threads.py."""
-    monkeypatch.setattr("levelbench.distributed.validation.communicator_messages._LARGE", 1000)
+    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
 
 
 def arrivals(seed, most_s=0.01):

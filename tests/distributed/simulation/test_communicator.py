@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.simulation.cluster import Cluster
 from levelbench.distributed.simulation.communicator import SimulatedCommunicator, run_simulated
 from levelbench.distributed.simulation.networks import Network
-from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import CommunicationError
 
 pytest.importorskip("greenlet")
