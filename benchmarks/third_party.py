@@ -221,7 +221,7 @@ def verdict_on(one: BackendAgreement) -> tuple[str, str]:
     if one.raised:
         return "wrong", f"it raises {one.raised}"
     if one.wrong:
-        return "wrong", "; ".join([one.wrong[0].detail, *(str(each) for each in one.partings)])
+        return "wrong", "; ".join([one.wrong[0].detail, *(str(each) for each in one.divergences)])
     worst = one.worst("output")
     status = "rounding" if any(each.status == "rounding" for each in one.tensors) else "agrees"
     return status, f"{worst.relative:.1e}" if worst else ""

@@ -44,7 +44,7 @@ def check(path, reference="", framework="numpy", plot=None, as_json=False):
 
 def test_a_right_optimizer_ends_with_0(write, capsys):
     assert check(write(RIGHT)) == 0
-    assert "Mine: nothing found wrong, in up to 1,000 steps beside the reference" in capsys.readouterr().out
+    assert "Mine: nothing found wrong, in up to 1,000 steps alongside the reference" in capsys.readouterr().out
 
 
 def test_a_wrong_one_ends_with_1_and_says_from_which_step(write, capsys):

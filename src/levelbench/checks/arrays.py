@@ -43,7 +43,7 @@ Slack = Callable[[], Any]
 
 
 ROUNDINGS = 8
-"""Roundings that a result may have met beside those of its sum: of inputs to functions, of intermediate results."""
+"""Roundings that a result may have met besides those of its sum: of inputs to functions, of intermediate results."""
 
 _RISK = 1e-9
 _HALF = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))

@@ -161,9 +161,10 @@ def findings_of(
     refusals: tuple[type[LevelbenchError], ...] = (UnsupportedError, MissingError),
     recorded: bool = False,
 ) -> Iterator[Finding]:
-    """The findings of one probe under its name, also what it raises; ``refusals`` are errors that accuse nobody.
+    """The findings of one probe under its name, also what it raises.
 
-    ``case`` is that of findings that say something about the subject and name none.
+    ``refusals`` are errors that say nothing against the subject. ``case`` goes to findings that say something about it
+    and name none.
     """
 
     def named(finding: Finding) -> Finding:

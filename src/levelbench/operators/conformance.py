@@ -295,7 +295,7 @@ _CHILD = f"{__name__}:run_in_process"
 def run_conformance(
     framework: str, cases: Sequence[NodeTest], device: str = "cpu", tell: Callable[[Result], None] = lambda _: None
 ) -> NodeTestCounts:
-    """All ``cases`` on ``framework``, which can run here, in a process of its own; ``tell`` hears of each result.
+    """All ``cases`` on ``framework``, which can run here, in a process of its own; ``tell`` is called with each result.
 
     A case that kills the process is wrong, with the signal as its detail, and another process goes on behind it.
     Raises what opening the framework raises, ``DefinitionError`` for a process that ends before the first case.

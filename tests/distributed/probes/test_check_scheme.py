@@ -55,17 +55,17 @@ CONSISTENT = [
     (faults.OneHopTooFew, "gradients", r"rank 0, step 1: .* count with 0\.3333, 0, 0\.3333.*what rank 1 .*dropped"),
     (faults.StaleBuffer, "gradients", r"no parameter moves"),
     (faults.AppliedTwice, "gradients", r"they are applied twice"),
-    (faults.AppliedTwice, "optimizer", r"told of 'hidden.weight' 2 times at step 1"),
+    (faults.AppliedTwice, "optimizer", r"given 'hidden.weight' 2 times at step 1"),
     (faults.UpdatesBeforeTheEnd, "gradients", r"its own gradient alone: it did not wait for the others"),
     (faults.LeavesOneOut, "gradients", r"'output.bias'.* does not move"),
-    (faults.LeavesOneOut, "optimizer", r"no optimizer is told of 'output.bias' at step 1"),
+    (faults.LeavesOneOut, "optimizer", r"no optimizer is given 'output.bias' at step 1"),
     (
         faults.FactorOfTheStepBefore,
         "gradients",
         r"step 2: .*the factor of the learning rate is that of the step before",
     ),
-    (faults.FactorOfTheStepBefore, "optimizer", r"told of the factor 1 at step 2, and 0\.9091 was given"),
-    (faults.StepsFromZero, "optimizer", r"told of step 0, of 12"),
+    (faults.FactorOfTheStepBefore, "optimizer", r"given the factor 1 at step 2, and 0\.9091 was given"),
+    (faults.StepsFromZero, "optimizer", r"given step 0, of 12"),
     (faults.SkipsEverySeventh, "goes through", r"the first update that is wrong: 3 ranks, rank \d, step 7"),
     (faults.OrderByRank, "goes through", r"called all_reduce\(sum, float64 \(8, 5\)\) where|called all_reduce.*where"),
     (faults.AveragesModels, "one process", r"with momentum, .* away from one process"),
@@ -95,11 +95,11 @@ def _accuses(finding, words):
 @pytest.mark.parametrize(
     ("fault", "probe", "words"),
     [
-        (inconsistent.Lopsided, "nobody is lost", r"the gradients of the workers count with"),
-        (inconsistent.LosesARank, "nobody is lost", r"after 300 steps .* count with 0\.\d+, 0, 0\.\d+ on average"),
+        (inconsistent.Lopsided, "every worker counts", r"the gradients of the workers count with"),
+        (inconsistent.LosesARank, "every worker counts", r"after 300 steps .* count with 0\.\d+, 0, 0\.\d+ on average"),
         (
             inconsistent.AveragesAlike,
-            "nobody is lost",
+            "every worker counts",
             r"count with 0\.3333, 0\.3333, 0\.3333; their shares are 0\.2, 0\.4, 0\.4",
         ),
         (

@@ -93,8 +93,8 @@ def test_a_fault_in_what_the_network_says_is_found_at_its_operator(varied, plant
     output, edit = EDITS[fault]
     found = compare_network(varied, {"faulty": planting[0](output, edit)}, NumpyBackend(), gradients=False)
     (faulty,) = found.failed
-    assert faulty.partings[0].cause == "operator"
-    assert faulty.partings[0].output == output
+    assert faulty.divergences[0].cause == "operator"
+    assert faulty.divergences[0].output == output
 
 
 @pytest.mark.parametrize("fault", REPLACEMENTS)
@@ -102,15 +102,15 @@ def test_a_fault_in_an_operator_is_found_at_that_operator(varied, planting, faul
     output, forward = REPLACEMENTS[fault]
     found = compare_network(varied, {"faulty": planting[1](output, forward)}, NumpyBackend(), gradients=False)
     (faulty,) = found.failed
-    assert faulty.partings[0].cause == "operator"
-    assert faulty.partings[0].output == output
+    assert faulty.divergences[0].cause == "operator"
+    assert faulty.divergences[0].output == output
 
 
 def test_a_fault_that_the_outputs_hide_is_found_where_each_operator_is_checked(varied, planting):
     faulty = {"faulty": planting[1]("query", in_half_precision), "right": NumpyBackend()}
     assert not compare_network(varied, faulty, NumpyBackend(), gradients=False).failed
     (found,) = compare_network(varied, faulty, NumpyBackend(), gradients=False, operators=True).failed
-    assert [each.output for each in found.partings] == ["query"]
+    assert [each.output for each in found.divergences] == ["query"]
 
 
 def relu_of_all(inputs, gradients, found):
@@ -154,8 +154,8 @@ def test_a_wrong_gradient_of_one_operator_is_found_at_that_operator(varied, plan
     found = compare_network(varied, {"faulty": planting[1](output, None, backward)}, NumpyBackend())
     (faulty,) = found.failed
     assert not [each for each in faulty.wrong if each.kind == "output"]
-    assert (faulty.partings[0].phase, faulty.partings[0].cause) == ("backward", "operator")
-    assert faulty.partings[0].output == output
+    assert (faulty.divergences[0].phase, faulty.divergences[0].cause) == ("backward", "operator")
+    assert faulty.divergences[0].output == output
 
 
 def test_nan_that_is_swallowed_is_found_at_the_operator_that_swallows_it(varied, planting):
@@ -164,7 +164,7 @@ def test_nan_that_is_swallowed_is_found_at_the_operator_that_swallows_it(varied,
     found = compare_network(
         varied, {"faulty": planting[1]("stem.relu", nan_to_zero)}, NumpyBackend(), inputs, gradients=False
     )
-    assert found.failed[0].partings[0].output == "stem.relu"
+    assert found.failed[0].divergences[0].output == "stem.relu"
 
 
 def test_nan_at_the_same_places_agrees(varied):
@@ -214,7 +214,7 @@ def test_a_small_error_that_grows_later_is_traced_to_the_operator_that_made_it(p
     found = compare_network(
         network, {"faulty": planting[1]("tanh", off)}, NumpyBackend(), inputs, values, gradients=False
     )
-    parting = found.failed[0].partings[0]
+    parting = found.failed[0].divergences[0]
     assert (parting.output, parting.cause) == ("tanh", "operator")
     assert "grows" in parting.detail
 
@@ -243,4 +243,4 @@ def test_a_wider_tolerance_excuses_what_the_usual_one_does_not(varied, planting)
 def test_values_are_read_a_few_at_a_time_where_memory_is_short(varied, planting):
     faulty = planting[0]("gelu", attribute("approximate", "tanh"))
     found = compare_network(varied, {"faulty": faulty}, NumpyBackend(), gradients=False, budget=1)
-    assert found.failed[0].partings[0].output == "gelu"
+    assert found.failed[0].divergences[0].output == "gelu"

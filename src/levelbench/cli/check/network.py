@@ -202,7 +202,7 @@ def _lines(found: Agreement, each: BackendAgreement) -> list[str]:
     lines += [f"  {one.kind} {one.detail}" for one in each.wrong[:_SHOWN]]
     if len(each.wrong) > _SHOWN:
         lines.append(f"  and {len(each.wrong) - _SHOWN} more")
-    return [*lines, *(f"  {one.phase}: {one}" for one in each.partings)]
+    return [*lines, *(f"  {one.phase}: {one}" for one in each.divergences)]
 
 
 def _table(found: Agreement, each: BackendAgreement) -> Table:

@@ -51,7 +51,7 @@ def check_optimizers(path: Path, *, reference: str, framework: str, plot: Path |
     notes = []
     for one in checked.values():
         longest = max((len(way.linf) for way in one.divergences), default=0)
-        notes.append(f", in up to {longest:,} steps beside the reference" if longest else "")
+        notes.append(f", in up to {longest:,} steps alongside the reference" if longest else "")
     details = [{"divergences": [way.to_dict() for way in each.divergences]} for each in checked.values()]
     code = finish([each.report for each in checked.values()], as_json, details, notes)
     if plot is not None:
@@ -64,7 +64,7 @@ def _draw(checked: dict[str, Checked], path: Path) -> None:
 
     compared = {name: each for name, each in checked.items() if each.divergences}
     if not compared:
-        raise UsageError(f"--plot {path}", "there is no reference to part from", "name one: --reference adam")
+        raise UsageError(f"--plot {path}", "there is no reference to diverge from", "name one: --reference adam")
     name = next((name for name, each in compared.items() if each.report.failed), next(iter(compared)))
     ways = [Way(each.problem, each.l2, each.linf, each.tolerance) for each in compared[name].divergences]
     click.echo(f"divergence: {write_divergence(ways, path, f'{name} and its reference')}", err=True)

@@ -262,7 +262,7 @@ def barrier(probe: RankProbe) -> None:
 
 
 def ownership(probe: RankProbe) -> None:
-    """What a rank does to its result changes nobody else's."""
+    """What a rank does to its result changes no other rank's."""
     talk, root = probe.communicator, probe.size - 1
     probe.next_case("a result that its rank changes")
     given = probe.own()
@@ -414,7 +414,7 @@ def _comes_true(handle: Handle) -> bool:
 
 
 def large(probe: RankProbe) -> None:
-    """4 MiB to the next rank while as much comes from the one before: nobody waits for the other to receive first."""
+    """4 MiB to the next rank while as much comes from the one before: no rank waits for another to receive first."""
     talk, size, rank = probe.communicator, probe.size, probe.rank
     shape = (_LARGE,)
     probe.next_case("a sum")

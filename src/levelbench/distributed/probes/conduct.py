@@ -91,7 +91,7 @@ def _disagreement(outcome: RanksOutcome) -> str:
 
 
 def evaluated_weights(subject: SchemeTrial) -> Iterator[Finding]:
-    """All workers evaluate the same finite weights; whether they lie among the ranks' own is told."""
+    """All workers evaluate the same finite weights; whether they lie among the ranks' own is said too."""
     outside = ""
     for ranks in subject.ranks:
         outcome = subject.finished(Rehearsal(ranks, sizes=EVEN))
@@ -116,7 +116,7 @@ def _misevaluated(outcome: RanksOutcome, replicated: bool) -> str:
                 return f"rank {trace.rank}'s {name!r} has shape {weights[name].shape}, and the parameter {shape}"
             if not np.isfinite(weights[name]).all():
                 return f"rank {trace.rank}'s {name!r} is not finite"
-        # That replicas differ is told by another probe.
+        # That replicas differ is found by another probe.
         if not (replicated and trace.averaged is None) and (name := unlike(evaluated(first), weights)):
             if trace.averaged is None:
                 return f"{name!r} differs between ranks 0 and {trace.rank}, and averaged() says nothing"
@@ -387,8 +387,8 @@ _DO = "let state() hold all that step() reads and has not got from its arguments
 def checkpoints(subject: SchemeTrial) -> Iterator[Finding]:
     """Fresh ranks that go on from the state of others do bit by bit what those did.
 
-    Ranks that do not go in lockstep are held to it where one of them trains alone, and must come to their end where
-    several do.
+    Of ranks that do not go in lockstep this is asked where only one of them trains; where several do, that they come to
+    their end.
     """
     plain = subject.finished(_case(subject.most))
     if found := next((each.unkept for each in plain.traces if each.unkept), None):

@@ -224,41 +224,38 @@ def gradients(subject: SchemeTrial) -> Iterator[Finding]:
 
 
 def optimizer(subject: SchemeTrial) -> Iterator[Finding]:
-    """The optimizer hears of each parameter once a step, with the step's number and the factor of its learning rate."""
+    """The optimizer is given each parameter once a step, with the step's number and the factor of its learning rate."""
     for ranks in subject.ranks:
         case = Rehearsal(ranks)
         outcome = subject.run(case)
-        told = [(trace.rank, note) for trace in outcome.traces for note in trace.told]
-        if not told:
+        if not any(trace.given for trace in outcome.traces):
             yield not_tried("the scheme does not use the optimizer's own stepper")
             return
-        wrong = _wrongly_told(case, outcome)
+        wrong = _wrongly_given(case, outcome)
         if wrong:
             yield failed(f"{place(ranks)}: {wrong}", "pass on the step and the factor that step() was given")
             return
-    yield passed("told of each step and factor, and once of each parameter")
+    yield passed("given each step and factor, and each parameter once")
 
 
-def _wrongly_told(case: Rehearsal, outcome: RanksOutcome) -> str:
+def _wrongly_given(case: Rehearsal, outcome: RanksOutcome) -> str:
     for trace in outcome.traces:
         counted: dict[tuple[int, str], int] = {}
-        for step, factor, names in trace.told:
+        for step, factor, names in trace.given:
             if not 1 <= step <= case.steps:
-                return f"rank {trace.rank}'s optimizer is told of step {step}, of {case.steps}"
+                return f"rank {trace.rank}'s optimizer is given step {step}, of {case.steps}"
             if abs(factor - case.factor(step)) > 1e-12:
                 expected = f"{case.factor(step):.4g} was given"
-                return (
-                    f"rank {trace.rank}'s optimizer is told of the factor {factor:.4g} at step {step}, and {expected}"
-                )
+                return f"rank {trace.rank}'s optimizer is given the factor {factor:.4g} at step {step}, and {expected}"
             for name in names:
                 counted[step, name] = counted.get((step, name), 0) + 1
         twice = next(((key, count) for key, count in counted.items() if count > 1), None)
         if twice:
             (step, name), count = twice
-            return f"rank {trace.rank}'s optimizer is told of {name!r} {count} times at step {step}"
-    seen = {(step, name) for trace in outcome.traces for step, _, names in trace.told for name in names}
+            return f"rank {trace.rank}'s optimizer is given {name!r} {count} times at step {step}"
+    seen = {(step, name) for trace in outcome.traces for step, _, names in trace.given for name in names}
     missing = [(step, name) for step in range(1, case.steps + 1) for name in SHAPES if (step, name) not in seen]
-    return f"no optimizer is told of {missing[0][1]!r} at step {missing[0][0]}" if missing else ""
+    return f"no optimizer is given {missing[0][1]!r} at step {missing[0][0]}" if missing else ""
 
 
 def one_process(subject: SchemeTrial) -> Iterator[Finding]:
@@ -275,14 +272,14 @@ def one_process(subject: SchemeTrial) -> Iterator[Finding]:
 
 
 def early_gradients(subject: SchemeTrial) -> Iterator[Finding]:
-    """With gradients that are told as they become final, the same."""
+    """With gradients that are handed over as they become final, the same."""
     outcome = subject.finished(Rehearsal(subject.most, early=True))
     if not any(trace.asked_early for trace in outcome.workers):
         yield not_tried("it does not ask for them")
     elif misfit := first_misfit(outcome, subject.bench.seed):
         yield failed(f"{misfit.where}: {misfit.found}", "wait for all that was begun in backward")
     else:
-        yield passed("told one by one, last parameter first")
+        yield passed("handed over one by one, last parameter first")
 
 
 def accumulation(subject: SchemeTrial) -> Iterator[Finding]:
@@ -338,10 +335,10 @@ _DO_SHARES = (
 ATTEMPTS: tuple[tuple[float, int], ...] = ((RATE, 200), (0.2 * RATE, 400))
 """Learning rates, and steps at each; one that succeeds is enough."""
 _JUDGED, _EXAMPLES = 1_000_003, 512
-"""The number of the batch that the loss is taken of, which nobody trains on, and its size."""
+"""The number of the batch that the loss is taken of, which no rank trains on, and its size."""
 
 
-def nobody_is_lost(subject: SchemeTrial) -> Iterator[Finding]:
+def every_worker_counts(subject: SchemeTrial) -> Iterator[Finding]:
     """In what is evaluated the gradients of every worker count, and in lockstep in proportion to their shares.
 
     Without lockstep it is for the order of arrival to say how much they count, and only that they do is judged.
@@ -410,5 +407,5 @@ def _loss(weights: dict[str, Floats], seed: int) -> float:
         return loss_and_gradients(wide, examples, targets)[0]
 
 
-INCONSISTENT = (nobody_is_lost, learns)
+INCONSISTENT = (every_worker_counts, learns)
 """The probes of a scheme that makes no claim to be consistent."""

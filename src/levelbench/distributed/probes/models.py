@@ -83,7 +83,7 @@ class _Held(Live):
 
 
 class ToyNetwork(Executor):
-    """Live parameters, and gradients that are told one by one where somebody asks for that."""
+    """Live parameters, and gradients that are handed over one by one where that is asked for."""
 
     network = None
     mode = "eager"
@@ -100,9 +100,9 @@ class ToyNetwork(Executor):
         """Whether somebody asked for gradients as they become final."""
 
     def on_gradient(self, callback: Callable[[str, Array], Array | None] | None) -> bool:
-        """Whether ``callback`` will hear of each gradient as soon as it is final: the last parameter's first.
+        """Whether ``callback`` is called with each gradient as soon as it is final: the last parameter's first.
 
-        Of ``unused`` it hears nothing where the loss does not depend on it.
+        Of ``unused`` it is not called where the loss does not depend on it.
         """
         self.asked_early = self.asked_early or callback is not None
         self._callback = callback if self._early else None

@@ -277,7 +277,7 @@ class Rehearsal:
     learns: bool = False
     """Real gradients of a small network, in place of scripted ones."""
     optimizer: Optimizer | None = None
-    """``None``: plain gradient descent that writes down what it is told."""
+    """``None``: plain gradient descent that writes down what it is given."""
     dtype: str = "float64"
     sizes: tuple[int, ...] = UNEVEN
     constant: bool = False
@@ -285,7 +285,7 @@ class Rehearsal:
     decays: bool = True
     """Whether the factor of the learning rate changes from step to step."""
     early: bool = False
-    """Gradients are told as they become final, too."""
+    """Gradients are also handed over as they become final."""
     perturbed: bool = False
     """Ranks other than 0 begin with other parameters and buffers."""
     spoiled: bool = False
@@ -348,8 +348,8 @@ class RankTrace:
     """Why it cannot be kept, as the stepper says."""
     sent: list[tuple[int, int]] = field(default_factory=list)
     """Bytes and messages by step; of a server by stretch of steps."""
-    told: list[tuple[int, float, tuple[str, ...]]] = field(default_factory=list)
-    """Step, factor and parameters that its optimizer was told of."""
+    given: list[tuple[int, float, tuple[str, ...]]] = field(default_factory=list)
+    """Step, factor and parameters that its optimizer was given."""
     phases: set[Phase] = field(default_factory=set)
     """Those in which a step returned."""
     talks: dict[str, set[Phase]] = field(default_factory=dict)
@@ -436,9 +436,9 @@ class Stage:
             self._alone[case] = single_process(self, case)
         return self._alone[case]
 
-    def again(self, case: Rehearsal, patience: float = 1.0) -> RanksOutcome:
-        """The outcome of a case, run anew; ``patience`` times as long may pass before it is taken for hung."""
-        seconds = self.seconds * patience
+    def again(self, case: Rehearsal, allowance: float = 1.0) -> RanksOutcome:
+        """The outcome of a case, run again; after ``allowance`` times as long it counts as hung."""
+        seconds = self.seconds * allowance
         pulse = HangDetector(seconds)
         traces = [RankTrace(rank) for rank in range(case.ranks)]
         before = self.run(replace(case, resumes=False)).traces if case.resumes else []
@@ -490,7 +490,7 @@ class Stage:
         pulse: HangDetector,
         before: RankState | None,
     ) -> None:
-        optimizer = case.optimizer or NotingSGD(RATE, notes=trace.told)
+        optimizer = case.optimizer or NotingSGD(RATE, notes=trace.given)
         loop = RankLoop(self, case, trace, optimizer, before)
         watched = Watched(communicator, pulse, synchronous=case.synchronous, tell=loop.talk)
         trace.doing = lambda: watched.last

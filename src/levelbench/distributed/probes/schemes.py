@@ -166,7 +166,7 @@ def check_scheme(
     Of one that talks past the communicator (``counted = False``) only its checkpoints are tried, in processes.
     ``ranks`` are the numbers of ranks to look at; one that the scheme refuses is noted. ``steps`` are those of each
     comparison with one process. A run that has not ended after ``seconds`` is taken for hung. ``only`` names the probes
-    to run (default: all that suit the scheme's claims). ``tell`` hears of each probe as it begins.
+    to run (default: all that suit the scheme's claims). ``tell`` is called with the name of each probe as it begins.
     """
     if not ranks or min(ranks) < 2 or steps < 2 or not seconds > 0:
         asked = f"a check on {', '.join(map(str, ranks)) or 'no'} ranks, of {steps} steps and {seconds:g} s"

@@ -73,7 +73,7 @@ class Watched(WrappingCommunicator):
         synchronous: bool = False,
         tell: Callable[[str], None] = lambda operation: None,
     ) -> None:
-        """``tell`` hears of each operation that the rank had to wait for, or might have."""
+        """``tell`` is called with each operation that the rank had to wait for, or might have."""
         super().__init__(inner)
         self._pulse, self._synchronous, self.tell = pulse, synchronous, tell
         self.operations = 0

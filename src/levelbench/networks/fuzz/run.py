@@ -66,9 +66,9 @@ def fuzz(
         if not found.failed:
             tally.agree += 1
             continue
-        guilty = {one.backend: backends[one.backend] for one in found.failed}
-        small = shrunk(case, partial(_fails, backends=guilty, reference=reference), Runner("", reference))
-        found = agreement_on(small, guilty, reference)
+        wrong = {one.backend: backends[one.backend] for one in found.failed}
+        small = shrunk(case, partial(_fails, backends=wrong, reference=reference), Runner("", reference))
+        found = agreement_on(small, wrong, reference)
         tally.failed.append((each, found))
         if folder is not None:
             tally.files.append(write_case(small, found, folder, f"fuzz-{each}"))

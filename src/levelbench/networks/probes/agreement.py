@@ -30,8 +30,8 @@ __all__ = [
     "Agreement",
     "BackendAgreement",
     "Conditioning",
+    "DivergencePoint",
     "Kind",
-    "Parting",
     "RoundingEffect",
     "TensorAgreement",
     "coarsest_dtype",
@@ -71,7 +71,7 @@ class TensorAgreement:
 
 
 @dataclass(frozen=True)
-class Parting:
+class DivergencePoint:
     """The first operator at which a framework parts from the reference.
 
     ``cause``: ``operator`` where it is wrong on the reference's own inputs too; ``accumulated`` where it is right on
@@ -93,7 +93,7 @@ class Parting:
 
     def __str__(self) -> str:
         text = {
-            "operator": f"{self.place}, is the first to part: it is wrong on the reference's own inputs",
+            "operator": f"{self.place}, is the first to diverge: it is wrong on the reference's own inputs",
             "accumulated": f"{self.place}, is the first beyond the tolerance, and right on the reference's own inputs: "
             "differences from before it have grown",
             "whole": "no operator is wrong where its result is read",
@@ -112,7 +112,7 @@ class BackendAgreement:
     ``lacks`` says why nothing of it could be compared, empty if it could; ``raised`` what it raised that is no stated
     refusal.
 
-    ``partings``: where it parts, if anything is wrong; and each operator that is wrong alone, where that was asked.
+    ``divergences``: where it parts, if anything is wrong; and each operator that is wrong alone, where that was asked.
 
     ``repeats`` is whether two inferences were equal bit for bit.
     """
@@ -120,7 +120,7 @@ class BackendAgreement:
     backend: str
     mode: str = ""
     tensors: tuple[TensorAgreement, ...] = ()
-    partings: tuple[Parting, ...] = ()
+    divergences: tuple[DivergencePoint, ...] = ()
     repeats: bool | None = None
     lacks: str = ""
     raised: str = ""
@@ -153,7 +153,7 @@ class BackendAgreement:
                 findings.append(failed(each.detail, "correct the operator that is named", **about))
             else:
                 findings.append((noted if each.status == "rounding" else not_tried)(each.detail, **about))
-        findings += [failed(str(each), probe=each.phase) for each in self.partings]
+        findings += [failed(str(each), probe=each.phase) for each in self.divergences]
         return Report(network, tuple(findings), self.backend)
 
     def to_dict(self, network: str) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class BackendAgreement:
             "raised": self.raised,
             "repeats": self.repeats,
             "tensors": [each.to_dict() for each in self.tensors],
-            "partings": [each.to_dict() for each in self.partings],
+            "divergences": [each.to_dict() for each in self.divergences],
         }
 
 
@@ -181,7 +181,7 @@ class Agreement:
     @property
     def failed(self) -> tuple[BackendAgreement, ...]:
         """The frameworks with a wrong tensor or operator, or that raise."""
-        return tuple(each for each in self.backends if each.wrong or each.partings or each.raised)
+        return tuple(each for each in self.backends if each.wrong or each.divergences or each.raised)
 
     def raise_for_findings(self) -> None:
         """Raise ``CheckFailedError`` with the first wrong tensor, how many more there are, and where it parts."""
@@ -195,11 +195,11 @@ class Agreement:
         more = len(first.wrong) - 1
         others = f"; and {more} more tensor{'s' * (more > 1)}" if more > 0 else ""
         said = f"{tensor.kind} {tensor.detail}{others}" if tensor else "its outputs agree, and operators do not"
-        partings = "".join(f". {each.phase}: {each}" for each in first.partings)
+        divergences = "".join(f". {each.phase}: {each}" for each in first.divergences)
         also = "".join(f"; {each.backend} is wrong too" for each in self.failed[1:])
         raise CheckFailedError(
             subject,
-            f"{said}{partings}{also}",
+            f"{said}{divergences}{also}",
             "correct the operator that is named, or the network where it asks for what ONNX leaves open",
         )
 
@@ -398,15 +398,15 @@ class Conditioning:
         for seed in range(_TIMES):
             random = np.random.default_rng(seed)
             try:
-                found.append(run(self._shaken(self._parameters, random), self._shaken(self._inputs, random)))
+                found.append(run(self._perturbed(self._parameters, random), self._perturbed(self._inputs, random)))
             except LevelbenchError:
                 return []
         return found
 
-    def _shaken(self, arrays: Arrays, random: np.random.Generator) -> Mapping[str, Any]:
-        return {name: self._shake(value, random) for name, value in arrays.items()}
+    def _perturbed(self, arrays: Arrays, random: np.random.Generator) -> Mapping[str, Any]:
+        return {name: self._perturb(value, random) for name, value in arrays.items()}
 
-    def _shake(self, value: Any, random: np.random.Generator) -> Any:
+    def _perturb(self, value: Any, random: np.random.Generator) -> Any:
         if not is_float(value.dtype):
             return value
         step = max(self._roundoff, unit_roundoff(value.dtype))

@@ -20,8 +20,8 @@ from levelbench.networks.probes.agreement import (
     Agreement,
     BackendAgreement,
     Conditioning,
+    DivergencePoint,
     Kind,
-    Parting,
     RoundingEffect,
     TensorAgreement,
     coarsest_dtype,
@@ -33,7 +33,7 @@ from levelbench.networks.probes.divergence import (
     BUDGET,
     Pairing,
     audit,
-    first_parting,
+    first_divergence,
     first_wrong_gradient,
     random_values,
 )
@@ -171,13 +171,13 @@ def _compared(expected: _Expected, runner: Runner, locate: bool, operators: bool
     except Exception as error:  # noqa: BLE001  # the boundary to frameworks
         return BackendAgreement(runner.name, mode, tuple(tensors), (), repeats, raised=f"{_line(error)}, for gradients")
     tensors += [_gradient(expected, name, slopes.get(name), reason) for name in _trained(expected)]
-    partings: list[Parting] = []
+    divergences: list[DivergencePoint] = []
     if locate and any(each.status == "wrong" and each.kind == "output" for each in tensors):
-        partings.append(first_parting(setting))
+        divergences.append(first_divergence(setting))
     elif locate and any(each.status == "wrong" for each in tensors):
-        partings.append(first_wrong_gradient(replace(expected.training, other=runner)))
+        divergences.append(first_wrong_gradient(replace(expected.training, other=runner)))
     faults = _each_operator(setting) if operators else []
-    return BackendAgreement(runner.name, mode, tuple(tensors), (*partings, *faults), repeats)
+    return BackendAgreement(runner.name, mode, tuple(tensors), (*divergences, *faults), repeats)
 
 
 def _line(error: Exception) -> str:
@@ -185,11 +185,13 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def _each_operator(setting: Pairing) -> list[Parting]:
+def _each_operator(setting: Pairing) -> list[DivergencePoint]:
     """Every operator that is wrong alone."""
     nodes = setting.network.nodes
     return [
-        Parting("forward", "operator", at, nodes[at].title, next(each for each in nodes[at].outputs if each), fault)
+        DivergencePoint(
+            "forward", "operator", at, nodes[at].title, next(each for each in nodes[at].outputs if each), fault
+        )
         for at, _, fault in audit(setting, [each.name for each in setting.network.outputs])
     ]
 

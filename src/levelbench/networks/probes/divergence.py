@@ -21,7 +21,7 @@ from levelbench.errors import LevelbenchError
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import (
     Conditioning,
-    Parting,
+    DivergencePoint,
     TensorAgreement,
     judge,
     largest,
@@ -34,7 +34,7 @@ from levelbench.operators.probes.forward import Oracle, fault_of
 from levelbench.operators.probes.subject import HostOperator
 from levelbench.operators.structure import structural
 
-__all__ = ["BUDGET", "Pairing", "audit", "first_parting", "first_wrong_gradient", "random_values"]
+__all__ = ["BUDGET", "Pairing", "audit", "first_divergence", "first_wrong_gradient", "random_values"]
 
 
 BUDGET = 256 * 2**20
@@ -66,28 +66,28 @@ class NodeOutput:
     tensor: TensorAgreement
 
 
-def first_parting(setting: Pairing) -> Parting:
+def first_divergence(setting: Pairing) -> DivergencePoint:
     """The first operator in topological order whose result differs, and why; the networks' outputs do differ."""
     eager = replace(setting, other=setting.other.eager())
     found = next(_places(eager), None)
     if found is None:
         mode = setting.other.mode or "its default mode"
         detail = f"it is what {setting.other.name} makes of several operators together in {mode}"
-        return Parting("forward", "whole", detail=detail)
+        return DivergencePoint("forward", "whole", detail=detail)
     index, node = found.index, found.node
     about: dict[str, Any] = {"index": index, "operator": node.title, "output": found.output}
     if fault := _fault_alone(eager, index, found.output):
-        return Parting("forward", "operator", detail=fault, **about)
-    guilty = _audited(eager, index)
-    if guilty is None:
-        return Parting("forward", "accumulated", detail=found.tensor.detail, **about)
-    at, fault = guilty
+        return DivergencePoint("forward", "operator", detail=fault, **about)
+    wrong = _audited(eager, index)
+    if wrong is None:
+        return DivergencePoint("forward", "accumulated", detail=found.tensor.detail, **about)
+    at, fault = wrong
     grown = f"{fault}; it grows beyond the tolerance at node {index}, {node.title} {found.output!r}"
     if at == index:
         grown = fault
     proto = setting.network.model.graph.node[at]
     output = next(name for name in proto.output if name)
-    return Parting("forward", "operator", at, setting.network.nodes[at].title, output, grown)
+    return DivergencePoint("forward", "operator", at, setting.network.nodes[at].title, output, grown)
 
 
 def random_values(network: Network) -> set[str]:
@@ -247,7 +247,7 @@ def _stored(network: Network) -> dict[str, Any]:
     return {each.name: numpy_helper.to_array(each) for each in network.model.graph.initializer}
 
 
-def first_wrong_gradient(setting: Pairing) -> Parting:
+def first_wrong_gradient(setting: Pairing) -> DivergencePoint:
     """The operator nearest to the loss whose gradient is wrong; ``setting.network`` has a loss."""
     network = setting.network
     needed, _ = needed_nodes(network.model.graph, [network.loss])
@@ -258,9 +258,9 @@ def first_wrong_gradient(setting: Pairing) -> Parting:
         inputs = [name for name in _differentiable(node) if name in moving]
         outputs = [name for name in node.outputs if name in read or name == network.loss]
         if inputs and outputs and (fault := _fault(setting, index, list(dict.fromkeys(inputs)), outputs)):
-            return Parting("backward", "operator", index, node.title, node.outputs[0], fault)
+            return DivergencePoint("backward", "operator", index, node.title, node.outputs[0], fault)
     detail = "each operator's gradient is right alone: differences on the way back have grown, or are added up wrongly"
-    return Parting("backward", "whole", detail=detail)
+    return DivergencePoint("backward", "whole", detail=detail)
 
 
 def _depend_on_parameters(network: Network) -> set[str]:
@@ -304,9 +304,9 @@ def _fault(setting: Pairing, index: int, inputs: Sequence[str], outputs: Sequenc
         return ""
     for name in inputs:
         base = ours[name]
-        shaken = Conditioning(probed, alone.parameters, given, setting.reference, base.dtype)
+        perturbed = Conditioning(probed, alone.parameters, given, setting.reference, base.dtype)
         limit = setting.scale * limit_for("gradient", base.dtype)
-        slack = partial(shaken.of_gradient, name, base)
+        slack = partial(perturbed.of_gradient, name, base)
         tensor = judge(name, "gradient", theirs[name], base, limit, slack=slack, floor=noise(base, ours.values()))
         if tensor.status == "wrong":
             return f"the gradient of its input {tensor.detail}"

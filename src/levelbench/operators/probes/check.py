@@ -114,7 +114,7 @@ def check_operator(
     in, and what only a reference can tell is not tried. ``dtypes`` are those to try, by default all floating ones.
     ``runs`` is how often it is called on equal inputs to see how well it repeats itself (below 2: not tried).
     ``aliases`` allows or forbids outputs that share memory with inputs; ``None`` is what the operator says. ``tell``
-    hears of each probe before it is run, and ``hear`` of each finding as it comes. What the operator raises is a
+    is called before each probe it is run, and ``hear`` with each finding as it comes. What the operator raises is a
     finding.
     """
     subject = subject_of(operator, backend, name=name, backward=backward)

@@ -186,7 +186,7 @@ def names_isolated(path: Path, timeout_s: float = 300.0) -> list[str]:
 def check_isolated(
     request: Request, tell: Callable[[str], None] = lambda _: None, timeout_s: float = 300.0
 ) -> tuple[Report, NDArray[np.float64] | None]:
-    """The report on one operator, and its deviation from the reference; ``tell`` hears of each probe as it begins.
+    """The report on one operator, and its deviation from the reference; ``tell`` is called as each probe begins.
 
     A process that dies by a signal or does not end within ``timeout_s`` seconds is a finding against the operator; so
     is what it raises where it asks for more memory than the machine has. Raises what stands in the way of checking it

@@ -222,7 +222,7 @@ def check_input(probe: Differentiable, at: int, directions: int, random: np.rand
 
 @dataclass(frozen=True)
 class _Found:
-    """A direction that accuses nobody."""
+    """A direction along which nothing is wrong."""
 
     excess: float = 0.0
     tried: bool = False

@@ -270,7 +270,7 @@ def written(subject: HostOperator, inputs: Inputs) -> list[Finding]:
         guards += [(each[1], subject.input_name(at)) for at, each in enumerate(copies) if each is not None]
         for block, name in guards:
             if beyond := block.broken():
-                return [failed(f"it writes beside {name}: {beyond}", probe="bounds")]
+                return [failed(f"it writes outside {name}: {beyond}", probe="bounds")]
         answers.append(outputs.value)
     for answer in answers:
         if fault := differs(subject, inputs, answer, base):

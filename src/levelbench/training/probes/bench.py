@@ -2,7 +2,7 @@
 
 What is probed is made of the recipe's own parts, by the calls that the trainer makes; only the number of examples is
 less, so that a check takes seconds. A figure over a part of a split that is divided by the whole is still on its scale,
-so whether a quality looks at all examples is told by counting rows.
+so whether a quality looks at all examples shows only in the rows counted.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Bench:
 
     ``recipe`` has batches of at most 32, takes one batch a step, and computes in float32 and the usual layout: half
     precisions may be slow where recipes are checked, and are compared with float32 once. ``also`` are the figures that
-    the task has beside its quality; ``flops`` the operations of one example, 0 where they cannot be counted.
+    the task has besides its quality; ``flops`` the operations of one example, 0 where they cannot be counted.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a Python file defines, told by reading it: operators, an optimizer, a scheme, a task or recipes for one.
+"""What a Python file defines, found by reading it: operators, an optimizer, a scheme, a task or recipes for one.
 
 A file is not run to find out who is to run it. Its classes and names are followed to what they are of levelbench's own,
 which may be imported.
@@ -27,7 +27,7 @@ _SCHEME = ("levelbench.distributed.scheme", "Scheme")
 
 
 def kind_of(path: Path) -> Kind | None:
-    """What a file is to be checked as; ``None`` where reading it does not tell.
+    """What a file is to be checked as; ``None`` where reading it does not show.
 
     A task or recipe may bring an optimizer of its own: it is checked as a part of the recipe. So may a scheme, which is
     checked alone.

@@ -528,7 +528,7 @@ def check_optimizer(
     ``reference`` is another optimizer, or the name of one of ours (``adam``) or of a framework's
     (``torch.optim.Adam``), which then gets the same rate and those settings that have the same name. ``frameworks``:
     all checks run on the first, and the others must go the same way. A run is of ``steps``, and one beside the
-    reference of ten times as many. ``tell`` hears of each probe as it begins. Raises
+    reference of ten times as many. ``tell`` is called with the name of each probe as it begins. Raises
     ``UnknownNameError`` for a reference that is none, ``DefinitionError`` for ``Groups``.
     """
     if steps < 4 or not frameworks:

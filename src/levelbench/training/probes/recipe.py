@@ -145,7 +145,7 @@ def _untrained(bench: Bench, seed: int) -> Iterator[Finding]:
 
 
 def _beside(bench: Bench, seed: int) -> Iterator[Finding]:
-    """The figures beside the quality: of all examples, and on their scales."""
+    """The figures besides the quality: of all examples, and on their scales."""
     for each in bench.also:
         value, looked = covered(each, bench.machine(seed).executor, bench.held(bench.dataset.validation))
         yield looked
@@ -192,8 +192,10 @@ def _evaluated(bench: Bench, seed: int, quality: Quality) -> tuple[str, str] | N
     losses = looked.train(1, factor)
     quality.measure(looked.executor, held)
     losses += looked.train(2, factor)
-    straight = bench.machine(seed)
-    if not np.array_equal(losses, straight.train(3, factor), equal_nan=True) or same(looked.state(), straight.state()):
+    uninterrupted = bench.machine(seed)
+    if not np.array_equal(losses, uninterrupted.train(3, factor), equal_nan=True) or same(
+        looked.state(), uninterrupted.state()
+    ):
         found = "training goes another way after an evaluation: it moves a generator, or something else that is kept"
         return found, "draw nothing in measure()"
     return None
@@ -458,7 +460,7 @@ def _agreement(bench: Bench, seed: int, name: str, reference: Backend | None) ->
     elif backend.wrong:
         first = backend.wrong[0]
         more = f"; and {len(backend.wrong) - 1} more tensors" if len(backend.wrong) > 1 else ""
-        do = "levelbench check MODEL names the operator at which the two part"
+        do = "levelbench check MODEL names the operator at which the two diverge"
         yield failed(f"{name} and numpy differ in {first.kind} {first.detail}{more}", do)
     else:
         agree = sum(each.status == "agrees" for each in backend.tensors)

@@ -226,4 +226,4 @@ def fits(bench: Bench, seed: int) -> Iterator[Finding]:
     shapes = ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in batch)
     yield passed(shapes)
     if not network.outputs:
-        yield not_tried("the network has none beside its loss", probe="outputs")
+        yield not_tried("the network has none besides its loss", probe="outputs")
