@@ -46,7 +46,6 @@ ROUNDINGS = 8
 """Roundings that a result may have met besides those of its sum: of inputs to functions, of intermediate results."""
 
 _RISK = 1e-9
-_HALF = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **
     the reference's, by tensor, and the first operator at which two part. Optimizers: step by step against a
     reference. Schemes: against one process, agreement of ranks, traffic, deadlocks, the loss of a rank. Tasks and
     recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be learnt. Exits with 1
-    where anything is wrong.
+    where anything is wrong, with 4 where nothing could be judged.
     """
     kind = _kind(what)
     if kind == "training":

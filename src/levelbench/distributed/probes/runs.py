@@ -126,7 +126,6 @@ class RankLoop:
         )
         self._stepper = stepper = self._bench.scheme.start(worker)
         trace.unkept = stepper.unkept
-        trace.wraps = stepper.executor is not executor
         trace.start, trace.start_buffers = model.held(), model.held_buffers()
         done = 0
         if self._before is not None:
@@ -358,8 +357,6 @@ class RankTrace:
     live: dict[str, Array] = field(default_factory=dict)
     operations: int = 0
     asked_early: bool = False
-    wraps: bool = False
-    """Whether the scheme goes forward and backward by itself."""
     doing: Callable[[], str] = lambda: "nothing yet"
     """The operation that it began last."""
     step: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,42 @@ _LARGEST_EXPONENT = 4.0
 _LEAST_DIVISOR = 0.5
 
 
-def _smooth(graph: Sketch) -> Item | None:
+Pick = Callable[[Sketch], Item | None]
+
+
+def _takes(pick: Pick) -> Callable[[Callable[[Sketch, Item], Item | None]], Pick]:
+    """An operator that is put on the value that ``pick`` finds; ``None`` where there is none."""
+
+    def decorate(put: Callable[[Sketch, Item], Item | None]) -> Pick:
+        def made(graph: Sketch) -> Item | None:
+            x = pick(graph)
+            return None if x is None else put(graph, x)
+
+        return made
+
+    return decorate
+
+
+def _floating(rank: int = 0) -> Pick:
+    return lambda graph: graph.floating(rank)
+
+
+def _any(rank: int = 1) -> Pick:
+    def pick(graph: Sketch) -> Item | None:
+        found = [each for each in graph.items if each.rank >= rank and each.dtype != "bool"]
+        return graph.draws.pick(found[::-1]) if found else None
+
+    return pick
+
+
+def _image(graph: Sketch) -> Item | None:
+    found = [each for each in graph.items if each.dtype == "float32" and each.rank == 4 and min(each.shape[2:]) >= 2]
+    return graph.draws.pick(found[::-1]) if found else None
+
+
+@_takes(_floating())
+def _smooth(graph: Sketch, x: Item) -> Item | None:
     """A smooth function of bounded result."""
-    x = graph.floating()
-    if x is None:
-        return None
     name = graph.draws.pick(["Tanh", "Sigmoid", "Sin", "Cos", "Softsign", "Erf"])
     # Where a function is flat, near-equal values become equal ones.
     x = graph.within(x, 4.0)
@@ -29,11 +61,9 @@ def _smooth(graph: Sketch) -> Item | None:
     return x.like(graph.node(name, x.name), bound=1.0, least=least, distinct=x.distinct and x.bound <= 2.0)
 
 
-def _activation(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _activation(graph: Sketch, x: Item) -> Item | None:
     """An activation without a kink; those with a bound below it keep the bound."""
-    x = graph.floating()
-    if x is None:
-        return None
     name = graph.draws.pick(["Softplus", "Gelu", "Mish", "HardSwish"])
     x = graph.within(x, 8.0)
     if name == "HardSwish" and (x.bound > 2.9 or not x.distinct):
@@ -42,10 +72,10 @@ def _activation(graph: Sketch) -> Item | None:
     return x.like(graph.node(name, x.name), bound=bound, least=0.0 if name == "Softplus" else -1.0, distinct=False)
 
 
-def _kinked(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _kinked(graph: Sketch, x: Item) -> Item | None:
     """An activation with a kink at zero, of values that are not zero."""
-    x = graph.floating()
-    if x is None or not x.distinct:
+    if not x.distinct:
         return None
     name, attributes = graph.draws.pick(
         [("Relu", {}), ("Abs", {}), ("LeakyRelu", {"alpha": 0.1}), ("Elu", {"alpha": 1.5}), ("Selu", {}), ("Celu", {})]
@@ -58,11 +88,9 @@ def _kinked(graph: Sketch) -> Item | None:
     return x.like(graph.node(name, x.name, **attributes), bound=bound, least=least, distinct=False, exact=exact)
 
 
-def _exponential(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _exponential(graph: Sketch, x: Item) -> Item | None:
     """Exp of what is small, log and roots of what is well above zero, a reciprocal of what is not near it."""
-    x = graph.floating()
-    if x is None:
-        return None
     name = graph.draws.pick(["Exp", "Log", "Sqrt", "Reciprocal"])
     if name == "Exp":
         x = graph.within(x, _LARGEST_EXPONENT)
@@ -92,11 +120,9 @@ def _scalar(value: float, dtype: str) -> NDArray[Any]:
     return np.asarray(value, dtype)
 
 
-def _arithmetic(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _arithmetic(graph: Sketch, x: Item) -> Item | None:
     """A sum, difference, product or quotient of two values that can be broadcast, perhaps the same one."""
-    x = graph.floating()
-    if x is None:
-        return None
     others = [each for each in graph.items if each.dtype == x.dtype and _broadcast(x.shape, each.shape) is not None]
     y = graph.draws.pick(others[::-1])
     name = graph.draws.pick(["Add", "Mul", "Sub", "Div"])
@@ -116,11 +142,9 @@ def _arithmetic(graph: Sketch) -> Item | None:
     return graph.within(x.like(made, shape=shape, bound=bound, least=-bound, distinct=False))
 
 
-def _scaled(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _scaled(graph: Sketch, x: Item) -> Item | None:
     """Each element times a number and plus another, which keeps them apart."""
-    x = graph.floating()
-    if x is None:
-        return None
     shape = graph.draws.pick([(), x.shape[-1:], x.shape])
     name = graph.draws.pick(["Add", "Mul"])
     y = graph.constant(shape, x.dtype, 0.5, 1.5)
@@ -131,10 +155,10 @@ def _scaled(graph: Sketch) -> Item | None:
     return x.like(graph.node(name, x.name, y.name), bound=bound, least=least, distinct=x.distinct or shape == x.shape)
 
 
-def _extreme(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _extreme(graph: Sketch, x: Item) -> Item | None:
     """The larger or smaller of a value and of random numbers: no ties."""
-    x = graph.floating()
-    if x is None or not x.distinct:
+    if not x.distinct:
         return None
     y = graph.constant(x.shape, x.dtype)
     name = graph.draws.pick(["Max", "Min"])
@@ -142,20 +166,18 @@ def _extreme(graph: Sketch) -> Item | None:
     return x.like(graph.node(name, x.name, y.name), bound=bound, least=-bound, exact=x.exact)
 
 
-def _clipped(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _clipped(graph: Sketch, x: Item) -> Item | None:
     """A value within limits that none of its elements equals."""
-    x = graph.floating()
-    if x is None or not x.distinct:
+    if not x.distinct:
         return None
     low, high = (graph.builder.constant(_scalar(each, x.dtype)) for each in (-0.7071, 0.6180))
     return x.like(graph.node("Clip", x.name, low, high), bound=0.7071, least=-0.7071, exact=x.exact, distinct=False)
 
 
-def _power(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _power(graph: Sketch, x: Item) -> Item | None:
     """A whole power."""
-    x = graph.floating()
-    if x is None:
-        return None
     x = graph.within(x, 3.0)
     exponent = graph.draws.pick([2.0, 3.0])
     power = graph.builder.constant(_scalar(exponent, x.dtype))
@@ -168,10 +190,10 @@ def _negated(graph: Sketch) -> Item | None:
     return None if x is None else x.like(graph.node("Neg", x.name), least=-x.bound, exact=x.exact)
 
 
-def _summed(graph: Sketch) -> Item | None:
+@_takes(_floating())
+def _summed(graph: Sketch, x: Item) -> Item | None:
     """Sum or Mean of three values of one shape."""
-    x = graph.floating()
-    if x is None or x.bound > MOST / 3:
+    if x.bound > MOST / 3:
         return None
     same = [each for each in graph.items if each.shape == x.shape and each.dtype == x.dtype and each.bound < MOST / 3]
     others = [graph.draws.pick(same), graph.draws.pick(same)]
@@ -204,10 +226,10 @@ ELEMENTWISE = (
 )
 
 
-def _product(graph: Sketch) -> Item | None:
+@_takes(_floating(2))
+def _product(graph: Sketch, x: Item) -> Item | None:
     """MatMul or Gemm with a weight."""
-    x = graph.floating(2)
-    if x is None or x.bound > MOST:
+    if x.bound > MOST:
         return None
     k, n = x.shape[-1], graph.draws.integer(1, 5)
     bound = 0.5 * k * x.bound
@@ -226,11 +248,9 @@ def _product(graph: Sketch) -> Item | None:
     return graph.within(x.like(made, shape=shape, bound=bound, least=-bound, distinct=True))
 
 
-def _products_of_values(graph: Sketch) -> Item | None:
+@_takes(_floating(2))
+def _products_of_values(graph: Sketch, x: Item) -> Item | None:
     """A value times its own transpose: it is read twice."""
-    x = graph.floating(2)
-    if x is None:
-        return None
     x = graph.within(x, 4.0)
     perm = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
     turned = graph.node("Transpose", x.name, perm=perm)
@@ -243,14 +263,9 @@ def _products_of_values(graph: Sketch) -> Item | None:
     )
 
 
-def _image(graph: Sketch) -> Item | None:
-    found = [each for each in graph.items if each.dtype == "float32" and each.rank == 4 and min(each.shape[2:]) >= 2]
-    return graph.draws.pick(found[::-1]) if found else None
-
-
-def _convolution(graph: Sketch) -> Item | None:
-    x = _image(graph)
-    if x is None or x.bound > MOST:
+@_takes(_image)
+def _convolution(graph: Sketch, x: Item) -> Item | None:
+    if x.bound > MOST:
         return None
     n, c, h, w = x.shape
     groups = graph.draws.pick([1, c])
@@ -273,9 +288,9 @@ def _convolution(graph: Sketch) -> Item | None:
     return graph.within(x.like(made, shape=(n, out, *sizes), bound=bound, least=-bound, distinct=not any(pads)))
 
 
-def _transposed_convolution(graph: Sketch) -> Item | None:
-    x = _image(graph)
-    if x is None or x.bound > MOST:
+@_takes(_image)
+def _transposed_convolution(graph: Sketch, x: Item) -> Item | None:
+    if x.bound > MOST:
         return None
     n, c, h, w = x.shape
     out, stride = graph.draws.integer(1, 3), graph.draws.integer(1, 2)
@@ -288,10 +303,8 @@ def _transposed_convolution(graph: Sketch) -> Item | None:
     return graph.within(x.like(made, shape=shape, bound=bound, least=-bound))
 
 
-def _pool(graph: Sketch) -> Item | None:
-    x = _image(graph)
-    if x is None:
-        return None
+@_takes(_image)
+def _pool(graph: Sketch, x: Item) -> Item | None:
     name = graph.draws.pick(["AveragePool", "MaxPool", "GlobalAveragePool", "LpPool"])
     if name == "GlobalAveragePool":
         return x.like(graph.node(name, x.name), shape=(*x.shape[:2], 1, 1))
@@ -345,10 +358,8 @@ def _norm(graph: Sketch) -> Item | None:
     return graph.within(x.like(made, bound=bound, least=-bound, distinct=False))
 
 
-def _reduction(graph: Sketch) -> Item | None:
-    x = graph.floating(1)
-    if x is None:
-        return None
+@_takes(_floating(1))
+def _reduction(graph: Sketch, x: Item) -> Item | None:
     name = graph.draws.pick(["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "ReduceSumSquare"])
     if name in ("ReduceMax", "ReduceMin") and not x.distinct:
         name = "ReduceMean"
@@ -365,10 +376,8 @@ def _reduction(graph: Sketch) -> Item | None:
     return graph.within(x.like(made, shape=tuple(shape), bound=bound, least=-bound, exact=exact))
 
 
-def _softmax(graph: Sketch) -> Item | None:
-    x = graph.floating(1)
-    if x is None:
-        return None
+@_takes(_floating(1))
+def _softmax(graph: Sketch, x: Item) -> Item | None:
     x = graph.within(x, 8.0)
     name = graph.draws.pick(["Softmax", "LogSoftmax"])
     axis = graph.draws.integer(-x.rank, x.rank - 1)
@@ -463,15 +472,8 @@ def _integers(graph: Sketch, *values: int) -> str:
     return graph.builder.constant(np.array(values, np.int64))
 
 
-def _any(graph: Sketch, rank: int = 1) -> Item | None:
-    found = [each for each in graph.items if each.rank >= rank and each.dtype != "bool"]
-    return graph.draws.pick(found[::-1]) if found else None
-
-
-def _reshaped(graph: Sketch) -> Item | None:
-    x = _any(graph)
-    if x is None:
-        return None
+@_takes(_any())
+def _reshaped(graph: Sketch, x: Item) -> Item | None:
     parts = _factors(x.size)
     first = graph.draws.pick(parts)
     rest = x.size // first
@@ -487,10 +489,8 @@ def _factors(number: int) -> list[int]:
     return [each for each in range(1, number + 1) if number % each == 0]
 
 
-def _transposed(graph: Sketch) -> Item | None:
-    x = _any(graph, 2)
-    if x is None:
-        return None
+@_takes(_any(2))
+def _transposed(graph: Sketch, x: Item) -> Item | None:
     axes = list(range(x.rank))
     order = []
     while axes:
@@ -498,20 +498,16 @@ def _transposed(graph: Sketch) -> Item | None:
     return x.moved(graph.node("Transpose", x.name, perm=order), [x.shape[at] for at in order])
 
 
-def _flattened(graph: Sketch) -> Item | None:
-    x = _any(graph, 2)
-    if x is None:
-        return None
+@_takes(_any(2))
+def _flattened(graph: Sketch, x: Item) -> Item | None:
     axis = graph.draws.integer(0, x.rank)
     shape = math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
     return x.moved(graph.node("Flatten", x.name, axis=axis), shape)
 
 
-def _squeezed(graph: Sketch) -> Item | None:
+@_takes(_any())
+def _squeezed(graph: Sketch, x: Item) -> Item | None:
     """An axis of one element put in or, where there is one, taken out."""
-    x = _any(graph)
-    if x is None:
-        return None
     ones = [at for at, size in enumerate(x.shape) if size == 1]
     if ones and x.rank > 1 and graph.draws.pick([True, False]):
         axis = graph.draws.pick(ones)
@@ -523,10 +519,8 @@ def _squeezed(graph: Sketch) -> Item | None:
     return x.moved(graph.node("Unsqueeze", x.name, _integers(graph, axis)), [*x.shape[:axis], 1, *x.shape[axis:]])
 
 
-def _joined(graph: Sketch) -> Item | None:
-    x = _any(graph)
-    if x is None:
-        return None
+@_takes(_any())
+def _joined(graph: Sketch, x: Item) -> Item | None:
     axis = graph.draws.integer(0, x.rank - 1)
     rest = x.shape[:axis], x.shape[axis + 1 :]
     fits = [
@@ -545,11 +539,9 @@ def _joined(graph: Sketch) -> Item | None:
     return x.like(made, shape=tuple(shape), bound=bound, least=least, exact=exact, distinct=False)
 
 
-def _cut(graph: Sketch) -> Item | None:
+@_takes(_any())
+def _cut(graph: Sketch, x: Item) -> Item | None:
     """Slice, forwards or backwards, with a step."""
-    x = _any(graph)
-    if x is None:
-        return None
     axis = graph.draws.integer(0, x.rank - 1)
     size = x.shape[axis]
     step = graph.draws.pick([1, 2, -1])
@@ -564,11 +556,9 @@ def _cut(graph: Sketch) -> Item | None:
     return x.moved(graph.node("Slice", x.name, *arguments), shape)
 
 
-def _split(graph: Sketch) -> Item | None:
+@_takes(_any())
+def _split(graph: Sketch, x: Item) -> Item | None:
     """Both parts of a split; the second one stays for later."""
-    x = _any(graph)
-    if x is None:
-        return None
     axes = [at for at, size in enumerate(x.shape) if size >= 2]
     if not axes:
         return None
@@ -583,9 +573,9 @@ def _split(graph: Sketch) -> Item | None:
     return parts[0]
 
 
-def _padded(graph: Sketch) -> Item | None:
-    x = graph.floating(1)
-    if x is None or x.rank > 4:
+@_takes(_floating(1))
+def _padded(graph: Sketch, x: Item) -> Item | None:
+    if x.rank > 4:
         return None
     mode = graph.draws.pick(["constant", "reflect", "edge"])
     most = min(x.shape) - 1 if mode == "reflect" else 2
@@ -598,11 +588,9 @@ def _padded(graph: Sketch) -> Item | None:
     return x.moved(made, shape, distinct=False).with_zeros()
 
 
-def _gathered(graph: Sketch) -> Item | None:
+@_takes(_any())
+def _gathered(graph: Sketch, x: Item) -> Item | None:
     """Rows by index, repeated and negative ones too."""
-    x = _any(graph)
-    if x is None:
-        return None
     axis = graph.draws.integer(0, x.rank - 1)
     size = x.shape[axis]
     indices = [graph.draws.integer(-size, size - 1) for _ in range(graph.draws.integer(1, 3))]
@@ -610,11 +598,9 @@ def _gathered(graph: Sketch) -> Item | None:
     return x.moved(graph.node("Gather", x.name, _integers(graph, *indices), axis=axis), shape, distinct=False)
 
 
-def _repeated(graph: Sketch) -> Item | None:
+@_takes(_any())
+def _repeated(graph: Sketch, x: Item) -> Item | None:
     """Tile, or Expand along an axis of one element."""
-    x = _any(graph)
-    if x is None:
-        return None
     ones = [at for at, size in enumerate(x.shape) if size == 1]
     shape = list(x.shape)
     if ones:
@@ -629,10 +615,10 @@ def _repeated(graph: Sketch) -> Item | None:
     return x.moved(made, shape, distinct=False)
 
 
-def _rearranged(graph: Sketch) -> Item | None:
+@_takes(_floating(4))
+def _rearranged(graph: Sketch, x: Item) -> Item | None:
     """DepthToSpace or SpaceToDepth of an image."""
-    x = graph.floating(4)
-    if x is None or x.rank != 4:
+    if x.rank != 4:
         return None
     n, c, h, w = x.shape
     if c % 4 == 0:
@@ -644,10 +630,8 @@ def _rearranged(graph: Sketch) -> Item | None:
     return x.moved(graph.node("SpaceToDepth", x.name, blocksize=2), (n, c * 4, h // 2, w // 2))
 
 
-def _triangle(graph: Sketch) -> Item | None:
-    x = graph.floating(2)
-    if x is None:
-        return None
+@_takes(_floating(2))
+def _triangle(graph: Sketch, x: Item) -> Item | None:
     made = graph.node("Trilu", x.name, upper=graph.draws.pick([1, 0]))
     return x.moved(made, x.shape, distinct=False).with_zeros()
 

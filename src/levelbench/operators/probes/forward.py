@@ -269,8 +269,9 @@ def sum_length(node: OperatorNode | None, shapes: Shapes) -> tuple[int, bool]:
     return max(1, rule(node, shapes)), True
 
 
-def _conv(node: OperatorNode, shapes: Shapes) -> int:
-    return math.prod(shapes[1][1:]) if shapes[1] else 1
+def _along_axis(node: OperatorNode, shapes: Shapes) -> int:
+    first = shapes[0] or (1,)
+    return first[int(node.get("axis", -1)) % len(first)]
 
 
 def _conv_transpose(node: OperatorNode, shapes: Shapes) -> int:
@@ -278,26 +279,12 @@ def _conv_transpose(node: OperatorNode, shapes: Shapes) -> int:
     return weight[0] // max(1, int(node["group"])) * math.prod(weight[2:])
 
 
-def _gemm(node: OperatorNode, shapes: Shapes) -> int:
-    first = shapes[0] or (1, 1)
-    return first[0] if node["transA"] else first[-1]
-
-
-def _matmul(node: OperatorNode, shapes: Shapes) -> int:
-    return (shapes[0] or (1,))[-1] if shapes[0] else 1
-
-
-def _along_axis(node: OperatorNode, shapes: Shapes) -> int:
-    first = shapes[0] or (1,)
-    return first[int(node.get("axis", -1)) % len(first)]
-
-
 _RULES: dict[str, Callable[[OperatorNode, Shapes], int]] = {
-    "Conv": _conv,
+    "Conv": lambda _, shapes: math.prod(shapes[1][1:]) if shapes[1] else 1,
     "ConvTranspose": _conv_transpose,
-    "Gemm": _gemm,
+    "Gemm": lambda node, shapes: (shapes[0] or (1, 1))[0 if node["transA"] else -1],
     "LogSoftmax": _along_axis,
-    "MatMul": _matmul,
+    "MatMul": lambda _, shapes: shapes[0][-1] if shapes[0] else 1,
     "Softmax": _along_axis,
 }
 

@@ -248,12 +248,6 @@ def describe(inputs: Sequence[Host | None]) -> str:
     )
 
 
-def random_inputs(shapes: Sequence[tuple[int, ...]], dtype: Any = np.float32, seed: int = 0) -> Inputs:
-    """Normal inputs of these shapes."""
-    random = np.random.default_rng(seed)
-    return [random.standard_normal(shape).astype(dtype) for shape in shapes]
-
-
 def _mapped(inputs: Sequence[Host | None], fixed: frozenset[int], function: Any) -> Inputs:
     return [
         value

@@ -320,6 +320,10 @@ class OptimizerTrial:
         """The problem, on the shapes that it takes."""
         return Quadratic(name, dict(self.shapes), self.seed, **settings)
 
+    def run(self, problem: TestProblem | None = None, steps: int = 0, **settings: Any) -> Run:
+        """The optimizer on ``problem`` (default: the quadratic one) for ``steps`` (default: as many as are set)."""
+        return run(self.optimizer, self.backend, problem or self.quadratic(), steps or self.steps, **settings)
+
 
 def open_backend(framework: str) -> Backend:
     """A framework on the CPU, where equal work gives equal bits."""

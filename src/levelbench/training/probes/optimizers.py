@@ -66,7 +66,7 @@ def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer |
         name: each for name, each in vars(module).items() if isinstance(each, Optimizer) and not name.startswith("_")
     }
     if "optimizer" in found:
-        return {_title(found["optimizer"]): found["optimizer"]}, reference
+        return {type(found["optimizer"]).__name__: found["optimizer"]}, reference
     found.pop("reference", None)
     if found:
         return found, reference
@@ -80,10 +80,6 @@ def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer |
         do = "write optimizer = ..., or a subclass of UpdateRule with defaults"
         raise DefinitionError(f"optimizer file {path}", "it defines no optimizer", do)
     return made, reference
-
-
-def _title(optimizer: Optimizer) -> str:
-    return type(optimizer).__name__
 
 
 def _made(kind: type[UpdateRule], path: Path) -> UpdateRule:
@@ -109,23 +105,23 @@ _EXTREME = (1e-30, 1e8, 1e15)
 
 def _deterministic(subject: OptimizerTrial) -> Iterator[Finding]:
     """Two runs, the same bits."""
-    first, second = (run(subject.optimizer, subject.backend, subject.quadratic(), subject.steps) for _ in range(2))
+    first, second = (subject.run() for _ in range(2))
     yield _same(first, second, "two equal runs diverge", "keep all state in what `init` returns")
 
 
 def _restored(subject: OptimizerTrial) -> Iterator[Finding]:
     """A pause in the middle, the same bits."""
     problem, half = subject.quadratic(), subject.steps // 2
-    through = run(subject.optimizer, subject.backend, problem, subject.steps)
-    paused = run(subject.optimizer, subject.backend, problem, subject.steps, pause=half)
+    through = subject.run(problem)
+    paused = subject.run(problem, pause=half)
     do = "have `state` return all that the next step needs, and `restore` put it back"
     yield _same(through, paused, f"a run that goes on from its state after step {half} diverges", do)
 
 
 def _gradients_left(subject: OptimizerTrial) -> Iterator[Finding]:
     """Gradients that are overwritten after their step change nothing."""
-    kept = run(subject.optimizer, subject.backend, subject.quadratic(), subject.steps)
-    spoilt = run(subject.optimizer, subject.backend, subject.quadratic(), subject.steps, spoil=True)
+    kept = subject.run()
+    spoilt = subject.run(spoil=True)
     do = "copy what is kept of a gradient: its memory belongs to the next step"
     yield _same(kept, spoilt, "the state holds on to a gradient's own array", do)
 
@@ -133,8 +129,8 @@ def _gradients_left(subject: OptimizerTrial) -> Iterator[Finding]:
 def _ordered(subject: OptimizerTrial) -> Iterator[Finding]:
     """Parameters in another order, the same result."""
     names = list(subject.shapes)
-    there = run(subject.optimizer, subject.backend, subject.quadratic(), subject.steps)
-    back = run(subject.optimizer, subject.backend, subject.quadratic(), subject.steps, names=names[::-1])
+    there = subject.run()
+    back = subject.run(names=names[::-1])
     # A norm over all gradients may be added up in another order.
     found = divergence("order", back, there)
     if found.first is None:
@@ -152,9 +148,9 @@ def _independent(subject: OptimizerTrial) -> Iterator[Finding]:
         yield not_tried("it is no UpdateRule, and may look at all of them together")
         return
     problem = subject.quadratic()
-    together = run(subject.optimizer, subject.backend, problem, subject.steps)
+    together = subject.run(problem)
     for name in subject.shapes:
-        alone = run(subject.optimizer, subject.backend, problem, subject.steps, names=[name])
+        alone = subject.run(problem, names=[name])
         apart = [step for step, (a, b) in enumerate(zip(alone.values, together.values, strict=True)) if _differ(a, b)]
         if apart:
             found = f"{name!r} moves otherwise without the others, from step {apart[0]}"
@@ -189,7 +185,7 @@ def _elementwise(subject: OptimizerTrial) -> Iterator[Finding]:
 
 def _dtypes_kept(subject: OptimizerTrial) -> Iterator[Finding]:
     """Parameters and state in float32 stay so."""
-    found = run(subject.optimizer, subject.backend, subject.quadratic(), 3, dtype=np.float32, start=_loop)
+    found = subject.run(steps=3, dtype=np.float32, start=_loop)
     do = "make numbers of `float(...)`, and arrays from the parameter (`zeros_like`)"
     wrong = [name for name, each in found.last.items() if each.dtype != np.float32]
     if wrong:
@@ -207,7 +203,7 @@ def _dtypes_kept(subject: OptimizerTrial) -> Iterator[Finding]:
 
 def _rate_zero(subject: OptimizerTrial) -> Iterator[Finding]:
     """No rate, no way."""
-    still = run(subject.optimizer, subject.backend, subject.quadratic(), 5, factor=lambda step: 0.0)
+    still = subject.run(steps=5, factor=lambda step: 0.0)
     begin = [still.values[0]] * len(still.values)
     found = divergence("rate zero", still, Run(begin, {}, None), 1e-12)
     if found.first is None:
@@ -240,7 +236,7 @@ def _descends(subject: OptimizerTrial) -> Iterator[Finding]:
     """Small steps without noise lead down."""
     # Around the origin, so that a decay of the weights leads down as well.
     problem = subject.quadratic(noise=0.0, centre=0.0)
-    found = run(subject.optimizer, subject.backend, problem, 20, factor=lambda step: 1e-2)
+    found = subject.run(problem, 20, factor=lambda step: 1e-2)
 
     def height(values: dict[str, Any]) -> float:
         return float(sum(np.sum(each * problem.gradient(name, 1, each)) / 2 for name, each in values.items()))
@@ -256,7 +252,7 @@ def _descends(subject: OptimizerTrial) -> Iterator[Finding]:
 
 def _zero_gradients(subject: OptimizerTrial) -> Iterator[Finding]:
     """Where there was never a gradient, nothing moves but by a decay."""
-    found = run(subject.optimizer, subject.backend, subject.quadratic(scale=0.0), 5)
+    found = subject.run(subject.quadratic(scale=0.0), 5)
     lost = _not_finite(found)
     moved = [name for name, each in found.last.items() if not np.allclose(each, found.values[0][name], 1e-12, 1e-15)]
     if lost:
@@ -274,7 +270,7 @@ def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
     for scale in (*_MODEST, *_EXTREME):
         problem = subject.quadratic(scale=scale)
         try:
-            lost = _not_finite(run(subject.optimizer, subject.backend, problem, 10, dtype=np.float32))
+            lost = _not_finite(subject.run(problem, 10, dtype=np.float32))
         except Exception as error:  # noqa: BLE001  # the boundary to a user's rule, which may raise anything
             lost = f"it raises {type(error).__name__}: {error}"
         if not lost:
@@ -290,7 +286,7 @@ def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
 
 def _averages(subject: OptimizerTrial) -> Iterator[Finding]:
     """The weights to evaluate with are there by the same names, and finite."""
-    found = run(subject.optimizer, subject.backend, subject.quadratic(), 5)
+    found = subject.run(steps=5)
     if found.averaged is None:
         return
     wrong = [name for name, each in found.last.items() if found.averaged.get(name, np.zeros(0)).shape != each.shape]
@@ -332,10 +328,7 @@ def _loop(optimizer: Optimizer, backend: Backend, parameters: dict[str, Array]) 
 
 def _grows(subject: OptimizerTrial) -> bool:
     """Whether the step is in proportion to the gradient, so that large ones must lead far."""
-    one, ten = (
-        run(subject.optimizer, subject.backend, subject.quadratic(scale=scale), 1, dtype=np.float64)
-        for scale in (1.0, 10.0)
-    )
+    one, ten = (subject.run(subject.quadratic(scale=scale), 1, dtype=np.float64) for scale in (1.0, 10.0))
     ways = [max(float(np.abs(r.last[n] - r.values[0][n]).max(initial=0)) for n in r.last) for r in (one, ten)]
     return ways[1] > 5 * ways[0]
 
@@ -423,14 +416,14 @@ class _BesideReference:
     def runs(self, problem: TestProblem, **settings: Any) -> tuple[Run, Run]:
         """Both ways."""
         subject = self.subject
-        ours = run(subject.optimizer, subject.backend, problem, subject.steps, **settings)
+        ours = subject.run(problem, **settings)
         return ours, run(self.reference, self.backend, problem, subject.steps, **settings)
 
     def first_step(self) -> Iterator[Finding]:
         """Before anything can add up."""
         subject = self.subject
         problem = subject.quadratic("first step")
-        ours = run(subject.optimizer, subject.backend, problem, 1)
+        ours = subject.run(problem, 1)
         found = divergence("first step", ours, run(self.reference, self.backend, problem, 1), self.tolerance)
         yield _judged(found, "the very first step is another")
 
@@ -447,7 +440,7 @@ class _BesideReference:
         subject = self.subject
         shapes = {name: shape for name, shape in subject.shapes.items() if name in _OF_LONG} or subject.shapes
         problem, steps = Quadratic("long", dict(shapes), subject.seed), _LONG * subject.steps
-        ours = run(subject.optimizer, subject.backend, problem, steps)
+        ours = subject.run(problem, steps)
         theirs = run(self.reference, self.backend, problem, steps)
         found = divergence(problem.name, ours, theirs, self.tolerance)
         self.seen.append(found)
@@ -480,7 +473,7 @@ class _BesideReference:
 def _across(subject: OptimizerTrial, frameworks: Sequence[str]) -> Iterator[Finding]:
     """The same way on every framework, with its faster stepper where it has one."""
     problem, steps = subject.quadratic(), min(subject.steps, 20)
-    base = run(subject.optimizer, subject.backend, problem, steps)
+    base = subject.run(problem, steps)
     for name in frameworks:
         try:
             other = run(subject.optimizer, open_backend(name), problem, steps)
