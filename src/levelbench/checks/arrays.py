@@ -39,8 +39,9 @@ __all__ = [
 ]
 
 Host = NDArray[Any]
-Slack = Callable[[], Any]
+"""An array on the host, of any dtype."""
 
+Slack = Callable[[], Host | None]
 
 ROUNDINGS = 8
 """Roundings that a result may have met besides those of its sum: of inputs to functions, of intermediate results."""
@@ -56,7 +57,7 @@ class Tolerance:
     atol: float
     reason: str
 
-    def allowed(self, expected: NDArray[Any]) -> NDArray[np.float64]:
+    def allowed(self, expected: Host) -> NDArray[np.float64]:
         """The largest deviation that passes, by element; ``atol`` where the expected value is not finite."""
         size = np.abs(np.asarray(expected).astype(np.complex128 if np.iscomplexobj(expected) else np.float64))
         return np.asarray(self.atol + self.rtol * np.where(np.isfinite(size), size, 0.0), np.float64)
@@ -150,7 +151,7 @@ class Errors:
         return asdict(self)
 
 
-def _wide(values: NDArray[Any]) -> NDArray[Any]:
+def _wide(values: Host) -> Host:
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
@@ -187,7 +188,7 @@ def errors(actual: ArrayLike, expected: ArrayLike) -> Errors:
     return Errors(float(apart.sum()), l2, linf, float(relative), ulp, _cosine(first, second, apart), where)
 
 
-def _norm(values: NDArray[Any]) -> float:
+def _norm(values: Host) -> float:
     """The Euclidean norm, without overflow on the way."""
     largest = float(values.max(initial=0.0))
     if largest == 0 or not np.isfinite(largest):
@@ -195,7 +196,7 @@ def _norm(values: NDArray[Any]) -> float:
     return largest * float(np.sqrt(np.square(values / largest).sum()))
 
 
-def _cosine(actual: NDArray[Any], expected: NDArray[Any], apart: NDArray[np.float64]) -> float:
+def _cosine(actual: Host, expected: Host, apart: NDArray[np.float64]) -> float:
     """1 - cos of the angle, over the positions where both are finite; from unit vectors, so that 1e-20 is seen too."""
     if not apart.any():
         return 0.0
@@ -209,7 +210,7 @@ def _cosine(actual: NDArray[Any], expected: NDArray[Any], apart: NDArray[np.floa
     return float(np.square(np.abs(a / long - b / wide)).sum() / 2)
 
 
-def _ordered(values: NDArray[Any]) -> NDArray[np.uint64]:
+def _ordered(values: Host) -> NDArray[np.uint64]:
     """The position of each number among all of its dtype, in order; both zeros at the same place."""
     bits = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64).reshape(values.shape)
     sign = np.uint64(1) << np.uint64(8 * values.dtype.itemsize - 1)
@@ -292,23 +293,21 @@ def compare_values(
     return _say(what, actual, expected, apart, allowed, bad, tolerance, note) if bad.any() else None
 
 
-def _first(bad: Any) -> tuple[int, ...]:
+def _first(bad: Host) -> tuple[int, ...]:
     return tuple(int(each) for each in np.unravel_index(int(np.argmax(bad)), bad.shape))
 
 
-def _overflows(actual: Host, expected: Host) -> Any:
+def _overflows(actual: Host, expected: Host) -> Host:
     """Where an expected value lies at or beyond the largest number of the output's dtype and infinity is found."""
     if not is_float(actual.dtype) or actual.dtype == np.float64:
         return np.zeros(actual.shape, bool)
-    import ml_dtypes
-
     largest = float(ml_dtypes.finfo(actual.dtype).max)
     wide, found = expected.astype(np.float64), actual.astype(np.float64)
-    return np.isinf(found) & (np.abs(wide) > 0.99 * largest) & (np.sign(wide) == np.sign(found))
+    return np.asarray(np.isinf(found) & (np.abs(wide) > 0.99 * largest) & (np.sign(wide) == np.sign(found)))
 
 
 def _say(
-    what: str, actual: Host, expected: Host, apart: Any, allowed: Any, bad: Any, tolerance: Tolerance, note: str
+    what: str, actual: Host, expected: Host, apart: Host, allowed: Host, bad: Host, tolerance: Tolerance, note: str
 ) -> str:
     over = np.where(bad, apart / np.maximum(allowed, np.finfo(np.float64).tiny), -1.0)
     where = _first(over == over.max())
@@ -331,11 +330,11 @@ def sensitivity(
     inputs: Sequence[Host | None],
     base: Host,
     at: int,
-    dtype: Any,
+    dtype: DTypeLike,
     length: int,
     fixed: frozenset[int] = frozenset(),
     seed: int = 0,
-) -> Any:
+) -> Host | None:
     """By element of output ``at``: what roundings of the inputs do to it, times 4 sqrt(length) for those on the way.
 
     ``evaluate`` is the reference, in the dtype of ``inputs``; ``dtype`` is the operator's, by whose roundoff they move.
@@ -357,4 +356,4 @@ def sensitivity(
         if other.shape != base.shape:
             return None
         most = np.maximum(most, difference(other, base))
-    return 4 * np.sqrt(max(1, length)) * np.where(np.isfinite(most), most, np.inf)
+    return np.asarray(4 * np.sqrt(max(1, length)) * np.where(np.isfinite(most), most, np.inf))

@@ -18,8 +18,9 @@ from time import sleep
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, not_tried, passed
 from levelbench.distributed.communicator import Communicator, Handle, Reduction
 from levelbench.distributed.pieces import pieces
@@ -56,15 +57,15 @@ class RankProbe:
         self.case = words
         self._salt += 1
 
-    def values(self, rank: int, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> NDArray[Any]:
+    def values(self, rank: int, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Host:
         """What ``rank`` gives in this case; ``at`` tells apart several arrays. Whole numbers below 2^15, as a rule."""
         return self._spread(self._pattern(rank, at), shape, dtype)
 
-    def _pattern(self, rank: int, at: int) -> NDArray[Any]:
+    def _pattern(self, rank: int, at: int) -> Host:
         return np.arange(11) * 100 + rank * 7 + self._salt % 89 + at * 1301 + 1
 
     @staticmethod
-    def _spread(pattern: NDArray[Any], shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+    def _spread(pattern: Host, shape: Sequence[int], dtype: DTypeLike) -> Host:
         length = prod(shape)
         return np.tile(pattern.astype(dtype), -(-length // len(pattern)))[:length].reshape(tuple(shape))
 
@@ -72,20 +73,20 @@ class RankProbe:
         """What this rank gives, as an array of the framework."""
         return self.native(self.values(self.rank, shape, dtype, at))
 
-    def native(self, host: NDArray[Any]) -> Array:
+    def native(self, host: Host) -> Array:
         """As an array of the framework: a new one."""
         return host.copy() if self._backend is None else self._backend.array(host)
 
-    def total(self, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> NDArray[Any]:
+    def total(self, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Host:
         """The sum of what all ranks give."""
         patterns = [self._pattern(rank, at) for rank in range(self.size)]
         return self._spread(np.sum(patterns, axis=0), shape, dtype)
 
-    def host(self, array: Array) -> NDArray[Any]:
+    def host(self, array: Array) -> Host:
         """What is in an array."""
         return np.asarray(array) if self._backend is None else self._backend.host(array)
 
-    def expect(self, what: str, found: Any, expected: NDArray[Any], tolerance: float = 0.0) -> None:
+    def expect(self, what: str, found: Any, expected: Host, tolerance: float = 0.0) -> None:
         """``found`` is an array of that shape, dtype and content, to a relative tolerance."""
         self._cases += 1
         if found is None or not hasattr(found, "shape"):
@@ -132,7 +133,7 @@ class RankProbe:
         self._faults.append((self.case, what))
 
 
-def _kind(array: NDArray[Any]) -> str:
+def _kind(array: Host) -> str:
     return f"{array.dtype.name} of shape {array.shape}"
 
 

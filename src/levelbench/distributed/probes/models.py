@@ -11,11 +11,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
+from levelbench.checks.arrays import Host
 from levelbench.errors import UsageError
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.networks.live import Live, LiveArrays, require_shape
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-Floats = NDArray[Any]
+Floats = Host
 
 FEATURES, TARGETS, _HIDDEN = 5, 3, 8
 SHAPES: Mapping[str, tuple[int, ...]] = {
@@ -89,7 +89,7 @@ class ToyNetwork(Executor):
     mode = "eager"
 
     def __init__(
-        self, backend: Backend, start: tuple[Mapping[str, Floats], Mapping[str, Floats]], dtype: Any, early: bool
+        self, backend: Backend, start: tuple[Mapping[str, Floats], Mapping[str, Floats]], dtype: DTypeLike, early: bool
     ) -> None:
         self._backend, self._dtype, self._early = backend, dtype, early
         self.parameters = self._live(start[0])
@@ -159,7 +159,9 @@ def _copied(backend: Backend, arrays: Mapping[str, Array]) -> dict[str, Floats]:
 class Scripted(ToyNetwork):
     """Gradients that depend on seed, rank and step alone: whatever a scheme makes of them is a sum of known terms."""
 
-    def __init__(self, backend: Backend, seed: int, rank: int, dtype: Any, early: bool = False, apart: int = 0) -> None:
+    def __init__(
+        self, backend: Backend, seed: int, rank: int, dtype: DTypeLike, early: bool = False, apart: int = 0
+    ) -> None:
         super().__init__(backend, beginning(seed, apart), dtype, early)
         self._seed, self._rank = seed, rank
         self.step = 0
@@ -183,7 +185,7 @@ class Scripted(ToyNetwork):
 class Regression(ToyNetwork):
     """scale · (V (gain · tanh(W x + b)) + c) towards a target, by half the mean squared distance."""
 
-    def __init__(self, backend: Backend, seed: int, dtype: Any, early: bool = False, apart: int = 0) -> None:
+    def __init__(self, backend: Backend, seed: int, dtype: DTypeLike, early: bool = False, apart: int = 0) -> None:
         super().__init__(backend, beginning(seed, apart), dtype, early)
 
     def infer(self, *inputs: Array) -> tuple[Array, ...]:
@@ -267,8 +269,8 @@ class _Noting(Stepper):
         self._notes.append((step, factor, tuple(gradients)))
         self._inside.step(gradients, step, factor)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Host]:
         return self._inside.state()
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Host]) -> None:
         self._inside.restore(state)

@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from levelbench import plugins
+from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.communicators.opening import communicator_kinds, open_communicator
@@ -149,7 +149,7 @@ def resumptions(wanted: ResumptionJob, ranks: int) -> list[list[Resumption]] | s
         return [msgspec.json.decode(path.read_bytes(), type=list[Resumption]) for path in paths]
 
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Host]
 
 _STEPS, _BATCH, _INPUTS, _CLASSES = 12, 9, 6, 4
 _AT = (5, 6)

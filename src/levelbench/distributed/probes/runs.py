@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelbench.checks.arrays import Host
 from levelbench.checks.findings import EndProbe, Finding, failed
 from levelbench.distributed.algorithms import Algorithmic
 from levelbench.distributed.communicator import Communicator
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 
-Floats = NDArray[Any]
+Floats = Host
 
 _EXAMPLES, _TEACHER = 0xDA7A, 0x7EAC
 

@@ -14,9 +14,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
+import ml_dtypes
 import numpy as np
 import onnx
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from onnx import helper
 
 from levelbench.checks.arrays import Errors, Host, difference, errors, is_float, number, ulp_distance, unit_roundoff
@@ -229,7 +230,7 @@ GRADIENTS: Mapping[str, float] = MappingProxyType(
 _MOVES = ("Cast", "CastLike", "Constant", "ConstantOfShape", "DequantizeLinear", "Identity")
 
 
-def limit_for(kind: Kind, dtype: Any) -> float:
+def limit_for(kind: Kind, dtype: DTypeLike) -> float:
     """The share of a tensor's largest magnitude by which its values may be off; 0 for integers and booleans."""
     found = np.dtype(dtype)
     if not is_float(found) and found.kind != "c":
@@ -342,12 +343,10 @@ def judge(
 def _tiny(dtype: np.dtype[Any]) -> float:
     if not is_float(dtype):
         return 0.0
-    import ml_dtypes
-
     return float(ml_dtypes.finfo(dtype).tiny) if unit_roundoff(dtype) else 0.0
 
 
-def _said(name: str, actual: Host, expected: Host, apart: Any, bad: Any, limit: float, size: float) -> str:
+def _said(name: str, actual: Host, expected: Host, apart: Host, bad: Host, limit: float, size: float) -> str:
     over = np.where(bad, apart, -1.0)
     where = tuple(int(each) for each in np.unravel_index(int(np.argmax(over)), over.shape))
     found, wanted = actual[where], expected[where]
@@ -373,27 +372,27 @@ class Conditioning:
     The largest deviation of three runs is taken eight times: roundings happen at each operator, not at the inputs only.
     """
 
-    def __init__(self, network: Network, parameters: Arrays, inputs: Arrays, runner: Runner, dtype: Any) -> None:
+    def __init__(self, network: Network, parameters: Arrays, inputs: Arrays, runner: Runner, dtype: DTypeLike) -> None:
         self._network, self._parameters, self._inputs, self._runner = network, parameters, inputs, runner
         self._roundoff = unit_roundoff(dtype)
 
-    def of_output(self, name: str, base: Any) -> RoundingEffect | None:
+    def of_output(self, name: str, base: Host) -> RoundingEffect | None:
         """What roundings do to an output whose value is ``base``; ``None`` where that cannot be told."""
         return _moved([each.get(name) for each in self._outputs], base)
 
-    def of_gradient(self, name: str, base: Any) -> RoundingEffect | None:
+    def of_gradient(self, name: str, base: Host) -> RoundingEffect | None:
         """As :meth:`of_output`, for the gradient of a parameter."""
         return _moved([each.get(name) for each in self._gradients], base)
 
     @cached_property
-    def _outputs(self) -> list[dict[str, Any]]:
+    def _outputs(self) -> list[dict[str, Host]]:
         return self._runs(lambda parameters, inputs: self._runner.outputs(self._network, parameters, inputs))
 
     @cached_property
-    def _gradients(self) -> list[dict[str, Any]]:
+    def _gradients(self) -> list[dict[str, Host]]:
         return self._runs(lambda parameters, inputs: self._runner.gradients(self._network, parameters, inputs)[1])
 
-    def _runs(self, run: Any) -> list[dict[str, Any]]:
+    def _runs(self, run: Callable[[Arrays, Arrays], dict[str, Host]]) -> list[dict[str, Host]]:
         found = []
         for seed in range(_TIMES):
             random = np.random.default_rng(seed)
@@ -403,10 +402,10 @@ class Conditioning:
                 return []
         return found
 
-    def _perturbed(self, arrays: Arrays, random: np.random.Generator) -> Mapping[str, Any]:
+    def _perturbed(self, arrays: Arrays, random: np.random.Generator) -> Mapping[str, Host]:
         return {name: self._perturb(value, random) for name, value in arrays.items()}
 
-    def _perturb(self, value: Any, random: np.random.Generator) -> Any:
+    def _perturb(self, value: Host, random: np.random.Generator) -> Host:
         if not is_float(value.dtype):
             return value
         step = max(self._roundoff, unit_roundoff(value.dtype))
@@ -414,7 +413,7 @@ class Conditioning:
         return moved.astype(value.dtype)
 
 
-def _moved(runs: list[Any], base: Any) -> RoundingEffect | None:
+def _moved(runs: list[Host | None], base: Host) -> RoundingEffect | None:
     others = [each for each in runs if each is not None and each.shape == base.shape]
     if not others:
         return None

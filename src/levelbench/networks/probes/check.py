@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.checks.arrays import is_float, unit_roundoff
+from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import (
@@ -106,9 +106,9 @@ class _Expected:
     """What the reference says. ``training`` is the network with a loss, ``no_gradients`` why there are none."""
 
     setting: Pairing
-    outputs: Mapping[str, Any]
+    outputs: Mapping[str, Host]
     training: Pairing
-    gradients: Mapping[str, Any]
+    gradients: Mapping[str, Host]
     no_gradients: str
     conditioning: Conditioning
     sloping: Conditioning
@@ -123,7 +123,7 @@ def _expected(setting: Pairing, gradients: bool) -> _Expected:
     outputs = setting.reference.outputs(inference, setting.parameters, setting.inputs)
     dtype = coarsest_dtype(inference, [each.dtype.name for each in outputs.values() if is_float(each.dtype)])
     training, reason = setting, ""
-    slopes: Mapping[str, Any] = {}
+    slopes: Mapping[str, Host] = {}
     unsteady = random_values(inference)
     if not gradients:
         reason = _NOT_ASKED
@@ -202,7 +202,7 @@ def _trained(expected: _Expected) -> list[str]:
     return [each.name for each in expected.setting.network.parameters if each.trainable]
 
 
-def _limit(expected: _Expected, kind: Kind, value: Any) -> float:
+def _limit(expected: _Expected, kind: Kind, value: Host) -> float:
     """By the value's dtype, or the coarser one in which the network computes on the way to it."""
     if not is_float(value.dtype):
         return 0.0
@@ -210,7 +210,7 @@ def _limit(expected: _Expected, kind: Kind, value: Any) -> float:
     return expected.setting.scale * limit_for(kind, coarse)
 
 
-def _output(expected: _Expected, name: str, actual: Any) -> TensorAgreement:
+def _output(expected: _Expected, name: str, actual: Host | None) -> TensorAgreement:
     wanted = expected.outputs[name]
     if name in expected.unsteady:
         detail = "it depends on random numbers, which no two frameworks draw alike"
@@ -224,7 +224,7 @@ def _output(expected: _Expected, name: str, actual: Any) -> TensorAgreement:
     return judge(name, "output", actual, wanted, _limit(expected, "output", wanted), slack=slack)
 
 
-def _slopes(expected: _Expected, runner: Runner) -> tuple[Mapping[str, Any], str]:
+def _slopes(expected: _Expected, runner: Runner) -> tuple[Mapping[str, Host], str]:
     """Gradients by name, and why there are none."""
     if expected.no_gradients:
         return {}, expected.no_gradients
@@ -235,7 +235,7 @@ def _slopes(expected: _Expected, runner: Runner) -> tuple[Mapping[str, Any], str
         return {}, f"{error.asked}: {error.found}"
 
 
-def _gradient(expected: _Expected, name: str, actual: Any, reason: str) -> TensorAgreement:
+def _gradient(expected: _Expected, name: str, actual: Host | None, reason: str) -> TensorAgreement:
     if reason:
         return TensorAgreement(name, "gradient", "not compared", detail=reason)
     wanted = expected.gradients[name]

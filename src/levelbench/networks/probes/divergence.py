@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.checks.arrays import difference, is_float
+from levelbench.checks.arrays import Host, difference, is_float
 from levelbench.errors import LevelbenchError
 from levelbench.networks.network import Network
 from levelbench.networks.probes.agreement import (
@@ -101,12 +101,12 @@ def random_values(network: Network) -> set[str]:
     return found
 
 
-def node_values(setting: Pairing, index: int) -> dict[str, Any]:
+def node_values(setting: Pairing, index: int) -> dict[str, Host]:
     """What the node at ``index`` reads, as the reference computes it."""
     return _values(setting, setting.reference, reads_of(setting.network, index))
 
 
-def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Any]:
+def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Host]:
     """Values of any names: of nodes by running what they need, the others as they are given or stored."""
     from levelbench.operators.program import constants_of
 
@@ -142,7 +142,7 @@ def _places(setting: Pairing) -> Iterator[NodeOutput]:
         count = max(1, min(4 * count, int(count * setting.budget / max(held, 1))))
 
 
-def _tensors(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Any]:
+def _tensors(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Host]:
     try:
         return runner.outputs(part_of(setting.network, names), setting.parameters, setting.inputs)
     except LevelbenchError:
@@ -153,7 +153,7 @@ def _tensors(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str
         return {**_tensors(setting, runner, names[:half]), **_tensors(setting, runner, names[half:])}
 
 
-def _judged(name: str, actual: Any, expected: Any, scale: float) -> TensorAgreement:
+def _judged(name: str, actual: Host, expected: Host, scale: float) -> TensorAgreement:
     return judge(name, "output", actual, expected, scale * limit_for("output", expected.dtype))
 
 
@@ -214,8 +214,8 @@ def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]
     if set(order) != set(reads_of(setting.network, index)):
         return 0.0, ""
 
-    def call(runner: Runner) -> Callable[..., tuple[Any, ...]]:
-        def run(*arrays: Any) -> tuple[Any, ...]:
+    def call(runner: Runner) -> Callable[..., tuple[Host | None, ...]]:
+        def run(*arrays: Host) -> tuple[Host | None, ...]:
             given = {name: value for name, value in zip(node.inputs, arrays, strict=True) if name}
             again = node_alone(setting.network, index, given)
             found = runner.outputs(again.network, again.parameters, again.inputs)
@@ -241,7 +241,7 @@ def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]
     return 0.0, ""
 
 
-def _stored(network: Network) -> dict[str, Any]:
+def _stored(network: Network) -> dict[str, Host]:
     from onnx import numpy_helper
 
     return {each.name: numpy_helper.to_array(each) for each in network.model.graph.initializer}

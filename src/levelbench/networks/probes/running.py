@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import DTypeLike
 from onnx import helper, numpy_helper
 
 from levelbench.checks.arrays import Host, is_float
@@ -189,9 +190,7 @@ def _tensor(value: Host, name: str) -> onnx.TensorProto:
     return numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
 
 
-def with_probe(
-    network: Network, outputs: Mapping[str, Any], *, seed: int = 0
-) -> tuple[Network, dict[str, np.ndarray[Any, Any]]]:
+def with_probe(network: Network, outputs: Mapping[str, Host], *, seed: int = 0) -> tuple[Network, dict[str, Host]]:
     """The network with the loss sum over outputs of mean(direction * output), and the directions as more inputs.
 
     ``outputs`` are values of outputs by name, whose shapes and dtypes the directions get; those that are no floats, or
@@ -205,7 +204,7 @@ def with_probe(
     prefix = "probe"
     while any(each.startswith(f"{prefix}.") for each in taken):
         prefix += "_"
-    directions: dict[str, np.ndarray[Any, Any]] = {}
+    directions: dict[str, Host] = {}
     terms = []
     for at, (name, value) in enumerate(outputs.items()):
         if not is_float(value.dtype) or not value.size:
@@ -225,7 +224,7 @@ def with_probe(
     return Network(model, network.parameters, fills=network.fills, sizes=network.sizes, loss=loss), directions
 
 
-def _as_float32(graph: onnx.GraphProto, term: str, dtype: Any) -> str:
+def _as_float32(graph: onnx.GraphProto, term: str, dtype: DTypeLike) -> str:
     if dtype == np.float32:
         return term
     name = f"{term}.float32"

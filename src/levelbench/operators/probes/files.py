@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.checks.arrays import is_float
+from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.findings import Finding, Report, failed
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
@@ -123,7 +123,7 @@ def _of_shapes(operator: CustomOperator, request: Request, random: np.random.Gen
     ]
 
 
-def _drawn(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
+def _drawn(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Host:
     """Normal numbers, or whole ones from 0 to 7: small enough to be an index of most things."""
     return (
         random.standard_normal(shape).astype(dtype) if is_float(dtype) else random.integers(0, 8, shape).astype(dtype)

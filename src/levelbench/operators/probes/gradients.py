@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import CheckFailedError, UnsupportedError
@@ -160,7 +160,7 @@ def _none_is_zero(probe: Differentiable, random: np.random.Generator) -> list[In
     return [InputGradient("None gradients", status, detail)]
 
 
-def _alike(first: Any, second: Any) -> bool:
+def _alike(first: Host | None, second: Host | None) -> bool:
     if first is None or second is None:
         other = second if first is None else first
         return other is None or not np.any(other != 0)
@@ -257,7 +257,7 @@ def _direction(probe: Differentiable, at: int, only: int | None, random: np.rand
     return _judge(probe, at, only, found, weights, tuple(notes))
 
 
-def _weights(probe: Differentiable, only: int | None, found: Slopes, weights: NDArray[Any]) -> list[Host | None]:
+def _weights(probe: Differentiable, only: int | None, found: Slopes, weights: Host) -> list[Host | None]:
     """Gradients of outputs: random where an output is usable, zero elsewhere."""
     parts = probe.split(np.where(found.usable, weights, 0.0))
     if only is None:
@@ -266,7 +266,7 @@ def _weights(probe: Differentiable, only: int | None, found: Slopes, weights: ND
 
 
 def _judge(
-    probe: Differentiable, at: int, only: int | None, found: Slopes, weights: NDArray[Any], notes: tuple[str, ...]
+    probe: Differentiable, at: int, only: int | None, found: Slopes, weights: Host, notes: tuple[str, ...]
 ) -> _Found | str:
     given = _weights(probe, only, found, weights)
     inputs = [*probe.inputs[:at], found.base, *probe.inputs[at + 1 :]]
@@ -328,7 +328,7 @@ def _not_linear(probe: Differentiable, at: int, found: Slopes) -> NDArray[np.boo
     return bent
 
 
-def _product(g: NDArray[Any], found: Slopes, gradient: NDArray[Any], v: NDArray[Any], dtype: Any) -> _Product:
+def _product(g: Host, found: Slopes, gradient: Host, v: Host, dtype: DTypeLike) -> _Product:
     parts = np.where(g != 0, g * found.slopes, 0.0)
     elements = gradient * v
     size = max(float(np.linalg.norm(parts)), float(np.linalg.norm(elements)))
@@ -353,7 +353,7 @@ def _moved(probe: Differentiable, random: np.random.Generator) -> Differentiable
     return replace(probe, inputs=tuple(inputs), outputs=outputs.value) if outputs.worked else None
 
 
-def _roughness(probe: Differentiable, at: int, v: NDArray[Any]) -> str | None:
+def _roughness(probe: Differentiable, at: int, v: Host) -> str | None:
     """That a float64 forward is far less accurate than float64, if it is: then no difference means anything."""
     value = np.asarray(probe.inputs[at])
     if probe.dtype != np.float64 or value.dtype != np.float64:
@@ -366,7 +366,7 @@ def _roughness(probe: Differentiable, at: int, v: NDArray[Any]) -> str | None:
     if size == 0:
         return None
 
-    def scalar(x: NDArray[Any]) -> float:
+    def scalar(x: Host) -> float:
         found = evaluate(x)
         return float(np.where(defined & np.isfinite(found), weights * found, 0.0).sum())
 
@@ -377,13 +377,13 @@ def _roughness(probe: Differentiable, at: int, v: NDArray[Any]) -> str | None:
     return _noisy(probe.subject.input_name(at), probe) if noisy else None
 
 
-def _is_noise(probe: Differentiable, at: int, found: Slopes, g: NDArray[Any], product: _Product) -> bool:
+def _is_noise(probe: Differentiable, at: int, found: Slopes, g: Host, product: _Product) -> bool:
     """Whether the forward's own noise explains the deviation."""
     if probe.dtype != np.float64:
         return False
     evaluate = probe.evaluate(at)
 
-    def scalar(x: NDArray[Any]) -> float:
+    def scalar(x: Host) -> float:
         return float(np.where(g != 0, g * evaluate(x), 0.0).sum())
 
     level = noise(scalar, found.base, found.direction, 1e-7)
@@ -402,8 +402,8 @@ def _accuse(
     at: int,
     only: int | None,
     found: Slopes,
-    g: NDArray[Any],
-    gradient: NDArray[Any],
+    g: Host,
+    gradient: Host,
     product: _Product,
     nothing: bool,
 ) -> str:
@@ -423,9 +423,7 @@ def _accuse(
     return says if only is None else f"{says}; seen in {probe.subject.output_name(only)} alone"
 
 
-def _worst(
-    probe: Differentiable, at: int, found: Slopes, g: NDArray[Any], gradient: NDArray[Any]
-) -> tuple[tuple[int, ...], _Product]:
+def _worst(probe: Differentiable, at: int, found: Slopes, g: Host, gradient: Host) -> tuple[tuple[int, ...], _Product]:
     """The element to name, by halving the part that is moved and going on where the deviation is larger."""
     evaluate = probe.evaluate(at)
 

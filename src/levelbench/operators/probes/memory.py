@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, compare, is_float, tolerance_for
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
@@ -67,7 +67,7 @@ def poisoned(pattern: int) -> Iterator[list[Guarded]]:
     blocks: list[Guarded] = []
     empty, empty_like = np.empty, np.empty_like
 
-    def guarded(shape: Any, dtype: Any = float, order: str = "C", **more: Any) -> Any:
+    def guarded(shape: Any, dtype: DTypeLike = float, order: str = "C", **more: Any) -> Any:
         wanted = np.dtype(dtype)
         if wanted.hasobject or wanted.itemsize == 0 or more.get("like") is not None or order not in "CF":
             return empty(shape, dtype, order, **more)  # type: ignore[call-overload]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from levelbench.checks.arrays import Host, is_float, unit_roundoff
 from levelbench.errors import UnsupportedError, UsageError
@@ -39,7 +39,7 @@ __all__ = [
 
 
 Flat = NDArray[np.float64]
-Evaluate = Callable[[NDArray[Any]], Flat]
+Evaluate = Callable[[Host], Flat]
 """All floating-point outputs as one float64 vector, for one input that is moved."""
 
 _NOISE_POINTS = 10
@@ -58,7 +58,7 @@ class Differencing:
     rtol: float
 
 
-def precision_of(dtype: Any) -> Differencing:
+def precision_of(dtype: DTypeLike) -> Differencing:
     """float64 sees one part in 10^6, float32 one in 500, the half precisions one in 15."""
     bits = np.dtype(dtype).itemsize
     if bits >= 8:
@@ -77,7 +77,7 @@ class Slopes:
     have moved a slope by.
     """
 
-    base: NDArray[Any]
+    base: Host
     direction: Flat
     slopes: Flat
     usable: NDArray[np.bool_]
@@ -96,7 +96,7 @@ class Slopes:
         return float(self.usable.sum()) / defined if defined else 0.0
 
 
-def _grid(x: NDArray[Any], move: Flat) -> tuple[NDArray[Any], Flat]:
+def _grid(x: Host, move: Flat) -> tuple[Host, Flat]:
     """Base and move such that base + k move is a number of the dtype for k = -4 ... 4: what is rounded is no slope."""
     if x.dtype.itemsize >= 8:
         return x, move
@@ -116,7 +116,7 @@ def _rms(values: Flat) -> float:
     return largest * float(np.sqrt(np.mean(np.square(finite / largest)))) if largest > 0 else 0.0
 
 
-def line(evaluate: Evaluate, x: NDArray[Any], direction: Flat, step: float) -> Slopes:
+def line(evaluate: Evaluate, x: Host, direction: Flat, step: float) -> Slopes:
     """The outputs' slopes along ``direction`` at ``x``, by steps h, h / 2 and h / 4 with h = ``step``."""
     limits = precision_of(x.dtype)
     base, move = _grid(x, direction * (step / 4))
@@ -159,7 +159,7 @@ def line(evaluate: Evaluate, x: NDArray[Any], direction: Flat, step: float) -> S
     )
 
 
-def best_line(evaluate: Evaluate, x: NDArray[Any], direction: Flat) -> Slopes:
+def best_line(evaluate: Evaluate, x: Host, direction: Flat) -> Slopes:
     """The line at the first step that leaves nothing out, else that which leaves out least."""
     found: list[Slopes] = []
     for step in precision_of(x.dtype).steps[:2]:
@@ -169,7 +169,7 @@ def best_line(evaluate: Evaluate, x: NDArray[Any], direction: Flat) -> Slopes:
     return max(found, key=lambda each: each.share)
 
 
-def noise(evaluate: Callable[[NDArray[Any]], float], x: NDArray[Any], direction: Flat, spacing: float) -> float:
+def noise(evaluate: Callable[[Host], float], x: Host, direction: Flat, spacing: float) -> float:
     """The standard deviation of a scalar function's computational noise along ``direction``, by fourth differences."""
     wide = x.astype(np.float64)
     values = np.array([evaluate((wide + k * spacing * direction).astype(x.dtype)) for k in range(_NOISE_POINTS)])
@@ -216,7 +216,7 @@ class Differentiable:
     def evaluate(self, at: int) -> Evaluate:
         """The floating-point outputs as one float64 vector, as a function of input ``at``."""
 
-        def call(value: NDArray[Any]) -> NDArray[np.float64]:
+        def call(value: Host) -> NDArray[np.float64]:
             return self.flat(self.subject.forward([*self.inputs[:at], value, *self.inputs[at + 1 :]]))
 
         return call
@@ -345,7 +345,7 @@ def _at_output(probe: Differentiable, at: int, found: Slopes, output: int, rando
 
 
 def _hull(
-    probe: Differentiable, at: int, base: NDArray[Any], output: int, v: NDArray[np.float64], random: np.random.Generator
+    probe: Differentiable, at: int, base: Host, output: int, v: NDArray[np.float64], random: np.random.Generator
 ) -> tuple[float, float] | None:
     """The least and the largest slope of an output along ``v`` close to ``base``; ``None`` if there may be others."""
     evaluate, wide = probe.evaluate(at), base.astype(np.float64)

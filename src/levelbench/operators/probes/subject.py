@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from levelbench.checks.arrays import Host, is_float
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError, UsageError
@@ -223,7 +224,7 @@ def attempt(function: Callable[..., Any], *arguments: Any) -> Attempt:
 
 
 def widened(
-    inputs: Sequence[Host | None], dtype: Any = np.float64, keep: frozenset[int] = frozenset()
+    inputs: Sequence[Host | None], dtype: DTypeLike = np.float64, keep: frozenset[int] = frozenset()
 ) -> list[Host | None]:
     """The inputs with every real floating-point one as ``dtype``, structural ones (``keep``) as they are."""
     return [

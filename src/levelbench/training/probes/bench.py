@@ -17,6 +17,7 @@ from typing import Any, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, passed
 from levelbench.errors import LevelbenchError
 from levelbench.networks.cost import network_cost
@@ -56,7 +57,7 @@ class _Part:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[Any]:
+    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> Host:
         return self.column.take(self.rows[indices], seeds)
 
 
@@ -178,7 +179,7 @@ class Bench:
         )
         return loader
 
-    def host(self, array: Array) -> NDArray[Any]:
+    def host(self, array: Array) -> Host:
         """A copy on the host."""
         return np.asarray(self.backend.host(array))
 
@@ -224,7 +225,7 @@ class ShortTraining:
         self.stepper.step(gradients, self.done, factor)
         return float(self._bench.host(loss))
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Host]:
         """Parameters and buffers, copied to the host."""
         host, executor = self._bench.host, self.executor
         return {
@@ -243,7 +244,7 @@ class ShortTraining:
             loader.close()
 
 
-def same(left: dict[str, NDArray[Any]], right: dict[str, NDArray[Any]]) -> str:
+def same(left: dict[str, Host], right: dict[str, Host]) -> str:
     """The first name whose arrays differ in a bit, or an empty string."""
     for name in sorted(left.keys() | right.keys()):
         a, b = left.get(name), right.get(name)

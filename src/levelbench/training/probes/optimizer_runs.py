@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from levelbench.checks.arrays import difference
+from levelbench.checks.arrays import Host, difference
 from levelbench.errors import UnknownNameError
 from levelbench.networks.executor import Array, Backend
 from levelbench.operators.frameworks import open_framework
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-Floats = NDArray[Any]
+Floats = Host
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "matrix": (5, 3),
     "kernel": (4, 2, 3, 3),
@@ -141,7 +141,7 @@ class Run:
         return self.values[-1]
 
 
-def parameters_of(backend: Backend, values: Mapping[str, Floats], dtype: Any = np.float64) -> dict[str, Array]:
+def parameters_of(backend: Backend, values: Mapping[str, Floats], dtype: DTypeLike = np.float64) -> dict[str, Array]:
     """Native arrays of their own with these values."""
     # ascontiguousarray would make a vector of a scalar.
     return {name: backend.array(np.array(each, dtype, order="C")) for name, each in values.items()}
@@ -153,7 +153,7 @@ def run(
     problem: TestProblem,
     steps: int,
     *,
-    dtype: Any = np.float64,
+    dtype: DTypeLike = np.float64,
     factor: Callable[[int], float] = lambda step: 1.0,
     names: Sequence[str] | None = None,
     pause: int | None = None,
@@ -263,7 +263,7 @@ def _largest(run: Run, name: str) -> float:
     return float(max(finite)) or 1.0
 
 
-def _norm(arrays: list[NDArray[Any]]) -> float:
+def _norm(arrays: list[Host]) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.sqrt(sum(float(np.sum(each.astype(np.float64) ** 2)) for each in arrays)))
 

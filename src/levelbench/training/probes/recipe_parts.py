@@ -6,11 +6,11 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.checks.arrays import Host
 from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.probes.bench import Bench, part_of
@@ -141,7 +141,7 @@ def augmentation(recipe: Recipe, dataset: Dataset, seed: int) -> Iterator[Findin
     column = part_of(dataset.train, 8).columns[0]
     rows = np.arange(len(column))
     seeds = np.random.default_rng(seed).integers(0, 2**63, len(column)).astype(np.uint64)
-    images: NDArray[Any] = np.asarray(column[rows] if isinstance(column, np.ndarray) else column.take(rows, seeds))
+    images: Host = np.asarray(column[rows] if isinstance(column, np.ndarray) else column.take(rows, seeds))
     for each in recipe.augment:
         name, before = type(each).__name__, images.copy()
         whole = each.apply(images, seeds)
@@ -183,7 +183,7 @@ def batches(bench: Bench, seed: int) -> Iterator[Finding]:
         yield passed(f"{last} batches, bit for bit with 0 and 2 workers, and from the middle")
 
 
-def _equal(left: list[list[NDArray[Any]]], right: list[list[NDArray[Any]]]) -> bool:
+def _equal(left: list[list[Host]], right: list[list[Host]]) -> bool:
     pairs = zip(left, right, strict=False)
     return len(left) == len(right) and all(
         len(a) == len(b) and all(x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
