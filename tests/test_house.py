@@ -14,7 +14,7 @@ from levelbench.cli import VERBS
 
 SOURCE = Path(levelbench.__file__).parent
 BASE = {"errors", "plugins", "__init__", "__main__"}
-CHAIN = ["measure", "records", "operators", "networks", "training", "distributed"]
+CHAIN = ["measure", "records", "checks", "operators", "networks", "training", "distributed"]
 MAY_IMPORT = {
     **{room: set(CHAIN[: CHAIN.index(room)]) for room in CHAIN},
     "frameworks": set(CHAIN),

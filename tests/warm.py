@@ -32,12 +32,16 @@ MODULES = (
     "levelbench.runner.benchmark_child",
     "levelbench.runner.inference.child",
     "levelbench.runner.inference.training",
-    "levelbench.operators.conformance.worker",
+    "levelbench.checks.isolation",
     "levelbench.operators.custom.worker",
-    "levelbench.operators.validation.worker",
 )
 """What is run in this way, and imported before."""
-LATER = ("levelbench.frameworks.numpy.executor", "array_api_compat.numpy")
+LATER = (
+    "levelbench.operators.conformance",
+    "levelbench.operators.probes.files",
+    "levelbench.frameworks.numpy.executor",
+    "array_api_compat.numpy",
+)
 """What most of them import once they know what they are to do."""
 TORCH = ("levelbench.frameworks.torch.executor", "array_api_compat.torch")
 """What there is to import for a run on PyTorch."""

@@ -49,8 +49,8 @@ def test_outputs_and_gradients_are_listed_by_tensor(call, model):
 def test_findings_are_json_with_all_errors(call, model):
     code, out, _ = call("check", model, "--framework", "numpy", "--size", "length=5", "--json")
     found = json.loads(out)
-    assert (code, found["agrees"], found["inputs"]) == (0, True, {"x": "float32[2, 5, 4]"})
-    (numpy,) = found["frameworks"]
+    assert (code, found["passed"], found["inputs"]) == (0, True, {"x": "float32[2, 5, 4]"})
+    (numpy,) = found["reports"]
     assert {each["name"] for each in numpy["tensors"]} == {"y", "weight", "bias"}
     assert set(numpy["tensors"][0]["errors"]) == {"l1", "l2", "linf", "relative", "ulp", "cosine", "where"}
 
@@ -89,7 +89,7 @@ def test_a_wrong_framework_is_a_finding_that_names_the_operator_and_exit_code_1(
     skip_without("torch")
     code, out, _ = call("check", model, "--framework", "torch", "--size", "length=5", "--no-gradients")
     assert code == 1
-    assert "node 2, Softmax 'y', is the first to part: it is wrong on the reference's own inputs" in out
+    assert "node 2, Softmax 'y', is the first to diverge: it is wrong on the reference's own inputs" in out
 
 
 def test_an_operator_that_no_framework_has_is_unsupported_with_exit_code_3(call, tmp_path):

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from levelbench.cli.check.optimizers import check_optimizers
+from levelbench.cli.check.training import check_optimizers
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.training.optimizers import SGD, Momentum
-from levelbench.training.validation.optimizer_files import load_optimizers
+from levelbench.training.probes.optimizers import load_optimizers
 
 MOMENTUM = """
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def check(path, reference="", framework="numpy", plot=None, as_json=False):
 
 def test_a_right_optimizer_ends_with_0(write, capsys):
     assert check(write(RIGHT)) == 0
-    assert "Mine: nothing found wrong, in up to 1,000 steps beside the reference" in capsys.readouterr().out
+    assert "Mine: nothing found wrong, in up to 1,000 steps alongside the reference" in capsys.readouterr().out
 
 
 def test_a_wrong_one_ends_with_1_and_says_from_which_step(write, capsys):
@@ -66,7 +66,7 @@ def test_json_has_every_finding_and_every_step_and_the_divergence_is_drawn_besid
     assert not found["passed"]
     (report,) = found["reports"]
     assert report["name"] == "Mine"
-    assert {"probe", "status", "found", "do"} == set(report["findings"][0])
+    assert {"probe", "status", "found", "do", "case"} == set(report["findings"][0])
     assert {each["problem"]: len(each["linf"]) for each in report["divergences"]}["long"] == 1000
     assert {len(each["linf"]) for each in report["divergences"] if each["problem"] != "long"} == {100}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from levelbench.distributed.validation import schemes
+from levelbench.distributed.probes import schemes
 
 RIGHT = """
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ def test_json_has_every_finding(check):
     assert (code, found["passed"]) == (1, False)
     (report,) = found["reports"]
     assert report["name"] == "Mine on numpy"
-    assert {"probe", "status", "found", "do"} == set(report["findings"][0])
+    assert {"probe", "status", "found", "do", "case"} == set(report["findings"][0])
     assert {"well formed", "gradients", "lost rank", "every sample once"} <= {
         each["probe"] for each in report["findings"]
     }

@@ -81,7 +81,7 @@ def test_findings_are_json_and_the_deviation_is_drawn_beside(check, tmp_path):
     code, out, err = check(OFF, "--json", "--heatmap", tmp_path / "map.png")
     found = json.loads(out)
     assert (code, found["passed"]) == (1, False)
-    assert {each["check"] for each in found["reports"][0]["findings"] if each["status"] == "failed"} >= {"forward"}
+    assert {each["probe"] for each in found["reports"][0]["findings"] if each["status"] == "failed"} >= {"forward"}
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
     assert "map.png" in err
 
@@ -220,11 +220,11 @@ NOISY = RIGHT.replace(
 
 def test_runs_that_differ_in_the_last_bits_are_noted_with_how_far_and_where(check):
     _, out, _ = check(NOISY, "--repeat", "20", "--dtype", "float32", "--json")
-    (found,) = [each for each in json.loads(out)["reports"][0]["findings"] if each["check"] == "repeatability"]
+    (found,) = [each for each in json.loads(out)["reports"][0]["findings"] if each["probe"] == "repeatability"]
     assert found["status"] == "noted"
-    assert "of 20 calls agree bit for bit" in found["detail"]
-    assert "ULP" in found["detail"]
-    assert "output 0, index" in found["detail"]
+    assert "of 20 calls agree bit for bit" in found["found"]
+    assert "ULP" in found["found"]
+    assert "output 0, index" in found["found"]
 
 
 def test_calls_that_agree_bit_for_bit_are_said_to(right):

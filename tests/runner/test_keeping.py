@@ -5,7 +5,7 @@ from functools import partial
 import msgspec
 import numpy as np
 import pytest
-from tests.distributed.validation.forgetful import TakesInWhatIsUnderWay
+from tests.distributed.probes.forgetful import TakesInWhatIsUnderWay
 
 from levelbench import plugins
 from levelbench.distributed.communicators.threads import run_ranks

@@ -105,7 +105,7 @@ def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **
     the reference's, by tensor, and the first operator at which two part. Optimizers: step by step against a
     reference. Schemes: against one process, agreement of ranks, traffic, deadlocks, the loss of a rank. Tasks and
     recipes: data, splits, target, determinism, gradients, evaluation, whether a batch can be learnt. Exits with 1
-    where anything is wrong.
+    where anything is wrong, with 4 where nothing could be judged.
     """
     kind = _kind(what)
     if kind == "training":
@@ -118,7 +118,7 @@ def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **
     if kind == "optimizer":
         return _optimizer(context, what, given, as_json)
     if kind == "scheme":
-        from levelbench.cli.check.schemes import SchemeWords, check_schemes
+        from levelbench.cli.check.training import SchemeWords, check_schemes
 
         others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _OF_OPTIMIZERS | _SHARED
         _refuse(context, others, f"{what} holds a scheme" if Path(what).suffix else f"{what} is a scheme")
@@ -146,7 +146,7 @@ def command(context: click.Context, /, what: str, as_json: bool, debug: bool, **
 
 
 def _optimizer(context: click.Context, what: str, given: dict[str, Any], as_json: bool) -> int:
-    from levelbench.cli.check.optimizers import check_optimizers
+    from levelbench.cli.check.training import check_optimizers
 
     without = {name: option for name, option in _SHARED.items() if name != "reference"}
     others = _OF_OPERATORS | _OF_NETWORKS | _OF_TRAINING | _TIMED | _OF_SCHEMES | without
@@ -176,7 +176,7 @@ def _kind(what: str) -> str | None:
     if Path(bare).suffix in (".py", *_SOURCES):
         _require_file(what, Path(bare))
     if Path(bare).suffix == ".py":
-        from levelbench.training.validation.contents import kind_of
+        from levelbench.training.probes.contents import kind_of
 
         return kind_of(Path(bare))
     if Path(what).suffix in _SOURCES:

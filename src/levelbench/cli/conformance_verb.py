@@ -11,7 +11,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.operators.conformance import Result, Tally
+    from levelbench.operators.conformance import NodeTestCounts, Result
 
 __all__ = ["command"]
 
@@ -48,7 +48,7 @@ def command(
     cases = collect_cases([each.strip() for each in operators.split(",") if each.strip()], match)
     if not cases:
         raise UsageError(f"node tests that match {match!r}", "there is none", "give a part of a test's name")
-    tallies: list[Tally] = []
+    tallies: list[NodeTestCounts] = []
     for name in names:
         with _Progress(name, len(cases)) as progress:
             tallies.append(run_conformance(name, cases, device, progress.tell))
@@ -74,7 +74,7 @@ def _frameworks(words: str | None, device: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _print(tallies: list[Tally], summary: bool, verbose: bool) -> None:
+def _print(tallies: list[NodeTestCounts], summary: bool, verbose: bool) -> None:
     from levelbench.report.levels.conformance import operators_table, totals_table
 
     totals = [(each.framework, each.total) for each in tallies]

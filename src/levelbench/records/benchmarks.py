@@ -103,7 +103,7 @@ class Case(Struct, frozen=True, tag="case", tag_field="kind"):
 
     ``status``: ``measured`` (and found right); ``wrong`` (measured, but its result is not the reference's), ``skipped``
     (does not fit), ``unsupported`` (refused by the framework) and ``failed`` (it raised), each with a ``reason``.
-    ``errors`` are those of ``levelbench.operators.validation.metrics`` against the reference; ``checked`` says which
+    ``errors`` are those of ``levelbench.checks.arrays`` against the reference; ``checked`` says which
     part of the results was compared, and against which tolerance.
     """
 

@@ -42,12 +42,12 @@ from levelbench.training.observers import make as make_observers
 from levelbench.training.observers.base import Observer
 from levelbench.training.optimizers import SGD
 from levelbench.training.optimizers.arrays import namespace
+from levelbench.training.probes.task import most_frequent
 from levelbench.training.pulse import Pulse
 from levelbench.training.quality.base import Quality
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.task import Task
 from levelbench.training.trainer import Trainer
-from levelbench.training.validation.task import most_frequent
 
 __all__ = ["execute"]
 
@@ -287,7 +287,7 @@ def _untrained(
     count = min(_UNTRAINED_MOST, max(_UNTRAINED_LEAST, int(_UNTRAINED_SHARE * sum(totals.values()) / max(spent, 1.0))))
     try:
         if count < len(split):
-            from levelbench.training.validation.bench import part_of
+            from levelbench.training.probes.bench import part_of
 
             split = part_of(split, count)
         executor = trainer.backend.executor(

@@ -24,12 +24,12 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from levelbench import plugins
+from levelbench.checks.findings import Report
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import HOST
 from levelbench.measure.meters.utilisation import own_cpu_s
 from levelbench.records.redaction import redact
 from levelbench.training.task import Setting, Task
-from levelbench.training.validation.probes import Report
 
 __all__ = [
     "Importing",
@@ -299,7 +299,7 @@ def is_ours(reference: str) -> bool:
 
 def target_doubts(task: Task, target: float, data: Path | None) -> list[str]:
     """Whether any network reaches this target of a task of ours, where it is lower than the task's own."""
-    from levelbench.training.validation.task import target_report
+    from levelbench.training.probes.task import target_report
 
     if task.quality.direction != "higher" or target >= task.quality.target:
         return []
@@ -317,7 +317,7 @@ def quick_doubts(
 
     Empty where the data or the recipe cannot be made at all: the run itself says so.
     """
-    from levelbench.training.validation.task import quick_report
+    from levelbench.training.probes.task import quick_report
 
     began_ns = HOST.now_ns()
     try:

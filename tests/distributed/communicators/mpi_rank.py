@@ -11,7 +11,7 @@ import numpy as np
 
 from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching.environment import RankPlace, place_of
-from levelbench.distributed.validation.communicators import check_communicator
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.errors import LevelbenchError
 
 

@@ -10,8 +10,8 @@ from levelbench.distributed.communicators.algorithmic import FIRST_TAG, Algorith
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.packing import pieces
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.traffic import ALGORITHMS, Algorithms
-from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import UnsupportedError, UsageError
 
 CHOICES = [(operation, algorithm) for operation, known in ALGORITHMS.items() for algorithm in known]
@@ -24,7 +24,7 @@ sizes, lengths, roots = st.integers(1, 9), st.integers(0, 50), st.integers(0, 8)
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What is large in the check of a communicator is small: it is checked with large messages in test_threads.py."""
-    monkeypatch.setattr("levelbench.distributed.validation.communicator_messages._LARGE", 1000)
+    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
 
 
 def given_by(rank, length):

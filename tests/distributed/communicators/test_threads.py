@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.threads import rank_outcomes, run_ranks
-from levelbench.distributed.validation.communicators import check_communicator
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.errors import CommunicationError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST
 
@@ -22,7 +22,7 @@ def right(communicator):
 @pytest.fixture
 def small(monkeypatch):
     """What is large in the check of a communicator is small."""
-    monkeypatch.setattr("levelbench.distributed.validation.communicator_messages._LARGE", 1000)
+    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
 
 
 def test_it_does_all_that_its_contract_says_also_with_large_messages():

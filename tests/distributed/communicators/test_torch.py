@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from levelbench.distributed import traffic
-from levelbench.distributed.validation.communicators import check_communicator
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.errors import CommunicationError, UnsupportedError, UsageError
 from levelbench.measure.clocks import HOST
 

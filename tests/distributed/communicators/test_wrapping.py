@@ -7,9 +7,9 @@ from levelbench.distributed import traffic
 from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.communicators.threads import rank_outcomes, run_ranks
 from levelbench.distributed.communicators.wrapping import CountingCommunicator, DelayedCommunicator, Delays, RankDied
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import ALGORITHMS, Algorithms
-from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import CommunicationError
 from levelbench.measure.clocks import HOST, FakeClock
 from levelbench.measure.timeline import Phase
@@ -18,7 +18,7 @@ from levelbench.measure.timeline import Phase
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What is large in the check of a communicator is small: it is checked with large messages in test_threads.py."""
-    monkeypatch.setattr("levelbench.distributed.validation.communicator_messages._LARGE", 1000)
+    monkeypatch.setattr("levelbench.distributed.probes.communicators._LARGE", 1000)
 
 
 def arrivals(seed, most_s=0.01):

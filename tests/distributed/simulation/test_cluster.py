@@ -3,9 +3,9 @@ import pytest
 
 from levelbench.distributed.communicators.meeting import LocalCommunicator
 from levelbench.distributed.communicators.wrapping import CountingCommunicator
+from levelbench.distributed.probes.communicators import check_communicator
 from levelbench.distributed.simulation.cluster import Cluster, run_simulated
 from levelbench.distributed.simulation.networks import Interconnect
-from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import CommunicationError
 
 pytest.importorskip("greenlet")

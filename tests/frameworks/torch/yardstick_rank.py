@@ -17,9 +17,9 @@ from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching.environment import RankPlace
 from levelbench.distributed.launching.local import free_port
 from levelbench.distributed.packing import pieces
+from levelbench.distributed.probes.processes import resumption
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.validation.process_rank import resumption
 from levelbench.errors import LevelbenchError
 from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
 from levelbench.networks import zoo

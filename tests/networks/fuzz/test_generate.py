@@ -8,7 +8,7 @@ import pytest
 
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.networks.fuzz import generate_seeded
-from levelbench.networks.validation.running import Runner, part_of
+from levelbench.networks.probes.running import Runner, part_of
 
 SEEDS = range(150)
 
@@ -63,7 +63,7 @@ def test_nothing_is_divided_by_what_is_near_zero(cases, values):
 
 
 def test_a_parameter_is_on_the_way_to_an_output(cases):
-    from levelbench.networks.validation.running import needed_nodes
+    from levelbench.networks.probes.running import needed_nodes
 
     for case in cases:
         _, read = needed_nodes(case.network.model.graph, [each.name for each in case.network.outputs])

@@ -49,7 +49,7 @@ def test_each_network_that_fails_is_shrunk_to_the_operator_at_fault(found):
 
 
 def test_the_agreement_names_the_operator(found):
-    assert {each.backends[0].partings[0].operator for _, each in found.failed} == {"Softmax"}
+    assert {each.backends[0].divergences[0].operator for _, each in found.failed} == {"Softmax"}
 
 
 def test_what_is_written_is_a_model_its_inputs_and_a_text_that_says_how_to_check_it(found):
@@ -58,7 +58,7 @@ def test_what_is_written_is_a_model_its_inputs_and_a_text_that_says_how_to_check
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as inputs:
         assert set(inputs.files) == {each.name for each in network.inputs}
     text = path.with_suffix(".txt").read_text()
-    assert "is the first to part" in text
+    assert "is the first to diverge" in text
     assert f"levelbench check {path.name} --inputs {path.stem}.npz" in text
 
 

@@ -1,69 +1,105 @@
-"""How ``levelbench check`` prints what it found, whatever was checked.
+"""What ``levelbench check`` does alike whatever is checked: choosing frameworks, printing findings, the exit code.
 
-The one idea: every probe is a row, also one that could not be tried; what is wrong stands below once more, in full and
-with what to do.
+Every probe is a row, also one that could not be tried; what is wrong stands below once more, in full and with what to
+do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from levelbench.cli import options as shared
+from levelbench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.checks.findings import Report
     from levelbench.report.tables import Table
-    from levelbench.training.validation.probes import Report
 
-__all__ = ["findings_table", "print_reports", "print_wrong", "summary"]
+__all__ = ["finish", "installed", "open_frameworks", "summary"]
 
 _LONGEST = 160
 
 
-def print_reports(reports: list[Report], as_json: bool) -> None:
-    """The tables of ``reports``, a line about each, and what is wrong."""
+def finish(
+    reports: Sequence[Report], as_json: bool, details: Sequence[Mapping[str, Any]] = (), notes: Sequence[str] = ()
+) -> int:
+    """Print ``reports``; the exit code. ``details`` are added to the JSON of each, ``notes`` to the line about each."""
+    from levelbench.checks.findings import NOTHING_CHECKED, exit_code, reports_to_dict
+
     if as_json:
-        passed = not any(report.failed for report in reports)
-        shared.emit_json({"passed": passed, "reports": [report.to_dict() for report in reports]})
-        return
-    shared.print_tables(*(_table(report) for report in reports))
-    for report in reports:
-        gaps = dict.fromkeys(each.probe for each in report.findings if each.status == "not tried")
-        left = f"; not tried: {', '.join(gaps)}" if gaps else ""
-        click.echo(f"{report.name}: {summary(len(report.failed))}{left}")
-        print_wrong(report)
+        found = reports_to_dict(reports)
+        for shown, more in zip(found["reports"], details, strict=False):
+            shown.update(more)
+        shared.emit_json(found)
+    else:
+        shared.print_tables(*(_table(report) for report in reports))
+        for at, report in enumerate(reports):
+            note = notes[at] if notes else ""
+            click.echo(f"{report.title}: {summary(report)}{note}{_gaps(report)}")
+            for each in report.failed:
+                case = f" ({each.case})" if each.case else ""
+                advice = f"\n    do: {each.do}" if each.do else ""
+                click.echo(f"  {each.probe}{case}: {each.found}{advice}")
+    code = exit_code(reports)
+    if code == NOTHING_CHECKED:
+        click.echo("nothing was checked: see why above", err=True)
+    return code
 
 
-def print_wrong(report: Report) -> None:
-    """What failed, each with what to do."""
-    for each in report.failed:
-        click.echo(f"  {each.probe}: {each.found}\n    do: {each.do}")
-
-
-def summary(wrong: int) -> str:
+def summary(report: Report) -> str:
     """How many findings there are, in words."""
+    wrong = len(report.failed)
     return f"{wrong} finding{'s' * (wrong > 1)}" if wrong else "nothing found wrong"
 
 
-def findings_table(title: str, rows: Iterable[tuple[str, str, str]], what: str = "Probe") -> Table:
-    """A row for each of (what was tried, its status, what was seen); ``what`` heads the first column."""
-    from levelbench.report.tables import Column, Table, Text
-
-    columns = (Column("probe", what), Column("status", "Status"), Column("seen", "Seen"))
-    texts = tuple((Text(tried), Text(status), Text(_short(seen))) for tried, status, seen in rows)
-    return Table("check", title, columns, texts, ("noted: seen, and not judged; not tried: with the reason",))
+def _gaps(report: Report) -> str:
+    """The probes that could not be tried, or not with every input."""
+    missed = dict.fromkeys(each.probe for each in report.findings if each.status == "not tried")
+    seen = {each.probe for each in report.findings if each.status != "not tried"}
+    never, partly = [each for each in missed if each not in seen], [each for each in missed if each in seen]
+    said = f"; not tried: {', '.join(never)}" if never else ""
+    return f"{said}; not tried everywhere: {', '.join(partly)}" if partly else said
 
 
 def _table(report: Report) -> Table:
+    from levelbench.report.tables import Column, Table, Text
+
+    columns = (Column("probe", "Probe"), Column("status", "Status"), Column("seen", "Seen"))
     rows = []
     for each in report.findings:
-        # Of what failed it stands below.
+        # What to do about a failure stands below.
         advice = f" ({each.do})" if each.do and each.status != "failed" else ""
-        rows.append((each.probe, each.status, f"{each.found}{advice}"))
-    return findings_table(report.name, rows)
+        seen = f"{each.found or each.case}{advice}"
+        short = seen if len(seen) <= _LONGEST else f"{seen[: _LONGEST - 3]}..."
+        rows.append((Text(each.probe), Text(each.status), Text(short)))
+    notes = ("noted: seen, and not judged; not tried: with the reason",)
+    return Table("check", report.title, columns, tuple(rows), notes)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+def open_frameworks(words: str, device: str) -> list[str]:
+    """The names of frameworks, commas between; ``MissingError`` for one that does not run on ``device`` here."""
+    from levelbench.operators.frameworks import load_framework
+
+    names = list(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
+    if not names:
+        raise UsageError("--framework", "it names none", "give one, as in --framework numpy,torch")
+    for name in names:
+        if lacking := load_framework(name).lacks(device):
+            raise MissingError(f"framework {name!r} on {device!r}", lacking, "levelbench list shows what runs")
+    return names
+
+
+def installed(usual: Sequence[str], device: str) -> list[str]:
+    """Those of the ``usual`` frameworks that run on ``device`` here; ``MissingError`` where none does."""
+    from levelbench import plugins
+    from levelbench.operators.frameworks import load_framework
+
+    known = plugins.names("framework")
+    found = [name for name in usual if name in known and load_framework(name).lacks(device) is None]
+    if not found:
+        do = "pip install levelbench[torch], or name frameworks: --framework"
+        raise MissingError(f"a framework on {device!r}", f"none of {', '.join(usual)} is here", do)
+    return found

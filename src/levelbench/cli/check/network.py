@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from levelbench.cli import options as shared
-from levelbench.cli.check.operators import open_frameworks, read_shape
+from levelbench.cli.check.findings import installed, open_frameworks
+from levelbench.cli.check.operators import read_shape
 from levelbench.errors import DataError, MissingError, UnknownNameError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
-    from levelbench.networks.validation import Agreement, BackendAgreement, TensorAgreement
+    from levelbench.networks.probes import Agreement, BackendAgreement, TensorAgreement
     from levelbench.operators.contract import OperatorBackend
     from levelbench.report.tables import Table
 
@@ -44,11 +45,11 @@ class NetworkWords:
 
 def check_model(what: str, words: NetworkWords, as_json: bool) -> int:
     """Check the network; the exit code: 1 for a finding, 3 where no framework can run it, 4 if nothing was compared."""
-    from levelbench.networks.validation import compare_network
+    from levelbench.networks.probes import compare_network
     from levelbench.operators.frameworks import open_framework
 
     network = load_network(what)
-    names = open_frameworks(words.frameworks, words.device) if words.frameworks else _installed(words.device)
+    names = open_frameworks(words.frameworks, words.device) if words.frameworks else installed(_USUAL, words.device)
     reference = words.reference or "numpy"
     open_frameworks(reference, "cpu" if reference == "numpy" else words.device)
     modes = _modes(words.modes, names)
@@ -73,15 +74,15 @@ def check_model(what: str, words: NetworkWords, as_json: bool) -> int:
 
 
 def _exit_code(found: Agreement) -> int:
-    if found.failed:
-        return 1
-    if any(each.compared for each in found.backends):
-        return 0
+    from levelbench.checks.findings import NOTHING_CHECKED, exit_code
+
     lacking = [each for each in found.backends if each.lacks]
     if lacking and len(lacking) == len(found.backends):
         raise UnsupportedError(f"{found.network} on {lacking[0].backend}", lacking[0].lacks, "choose another framework")
-    click.echo("nothing was compared: see why above", err=True)
-    return 4
+    code = exit_code([each.report(found.network) for each in found.backends])
+    if code == NOTHING_CHECKED:
+        click.echo("nothing was compared: see why above", err=True)
+    return code
 
 
 def load_network(what: str) -> Network:
@@ -93,16 +94,6 @@ def load_network(what: str) -> Network:
     from levelbench.networks.files import load
 
     return load(Path(what))
-
-
-def _installed(device: str) -> list[str]:
-    from levelbench.operators.frameworks import load_framework
-
-    found = [name for name in _USUAL if not load_framework(name).lacks(device)]
-    if not found:
-        do = "pip install levelbench[torch], or name frameworks: --framework"
-        raise MissingError("a framework to compare with the reference", f"none of {', '.join(_USUAL)} is here", do)
-    return found
 
 
 def _modes(words: tuple[str, ...], names: list[str]) -> dict[str, str]:
@@ -211,7 +202,7 @@ def _lines(found: Agreement, each: BackendAgreement) -> list[str]:
     lines += [f"  {one.kind} {one.detail}" for one in each.wrong[:_SHOWN]]
     if len(each.wrong) > _SHOWN:
         lines.append(f"  and {len(each.wrong) - _SHOWN} more")
-    return [*lines, *(f"  {one.phase}: {one}" for one in each.partings)]
+    return [*lines, *(f"  {one.phase}: {one}" for one in each.divergences)]
 
 
 def _table(found: Agreement, each: BackendAgreement) -> Table:

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from levelbench.cli import options as shared
-from levelbench.cli.check.findings import findings_table, summary
+from levelbench.cli.check.findings import finish, open_frameworks
 from levelbench.errors import MissingError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from levelbench.operators.validation.files import Request
-    from levelbench.operators.validation.findings import Report
-    from levelbench.report.tables import Table
+    from levelbench.checks.findings import Report
+    from levelbench.operators.probes.files import Request
 
-__all__ = ["DTYPES", "OperatorWords", "check_operators", "open_frameworks", "read_shape"]
+__all__ = ["DTYPES", "OperatorWords", "check_operators", "read_shape"]
 
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -45,8 +43,8 @@ class OperatorWords:
 
 def check_operators(file: Path, words: OperatorWords, as_json: bool) -> int:
     """Check the operators of ``file``, each in a process of its own; the exit code."""
-    from levelbench.operators.validation.files import Request
-    from levelbench.operators.validation.isolated import check_isolated, names_isolated
+    from levelbench.checks.findings import NOTHING_CHECKED
+    from levelbench.operators.probes.files import Request, check_isolated, names_isolated
 
     wanted = _dtypes(words.dtypes)
     inputs = [read_shape(each) for each in words.shapes]
@@ -75,13 +73,12 @@ def check_operators(file: Path, words: OperatorWords, as_json: bool) -> int:
         for framework in chosen
     ]
     reports, drawn = _checked(requests, lambda request: check_isolated(request, timeout_s=timeout))
-    _print(reports, as_json)
+    code = finish(reports, as_json)
     if words.heatmap is not None:
         _draw(drawn, words.heatmap)
-    if not any(each.status in ("passed", "failed") for _, report in reports for each in report.findings):
-        click.echo("nothing was checked: see why above, and give --shape or examples that the operator takes", err=True)
-        return 4
-    return int(any(report.failed for _, report in reports))
+    if code == NOTHING_CHECKED:
+        click.echo("give --shape, or examples that the operator takes", err=True)
+    return code
 
 
 def _names(names: list[str], only: str, file: Path) -> list[str]:
@@ -94,9 +91,9 @@ def _names(names: list[str], only: str, file: Path) -> list[str]:
 
 def _checked(
     requests: list[Request], check: Callable[[Request], tuple[Report, Any]]
-) -> tuple[list[tuple[str, Report]], tuple[str, Any] | None]:
-    """(framework, report) of each, and a title and a deviation to draw; what a framework cannot run is told."""
-    reports: list[tuple[str, Report]] = []
+) -> tuple[list[Report], tuple[str, Any] | None]:
+    """The reports, and a title and a deviation to draw; what a framework cannot run is told."""
+    reports: list[Report] = []
     drawn: tuple[str, Any] | None = None
     refused: UnsupportedError | None = None
     for request in requests:
@@ -107,7 +104,7 @@ def _checked(
             click.echo(told, err=True)
             refused = refused or error
             continue
-        reports.append((request.framework, report))
+        reports.append(report)
         # What is wrong is worth a picture before what is right.
         if deviation is not None and (drawn is None or report.failed):
             drawn = (f"{request.operator} on {request.framework}: |actual - expected|", deviation)
@@ -158,19 +155,6 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-def open_frameworks(words: str, device: str) -> list[str]:
-    """The names of frameworks, commas between; ``MissingError`` for one that does not run on ``device`` here."""
-    from levelbench.operators.frameworks import load_framework
-
-    names = list(dict.fromkeys(each.strip() for each in words.split(",") if each.strip()))
-    if not names:
-        raise UsageError("--framework", "it names none", "give one, as in --framework numpy,torch")
-    for name in names:
-        if lacking := load_framework(name).lacks(device):
-            raise MissingError(f"framework {name!r} on {device!r}", lacking, "levelbench list shows what runs")
-    return names
-
-
 def _check_heatmap(path: Path | None) -> None:
     """Refuse a picture that cannot be made before anything is run."""
     if path is None:
@@ -191,26 +175,3 @@ def _draw(drawn: tuple[str, Any] | None, path: Path) -> None:
         return
     title, deviation = drawn
     click.echo(f"heat map: {write_heatmap(deviation, path, title)}", err=True)
-
-
-def _print(reports: list[tuple[str, Report]], as_json: bool) -> None:
-    if as_json:
-        shared.emit_json(
-            {
-                "passed": not any(report.failed for _, report in reports),
-                "reports": [{"framework": framework, **report.to_dict()} for framework, report in reports],
-            }
-        )
-        return
-    shared.print_tables(*(_table(framework, report) for framework, report in reports))
-    for framework, report in reports:
-        gaps = dict.fromkeys(each.check for each in report.findings if each.status == "not tried")
-        left = f"; not tried, or not everywhere: {', '.join(gaps)}" if gaps else ""
-        click.echo(f"{report.name} on {framework}: {summary(len(report.failed))}{left}")
-        for each in report.failed:
-            click.echo(f"  {each.check}{f' ({each.case})' if each.case else ''}: {each.detail}")
-
-
-def _table(framework: str, report: Report) -> Table:
-    rows = ((each.check, each.status, each.detail or each.case) for each in report.findings)
-    return findings_table(f"{report.name} on {framework}", rows, "Check")

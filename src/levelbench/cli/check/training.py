@@ -1,25 +1,76 @@
-"""``levelbench check FILE`` on a task or recipes: what is asked for, what was found, and how it is printed."""
+"""``levelbench check`` on what trains: optimizers, a task and its recipes, schemes of distributed training."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelbench.cli.check.findings import print_reports
-from levelbench.cli.check.operators import open_frameworks
+import click
+
+from levelbench.cli import options as shared
+from levelbench.cli.check.findings import finish, installed, open_frameworks
 from levelbench.cli.progress_line import ProgressLine
-from levelbench.errors import MissingError, UnknownNameError, UnsupportedError
+from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
+    from levelbench.checks.findings import Report
+    from levelbench.distributed.scheme import Scheme
     from levelbench.networks.executor import Backend
     from levelbench.training.datasets.base import Dataset
+    from levelbench.training.probes.optimizers import Checked
     from levelbench.training.task import Setting, Task
-    from levelbench.training.validation.probes import Report
 
-__all__ = ["TrainingWords", "check_training"]
+__all__ = ["SchemeWords", "TrainingWords", "check_optimizers", "check_schemes", "check_training"]
 
-_USUAL = ("torch", "numpy")
+_OPTIMIZERS_ON = ("numpy", "torch")
+
+
+def check_optimizers(path: Path, *, reference: str, framework: str, plot: Path | None, seed: int, as_json: bool) -> int:
+    """Check the optimizers of a file; the exit code: 1 for a finding.
+
+    ``reference`` is a name, empty for the file's own; ``framework`` names frameworks, commas between, empty for NumPy
+    and PyTorch where they are installed; ``plot`` is drawn for the first optimizer that is wrong, else the first.
+    """
+    from levelbench.training.probes.optimizers import check_optimizer, load_optimizers
+
+    shared.check_plot(plot)
+    found, named = load_optimizers(path)
+    frameworks = open_frameworks(framework, "cpu") if framework else installed(_OPTIMIZERS_ON, "cpu")
+    checked: dict[str, Checked] = {}
+    with ProgressLine() as line:
+        for name, each in found.items():
+
+            def tell(probe: str, name: str = name) -> None:
+                if line.live:
+                    line.say(f"{name}: {probe}")
+
+            checked[name] = check_optimizer(
+                each, reference or named, frameworks=frameworks, seed=seed, name=name, tell=tell
+            )
+    notes = []
+    for one in checked.values():
+        longest = max((len(way.linf) for way in one.divergences), default=0)
+        notes.append(f", in up to {longest:,} steps alongside the reference" if longest else "")
+    details = [{"divergences": [way.to_dict() for way in each.divergences]} for each in checked.values()]
+    code = finish([each.report for each in checked.values()], as_json, details, notes)
+    if plot is not None:
+        _draw(checked, plot)
+    return code
+
+
+def _draw(checked: dict[str, Checked], path: Path) -> None:
+    from levelbench.report.figures.divergence import Way, write_divergence
+
+    compared = {name: each for name, each in checked.items() if each.divergences}
+    if not compared:
+        raise UsageError(f"--plot {path}", "there is no reference to diverge from", "name one: --reference adam")
+    name = next((name for name, each in compared.items() if each.report.failed), next(iter(compared)))
+    ways = [Way(each.problem, each.l2, each.linf, each.tolerance) for each in compared[name].divergences]
+    click.echo(f"divergence: {write_divergence(ways, path, f'{name} and its reference')}", err=True)
+
+
+_TRAINS_ON = ("torch", "numpy")
 
 
 @dataclass(frozen=True)
@@ -42,12 +93,14 @@ def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
     """
     from levelbench.records.selection import parse_item
     from levelbench.runner.request import load_task
-    from levelbench.training.validation.task import check_task
+    from levelbench.training.probes.task import check_task
 
     reference, given = parse_item(what)
     task = load_task(reference)
     recipes = _recipes(task, reference, str(given.pop("recipe", "")) or words.recipe)
-    names = open_frameworks(words.frameworks, words.device) if words.frameworks else [_installed(words.device)]
+    names = (
+        open_frameworks(words.frameworks, words.device) if words.frameworks else installed(_TRAINS_ON, words.device)[:1]
+    )
     with ProgressLine() as line:
         line.say(f"reading {task.name}")
         task.data.fetch(words.data)
@@ -64,8 +117,7 @@ def check_training(what: str, words: TrainingWords, as_json: bool) -> int:
             backend = _opened(framework, words.device)
             for recipe in recipes:
                 reports.append(_checked(task, recipe, dataset, backend, framework, given, words, line))
-    print_reports(reports, as_json)
-    return int(any(report.failed for report in reports))
+    return finish(reports, as_json)
 
 
 def _checked(
@@ -78,9 +130,9 @@ def _checked(
     words: TrainingWords,
     line: ProgressLine,
 ) -> Report:
-    from levelbench.training.validation.recipe import check_recipe
+    from levelbench.training.probes.recipe import check_recipe
 
-    report = check_recipe(
+    return check_recipe(
         task,
         recipe,
         dataset,
@@ -92,7 +144,6 @@ def _checked(
         seconds=words.seconds,
         tell=lambda probe: _say(line, f"{recipe} on {framework}", probe),
     )
-    return replace(report, name=f"{report.name} on {framework}")
 
 
 def _say(line: ProgressLine, subject: str, probe: str) -> None:
@@ -109,17 +160,6 @@ def _recipes(task: Task, reference: str, only: str) -> tuple[str, ...]:
     return (only,) if only else own_recipes(task, reference)
 
 
-def _installed(device: str) -> str:
-    from levelbench import plugins
-    from levelbench.operators.frameworks import load_framework
-
-    known = plugins.names("framework")
-    for name in _USUAL:
-        if name in known and load_framework(name).lacks(device) is None:
-            return name
-    raise MissingError(f"a framework on {device!r}", "none can run here", 'pip install "levelbench[torch]"')
-
-
 def _opened(name: str, device: str) -> Backend:
     from levelbench.networks.executor import Backend
     from levelbench.operators.frameworks import open_framework
@@ -128,3 +168,68 @@ def _opened(name: str, device: str) -> Backend:
     if not isinstance(backend, Backend):
         raise UnsupportedError(f"framework {name!r}", "it does not train", "use torch or numpy")
     return backend
+
+
+@dataclass(frozen=True)
+class SchemeWords:
+    """What the command line says about the check of schemes."""
+
+    frameworks: str
+    ranks: str
+    seed: int
+    seconds: float
+
+
+def check_schemes(what: str, words: SchemeWords, as_json: bool) -> int:
+    """Check the schemes of a file, or the one that a name stands for; the exit code: 1 for a finding."""
+    from levelbench.distributed.probes.schemes import check_scheme
+
+    ranks = _ranks(words.ranks)
+    schemes = _schemes(what)
+    frameworks = open_frameworks(words.frameworks, "cpu") if words.frameworks else [""]
+    reports: list[Report] = []
+    with ProgressLine() as line:
+        for name, scheme in schemes.items():
+            for asked in frameworks:
+                framework = asked or _usual(scheme)
+
+                def tell(probe: str, subject: str = f"{name} on {framework}") -> None:
+                    if line.live:
+                        line.say(f"{subject}: {probe}")
+
+                report = check_scheme(
+                    scheme,
+                    ranks=ranks,
+                    framework=framework,
+                    seed=words.seed,
+                    seconds=words.seconds,
+                    name=name,
+                    tell=tell,
+                )
+                reports.append(report)
+    return finish(reports, as_json)
+
+
+def _usual(scheme: Scheme) -> str:
+    """NumPy, unless the scheme says that it runs on others alone."""
+    return "numpy" if not scheme.frameworks or "numpy" in scheme.frameworks else scheme.frameworks[0]
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(int(each) for each in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 2:
+        raise UsageError(f"--ranks {text}", "that is no list of numbers from 2 up", "write --ranks 2,3,4")
+    return found
+
+
+def _schemes(what: str) -> dict[str, Scheme]:
+    from levelbench.distributed.finding import load_schemes, named_scheme
+    from levelbench.records.selection import parse_item
+
+    if what.endswith(".py"):
+        return load_schemes(Path(what))
+    name, settings = parse_item(what)
+    return {what: named_scheme(name, settings)}

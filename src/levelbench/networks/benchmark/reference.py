@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.checks.arrays import is_float, unit_roundoff
 from levelbench.errors import LevelbenchError
 from levelbench.networks.benchmark.cases import batch_axis, build_base, read_inputs, trained
 from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Backend
 from levelbench.networks.network import Network
 from levelbench.operators.frameworks import open_framework
-from levelbench.operators.validation.tolerances import is_float, unit_roundoff
 from levelbench.records.networks import NetworkSpecification
 
 __all__ = [

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from levelbench.networks.fuzz.generate import Case, generate, generate_seeded
-from levelbench.networks.fuzz.items import Draws, SeededDraws
-from levelbench.networks.fuzz.run import Tally, agreement_on, fuzz, write_case
-from levelbench.networks.fuzz.shrink import shrunk
+from levelbench.networks.fuzz.generate import Specimen, generate, generate_seeded, shrunk
+from levelbench.networks.fuzz.run import FuzzCounts, agreement_on, fuzz, write_case
+from levelbench.networks.fuzz.sketch import Draws, SeededDraws
 
 __all__ = [
-    "Case",
     "Draws",
+    "FuzzCounts",
     "SeededDraws",
-    "Tally",
+    "Specimen",
     "agreement_on",
     "fuzz",
     "generate",

@@ -1,32 +1,38 @@
-"""Generates a network of 2 to 12 operators, with parameters and inputs, that is well conditioned by construction.
+"""Generates networks of 2 to 12 operators that are well conditioned by construction, and shrinks those that fail.
 
-The one idea: operators are put on values that exist, so every graph is valid; what would make it ill-conditioned is
-guarded where it is put, so a disagreement of frameworks is a fault and not rounding.
+Operators are put on values that exist, so every graph is valid; what would make it ill-conditioned is guarded where it
+is put, so a disagreement of frameworks is a fault and not rounding. What comes before a fault is not needed if its
+values are: a node is cut off by giving the reference's values of its outputs as inputs, or bypassed where an input of
+it has its output's shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import helper
 
+from levelbench.errors import LevelbenchError
 from levelbench.networks.builder import GraphBuilder
-from levelbench.networks.fuzz.elementwise import ELEMENTWISE
-from levelbench.networks.fuzz.items import Draws, Graph, SeededDraws
-from levelbench.networks.fuzz.layers import LAYERS
-from levelbench.networks.fuzz.moving import MOVING
+from levelbench.networks.fuzz.operators import ELEMENTWISE, LAYERS, MOVING
+from levelbench.networks.fuzz.sketch import Draws, SeededDraws, Sketch
 from levelbench.networks.network import Network
+from levelbench.networks.probes.running import Runner, part_of
+from levelbench.networks.values import element_type
 
-__all__ = ["Case", "generate", "generate_seeded"]
+__all__ = ["Specimen", "generate", "generate_seeded", "shrunk"]
 
 FEWEST, MOST_NODES = 2, 12
 _SHAPES = ((2, 3), (2, 3, 4), (1, 2, 4, 4), (4,), (2, 4, 3, 3), (3, 1, 5), (2, 2, 5, 4))
 
 
 @dataclass(frozen=True)
-class Case:
+class Specimen:
     """A network with the parameters and inputs it is to be run on."""
 
     network: Network
@@ -34,14 +40,14 @@ class Case:
     inputs: Mapping[str, NDArray[Any]]
 
 
-def generate_seeded(seed: int) -> Case:
+def generate_seeded(seed: int) -> Specimen:
     """The case of that seed."""
     return generate(SeededDraws(seed), f"fuzz-{seed}")
 
 
-def generate(draws: Draws, name: str = "fuzz") -> Case:
+def generate(draws: Draws, name: str = "fuzz") -> Specimen:
     """A case by ``draws``: one to three inputs, 2 to 12 nodes, and as outputs what nothing reads, or most of it."""
-    graph = Graph(GraphBuilder(name), draws, draws.integer(0, 2**16))
+    graph = Sketch(GraphBuilder(name), draws, draws.integer(0, 2**16))
     for _ in range(draws.integer(1, 3)):
         graph.input(draws.pick(_SHAPES))
     if draws.integer(0, 3) == 3:
@@ -61,7 +67,7 @@ def generate(draws: Draws, name: str = "fuzz") -> Case:
     return _finished(graph, given)
 
 
-def _finished(graph: Graph, given: int) -> Case:
+def _finished(graph: Sketch, given: int) -> Specimen:
     """With outputs: what nothing reads, but now and then one of several, which leaves dead ends."""
     made = [each for each in graph.items[given:] if each.dtype != "bool"]
     ends = [each for each in made if each.name not in graph.read] or made[-1:]
@@ -77,4 +83,81 @@ def _finished(graph: Graph, given: int) -> Case:
         graph.builder.output(each.name)
     network = graph.builder.build()
     inputs = {each.name: graph.inputs[each.name] for each in network.inputs}
-    return Case(network, network.initialise(0), inputs)
+    return Specimen(network, network.initialise(0), inputs)
+
+
+def shrunk(case: Specimen, fails: Callable[[Specimen], bool], reference: Runner) -> Specimen:
+    """The smallest case that is found by leaving out outputs and nodes, and for which ``fails`` still holds."""
+    found = True
+    while found:
+        found = False
+        for smaller in _smaller(case, reference):
+            if fails(smaller):
+                case, found = smaller, True
+                break
+    return case
+
+
+def _smaller(case: Specimen, reference: Runner) -> Iterator[Specimen]:
+    network = case.network
+    outputs = [each.name for each in network.outputs]
+    if len(outputs) > 1:
+        yield from (_of(part_of(network, [name]), case) for name in outputs)
+    values = _values(case, reference)
+    # Late cuts first: they leave least.
+    for at in reversed(range(len(network.nodes))):
+        names = [name for name in network.nodes[at].outputs if name]
+        if all(name in values and name not in outputs for name in names):
+            yield _cut(case, names, values)
+    for at, node in enumerate(network.nodes):
+        alike = [name for name in node.inputs if name and _alike(name, node.outputs[0], case, values)]
+        if alike and len(node.outputs) == 1 and node.outputs[0] not in outputs:
+            yield _bypassed(case, at, alike[0])
+
+
+def _values(case: Specimen, reference: Runner) -> dict[str, Any]:
+    names = [name for node in case.network.nodes for name in node.outputs if name]
+    try:
+        return reference.outputs(part_of(case.network, names), case.parameters, case.inputs)
+    except LevelbenchError:
+        return {}
+
+
+def _alike(name: str, other: str, case: Specimen, values: dict[str, Any]) -> bool:
+    one = values.get(name, case.inputs.get(name, case.parameters.get(name)))
+    two = values.get(other)
+    return one is not None and two is not None and (one.shape, one.dtype) == (two.shape, two.dtype)
+
+
+def _of(network: Network, case: Specimen, more: dict[str, Any] | None = None) -> Specimen:
+    """The case of what is left of its network."""
+    given = {**case.inputs, **(more or {})}
+    inputs = {each.name: np.asarray(given[each.name]) for each in network.inputs}
+    parameters = {each.name: case.parameters[each.name] for each in network.parameters}
+    return Specimen(network, parameters, inputs)
+
+
+def _cut(case: Specimen, names: Sequence[str], values: dict[str, Any]) -> Specimen:
+    model = onnx.ModelProto()
+    model.CopyFrom(case.network.model)
+    kept = [each for each in model.graph.node if not set(each.output) & set(names)]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    for name in names:
+        value = values[name]
+        model.graph.input.append(helper.make_tensor_value_info(name, element_type(value.dtype.name), value.shape))
+    outputs = [each.name for each in case.network.outputs]
+    return _of(part_of(case.network.replace(model=model), outputs), case, {name: values[name] for name in names})
+
+
+def _bypassed(case: Specimen, index: int, name: str) -> Specimen:
+    model = onnx.ModelProto()
+    model.CopyFrom(case.network.model)
+    (old,) = model.graph.node[index].output
+    del model.graph.node[index]
+    for node in model.graph.node:
+        for at, each in enumerate(node.input):
+            if each == old:
+                node.input[at] = name
+    outputs = [each.name for each in case.network.outputs]
+    return _of(part_of(case.network.replace(model=model), outputs), case)

@@ -1,6 +1,6 @@
-"""Runs cases on several frameworks, shrinks those on which they part, and writes these as files.
+"""Runs generated networks on several frameworks, shrinks those on which they diverge, and writes these as files.
 
-The one idea: what is found is a model, its inputs and a sentence; ``levelbench check`` takes them as any other.
+What is found is a model, its inputs and a sentence; ``levelbench check`` takes them as any other.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import numpy as np
 
 from levelbench.errors import CheckFailedError, LevelbenchError
 from levelbench.networks.files import save
-from levelbench.networks.fuzz.generate import Case, generate_seeded
-from levelbench.networks.fuzz.shrink import shrunk
-from levelbench.networks.validation import Agreement, compare_network
-from levelbench.networks.validation.running import Runner
+from levelbench.networks.fuzz.generate import Specimen, generate_seeded, shrunk
+from levelbench.networks.probes import Agreement, compare_network
+from levelbench.networks.probes.running import Runner
 from levelbench.operators.contract import OperatorBackend
 
-__all__ = ["Tally", "agreement_on", "fuzz", "write_case"]
+__all__ = ["FuzzCounts", "agreement_on", "fuzz", "write_case"]
 
 
 @dataclass
-class Tally:
+class FuzzCounts:
     """How many cases agree, by framework how many it could not run, and the agreements that failed, by seed."""
 
     agree: int = 0
@@ -34,7 +33,7 @@ class Tally:
 
 
 def agreement_on(
-    case: Case,
+    case: Specimen,
     backends: Mapping[str, OperatorBackend],
     reference: OperatorBackend,
     *,
@@ -55,9 +54,9 @@ def fuzz(
     *,
     folder: Path | None = None,
     tell: Callable[[str], None] = lambda _: None,
-) -> Tally:
+) -> FuzzCounts:
     """``count`` cases from ``seed`` on; each that fails is shrunk and written to ``folder``."""
-    tally = Tally()
+    tally = FuzzCounts()
     for each in range(seed, seed + count):
         case = generate_seeded(each)
         found = agreement_on(case, backends, reference)
@@ -67,9 +66,9 @@ def fuzz(
         if not found.failed:
             tally.agree += 1
             continue
-        guilty = {one.backend: backends[one.backend] for one in found.failed}
-        small = shrunk(case, partial(_fails, backends=guilty, reference=reference), Runner("", reference))
-        found = agreement_on(small, guilty, reference)
+        wrong = {one.backend: backends[one.backend] for one in found.failed}
+        small = shrunk(case, partial(_fails, backends=wrong, reference=reference), Runner("", reference))
+        found = agreement_on(small, wrong, reference)
         tally.failed.append((each, found))
         if folder is not None:
             tally.files.append(write_case(small, found, folder, f"fuzz-{each}"))
@@ -77,7 +76,7 @@ def fuzz(
     return tally
 
 
-def _fails(case: Case, backends: Mapping[str, OperatorBackend], reference: OperatorBackend) -> bool:
+def _fails(case: Specimen, backends: Mapping[str, OperatorBackend], reference: OperatorBackend) -> bool:
     try:
         return bool(agreement_on(case, backends, reference, locate=False).failed)
     except LevelbenchError:
@@ -94,7 +93,7 @@ def said(found: Agreement) -> str:
     return ""
 
 
-def write_case(case: Case, found: Agreement, folder: Path, name: str) -> Path:
+def write_case(case: Specimen, found: Agreement, folder: Path, name: str) -> Path:
     """Write ``name.onnx`` with its parameters, ``name.npz`` with its inputs and ``name.txt``; the model's path."""
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / f"{name}.onnx"

@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.checks.arrays import Tolerance, compare_values, errors, is_float, tolerance_for
 from levelbench.errors import UnsupportedError
 from levelbench.operators.benchmark.parts import Part, parts_of, select
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode
+from levelbench.operators.probes.forward import sum_length
 from levelbench.operators.structure import structural
-from levelbench.operators.validation.comparing import compare_values
-from levelbench.operators.validation.metrics import errors
-from levelbench.operators.validation.reductions import sum_length
-from levelbench.operators.validation.tolerances import Tolerance, is_float, tolerance_for
 
 __all__ = ["Finding", "check"]
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.checks.arrays import is_float
 from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
 from levelbench.measure.caches import Flusher
 from levelbench.measure.clocks import HOST
@@ -26,7 +27,6 @@ from levelbench.operators.cost import Cost, cost_of
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.structure import structural
 from levelbench.operators.suites.problems import make_inputs, node_of
-from levelbench.operators.validation.tolerances import is_float
 from levelbench.records.benchmarks import Case, Problem
 from levelbench.records.redaction import redact
 

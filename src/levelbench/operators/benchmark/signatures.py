@@ -10,10 +10,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper, shape_inference
 
+from levelbench.checks.arrays import is_float
 from levelbench.errors import UsageError
 from levelbench.operators.cost import Signature
 from levelbench.operators.suites.problems import dtype_of, node_of
-from levelbench.operators.validation.tolerances import is_float
 from levelbench.records.benchmarks import Problem
 
 __all__ = ["input_signatures", "output_signatures", "refuse_unfit", "signature"]

@@ -1,0 +1,547 @@
+"""Checks of a communicator, run by every rank of it at the same time: does each operation do what its contract says.
+
+What ranks send are small whole numbers made of the rank, the place and a number that no two calls share, so every sum
+is exact in any order, and whatever is wrong (a rank left out, two swapped, the result of the last call) shows as
+another number. All ranks make the same calls whatever they find, so one mistake does not hide the others.
+"""
+
+from __future__ import annotations
+
+import platform
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from math import prod
+from pathlib import Path
+from time import sleep
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from levelbench.checks.arrays import Host
+from levelbench.checks.findings import Finding, failed, not_tried, passed
+from levelbench.distributed.communicator import Communicator, Handle, Reduction
+from levelbench.distributed.packing import pieces
+from levelbench.errors import UnsupportedError, UsageError
+from levelbench.measure.clocks import HOST
+from levelbench.networks.executor import Array
+from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.frameworks import open_framework
+
+__all__ = ["check_communicator"]
+
+
+DTYPES = ("float32", "float64", "int64")
+SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (3, 4), (37,))
+_MOST = 3
+
+
+@final
+class RankProbe:
+    """One check on one rank; ``salt`` is the number of the check."""
+
+    def __init__(self, communicator: Communicator, salt: int, backend: OperatorBackend | None = None) -> None:
+        self.communicator = communicator
+        self.rank, self.size = communicator.rank, communicator.size
+        self.case = ""
+        """What is being tried, in words."""
+        self._backend = backend
+        self._salt = salt * 1000
+        self._cases = 0
+        self._faults: list[tuple[str, str]] = []
+
+    def next_case(self, words: str) -> None:
+        """Begin another case; its numbers are not those of the one before."""
+        self.case = words
+        self._salt += 1
+
+    def values(self, rank: int, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Host:
+        """What ``rank`` gives in this case; ``at`` tells apart several arrays. Whole numbers below 2^15, as a rule."""
+        return self._spread(self._pattern(rank, at), shape, dtype)
+
+    def _pattern(self, rank: int, at: int) -> Host:
+        return np.arange(11) * 100 + rank * 7 + self._salt % 89 + at * 1301 + 1
+
+    @staticmethod
+    def _spread(pattern: Host, shape: Sequence[int], dtype: DTypeLike) -> Host:
+        length = prod(shape)
+        return np.tile(pattern.astype(dtype), -(-length // len(pattern)))[:length].reshape(tuple(shape))
+
+    def own(self, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Array:
+        """What this rank gives, as an array of the framework."""
+        return self.native(self.values(self.rank, shape, dtype, at))
+
+    def native(self, host: Host) -> Array:
+        """As an array of the framework: a new one."""
+        return host.copy() if self._backend is None else self._backend.array(host)
+
+    def total(self, shape: Sequence[int] = (5,), dtype: DTypeLike = "float32", at: int = 0) -> Host:
+        """The sum of what all ranks give."""
+        patterns = [self._pattern(rank, at) for rank in range(self.size)]
+        return self._spread(np.sum(patterns, axis=0), shape, dtype)
+
+    def host(self, array: Array) -> Host:
+        """What is in an array."""
+        return np.asarray(array) if self._backend is None else self._backend.host(array)
+
+    def expect(self, what: str, found: Any, expected: Host, tolerance: float = 0.0) -> None:
+        """``found`` is an array of that shape, dtype and content, to a relative tolerance."""
+        self._cases += 1
+        if found is None or not hasattr(found, "shape"):
+            self._fault(f"{what} is {found!r}, and an array was expected")
+            return
+        host = self.host(found)
+        if host.shape != expected.shape or host.dtype != expected.dtype:
+            self._fault(f"{what} is {_kind(host)}, and {_kind(expected)} was expected")
+            return
+        if np.array_equal(host, expected):
+            return
+        off = np.abs(host.astype(np.float64) - expected.astype(np.float64)) > tolerance * np.abs(expected)
+        if off.any():
+            place = tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(off)))
+            got, wanted = (np.atleast_1d(each)[place] for each in (host, expected))
+            self._fault(
+                f"{what} has {got:g} at {list(place)}, and {wanted:g} was expected; {off.sum()} of {off.size} differ"
+            )
+
+    def require(self, holds: bool, what: str) -> None:
+        """A fault unless it holds."""
+        self._cases += 1
+        if not holds:
+            self._fault(what)
+
+    def raises(self, kind: type[Exception], what: str, call: Callable[[], object]) -> None:
+        """``call`` raises an error of that kind on this rank, and sends nothing."""
+        self._cases += 1
+        try:
+            call()
+        except kind:
+            return
+        except Exception as error:  # noqa: BLE001  # the communicator under check is anybody's code
+            self._fault(f"{what} raises {type(error).__name__}, and {kind.__name__} was expected")
+            return
+        self._fault(f"{what} raises nothing, and {kind.__name__} was expected")
+
+    def findings(self, check: str) -> list[Finding]:
+        """The first few faults, or that there was none."""
+        found = [failed(f"rank {self.rank}: {what}", case=case, probe=check) for case, what in self._faults[:_MOST]]
+        return found or [passed(f"{self._cases} cases", probe=check)]
+
+    def _fault(self, what: str) -> None:
+        self._faults.append((self.case, what))
+
+
+def _kind(array: Host) -> str:
+    return f"{array.dtype.name} of shape {array.shape}"
+
+
+_EPSILON = {"float32": 1e-6, "float64": 1e-14}
+_MOVED = [*product((*DTYPES, "uint8"), ((5,), (0,))), ("float32", ())]
+_LATE_S = 0.005
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def place(probe: RankProbe) -> None:
+    """Ranks are 0 to size - 1, each once, in that order."""
+    probe.next_case("rank and size")
+    own = probe.native(np.array([probe.rank, probe.size], np.int64))
+    for rank, each in enumerate(probe.communicator.all_gather(own)):
+        probe.expect(f"what rank {rank} says of itself", each, np.array([rank, probe.size], np.int64))
+
+
+def all_reduce(probe: RankProbe) -> None:
+    """Sum and mean, in the array that was given."""
+    for dtype, shape, op in product(DTYPES, SHAPES, ("sum", "mean")):
+        if op == "mean" and dtype == "int64":
+            continue
+        probe.next_case(f"{op} of {dtype} {shape}")
+        given = probe.own(shape, dtype)
+        found = probe.communicator.all_reduce(given, "mean" if op == "mean" else "sum")
+        total = probe.total(shape, dtype)
+        expected = (total / probe.size).astype(dtype) if op == "mean" else total
+        tolerance = _EPSILON.get(dtype, 0.0) if op == "mean" else 0.0
+        probe.expect("the result", found, expected, tolerance)
+        probe.expect("the array that was given", given, expected, tolerance)
+
+
+def same_bits(probe: RankProbe) -> None:
+    """Sums that are not exact are rounded alike everywhere."""
+    for dtype, length in product(("float32", "float64"), (1, 33, 1000)):
+        probe.next_case(f"sum of {dtype} ({length},)")
+        own = np.random.default_rng([probe.rank, length]).standard_normal(length).astype(dtype)
+        found = probe.host(probe.communicator.all_reduce(probe.native(own)))
+        bits = np.ascontiguousarray(found).view(np.uint8).astype(np.int64)
+        for rank, each in enumerate(probe.communicator.all_gather(probe.native(bits))):
+            same = bool((probe.host(each) == bits).all())
+            probe.require(same, f"the result has other bits than that of rank {rank}")
+
+
+def broadcast(probe: RankProbe) -> None:
+    """From each root."""
+    for root, (dtype, shape) in product(range(probe.size), _MOVED):
+        probe.next_case(f"{dtype} {shape} from root {root}")
+        given = probe.own(shape, dtype)
+        found = probe.communicator.broadcast(given, root)
+        probe.expect("the result", found, probe.values(root, shape, dtype))
+        probe.expect("the array that was given", given, probe.values(root, shape, dtype))
+
+
+def reduce_scatter(probe: RankProbe) -> None:
+    """Pieces of any length, also of none."""
+    size = probe.size
+    ops: tuple[Reduction, ...] = ("sum", "mean")
+    for dtype, length, op in product(("float32", "float64"), sorted({0, 1, size - 1, size, 3 * size + 2}), ops):
+        probe.next_case(f"{op} of {dtype} ({length},)")
+        bounds = pieces(length, size)
+        found = probe.communicator.reduce_scatter(probe.own((length,), dtype), op)
+        total = probe.total((length,), dtype)[bounds[probe.rank] : bounds[probe.rank + 1]]
+        expected = (total / size).astype(dtype) if op == "mean" else total
+        probe.expect("the piece", found, expected, _EPSILON[dtype] if op == "mean" else 0.0)
+
+
+def all_gather(probe: RankProbe) -> None:
+    """By rank."""
+    for dtype, shape in product((*DTYPES, "uint8"), SHAPES):
+        probe.next_case(f"{dtype} {shape}")
+        _by_rank(probe, probe.communicator.all_gather(probe.own(shape, dtype)), shape, dtype)
+
+
+def gather(probe: RankProbe) -> None:
+    """On the root by rank, and nothing elsewhere."""
+    for root, shape in product(range(probe.size), SHAPES):
+        probe.next_case(f"{shape} to root {root}")
+        found = probe.communicator.gather(probe.own(shape), root)
+        if probe.rank == root:
+            _by_rank(probe, found, shape, "float32")
+        else:
+            probe.require(found is None, f"rank {probe.rank}, which is not the root, gets {type(found).__name__}")
+
+
+def _by_rank(probe: RankProbe, found: tuple[Array, ...] | None, shape: tuple[int, ...], dtype: str) -> None:
+    probe.require(found is not None and len(found) == probe.size, "there is not one array for each rank")
+    for rank, each in enumerate(found or ()):
+        probe.expect(f"the array of rank {rank}", each, probe.values(rank, shape, dtype))
+
+
+def scatter(probe: RankProbe) -> None:
+    """To each rank its own; other ranks than the root give none."""
+    for root, shape in product(range(probe.size), SHAPES):
+        probe.next_case(f"{shape} from root {root}")
+        arrays = [probe.own(shape, at=rank) for rank in range(probe.size)] if probe.rank == root else None
+        found = probe.communicator.scatter(arrays, probe.native(np.zeros(shape, np.float32)), root)
+        probe.expect("the result", found, probe.values(root, shape, at=probe.rank))
+
+
+def all_to_all(probe: RankProbe) -> None:
+    """From each to each."""
+    for shape in SHAPES:
+        probe.next_case(f"{shape}")
+        found = probe.communicator.all_to_all([probe.own(shape, at=rank) for rank in range(probe.size)])
+        probe.require(len(found) == probe.size, f"there are {len(found)} arrays, and {probe.size} were expected")
+        for rank, each in enumerate(found):
+            probe.expect(f"the array from rank {rank}", each, probe.values(rank, shape, at=probe.rank))
+
+
+def barrier(probe: RankProbe) -> None:
+    """Nobody leaves before the last has come; looked at where all ranks are on one machine, and so on one clock."""
+    machine = zlib.crc32((_BOOT.read_text() if _BOOT.exists() else platform.node()).encode())
+    for late in sorted({0, probe.size - 1}):
+        probe.next_case(f"rank {late} comes late")
+        probe.communicator.all_reduce(probe.own())
+        if probe.rank == late:
+            sleep(_LATE_S)
+        came = HOST.now_ns()
+        probe.communicator.barrier()
+        left = HOST.now_ns()
+        told = probe.communicator.all_gather(probe.native(np.array([machine, came, left], np.int64)))
+        machines, all_came, _ = (np.array(each) for each in zip(*map(probe.host, told), strict=True))
+        if (machines == machine).all():
+            early = f"it left {(all_came.max() - left) / 1e6:.3g} ms before rank {all_came.argmax()} had come"
+            probe.require(left >= all_came.max(), early)
+
+
+def ownership(probe: RankProbe) -> None:
+    """What a rank does to its result changes no other rank's."""
+    talk, root = probe.communicator, probe.size - 1
+    probe.next_case("a result that its rank changes")
+    given = probe.own()
+    shared = talk.broadcast(given, root)
+    gathered = talk.all_gather(probe.own(at=1))
+    summed = talk.all_reduce(probe.own(at=2))
+    for each in (shared, *gathered, summed):
+        each += probe.rank + 1
+    talk.barrier()
+    more = np.float32(probe.rank + 1)
+    probe.expect("the result of broadcast", shared, probe.values(root) + more)
+    probe.expect("the result of all_reduce", summed, probe.total(at=2) + more)
+    for rank, each in enumerate(gathered):
+        probe.expect(f"the array of rank {rank} in all_gather", each, probe.values(rank, at=1) + more)
+    talk.barrier()
+
+
+def layouts(probe: RankProbe) -> None:
+    """Arrays whose elements do not lie behind one another, or may not be written to."""
+    talk, root = probe.communicator, probe.size - 1
+    probe.next_case("every second element")
+    base = np.zeros(10, np.float32)
+    base[::2] = probe.values(probe.rank)
+    found = talk.all_reduce(base[::2])
+    probe.expect("the sum", found, probe.total())
+    probe.expect("the array that was given", base[::2], probe.total())
+    probe.expect("what lies between", base[1::2], np.zeros(5, np.float32))
+    probe.next_case("transposed")
+    base = probe.values(probe.rank, (3, 4)).T
+    probe.expect("the root's", talk.broadcast(base, root), probe.values(root, (3, 4)).T)
+    probe.expect("the array that was given", base, probe.values(root, (3, 4)).T)
+    probe.next_case("read-only")
+    fixed = probe.values(probe.rank)
+    fixed.flags.writeable = False
+    probe.expect("the sum", talk.all_reduce(fixed), probe.total())
+    probe.expect("the root's", talk.broadcast(fixed, root), probe.values(root))
+    probe.expect("the array that was given", fixed, probe.values(probe.rank))
+    for rank, each in enumerate(talk.all_gather(fixed)):
+        probe.expect(f"the array of rank {rank}", each, probe.values(rank))
+
+
+_LARGE = 1 << 20
+_POLLS, _POLL_S = 20_000, 0.0005
+
+
+def messages(probe: RankProbe) -> None:
+    """Around rings of every stride; what was sent may be overwritten after it was waited for."""
+    size, rank, talk = probe.size, probe.rank, probe.communicator
+    for stride, (dtype, shape) in product(range(1, size), _MOVED):
+        probe.next_case(f"{dtype} {shape} to the rank {stride} after")
+        like = probe.native(np.zeros(shape, dtype))
+        source = (rank - stride) % size
+        coming = talk.start_receive(like, source)
+        given = probe.own(shape, dtype)
+        talk.start_send(given, (rank + stride) % size).wait()
+        given *= 0
+        probe.expect(f"what rank {source} sent", coming.wait(), probe.values(source, shape, dtype))
+        probe.expect("the array to receive into", like, probe.values(source, shape, dtype))
+
+
+def order(probe: RankProbe) -> None:
+    """Messages of one tag arrive in the order in which they were sent, and go to receives in the order of start."""
+    for stride in range(1, probe.size):
+        probe.next_case(f"six messages to the rank {stride} after")
+        to, source = (probe.rank + stride) % probe.size, (probe.rank - stride) % probe.size
+        going = [probe.communicator.start_send(probe.own(at=at), to, 3) for at in range(6)]
+        coming = [probe.communicator.start_receive(probe.native(np.zeros(5, np.float32)), source, 3) for _ in range(6)]
+        for at in (2, 0, 1, 5, 4, 3):
+            probe.expect(f"message {at} of rank {source}", coming[at].wait(), probe.values(source, at=at))
+        for each in reversed(going):
+            each.wait()
+
+
+def tags(probe: RankProbe) -> None:
+    """Messages of different tags do not meet, in whatever order they are asked for."""
+    for stride in range(1, probe.size):
+        probe.next_case(f"tags 5, 0 and 9 to the rank {stride} after")
+        to, source = (probe.rank + stride) % probe.size, (probe.rank - stride) % probe.size
+        going = [probe.communicator.start_send(probe.own(at=tag), to, tag) for tag in (5, 0, 9)]
+        for tag in (9, 5, 0):
+            found = probe.communicator.receive(probe.native(np.zeros(5, np.float32)), source, tag)
+            probe.expect(f"tag {tag} of rank {source}", found, probe.values(source, at=tag))
+        for each in going:
+            each.wait()
+
+
+def from_any(probe: RankProbe) -> None:
+    """Each message once, from whom it is."""
+    for root in sorted({0, probe.size - 1}):
+        probe.next_case(f"two messages of each rank to rank {root}")
+        if probe.rank != root:
+            for at in range(2):
+                probe.communicator.send(probe.own(at=at), root, 7)
+            continue
+        seen = [0] * probe.size
+        for _ in range(2 * (probe.size - 1)):
+            found, source = probe.communicator.receive_any(probe.native(np.zeros(5, np.float32)), 7)
+            known = 0 <= source < probe.size and source != root and seen[source] < 2
+            probe.require(known, f"a message is said to be from rank {source}, which has sent no more")
+            if known:
+                probe.expect(f"message {seen[source]} of rank {source}", found, probe.values(source, at=seen[source]))
+                seen[source] += 1
+
+
+def exchange(probe: RankProbe) -> None:
+    """On a ring, and between all, in any order of neighbours."""
+    size, rank = probe.size, probe.rank
+    ring = sorted({(rank - 1) % size, (rank + 1) % size} - {rank})
+    everybody = [each for each in reversed(range(size)) if each != rank]
+    for words, neighbours in (("on a ring", ring), ("with everybody", everybody), ("on a ring, again", ring)):
+        probe.next_case(words)
+        found = probe.communicator.exchange(probe.own((4, 2)), neighbours)
+        probe.require(len(found) == len(neighbours), f"there are {len(found)} arrays of {len(neighbours)} neighbours")
+        for neighbour, each in zip(neighbours, found, strict=False):
+            probe.expect(f"the array of rank {neighbour}", each, probe.values(neighbour, (4, 2)))
+
+
+def handles(probe: RankProbe) -> None:
+    """Several operations under way at once, waited for in another order; ``done`` comes true."""
+    talk, size, rank = probe.communicator, probe.size, probe.rank
+    probe.next_case("four sums, waited for backwards")
+    shapes = ((300,), (1,), (7, 5), (2,))
+    under_way = [talk.start_all_reduce(probe.own(shape, at=at)) for at, shape in enumerate(shapes)]
+    for at in reversed(range(len(shapes))):
+        probe.expect(f"sum {at}", under_way[at].wait(), probe.total(shapes[at], at=at))
+    probe.next_case("sums, broadcasts and messages at once")
+    first = talk.start_all_reduce(probe.own((20,), at=1))
+    coming = talk.start_receive(probe.native(np.zeros(5, np.float32)), (rank - 1) % size, 2) if size > 1 else None
+    second = talk.start_broadcast(probe.own(at=2), size - 1)
+    going = talk.start_send(probe.own(at=3), (rank + 1) % size, 2) if size > 1 else None
+    third = talk.start_all_reduce(probe.own((3,), at=4), "mean")
+    probe.require(_comes_true(third), "done() did not come true")
+    mean = (probe.total((3,), at=4) / size).astype(np.float32)
+    probe.expect("the mean", third.wait(), mean, 1e-6)
+    probe.expect("the broadcast", second.wait(), probe.values(size - 1, at=2))
+    if coming is not None and going is not None:
+        probe.require(_comes_true(coming), "done() of a receive did not come true")
+        probe.expect("the message", coming.wait(), probe.values((rank - 1) % size, at=3))
+        going.wait()
+    probe.expect("the sum", first.wait(), probe.total((20,), at=1))
+
+
+def _comes_true(handle: Handle) -> bool:
+    for _ in range(_POLLS):
+        if handle.done():
+            return True
+        sleep(_POLL_S)
+    return False
+
+
+def large(probe: RankProbe) -> None:
+    """4 MiB to the next rank while as much comes from the one before: no rank waits for another to receive first."""
+    talk, size, rank = probe.communicator, probe.size, probe.rank
+    shape = (_LARGE,)
+    probe.next_case("a sum")
+    probe.expect("the sum", talk.all_reduce(probe.own(shape)), probe.total(shape))
+    if size == 1:
+        return
+    probe.next_case("a message each way around the ring")
+    for step in (1, size - 1):
+        going = talk.start_send(probe.own(shape, at=step), (rank + step) % size)
+        source = (rank - step) % size
+        found = talk.receive(probe.native(np.zeros(shape, np.float32)), source)
+        probe.expect(f"the message of rank {source}", found, probe.values(source, shape, at=step))
+        going.wait()
+    probe.next_case("an exchange")
+    neighbour = rank ^ 1
+    if neighbour < size:
+        (found,) = talk.exchange(probe.own(shape), [neighbour])
+        probe.expect(f"the array of rank {neighbour}", found, probe.values(neighbour, shape))
+
+
+def strangers(probe: RankProbe) -> None:
+    """``UsageError`` on the rank that asks, and nothing is sent."""
+    talk, size = probe.communicator, probe.size
+    for rank in (-1, size):
+        probe.next_case(f"rank {rank} of {size}")
+        own, arrays = probe.own(), [probe.own() for _ in range(size)]
+        calls: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
+            "send": (talk.send, (own, rank)),
+            "receive": (talk.receive, (own, rank)),
+            "broadcast": (talk.broadcast, (own, rank)),
+            "gather": (talk.gather, (own, rank)),
+            "scatter": (talk.scatter, (arrays, own, rank)),
+            "exchange": (talk.exchange, (own, [rank])),
+        }
+        for operation, (call, arguments) in calls.items():
+            probe.raises(UsageError, operation, partial(call, *arguments))
+    probe.next_case("a sum afterwards")
+    probe.expect("the sum", talk.all_reduce(probe.own()), probe.total())
+
+
+def native(probe: RankProbe) -> None:
+    """A framework's arrays come back as its own, of the same type and device."""
+    talk, size, rank = probe.communicator, probe.size, probe.rank
+    probe.next_case("float32 (3, 4)")
+    shape, root = (3, 4), size - 1
+    zeros = probe.native(np.zeros(shape, np.float32))
+    own = probe.own(shape)
+    kind, device = type(own), getattr(own, "device", None)
+    results = {
+        "all_reduce": (talk.all_reduce(probe.own(shape)), probe.total(shape)),
+        "broadcast": (talk.broadcast(probe.own(shape), root), probe.values(root, shape)),
+        "reduce_scatter": (talk.reduce_scatter(probe.own((size,))), probe.total((size,))[rank : rank + 1]),
+        "scatter": (
+            talk.scatter([probe.own(shape, at=each) for each in range(size)] if rank == root else None, zeros, root),
+            probe.values(root, shape, at=rank),
+        ),
+    }
+    for each, found in enumerate(talk.all_gather(probe.own(shape))):
+        results[f"all_gather of rank {each}"] = (found, probe.values(each, shape))
+    for each, found in enumerate(talk.gather(probe.own(shape), root) or ()):
+        results[f"gather of rank {each}"] = (found, probe.values(each, shape))
+    for each, found in enumerate(talk.all_to_all([probe.own(shape, at=to) for to in range(size)])):
+        results[f"all_to_all of rank {each}"] = (found, probe.values(each, shape, at=rank))
+    if size > 1:
+        going = talk.start_send(probe.own(shape), (rank + 1) % size)
+        before = (rank - 1) % size
+        results["receive"] = (
+            talk.receive(probe.native(np.zeros(shape, np.float32)), before),
+            probe.values(before, shape),
+        )
+        going.wait()
+    for what, (found, expected) in results.items():
+        right = type(found) is kind and getattr(found, "device", None) == device
+        probe.require(right, f"{what} gives a {type(found).__name__}, and was given a {kind.__name__}")
+        probe.expect(f"the result of {what}", found, expected)
+
+
+_CHECKS = {
+    "place": place,
+    "all-reduce": all_reduce,
+    "all-reduce is the same on all ranks": same_bits,
+    "broadcast": broadcast,
+    "reduce-scatter": reduce_scatter,
+    "all-gather": all_gather,
+    "gather": gather,
+    "scatter": scatter,
+    "all-to-all": all_to_all,
+    "send and receive": messages,
+    "order of messages": order,
+    "tags": tags,
+    "receive from any": from_any,
+    "exchange": exchange,
+    "handles": handles,
+    "large messages both ways": large,
+    "barrier": barrier,
+    "results are one's own": ownership,
+    "layouts": layouts,
+    "ranks that are not there": strangers,
+}
+
+
+def check_communicator(communicator: Communicator, frameworks: Sequence[str] = ("numpy",)) -> list[Finding]:
+    """What this rank found, one finding or more a check; collective, with the same arguments on all ranks.
+
+    A rank that meets an error calls ``abort``, and the checks that are left are ``not tried``. ``frameworks`` are those
+    whose arrays are sent and must come back as what they were; ``MissingError`` for one that is not here.
+    """
+    findings: list[Finding] = []
+    backends = {name: open_framework(name) for name in frameworks}
+    lost = ""
+    todo = [(name, check, None) for name, check in _CHECKS.items()]
+    arrays = [(f"arrays of {name}", native, backend) for name, backend in backends.items()]
+    for salt, (name, check, backend) in enumerate([*todo, *arrays]):
+        if lost:
+            findings.append(not_tried(lost, probe=name))
+            continue
+        probe = RankProbe(communicator, salt, backend)
+        try:
+            check(probe)
+        except UnsupportedError as error:
+            findings.append(not_tried(str(error), probe=name))
+            continue
+        except Exception as error:  # noqa: BLE001  # the communicator under check is anybody's code
+            findings.append(failed(f"rank {probe.rank}: {type(error).__name__}: {error}", case=probe.case, probe=name))
+            lost = f"rank {probe.rank} ended at the check {name!r}"
+            communicator.abort()
+            continue
+        findings += probe.findings(name)
+    return findings

@@ -1,0 +1,452 @@
+"""How ranks behave together: agreement, traffic, delays, pauses, the loss of a rank, phases, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from levelbench.checks.findings import EndProbe, Finding, failed, not_tried, noted, passed
+from levelbench.distributed.probes.models import RATE, SHAPES, SHORT, beginning
+from levelbench.distributed.probes.runs import (
+    EVEN,
+    Floats,
+    RanksOutcome,
+    RankTrace,
+    Rehearsal,
+    SchemeTrial,
+    evaluated,
+    place,
+    require_alike,
+    stopped,
+    unlike,
+)
+from levelbench.distributed.scheme import Scheme, Traffic
+from levelbench.errors import CommunicationError, UsageError
+from levelbench.measure.timeline import Phase
+from levelbench.training.optimizers.sgd import Momentum
+
+__all__ = ["AGREEMENT", "ROBUSTNESS", "checkpoints", "traffic"]
+
+
+def initial_broadcast(subject: SchemeTrial) -> Iterator[Finding]:
+    """Ranks that begin with other parameters and buffers have those of rank 0 before the first step."""
+    seed, wrong = subject.bench.seed, False
+    parameters, buffers = beginning(seed)
+    for ranks in subject.ranks:
+        outcome = subject.run(Rehearsal(ranks, perturbed=True))
+        if outcome.error is not None:
+            wrong = True
+            yield stopped(outcome)
+            continue
+        for trace in outcome.workers:
+            for what, held, expected in (
+                ("parameter", trace.start, parameters),
+                ("buffer", trace.start_buffers, buffers),
+            ):
+                name = unlike(held, expected)
+                if not name:
+                    continue
+                wrong = True
+                own = beginning(seed, trace.rank)[0 if what == "parameter" else 1][name]
+                whose = "its own" if np.array_equal(held[name], own) and trace.rank else "not that of rank 0"
+                where = place(ranks, trace.rank, 0, name)
+                found = f"{where}: the {what} that the rank begins with is {whose}"
+                yield failed(found, f"broadcast rank 0's {what}s in start()")
+                break
+            if wrong:
+                break
+    if not wrong:
+        yield passed("parameters and buffers of all workers are those of rank 0")
+
+
+def ranks_agree(subject: SchemeTrial) -> Iterator[Finding]:
+    """Where the scheme says so, all workers hold the same bits after every step."""
+    if not subject.scheme.replicated:
+        yield not_tried("it does not say that they do (replicated = False)")
+        return
+    for ranks in subject.ranks:
+        for case in (Rehearsal(ranks), Rehearsal(ranks, sizes=EVEN)):
+            outcome = subject.finished(case)
+            if found := _disagreement(outcome):
+                do = "let all apply the same bits: sum in one order, and use no number that only one rank has"
+                yield failed(found, do)
+                return
+    yield passed(f"bit by bit after each of {SHORT} steps")
+
+
+def _disagreement(outcome: RanksOutcome) -> str:
+    first, *others = outcome.workers
+    for step in range(outcome.case.steps):
+        for trace in others:
+            if name := unlike(first.after[step], trace.after[step]):
+                one, other = first.after[step][name], trace.after[step][name]
+                away = float(np.abs(one.astype(np.float64) - other).max(initial=0.0))
+                where = place(outcome.case.ranks, trace.rank, step + 1, name)
+                return f"{where}: it is {away:.1e} away from that of rank {first.rank}"
+    return ""
+
+
+def evaluated_weights(subject: SchemeTrial) -> Iterator[Finding]:
+    """All workers evaluate the same finite weights; whether they lie among the ranks' own is said too."""
+    outside = ""
+    for ranks in subject.ranks:
+        outcome = subject.finished(Rehearsal(ranks, sizes=EVEN))
+        if found := _misevaluated(outcome, subject.scheme.replicated):
+            do = "let averaged() answer with the same weights on all workers, one of each parameter's shape"
+            yield failed(f"{place(ranks)}: {found}", do)
+            return
+        outside = outside or _outside(outcome.workers)
+    own = "those that are trained" if outcome.workers[0].averaged is None else "the same on all workers"
+    beside = f"; {outside}" if outside else ""
+    yield passed(own + beside)
+
+
+def _misevaluated(outcome: RanksOutcome, replicated: bool) -> str:
+    first = outcome.workers[0]
+    for trace in outcome.workers:
+        weights = evaluated(trace)
+        if set(weights) != set(SHAPES):
+            return f"rank {trace.rank} has weights for {len(set(weights) & set(SHAPES))} of {len(SHAPES)} parameters"
+        for name, shape in SHAPES.items():
+            if weights[name].shape != shape:
+                return f"rank {trace.rank}'s {name!r} has shape {weights[name].shape}, and the parameter {shape}"
+            if not np.isfinite(weights[name]).all():
+                return f"rank {trace.rank}'s {name!r} is not finite"
+        # That replicas differ is found by another probe.
+        if not (replicated and trace.averaged is None) and (name := unlike(evaluated(first), weights)):
+            if trace.averaged is None:
+                return f"{name!r} differs between ranks 0 and {trace.rank}, and averaged() says nothing"
+            return f"rank {trace.rank}'s {name!r} is another than rank 0's"
+    return ""
+
+
+def _outside(workers: list[RankTrace]) -> str:
+    """Words where an evaluated weight is larger or smaller than that of every worker."""
+    for name in SHAPES:
+        held = np.stack([trace.final[name] for trace in workers])
+        weights = evaluated(workers[0])[name]
+        slack = 1e-9 * (1 + np.abs(held).max())
+        if (weights > held.max(0) + slack).any() or (weights < held.min(0) - slack).any():
+            return f"{name!r} lies outside of what the workers hold, so it is no average of theirs"
+    return ""
+
+
+def own_memory(subject: SchemeTrial) -> Iterator[Finding]:
+    """No two ranks hold an array in the same memory, and gradients are not needed after their step."""
+    ranks = subject.most
+    outcome = subject.finished(Rehearsal(ranks))
+    views = [_views(trace) for trace in outcome.traces]
+    if any(view is None for view in views):
+        yield passed("arrays of this framework cannot be written to")
+        return
+    for one in outcome.traces:
+        for other in outcome.traces[one.rank + 1 :]:
+            for name in SHAPES:
+                if np.shares_memory(views[one.rank][name], views[other.rank][name]):  # type: ignore[index]
+                    found = f"{place(ranks, other.rank, None, name)}: its memory is also rank {one.rank}'s"
+                    yield failed(found, "copy what comes from another rank before you keep it")
+                    return
+    spoiled = subject.finished(Rehearsal(ranks, spoiled=True), "with gradients overwritten after their step ")
+    if found := _spoilt(spoiled, outcome, subject.scheme.lockstep):
+        do = "copy the gradients in step(), or be done with them when it returns"
+        yield failed(f"{found} when gradients are overwritten once step() has returned", do)
+    else:
+        yield passed("no rank shares an array, and gradients are not needed after their step")
+
+
+def _views(trace: RankTrace) -> dict[str, Any] | None:
+    """NumPy's view of each parameter; ``None`` where arrays cannot be written to."""
+    views = {name: np.asarray(each) for name, each in trace.live.items()}
+    return views if all(each.flags.writeable for each in views.values()) else None
+
+
+def _spoilt(spoiled: RanksOutcome, plain: RanksOutcome, exact: bool) -> str:
+    for trace, other in zip(spoiled.workers, plain.workers, strict=True):
+        weights: dict[str, Floats] = evaluated(trace)
+        name = next((each for each in SHAPES if not np.isfinite(weights[each]).all()), "")
+        if not name and exact:
+            name = unlike(weights, evaluated(other))
+        if name:
+            return f"{place(spoiled.case.ranks, trace.rank, None, name)}: it ends elsewhere"
+    return ""
+
+
+AGREEMENT = (initial_broadcast, ranks_agree, evaluated_weights, own_memory)
+
+
+_ITEMSIZE = 8
+_LONG = 48
+"""Steps, where a scheme does not send the same at each: several of its periods, hopefully."""
+_FEW = 3
+_ERRORS = 4.0
+"""How many standard errors of its mean over steps an expectation may be beyond the factor that the scheme gives it."""
+
+
+def traffic(subject: SchemeTrial) -> Iterator[Finding]:
+    """Bytes and messages of each rank, as counted at the communicator, are those that the scheme declares."""
+    said = ""
+    for ranks in subject.ranks:
+        for case in (Rehearsal(ranks, sizes=EVEN), Rehearsal(ranks, _LONG, sizes=EVEN)):
+            outcome = subject.finished(case)
+            judged = [_judged(subject.scheme, each, case) for each in outcome.traces]
+            if not any(wrong for wrong, _ in judged):
+                break
+        wrong = next((found for found, _ in judged if found), "")
+        if wrong:
+            yield failed(wrong, "correct traffic(), or send no more than it says")
+            return
+        said = said or next((how for _, how in judged if how), "")
+    if not said and (finding := _message_by_message(subject)):
+        yield finding
+        return
+    status = noted if "expectation" in said else passed
+    yield status(said or f"each rank sends what is declared, at each of {SHORT} steps")
+
+
+def _message_by_message(subject: SchemeTrial) -> Finding | None:
+    """What is wrong where collectives are made of messages, and each of these is counted."""
+    case = Rehearsal(subject.most, _FEW, sizes=EVEN, messages=True)
+    outcome = subject.finished(case, "with collectives that are made of messages ")
+    wrong = next((found for each in outcome.traces if (found := _judged(subject.scheme, each, case)[0])), "")
+    do = "let traffic() add up the closed forms of levelbench.distributed.traffic"
+    return failed(f"{wrong}, message by message", do) if wrong else None
+
+
+def _judged(scheme: Scheme, trace: RankTrace, case: Rehearsal) -> tuple[str, str]:
+    """What is wrong, and in which other sense than at every step it is right."""
+    try:
+        declared = scheme.traffic(dict(SHAPES), _ITEMSIZE, case.ranks, trace.rank)
+    except NotImplementedError:
+        return f"{place(case.ranks, trace.rank)}: traffic() is not there", ""
+    expected = (declared.sent_bytes, declared.messages)
+    if trace.trains and all(each == expected for each in trace.sent):
+        return "", ""
+    # Of a server only the sum over all steps is known.
+    sums = list(accumulate(trace.sent, lambda one, other: (one[0] + other[0], one[1] + other[1])))
+    steps = range(1, len(sums) + 1) if trace.trains else [case.steps]
+    ends = [at for at, total in zip(steps, sums, strict=False) if _equal(total, declared, at)]
+    if any(at * 2 >= case.steps for at in ends):
+        period = "" if not trace.trains else f", exact after {max(ends)} steps"
+        return "", f"each rank sends what is declared on average{period}" if trace.trains else ""
+    # Warm-ups may take a while.
+    later = trace.sent[len(trace.sent) // 2 :] if trace.trains else trace.sent
+    if trace.trains and case.steps == _LONG and all(each == expected for each in later):
+        return "", f"each rank sends what is declared, in the last {len(later)} of {case.steps} steps"
+    mean = (sums[-1][0] / case.steps, sums[-1][1] / case.steps)
+    if trace.trains:
+        mean = tuple(np.mean(later, 0).tolist())
+    within = scheme.traffic_within()
+    if within > 1 and _near(mean, expected, within, _scatter(later)):
+        said = f"an expectation, to within a factor of {within:g}"
+        return "", f"{said}: {_words(mean)} a step, and {_words(expected)} are declared"
+    return f"{place(case.ranks, trace.rank)}: it sends {_words(mean)} a step, and {_words(expected)} are declared", ""
+
+
+def _equal(total: tuple[float, float], declared: Traffic, steps: int) -> bool:
+    return bool(np.allclose(total, (declared.sent_bytes * steps, declared.messages * steps), rtol=1e-12, atol=0.0))
+
+
+def _scatter(sent: Sequence[tuple[int, int]]) -> Floats:
+    """Standard errors of the means of bytes and messages over steps; zeros where there are not several."""
+    return np.std(sent, 0, ddof=1) / np.sqrt(len(sent)) if len(sent) > 1 else np.zeros(2)
+
+
+def _near(mean: Sequence[float], expected: Sequence[float], within: float, errors: Floats) -> bool:
+    """Whether the means are the expected ones, but for a factor and for what chance makes of so many steps."""
+    return all(
+        other / within - _ERRORS * error <= one <= other * within + _ERRORS * error
+        for one, other, error in zip(mean, expected, errors.tolist(), strict=True)
+    )
+
+
+def _words(traffic: tuple[float, float]) -> str:
+    sent, messages = traffic
+    return f"{sent:,.6g} B in {messages:.4g} messages"
+
+
+_SEEDS = 3
+
+
+def determinism(subject: SchemeTrial) -> Iterator[Finding]:
+    """A scheme in lockstep ends with the same bits when it is run again."""
+    if not subject.scheme.lockstep:
+        yield not_tried("ranks do not go in lockstep (lockstep = False)")
+        return
+    case = Rehearsal(subject.most)
+    first, second = subject.run(case), subject.bench.again(case)
+    require_alike(first, second, "a second run")
+    yield passed("two runs, the same bits")
+
+
+def random_delays(subject: SchemeTrial) -> Iterator[Finding]:
+    """No order of arrival leads to a deadlock or, in lockstep, to another result."""
+    lockstep = subject.scheme.lockstep
+    for ranks in subject.ranks:
+        plain = subject.run(Rehearsal(ranks))
+        cases = [Rehearsal(ranks, late=seed) for seed in range(_SEEDS)]
+        cases += [Rehearsal(ranks, slow=0), Rehearsal(ranks, slow=ranks - 1)]
+        for case in cases if ranks == subject.most else cases[:1]:
+            how = f"with random delays (seed {case.late}) " if case.slow is None else f"with rank {case.slow} slow "
+            outcome = subject.finished(case, how, "do not rely on an order of arrival")
+            if lockstep:
+                require_alike(plain, outcome, "a run with delays")
+    result = "the same bits each time" if lockstep else "none hangs"
+    yield passed(f"{_SEEDS} seeds, the first and the last rank slow: {result}")
+
+
+def unbuffered_sends(subject: SchemeTrial) -> Iterator[Finding]:
+    """It goes through where a send lasts until its message is received."""
+    do = "start the receive before you wait for the send, or let half of the ranks receive first"
+    for ranks in subject.ranks:
+        subject.finished(Rehearsal(ranks, synchronous=True), "where sends wait for their receivers ", do)
+    yield passed("a send may wait for its receiver")
+
+
+def pauses(subject: SchemeTrial) -> Iterator[Finding]:
+    """It may be stopped for an evaluation at any step, twice, and goes on as if nothing had been."""
+    plain = Rehearsal(subject.most)
+    do = "let meet() do nothing where nothing is under way, and serve() end with its last step"
+    outcome = subject.finished(replace(plain, pauses=(1, SHORT // 2)), "with meet() in between, twice in a row, ", do)
+    if subject.scheme.lockstep:
+        require_alike(subject.run(plain), outcome, "a run with evaluations")
+    yield passed("meet() twice after the first and the sixth step, and on")
+
+
+def lost_rank(subject: SchemeTrial) -> Iterator[Finding]:
+    """When a rank dies, all others end with a ``CommunicationError``, and soon."""
+    ranks = subject.most
+    plain = subject.run(Rehearsal(ranks))
+    survived = ""
+    for rank in (0, ranks - 1):
+        most = plain.traces[rank].operations
+        for at in sorted({1, max(1, most // 2), most}) if most else ():
+            outcome = subject.run(Rehearsal(ranks, dies=(rank, at)))
+            found, done = _after_a_loss(outcome, rank)
+            where = f"{place(ranks)}: rank {rank} dies at its operation {at} of {most}"
+            if found:
+                do = "let a CommunicationError end the rank: do not catch it, and do not try again"
+                yield failed(f"{where}, {found}", do)
+                return
+            if done and at != most:
+                survived = survived or f"{where}, and {done} as if nothing had happened"
+    if survived and subject.scheme.lockstep:
+        yield failed(survived, "do not go on without a rank in lockstep: its gradients are missing")
+    elif survived:
+        yield noted(survived)
+    else:
+        yield passed("rank 0 and the last one, at their first operation, in the midst and at the end")
+
+
+def _after_a_loss(outcome: RanksOutcome, lost: int) -> tuple[str, str]:
+    """What is wrong with how the others ended, and who came to the end of all steps."""
+    done = []
+    for trace in outcome.traces:
+        if trace.rank == lost:
+            continue
+        if trace.error is None and not trace.finished:
+            return f"and rank {trace.rank} has not ended: step {trace.step}, {trace.doing()}", ""
+        if trace.error is not None and not isinstance(trace.error, CommunicationError):
+            return f"and rank {trace.rank} raises {type(trace.error).__name__}: {trace.error}", ""
+        if trace.stubborn:
+            return f"and rank {trace.rank} goes on talking, again and again, {trace.doing()}", ""
+        if trace.finished:
+            done.append(f"rank {trace.rank} ends")
+    return "", " and ".join(done)
+
+
+def phases(subject: SchemeTrial) -> Iterator[Finding]:
+    """A step waits for others in phase ``communicate`` and returns in phase ``update``: so its time is booked."""
+    outcome = subject.finished(Rehearsal(subject.most))
+    for trace in outcome.workers:
+        if wrong := trace.phases - {Phase.UPDATE}:
+            named = ", ".join(each.label for each in sorted(wrong))
+            found = f"{place(subject.most, trace.rank)}: step() returns in phase {named}"
+            yield failed(found, "call switch(Phase.UPDATE) before the update")
+            return
+        for operation, during in sorted(trace.talks.items()):
+            if wrong := during - {Phase.COMMUNICATE}:
+                named = ", ".join(each.label for each in sorted(wrong))
+                found = f"{place(subject.most, trace.rank)}: it waits for {operation} in phase {named}"
+                yield failed(found, "call switch(Phase.COMMUNICATE) before you wait for others")
+                return
+    yield passed("communication and update are booked as such")
+
+
+ROBUSTNESS = (determinism, random_delays, unbuffered_sends, pauses, lost_rank, phases)
+
+
+_AT = (5, 6)
+"""Steps after which the state is kept: no round of two steps or more is over at both."""
+_DO = "let state() hold all that step() reads and has not got from its arguments, and restore() put it back"
+
+
+def checkpoints(subject: SchemeTrial) -> Iterator[Finding]:
+    """Fresh ranks that go on from the state of others do bit by bit what those did.
+
+    Of ranks that do not go in lockstep this is asked where only one of them trains; where several do, that they come to
+    their end.
+    """
+    plain = subject.finished(_case(subject.most))
+    if found := next((each.unkept for each in plain.traces if each.unkept), None):
+        said = f"{found}: a run with --checkpoint is refused"
+        yield noted(said, "say kept = True in its class once state() and restore() are whole")
+        return
+    exact = [subject.most] if subject.scheme.lockstep else _alone(subject)
+    for ranks in sorted({subject.most, *exact}):
+        for at in _AT:
+            _require_resumable(subject, replace(_case(ranks), saves=at), exact=ranks in exact)
+    listed = " and ".join(map(str, _AT))
+    if exact:
+        where = "" if subject.scheme.lockstep else f", where one trains alone ({exact[0]} ranks)"
+        yield passed(f"kept after steps {listed}, fresh ranks go on to the same bits{where}")
+    else:
+        yield noted(f"kept after steps {listed}, fresh ranks come to the end; no two runs are alike")
+
+
+def _case(ranks: int) -> Rehearsal:
+    return Rehearsal(ranks, learns=True, optimizer=Momentum(RATE))
+
+
+def _alone(subject: SchemeTrial) -> list[int]:
+    """The smallest number of ranks of which one trains; empty where the scheme takes none such."""
+    for ranks in (1, 2):
+        try:
+            if subject.scheme.workers(ranks) == 1 and subject.run(_case(ranks)).error is None:
+                return [ranks]
+        except UsageError:
+            continue
+    return []
+
+
+def _require_resumable(subject: SchemeTrial, case: Rehearsal, *, exact: bool) -> None:
+    """End the probe where ranks cannot go on from what is kept after step ``case.saves``."""
+    ranks, at = case.ranks, case.saves
+    kept = subject.finished(case, f"with the state kept after step {at} ", _DO)
+    for trace in kept.traces:
+        found = {name: each.dtype for name, each in trace.kept.state.items()} if trace.kept else {}
+        odd = next((name for name, dtype in found.items() if dtype.kind not in "biufc"), None)
+        if odd is not None:
+            what = f"{place(ranks, trace.rank)}: {odd!r} of its state has dtype {found[odd]}"
+            raise EndProbe(failed(what, "keep arrays of numbers: no pickle is written or read"))
+    if exact:
+        require_alike(subject.run(_case(ranks)), kept, "a run that keeps its state", _DO)
+    resumed = subject.finished(replace(case, resumes=True), f"fresh ranks that go on after step {at}: ", _DO)
+    if exact and (where := _first_difference(kept, resumed)):
+        raise EndProbe(failed(f"{where}, in fresh ranks that go on after step {at}", _DO))
+
+
+def _first_difference(whole: RanksOutcome, resumed: RanksOutcome) -> str:
+    """Where those that went on first hold other bits than those that were not interrupted."""
+    ranks, at = whole.case.ranks, whole.case.saves
+    for step in range(at, whole.case.steps):
+        for one, other in zip(whole.workers, resumed.workers, strict=True):
+            if name := unlike(one.after[step], other.after[step - at]):
+                return f"{place(ranks, one.rank, step + 1, name)}: other bits"
+    for one, other in zip(whole.workers, resumed.workers, strict=True):
+        if name := unlike(one.final, other.final) or unlike(evaluated(one), evaluated(other)):
+            return f"{place(ranks, one.rank, None, name)}: other bits at the end"
+    return ""

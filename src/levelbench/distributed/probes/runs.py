@@ -1,0 +1,600 @@
+"""A scheme run on ranks in this process, with all that each rank did written down.
+
+A run is a value (``Rehearsal``), so probes that need the same run share it, and two runs that must end alike differ in
+one field. A rank asks a scheme for exactly what the trainer asks for, in the same order, and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+
+from levelbench.checks.arrays import Host
+from levelbench.checks.findings import EndProbe, Finding, failed
+from levelbench.distributed.communicator import Communicator
+from levelbench.distributed.communicators.algorithmic import Algorithmic
+from levelbench.distributed.communicators.threads import rank_outcomes
+from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
+from levelbench.distributed.probes.models import (
+    FEATURES,
+    RATE,
+    SHAPES,
+    SHORT,
+    TARGETS,
+    NotingSGD,
+    Regression,
+    Scripted,
+    ToyNetwork,
+)
+from levelbench.distributed.probes.watching import Abandoned, HangDetector, Watched, receipts_as_sends
+from levelbench.distributed.ranks import DeferredGradients
+from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, Worker
+from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
+from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.operators.frameworks import open_framework
+from levelbench.training.optimizers.base import Optimizer
+
+__all__ = [
+    "EVEN",
+    "Floats",
+    "RankTrace",
+    "RanksOutcome",
+    "Rehearsal",
+    "SchemeTrial",
+    "Stage",
+    "apart",
+    "batch",
+    "evaluated",
+    "part_of",
+    "place",
+    "require_alike",
+    "stopped",
+    "unlike",
+]
+
+
+Floats = Host
+
+_EXAMPLES, _TEACHER = 0xDA7A, 0x7EAC
+
+
+def batch(seed: int, number: int, examples: int) -> tuple[Floats, Floats]:
+    """Global batch ``number``, from 0: inputs (examples, FEATURES) and targets (examples, TARGETS), float64."""
+    teacher = np.random.default_rng((seed, _TEACHER)).normal(0.0, 1.0, (FEATURES, TARGETS))
+    draws = np.random.default_rng((seed, number, _EXAMPLES))
+    inputs = draws.standard_normal((examples, FEATURES))
+    return inputs, np.tanh(inputs @ teacher) + 0.1 * draws.standard_normal((examples, TARGETS))
+
+
+def part_of(examples: int, rank: int, workers: int) -> slice:
+    """The rows of a global batch that are a worker's, as ``Partitioned`` has them."""
+    return slice(examples * rank // workers, examples * (rank + 1) // workers)
+
+
+@dataclass(frozen=True, eq=False)
+class RankState:
+    """What a rank keeps at a checkpoint; copies on the host."""
+
+    state: dict[str, Floats]
+    """Of the scheme."""
+    parameters: dict[str, Floats]
+    buffers: dict[str, Floats]
+
+
+@final
+class RankLoop:
+    """One rank of a case."""
+
+    def __init__(
+        self, bench: Stage, case: Rehearsal, trace: RankTrace, optimizer: Optimizer, before: RankState | None = None
+    ) -> None:
+        self._bench, self._case, self._trace, self._optimizer = bench, case, trace, optimizer
+        self._before = before
+        self._model = bench.model(case, trace.rank)
+        self._phase, self._stepping = Phase.OTHER, False
+        self._workers = bench.scheme.workers(case.ranks)
+        self._stepper: SchemeStepper
+        trace.trains = trace.rank < self._workers
+
+    def current(self) -> Phase:
+        """The phase that the rank is in."""
+        return self._phase
+
+    def talk(self, what: str) -> None:
+        """The rank has waited for an operation."""
+        if self._stepping:
+            self._trace.talks.setdefault(what, set()).add(self._phase)
+
+    def run(self, communicator: CountingCommunicator) -> None:
+        """Start, all steps, the meetings in between, the end."""
+        case, trace, model = self._case, self._trace, self._model
+        executor: Executor = DeferredGradients(model) if case.accumulate > 1 else model
+        worker = Worker(
+            communicator,
+            self._bench.backend,
+            executor,
+            self._optimizer,
+            self._bench.seed,
+            self._switch,
+            trace.ledger,
+        )
+        self._stepper = stepper = self._bench.scheme.start(worker)
+        trace.unkept = stepper.unkept
+        trace.start, trace.start_buffers = model.held(), model.held_buffers()
+        done = 0
+        if self._before is not None:
+            self._restore(self._before)
+            done = case.saves
+        communicator.take()
+        meetings = {*case.pauses, case.steps}
+        for last in sorted(each for each in {*meetings, case.saves} if each > done):
+            self._stretch(communicator, done + 1, last)
+            if last in meetings:
+                self._meet(twice=last in case.pauses)
+            if last == case.saves:
+                trace.kept = self._kept(communicator)
+            communicator.take()
+            done = last
+        trace.final, trace.live = model.held(), dict(model.parameters)
+        trace.asked_early = model.asked_early
+        stepper.close()
+
+    def _stretch(self, communicator: CountingCommunicator, first: int, last: int) -> None:
+        trace, note = self._trace, self._trace.sent.append
+        if not trace.trains:
+            trace.step = first
+            self._stepper.serve(first, last, self._case.factor)
+            trace.step = last
+            totals = communicator.take()
+            note((totals.sent_bytes, totals.messages))
+            return
+        for step in range(first, last + 1):
+            trace.step = step
+            self._step(step)
+            totals = communicator.take()
+            note((totals.sent_bytes, totals.messages))
+            if self._case.keeps:
+                trace.after.append(self._model.held())
+
+    def _step(self, step: int) -> None:
+        stepper, case = self._stepper, self._case
+        sizes = case.examples(step)
+        parts = [part_of(each, self._trace.rank, self._workers) for each in sizes]
+        own = sum(each.stop - each.start for each in parts)
+        stepper.share = own / sum(sizes)
+        self._switch(Phase.FORWARD)
+        gradients = dict(self._gradients(step, sizes, parts, own))
+        self._switch(Phase.BACKWARD)
+        self._stepping = True
+        stepper.step(gradients, step, case.factor(step))
+        self._stepping = False
+        self._trace.phases.add(self._phase)
+        if case.spoiled:
+            _spoil(gradients)
+
+    def _gradients(self, step: int, sizes: list[int], parts: list[slice], own: int) -> Mapping[str, Array]:
+        """Of the mean loss over this rank's examples of all batches of a step; zeros of none."""
+        executor, case = self._stepper.executor, self._case
+        if not own:
+            return self._model.zeros()
+        if isinstance(self._model, Scripted):
+            self._model.step = 1 if case.constant else step
+            executor.forward()
+            return executor.backward()
+        total: dict[str, Array] = {}
+        for at, (size, part) in enumerate(zip(sizes, parts, strict=True)):
+            count = part.stop - part.start
+            if not count:
+                continue
+            number = (step - 1) * len(sizes) + at
+            executor.forward(*(each[part] for each in batch(self._bench.seed, number, size)))
+            gradients = executor.backward()
+            if count == own:
+                return gradients
+            for name in SHAPES:
+                weighted = gradients[name] * (count / own)
+                total[name] = total[name] + weighted if name in total else weighted
+        return total
+
+    def _kept(self, communicator: CountingCommunicator) -> RankState:
+        self._switch(Phase.CHECKPOINT)
+        # Before the parameters, as the trainer does: what was under way may go into them.
+        state = {name: np.array(each) for name, each in self._stepper.state().items()}
+        kept = RankState(state, self._model.held(), self._model.held_buffers())
+        # Nobody goes on before all have written theirs.
+        communicator.barrier()
+        return kept
+
+    def _restore(self, kept: RankState) -> None:
+        model = self._model
+        model.parameters.update({name: model.native(each) for name, each in kept.parameters.items()})
+        model.buffers.update({name: model.native(each) for name, each in kept.buffers.items()})
+        self._stepper.restore({name: each.copy() for name, each in kept.state.items()})
+
+    def _meet(self, *, twice: bool) -> None:
+        stepper, trace = self._stepper, self._trace
+        for _ in range(2 if twice else 1):
+            stepper.meet()
+        if not trace.trains:
+            return
+        averaged = stepper.averaged()
+        host = self._bench.backend.host
+        trace.averaged = None if averaged is None else {name: np.array(host(each)) for name, each in averaged.items()}
+
+    def _switch(self, phase: Phase) -> None:
+        self._phase = phase
+
+
+def single_process(bench: Stage, case: Rehearsal) -> list[dict[str, Floats]]:
+    """The parameters after each step of one process on whole batches."""
+    model, optimizer = bench.model(case, 0), case.optimizer
+    assert optimizer is not None
+    stepper = optimizer.start(bench.backend, model.parameters)
+    after = []
+    number = 0
+    for step in range(1, case.steps + 1):
+        columns = []
+        for size in case.examples(step):
+            columns.append(batch(bench.seed, number, size))
+            number += 1
+        model.forward(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
+        stepper.step(dict(model.backward()), step, case.factor(step))
+        after.append(model.held())
+    return after
+
+
+def _spoil(gradients: Mapping[str, Array]) -> None:
+    """Overwrite them where the framework's arrays can be written to."""
+    for gradient in gradients.values():
+        try:
+            gradient[...] = float("nan")
+        except TypeError:
+            return
+
+
+_LATE_S, _SLOW_S, _LOOK_S, _GRACE_S = 0.002, 0.004, 0.1, 1.0
+# The first run on a number of ranks may have to compile.
+_FIRST = 6.0
+
+EVEN = (12,)
+UNEVEN = (12, 7, 5, 1, 8)
+"""Examples of the global batches: no number of ranks from 2 to 5 divides all, and of the fourth most have none."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What is run. ``sizes`` are the examples of the global batches, again from the beginning after the last."""
+
+    ranks: int
+    steps: int = SHORT
+    learns: bool = False
+    """Real gradients of a small network, in place of scripted ones."""
+    optimizer: Optimizer | None = None
+    """``None``: plain gradient descent that writes down what it is given."""
+    dtype: str = "float64"
+    sizes: tuple[int, ...] = UNEVEN
+    constant: bool = False
+    """Scripted gradients are those of the first step at every step."""
+    decays: bool = True
+    """Whether the factor of the learning rate changes from step to step."""
+    early: bool = False
+    """Gradients are also handed over as they become final."""
+    perturbed: bool = False
+    """Ranks other than 0 begin with other parameters and buffers."""
+    spoiled: bool = False
+    """Gradients are overwritten as soon as their step has returned."""
+    accumulate: int = 1
+    keeps: bool = True
+    """Whether the parameters after each step are kept, and not only the last."""
+    pauses: tuple[int, ...] = ()
+    """Steps after which all meet twice and look at the averaged weights, as before an evaluation."""
+    saves: int = 0
+    """The step after which all ranks keep their state, if any."""
+    resumes: bool = False
+    """Fresh ranks go on from what those of this very case kept who did not."""
+    synchronous: bool = False
+    """Sends last until they were received."""
+    messages: bool = False
+    """Collectives are made of messages, so that what is counted is what is sent."""
+    late: int | None = None
+    """The seed of random delays before each operation."""
+    slow: int | None = None
+    """A rank that is later than the others."""
+    dies: tuple[int, int] | None = None
+    """The rank that dies, and at which of its operations (from 1)."""
+
+    @property
+    def delays(self) -> Delays | None:
+        """What goes wrong."""
+        if self.late is None and self.slow is None and self.dies is None:
+            return None
+        slow = {} if self.slow is None else {self.slow: _SLOW_S}
+        fail_at = {} if self.dies is None else dict([self.dies])
+        return Delays(self.late or 0, 0.0 if self.late is None else _LATE_S, slow, fail_at)
+
+    def factor(self, step: int) -> float:
+        """The factor of the learning rate at a step, from 1."""
+        return 1.0 / (1.0 + 0.1 * (step - 1)) if self.decays else 1.0
+
+    def examples(self, step: int) -> list[int]:
+        """Those of the global batches that make up a step."""
+        first = (step - 1) * self.accumulate
+        return [self.sizes[at % len(self.sizes)] for at in range(first, first + self.accumulate)]
+
+
+@dataclass(eq=False)
+class RankTrace:
+    """What one rank did. Arrays are copies on the host, but ``live``."""
+
+    rank: int
+    trains: bool = True
+    start: dict[str, Floats] = field(default_factory=dict)
+    """The parameters once the scheme has started."""
+    start_buffers: dict[str, Floats] = field(default_factory=dict)
+    after: list[dict[str, Floats]] = field(default_factory=list)
+    """The parameters after each step."""
+    final: dict[str, Floats] = field(default_factory=dict)
+    """... at the very end, after all have met."""
+    averaged: dict[str, Floats] | None = None
+    kept: RankState | None = None
+    unkept: str | None = None
+    """Why it cannot be kept, as the stepper says."""
+    sent: list[tuple[int, int]] = field(default_factory=list)
+    """Bytes and messages by step; of a server by stretch of steps."""
+    given: list[tuple[int, float, tuple[str, ...]]] = field(default_factory=list)
+    """Step, factor and parameters that its optimizer was given."""
+    phases: set[Phase] = field(default_factory=set)
+    """Those in which a step returned."""
+    talks: dict[str, set[Phase]] = field(default_factory=dict)
+    """The phases in which it waited within a step, by operation."""
+    ledger: Observations = field(default_factory=Observations)
+    live: dict[str, Array] = field(default_factory=dict)
+    operations: int = 0
+    asked_early: bool = False
+    doing: Callable[[], str] = lambda: "nothing yet"
+    """The operation that it began last."""
+    step: int = 0
+    """The step it was in last, from 1."""
+    finished: bool = False
+    error: BaseException | None = None
+    stubborn: bool = False
+    """Whether it went on, again and again, after errors of communication."""
+
+
+@final
+@dataclass(eq=False)
+class RanksOutcome:
+    """What all ranks did; ``error`` is what ended the run, if something did."""
+
+    case: Rehearsal
+    traces: list[RankTrace]
+    error: BaseException | None
+
+    @property
+    def workers(self) -> list[RankTrace]:
+        """The ranks that train."""
+        return [each for each in self.traces if each.trains]
+
+    @property
+    def hung(self) -> list[RankTrace]:
+        """Ranks that neither came to their end nor were told to end."""
+        return [each for each in self.traces if not each.finished and each.error is None]
+
+    @property
+    def cause(self) -> BaseException | None:
+        """What ended the run: rather what a rank raised by itself than what the others heard of it."""
+        own = [each.error for each in self.traces if each.error is not None]
+        return next((each for each in own if not isinstance(each, CommunicationError)), self.error)
+
+    def why(self) -> str:
+        """What ended the run, and what each rank was about."""
+        error = self.cause
+        culprit = next((each for each in self.traces if each.error is error), None)
+        where = "; ".join(f"rank {each.rank}: step {each.step}, {_about(each)}" for each in self.traces)
+        if isinstance(error, CommunicationError):
+            return f"{receipts_as_sends(f'{error.asked}: {error.found}')} ({where})"
+        who = f"rank {culprit.rank} raised " if culprit is not None else ""
+        return f"{who}{type(error).__name__}: {error} ({where})"
+
+
+def _about(trace: RankTrace) -> str:
+    return "ended" if trace.finished else trace.doing()
+
+
+@final
+class Stage:
+    """A scheme, a framework and a seed; ``seconds`` is how long a run may last. Runs are made once."""
+
+    def __init__(self, scheme: Scheme, framework: str, seed: int, seconds: float) -> None:
+        self.scheme, self.framework, self.seed, self.seconds = scheme, framework, seed, seconds
+        backend = open_framework(framework)
+        if not isinstance(backend, Backend):
+            raise UnsupportedError(f"framework {framework!r}", "it does not train", "use numpy, torch or jax")
+        self.backend: Backend = backend
+        self._made: dict[Rehearsal, RanksOutcome] = {}
+        self._alone: dict[Rehearsal, list[dict[str, Floats]]] = {}
+
+    def run(self, case: Rehearsal) -> RanksOutcome:
+        """The outcome of a case; that of the same case before, if there was one."""
+        if case not in self._made:
+            first = all(other.ranks != case.ranks for other in self._made)
+            self._made[case] = self.again(case, _FIRST if first else 1.0)
+        return self._made[case]
+
+    def alone(self, case: Rehearsal) -> list[dict[str, Floats]]:
+        """The parameters after each step of one process on whole batches."""
+        if case not in self._alone:
+            self._alone[case] = single_process(self, case)
+        return self._alone[case]
+
+    def again(self, case: Rehearsal, allowance: float = 1.0) -> RanksOutcome:
+        """The outcome of a case, run again; after ``allowance`` times as long it counts as hung."""
+        seconds = self.seconds * allowance
+        pulse = HangDetector(seconds)
+        traces = [RankTrace(rank) for rank in range(case.ranks)]
+        before = self.run(replace(case, resumes=False)).traces if case.resumes else []
+        errors: list[BaseException] = []
+
+        def work(communicator: Communicator) -> None:
+            trace = traces[communicator.rank]
+            try:
+                with np.errstate(all="ignore"):
+                    kept = before[trace.rank].kept if before else None
+                    self._rank(communicator, case, trace, pulse, kept)
+            except BaseException as error:  # noqa: BLE001  # the boundary to a user's scheme, and whatever ends it
+                trace.stubborn = isinstance(error, Abandoned)
+                trace.error = _told(error, communicator.rank)
+                errors.append(trace.error)
+                raise trace.error from None
+            trace.finished = True
+
+        # By daemons, and from another thread: a rank that never asks for anything must not hold up the check.
+        ended = threading.Event()
+        outcomes: list[Any] = []
+
+        def play() -> None:
+            outcomes.extend(rank_outcomes(case.ranks, work, timeout_s=seconds, delays=case.delays))
+            ended.set()
+
+        threading.Thread(target=play, name="ranks", daemon=True).start()
+        while not ended.wait(_LOOK_S):
+            if pulse.stopped and not ended.wait(seconds + _GRACE_S):
+                break
+        for trace in traces:
+            # Before its first step a scheme may refuse; later on it has failed.
+            if not trace.step and isinstance(trace.error, UsageError | UnsupportedError | MissingError):
+                raise trace.error
+        return RanksOutcome(case, traces, next(iter(errors), None) or _unended(traces, seconds))
+
+    def model(self, case: Rehearsal, rank: int) -> ToyNetwork:
+        """The network of a rank, as it is before the scheme has started."""
+        apart = rank if case.perturbed else 0
+        if case.learns:
+            return Regression(self.backend, self.seed, case.dtype, case.early, apart)
+        return Scripted(self.backend, self.seed, rank, case.dtype, case.early, apart)
+
+    def _rank(
+        self,
+        communicator: Communicator,
+        case: Rehearsal,
+        trace: RankTrace,
+        pulse: HangDetector,
+        before: RankState | None,
+    ) -> None:
+        optimizer = case.optimizer or NotingSGD(RATE, notes=trace.given)
+        loop = RankLoop(self, case, trace, optimizer, before)
+        watched = Watched(communicator, pulse, synchronous=case.synchronous, tell=loop.talk)
+        trace.doing = lambda: watched.last
+        inner = Algorithmic(watched) if case.messages else watched
+        try:
+            loop.run(CountingCommunicator(inner, loop.current))
+        finally:
+            trace.operations = watched.operations
+
+
+def _told(error: BaseException, rank: int) -> BaseException:
+    """What a rank is said to have raised."""
+    if not isinstance(error, Abandoned):
+        return error
+    found = "it went on, again and again, after it was told that another rank is lost"
+    return CommunicationError(f"rank {rank}", found, "let the error end it")
+
+
+def _unended(traces: Sequence[RankTrace], seconds: float) -> BaseException | None:
+    for trace in traces:
+        if not trace.finished:
+            do = "see that its loop ends, or give the check more --seconds"
+            return CommunicationError(f"rank {trace.rank}", f"it has not ended after {seconds:g} s", do)
+    return None
+
+
+@final
+@dataclass(frozen=True)
+class SchemeTrial:
+    """``ranks`` are the numbers of ranks to look at, ascending; ``steps`` those of a run with real gradients."""
+
+    bench: Stage
+    ranks: tuple[int, ...]
+    steps: int
+
+    @property
+    def scheme(self) -> Scheme:
+        """The scheme."""
+        return self.bench.scheme
+
+    @property
+    def most(self) -> int:
+        """The largest number of ranks."""
+        return max(self.ranks)
+
+    def run(self, case: Rehearsal) -> RanksOutcome:
+        """The outcome of a case."""
+        return self.bench.run(case)
+
+    def finished(self, case: Rehearsal, what: str = "", do: str = "") -> RanksOutcome:
+        """The outcome of a case that came to its end; where it did not, the probe ends."""
+        outcome = self.bench.run(case)
+        if outcome.error is not None:
+            raise EndProbe(stopped(outcome, what, do))
+        return outcome
+
+
+def place(ranks: int, rank: int | None = None, step: int | None = None, name: str = "") -> str:
+    """Where something was seen: ``3 ranks, rank 1, step 7, 'gain'``."""
+    parts = [f"{ranks} ranks"]
+    if rank is not None:
+        parts.append(f"rank {rank}")
+    if step is not None:
+        parts.append(f"step {step}")
+    if name:
+        parts.append(repr(name))
+    return ", ".join(parts)
+
+
+def stopped(outcome: RanksOutcome, what: str = "", do: str = "") -> Finding:
+    """The finding that a run did not come to its end."""
+    number = outcome.case.ranks
+    advice = do or "see that all ranks make the same calls in the same order, and that each message has a receiver"
+    return failed(f"{place(number)}: {what}{outcome.why()}", advice)
+
+
+def unlike(one: dict[str, Floats], other: dict[str, Floats]) -> str:
+    """The first parameter of which two ranks hold other bits; empty if there is none."""
+    if one.keys() != other.keys():
+        return next(iter(one.keys() ^ other.keys()))
+    return next((name for name in one if one[name].tobytes() != other[name].tobytes()), "")
+
+
+def apart(one: dict[str, Floats], other: dict[str, Floats]) -> tuple[float, str]:
+    """The largest difference, relative to the largest magnitude in the parameter of ``other``, and in which it is."""
+    worst, where = 0.0, ""
+    for name, value in other.items():
+        scale = float(np.abs(value).max(initial=0.0)) or 1.0
+        distance = float(np.abs(one[name].astype(np.float64) - value).max(initial=0.0)) / scale
+        # What is no number is as far away as can be.
+        if not distance <= worst:
+            worst, where = distance if distance == distance else float("inf"), name
+    return worst, where
+
+
+def evaluated(trace: RankTrace) -> dict[str, Floats]:
+    """What is evaluated on a rank."""
+    return trace.final if trace.averaged is None else trace.averaged
+
+
+def require_alike(first: RanksOutcome, second: RanksOutcome, what: str, do: str = "") -> None:
+    """End the probe where two runs do not end with the same bits."""
+    for outcome in (first, second):
+        if outcome.error is not None:
+            raise EndProbe(stopped(outcome))
+    for one, other in zip(first.workers, second.workers, strict=True):
+        name = unlike(one.final, other.final) or unlike(evaluated(one), evaluated(other))
+        if name:
+            where = place(first.case.ranks, one.rank, None, name)
+            advice = do or "let nothing but seed, step and rank decide what is computed"
+            raise EndProbe(failed(f"{where}: {what} ends with other bits", advice))

@@ -1,0 +1,260 @@
+"""Checks whether a scheme is right before anybody asks whether it is fast.
+
+A wrong scheme still learns, only worse. So it is not a loss that is looked at, but what became of each rank's gradient,
+on ranks in this process, whose every number, order of arrival and death is in the check's hands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
+from levelbench.distributed.probes.conduct import AGREEMENT, ROBUSTNESS, checkpoints, traffic
+from levelbench.distributed.probes.gradients import CONSISTENT, INCONSISTENT, first_misfit
+from levelbench.distributed.probes.models import SHORT
+from levelbench.distributed.probes.processes import checkpoints_in_processes
+from levelbench.distributed.probes.runs import RanksOutcome, Rehearsal, SchemeTrial, Stage, stopped
+from levelbench.distributed.scheme import Scheme
+from levelbench.errors import DefinitionError, UsageError
+from levelbench.training.datasets.base import Split
+from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers.derived import Partitioned
+from levelbench.training.samplers.shuffled import Shuffled
+
+__all__ = ["check_partition", "check_scheme"]
+
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_CLAIMS = ("consistent", "replicated", "lockstep")
+
+
+def well_formed(scheme: Scheme) -> Iterator[Finding]:
+    """What makes it a value that can be named, compared, and written into a record."""
+    wrong = [*_value(scheme), *_words(scheme), *_claims(scheme)]
+    for found, do in wrong:
+        yield failed(found, do)
+    if not wrong:
+        kind: Any = type(scheme)
+        settings = ", ".join(each.name for each in fields(kind))
+        yield passed(f"settings: {settings or 'none'}")
+
+
+def _value(scheme: Scheme) -> Iterator[tuple[str, str]]:
+    kind: Any = type(scheme)
+    if not is_dataclass(kind):
+        yield "it is no dataclass", "write @dataclass(frozen=True) before the class"
+        return
+    made: Any = getattr(kind, "__dataclass_params__")  # noqa: B009  # the type checker knows nothing of it
+    if not made.frozen:
+        yield "it can be changed", "write @dataclass(frozen=True)"
+    for each in fields(kind):
+        if each.default is MISSING and each.default_factory is MISSING:
+            yield f"the setting {each.name!r} has no default", "give it one"
+        elif not isinstance(getattr(scheme, each.name), int | float | str | bool):
+            named = type(getattr(scheme, each.name)).__name__
+            yield f"the setting {each.name!r} is a {named}", "let settings be int, float, str or bool"
+    if scheme != _again(scheme):
+        yield "two of the same settings are not equal", "leave the comparison to the dataclass"
+
+
+def _again(scheme: Scheme) -> Any:
+    kind: Any = type(scheme)
+    return kind(**{each.name: getattr(scheme, each.name) for each in fields(kind) if each.init})
+
+
+def _words(scheme: Scheme) -> Iterator[tuple[str, str]]:
+    name, source = getattr(scheme, "name", None), getattr(scheme, "source", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        yield f"its name is {name!r}", "give the class a name of small letters, digits and dashes"
+    if not isinstance(source, str) or not source.strip():
+        yield "it has no source", "name the paper that describes it, or say that there is none"
+
+
+def _claims(scheme: Scheme) -> Iterator[tuple[str, str]]:
+    for claim in _CLAIMS:
+        value = getattr(scheme, claim, None)
+        if not isinstance(value, bool):
+            yield f"{claim} is {value!r}", f"say whether it is {claim}: True or False"
+    if not isinstance(getattr(scheme, "frameworks", None), tuple):
+        yield "frameworks is no tuple", "name the frameworks that it runs on; () stands for all"
+
+
+Cut = Callable[[Sampler, int, int], Sampler]
+"""What a rank has of a sampler: sampler, rank and number of ranks."""
+
+_EXAMPLES, _EPOCHS = 53, 3
+
+
+def check_partition(
+    cut: Cut = Partitioned,
+    *,
+    sampler: Sampler | None = None,
+    workers: Sequence[int] = (1, 2, 3, 4, 5),
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Check a way to give each rank its part of a sampler's batches (default: of a shuffled one's).
+
+    Every epoch must visit the examples that the sampler visits, each as often, also where their number, and that of a
+    batch, is not divisible by the number of ranks; and step t of all ranks together must be batch t.
+    """
+    whole = sampler or Shuffled(8)
+    split = Split.of(np.zeros((_EXAMPLES, 1), np.float32), np.arange(_EXAMPLES) % 3)
+    probes: list[Probe] = [("every sample once", lambda: _covered(cut, whole, workers, split, seed))]
+    return run_probes(type(whole).__name__, probes, tell)
+
+
+def _covered(cut: Cut, whole: Sampler, workers: Sequence[int], split: Split, seed: int) -> Iterator[Finding]:
+    for ranks in workers:
+        parts = [cut(whole, rank, ranks) for rank in range(ranks)]
+        for epoch in range(_EPOCHS):
+            if found := _misfit(whole, parts, split, seed, epoch):
+                where = f"{ranks} workers, epoch {epoch}"
+                do = "let all ranks draw one order from the run's seed, and cut each batch of it"
+                yield failed(f"{where}: {found}", do)
+                return
+    listed = ", ".join(map(str, workers))
+    yield passed(f"{_EPOCHS} epochs of {len(split)} examples on {listed} workers")
+
+
+def _misfit(whole: Sampler, parts: Sequence[Sampler], split: Split, seed: int, epoch: int) -> str:
+    expected = whole.epoch(split, seed, epoch)
+    found = [part.epoch(split, seed, epoch) for part in parts]
+    visits = np.bincount(np.concatenate([each.order for each in found]), minlength=len(split))
+    wanted = np.bincount(expected.order, minlength=len(split))
+    for rank, part in enumerate(found):
+        if len(part.sizes) != len(expected.sizes):
+            return f"rank {rank} makes {len(part.sizes)} steps, and the epoch has {len(expected.sizes)}"
+    if (visits != wanted).any():
+        never, often = int((visits < wanted).sum()), int((visits > wanted).sum())
+        return f"{never} of {len(split)} examples are visited too seldom, and {often} too often"
+    for step in range(len(expected.sizes)):
+        together = np.concatenate([each.batch(step) for each in found])
+        if sorted(together.tolist()) != sorted(expected.batch(step).tolist()):
+            return f"step {step + 1} of all ranks together is not batch {step + 1} of the sampler"
+    sizes = np.stack([each.sizes for each in found])
+    if (np.ptp(sizes, axis=0) > 1).any():
+        step = int(np.argmax(np.ptp(sizes, axis=0))) + 1
+        listed = ", ".join(map(str, sizes[:, step - 1].tolist()))
+        return f"at step {step} ranks have {listed} examples: not as even as can be"
+    return ""
+
+
+Test = Callable[[SchemeTrial], Iterable[Finding]]
+
+
+def check_scheme(
+    scheme: Scheme,
+    *,
+    ranks: Sequence[int] = (2, 3, 4),
+    framework: str = "numpy",
+    seed: int = 0,
+    steps: int = 100,
+    seconds: float = 10.0,
+    only: Sequence[str] = (),
+    name: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Check a scheme on ranks that are threads of this process, in a few seconds.
+
+    Of one that talks past the communicator (``counted = False``) only its checkpoints are tried, in processes.
+    ``ranks`` are the numbers of ranks to look at; one that the scheme refuses is noted. ``steps`` are those of each
+    comparison with one process. A run that has not ended after ``seconds`` is taken for hung. ``only`` names the probes
+    to run (default: all that suit the scheme's claims). ``tell`` is called with the name of each probe as it begins.
+    """
+    if not ranks or min(ranks) < 2 or steps < 2 or not seconds > 0:
+        asked = f"a check on {', '.join(map(str, ranks)) or 'no'} ranks, of {steps} steps and {seconds:g} s"
+        raise DefinitionError(
+            asked, "there would be nothing to see", "take 2 ranks or more, 2 steps or more, some time"
+        )
+    title = name or getattr(scheme, "name", type(scheme).__name__)
+    if scheme.frameworks and framework not in scheme.frameworks:
+        listed = ", ".join(scheme.frameworks)
+        refused = not_tried(f"it runs on {listed}", f"--framework {scheme.frameworks[0]}", probe="goes through")
+        return Report(title, (refused,), framework)
+    found = _Check(Stage(scheme, framework, seed, seconds), tuple(sorted(set(ranks))), steps, frozenset(only))
+    return run_probes(title, found.probes(), tell, framework=framework)
+
+
+@dataclass
+class _Check:
+    """The probes, the later of which depend on what the first ones find."""
+
+    bench: Stage
+    asked: tuple[int, ...]
+    steps: int
+    only: frozenset[str]
+    taken: tuple[int, ...] = field(default=())
+
+    def probes(self) -> Iterator[Probe]:
+        if self._wanted("well formed"):
+            yield "well formed", lambda: well_formed(self.bench.scheme)
+        yield "goes through", self._goes_through
+        claims = CONSISTENT if self.bench.scheme.consistent else INCONSISTENT
+        for test in (*AGREEMENT, *claims, traffic, *ROBUSTNESS, checkpoints):
+            title = test.__name__.replace("_", " ")
+            if self._wanted(title):
+                own = test is checkpoints and not self.bench.scheme.counted
+                yield title, self._in_processes if own else partial(self._tested, title, test)
+        if self._wanted("every sample once"):
+            yield "every sample once", self._partition
+
+    def _wanted(self, title: str) -> bool:
+        return not self.only or title in self.only
+
+    def _goes_through(self) -> Iterator[Finding]:
+        """Which numbers of ranks it takes, and whether it comes to its end on them."""
+        taken, refused = [], []
+        for ranks in self.asked:
+            try:
+                self.bench.scheme.workers(ranks)
+                outcome = self.bench.run(Rehearsal(ranks))
+            except UsageError as error:
+                refused.append(error)
+                yield noted(f"it refuses {ranks} ranks: {error.found}", error.do)
+                continue
+            if outcome.error is not None:
+                yield self._stopped(outcome)
+                continue
+            taken.append(ranks)
+        self.taken = tuple(taken)
+        if taken:
+            listed = ", ".join(map(str, taken))
+            yield passed(f"{SHORT} steps on {listed} ranks")
+        elif len(refused) == len(self.asked):
+            yield failed("it takes none of these numbers of ranks", "ask for others: --ranks 5,6")
+
+    def _stopped(self, outcome: RanksOutcome) -> Finding:
+        finding = stopped(outcome)
+        # What ends a run need not be where it goes wrong: a call that one rank leaves out is seen at the next.
+        misfit = first_misfit(outcome, self.bench.seed) if self.bench.scheme.consistent else None
+        if misfit is None:
+            return finding
+        return replace(
+            finding, found=f"{finding.found}; the first update that is wrong: {misfit.where}: {misfit.found}"
+        )
+
+    def _tested(self, title: str, test: Test) -> Iterator[Finding]:
+        if not self.taken:
+            yield not_tried("no run came to its end")
+            return
+        yield from test(SchemeTrial(self.bench, self.taken, self.steps))
+
+    def _in_processes(self) -> Iterator[Finding]:
+        """A scheme that talks past the communicator does not run in threads."""
+        bench = self.bench
+        return checkpoints_in_processes(bench.scheme, bench.framework, min(self.asked), bench.seed, bench.seconds)
+
+    def _partition(self) -> Iterator[Finding]:
+        """The pipeline's part: what the trainer gives each of the scheme's workers."""
+        workers = sorted({self.bench.scheme.workers(ranks) for ranks in self.taken})
+        if not workers:
+            yield not_tried("no run came to its end")
+            return
+        yield from check_partition(workers=workers, seed=self.bench.seed).findings

@@ -1,0 +1,8 @@
+"""Validation of whole networks: outputs and gradients on each framework against a reference, and where two part."""
+
+from __future__ import annotations
+
+from levelbench.networks.probes.agreement import Agreement, BackendAgreement, DivergencePoint, TensorAgreement
+from levelbench.networks.probes.check import check_network, compare_network
+
+__all__ = ["Agreement", "BackendAgreement", "DivergencePoint", "TensorAgreement", "check_network", "compare_network"]

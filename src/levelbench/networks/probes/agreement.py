@@ -1,0 +1,427 @@
+"""What comparing a network on several frameworks finds, tensor by tensor, and how far a tensor may be off.
+
+A network has no single longest sum from which a tolerance could be derived, so a share of the tensor's largest value is
+allowed that right implementations stay well inside and wrong ones do not. Parameters and inputs are known to a rounding
+only, so what exceeds it is a fault only if roundings of the inputs do not move the reference as far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+import onnx
+from numpy.typing import DTypeLike, NDArray
+from onnx import helper
+
+from levelbench.checks.arrays import Errors, Host, difference, errors, is_float, number, ulp_distance, unit_roundoff
+from levelbench.checks.findings import Report, failed, not_tried, noted, passed
+from levelbench.errors import CheckFailedError, LevelbenchError
+from levelbench.networks.network import Network
+from levelbench.networks.probes.running import Arrays, Runner
+from levelbench.networks.values import dtype_of
+
+__all__ = [
+    "Agreement",
+    "BackendAgreement",
+    "Conditioning",
+    "DivergencePoint",
+    "Kind",
+    "RoundingEffect",
+    "TensorAgreement",
+    "coarsest_dtype",
+    "judge",
+    "largest",
+    "limit_for",
+    "noise",
+]
+
+
+TensorStatus = Literal["agrees", "wrong", "rounding", "not compared"]
+Cause = Literal["operator", "accumulated", "whole"]
+
+
+@dataclass(frozen=True)
+class TensorAgreement:
+    """One output, or the gradient of one parameter, against the reference's.
+
+    ``relative`` is the largest deviation over the largest expected magnitude, ``limit`` the most it may be.
+    ``rounding``: beyond the limit, but not beyond what roundings of the inputs do to the reference itself. ``detail``
+    says what is wrong and where, or why it was not compared.
+    """
+
+    name: str
+    kind: Kind
+    status: TensorStatus
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    relative: float = 0.0
+    limit: float = 0.0
+    errors: Errors | None = None
+    detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types only."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class DivergencePoint:
+    """The first operator at which a framework parts from the reference.
+
+    ``cause``: ``operator`` where it is wrong on the reference's own inputs too; ``accumulated`` where it is right on
+    them, so that small differences from before have grown; ``whole`` where no operator is wrong when its result is
+    read, so that it is what the framework makes of them together.
+    """
+
+    phase: Literal["forward", "backward"]
+    cause: Cause
+    index: int = -1
+    operator: str = ""
+    output: str = ""
+    detail: str = ""
+
+    @property
+    def place(self) -> str:
+        """``node 12, Conv 'layer1.conv'``."""
+        return f"node {self.index}, {self.operator} {self.output!r}" if self.index >= 0 else "no single operator"
+
+    def __str__(self) -> str:
+        text = {
+            "operator": f"{self.place}, is the first to diverge: it is wrong on the reference's own inputs",
+            "accumulated": f"{self.place}, is the first beyond the tolerance, and right on the reference's own inputs: "
+            "differences from before it have grown",
+            "whole": "no operator is wrong where its result is read",
+        }[self.cause]
+        return f"{text}. {self.detail}" if self.detail else text
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types only."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class BackendAgreement:
+    """One framework against the reference.
+
+    ``lacks`` says why nothing of it could be compared, empty if it could; ``raised`` what it raised that is no stated
+    refusal.
+
+    ``divergences``: where it parts, if anything is wrong; and each operator that is wrong alone, where that was asked.
+
+    ``repeats`` is whether two inferences were equal bit for bit.
+    """
+
+    backend: str
+    mode: str = ""
+    tensors: tuple[TensorAgreement, ...] = ()
+    divergences: tuple[DivergencePoint, ...] = ()
+    repeats: bool | None = None
+    lacks: str = ""
+    raised: str = ""
+
+    @property
+    def wrong(self) -> tuple[TensorAgreement, ...]:
+        """The tensors that are wrong."""
+        return tuple(each for each in self.tensors if each.status == "wrong")
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything was."""
+        return any(each.status != "not compared" for each in self.tensors)
+
+    def worst(self, kind: Kind) -> TensorAgreement | None:
+        """The tensor of that kind that is nearest to its limit, or furthest beyond it."""
+        found = [each for each in self.tensors if each.kind == kind and each.status != "not compared"]
+        return max(found, key=lambda each: each.relative / each.limit if each.limit else each.relative, default=None)
+
+    def report(self, network: str) -> Report:
+        """What was found, as of anything else that is checked: a finding a tensor, and one where it diverges."""
+        findings = [not_tried(self.lacks, probe="network")] if self.lacks else []
+        if self.raised:
+            findings.append(failed(f"it raises {self.raised}", "correct what it raises at", probe="network"))
+        for each in self.tensors:
+            about = {"case": each.name, "probe": each.kind}
+            if each.status == "agrees":
+                findings.append(passed(f"off by {each.relative:.2g} where {each.limit:.2g} is allowed", **about))
+            elif each.status == "wrong":
+                findings.append(failed(each.detail, "correct the operator that is named", **about))
+            else:
+                findings.append((noted if each.status == "rounding" else not_tried)(each.detail, **about))
+        findings += [failed(str(each), probe=each.phase) for each in self.divergences]
+        return Report(network, tuple(findings), self.backend)
+
+    def to_dict(self, network: str) -> dict[str, Any]:
+        """The report's JSON, and by tensor what it is made of."""
+        return {
+            **self.report(network).to_dict(),
+            "mode": self.mode,
+            "lacks": self.lacks,
+            "raised": self.raised,
+            "repeats": self.repeats,
+            "tensors": [each.to_dict() for each in self.tensors],
+            "divergences": [each.to_dict() for each in self.divergences],
+        }
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A network on several frameworks against one reference, on the same parameters and inputs."""
+
+    network: str
+    reference: str
+    backends: tuple[BackendAgreement, ...] = ()
+    inputs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> tuple[BackendAgreement, ...]:
+        """The frameworks with a wrong tensor or operator, or that raise."""
+        return tuple(each for each in self.backends if each.wrong or each.divergences or each.raised)
+
+    def raise_for_findings(self) -> None:
+        """Raise ``CheckFailedError`` with the first wrong tensor, how many more there are, and where it parts."""
+        if not self.failed:
+            return
+        first = self.failed[0]
+        subject = f"network {self.network} on {first.backend} against {self.reference}"
+        if first.raised:
+            raise CheckFailedError(subject, f"it raises {first.raised}", "correct what it raises at")
+        tensor = first.wrong[0] if first.wrong else None
+        more = len(first.wrong) - 1
+        others = f"; and {more} more tensor{'s' * (more > 1)}" if more > 0 else ""
+        said = f"{tensor.kind} {tensor.detail}{others}" if tensor else "its outputs agree, and operators do not"
+        divergences = "".join(f". {each.phase}: {each}" for each in first.divergences)
+        also = "".join(f"; {each.backend} is wrong too" for each in self.failed[1:])
+        raise CheckFailedError(
+            subject,
+            f"{said}{divergences}{also}",
+            "correct the operator that is named, or the network where it asks for what ONNX leaves open",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types only."""
+        return {
+            "passed": not self.failed,
+            "reports": [each.to_dict(self.network) for each in self.backends],
+            "network": self.network,
+            "reference": self.reference,
+            "inputs": self.inputs,
+        }
+
+
+Kind = Literal["output", "gradient"]
+
+OUTPUTS: Mapping[str, float] = MappingProxyType(
+    {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1},
+)
+"""Share of an output's largest magnitude: 1e-4 of float32 is 1,700 roundings; half precisions get 40 and 25."""
+
+GRADIENTS: Mapping[str, float] = MappingProxyType(
+    {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1},
+)
+"""Share of a gradient's largest magnitude: a gradient passes through each operator twice and sums over the batch."""
+
+_MOVES = ("Cast", "CastLike", "Constant", "ConstantOfShape", "DequantizeLinear", "Identity")
+
+
+def limit_for(kind: Kind, dtype: DTypeLike) -> float:
+    """The share of a tensor's largest magnitude by which its values may be off; 0 for integers and booleans."""
+    found = np.dtype(dtype)
+    if not is_float(found) and found.kind != "c":
+        return 0.0
+    table = OUTPUTS if kind == "output" else GRADIENTS
+    if found.name in table:
+        return table[found.name]
+    # What is narrower still (float8): as many roundings as bfloat16 gets.
+    return 25 * unit_roundoff(found)
+
+
+def coarsest_dtype(network: Network, known: Iterable[str] = ()) -> np.dtype[Any]:
+    """The floating-point dtype with the fewest digits in which the network computes; float32 where none is known.
+
+    Weights that are stored in half precision and cast before they are used do not count. ``known`` are further names of
+    dtypes to count.
+    """
+    types = _types(network.model)
+    made = {name for node in network.model.graph.node if node.op_type not in _MOVES for name in node.output}
+    found = {types[name] for name in made if name in types} | set(known)
+    floats = [dtype_of(each) for each in found]
+    return max((each for each in floats if is_float(each)), key=unit_roundoff, default=np.dtype(np.float32))
+
+
+def _types(model: onnx.ModelProto) -> dict[str, str]:
+    """The dtype's name of each tensor that is declared or that ONNX infers."""
+    graph = model.graph
+    infos = [*graph.value_info, *graph.output]
+    if len(graph.value_info) < len(graph.node):
+        # A wrong declaration, or a model beyond 2 GiB, is not this function's to judge.
+        with suppress(onnx.shape_inference.InferenceError, ValueError):
+            infos = [*infos, *onnx.shape_inference.infer_shapes(model).graph.value_info]
+    return {
+        each.name: helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type).name
+        for each in infos
+        if each.type.tensor_type.elem_type and each.type.tensor_type.elem_type != onnx.TensorProto.STRING
+    }
+
+
+@dataclass(frozen=True)
+class RoundingEffect:
+    """What roundings do to a tensor: ``by`` the largest deviation seen, ``flips`` where it changes without measure.
+
+    A flip is an integer that changes, or a value that becomes or ceases to be NaN or infinite.
+    """
+
+    by: float
+    flips: NDArray[np.bool_]
+
+
+def largest(value: Host) -> float:
+    """The largest finite magnitude; 0 for an empty array and for what is no number."""
+    if not (is_float(value.dtype) or value.dtype.kind in "ciu") or not value.size:
+        return 0.0
+    size = np.abs(value.astype(np.complex128 if value.dtype.kind == "c" else np.float64))
+    return float(np.where(np.isfinite(size), size, 0.0).max(initial=0.0))
+
+
+def noise(value: Host, others: Iterable[Host]) -> float:
+    """What sums that cancel leave of a gradient: 8 roundings of the largest of all, as of a bias before a norm."""
+    return 8 * unit_roundoff(value.dtype) * max((largest(each) for each in others), default=0.0)
+
+
+def judge(
+    name: str,
+    kind: Kind,
+    actual: Host,
+    expected: Host,
+    limit: float,
+    *,
+    slack: Callable[[], RoundingEffect | None] = lambda: None,
+    floor: float = 0.0,
+) -> TensorAgreement:
+    """How ``actual`` agrees with ``expected``, which may be off by ``limit`` times its largest magnitude.
+
+    ``floor`` is an absolute deviation that passes as rounding. ``slack`` is asked only where that is exceeded.
+    """
+    about: dict[str, Any] = {"name": name, "kind": kind, "dtype": str(actual.dtype), "shape": actual.shape}
+    if actual.dtype != expected.dtype:
+        detail = f"{name!r} has the dtype {actual.dtype}, {expected.dtype} expected"
+        return TensorAgreement(status="wrong", limit=limit, relative=np.inf, detail=detail, **about)
+    if actual.shape != expected.shape:
+        detail = f"{name!r} has the shape {actual.shape}, {expected.shape} expected"
+        return TensorAgreement(status="wrong", limit=limit, relative=np.inf, detail=detail, **about)
+    if expected.dtype.kind in "OUSTV" and not is_float(expected.dtype):
+        same = bool(np.array_equal(actual, expected))
+        detail = "" if same else f"{name!r} holds other text"
+        return TensorAgreement(status="agrees" if same else "wrong", detail=detail, **about)
+    apart, size = difference(actual, expected), largest(expected)
+    relative = float(apart.max(initial=0.0)) / size if size else float(apart.max(initial=0.0))
+    found = {**about, "relative": relative, "limit": limit, "errors": errors(actual, expected)}
+    # Values that lie between zero and the smallest normal number are flushed to zero by some processors' settings.
+    allowed = max(limit * size, _tiny(expected.dtype))
+    bad = apart > allowed
+    if not bad.any():
+        return TensorAgreement(status="agrees", **found)
+    if not (apart > floor).any():
+        detail = f"{name!r} is what sums that cancel leave: it is below 8 roundings of the largest tensor of its kind"
+        return TensorAgreement(status="rounding", detail=detail, **found)
+    moved = slack()
+    if moved is not None:
+        left = bad & ~moved.flips & ~(apart <= allowed + moved.by)
+        if not left.any():
+            detail = f"{name!r} is off by {relative:.2g} of its largest value; roundings of the inputs do as much"
+            return TensorAgreement(status="rounding", detail=detail, **found)
+        bad = left
+    return TensorAgreement(status="wrong", detail=_said(name, actual, expected, apart, bad, limit, size), **found)
+
+
+def _tiny(dtype: np.dtype[Any]) -> float:
+    if not is_float(dtype):
+        return 0.0
+    return float(ml_dtypes.finfo(dtype).tiny) if unit_roundoff(dtype) else 0.0
+
+
+def _said(name: str, actual: Host, expected: Host, apart: Host, bad: Host, limit: float, size: float) -> str:
+    over = np.where(bad, apart, -1.0)
+    where = tuple(int(each) for each in np.unravel_index(int(np.argmax(over)), over.shape))
+    found, wanted = actual[where], expected[where]
+    count = f"{int(bad.sum())} of {bad.size} values" if bad.size > 1 else "its one value"
+    start = f"{name!r} is wrong in {count}, the worst at {where}: {number(found)}, {number(wanted)} expected"
+    if not np.isfinite(apart[where]):
+        return f"{start}, where only one of the two is finite"
+    if not limit:
+        return f"{start}, and {expected.dtype} is exact"
+    distance = ulp_distance(found, wanted)
+    ulp = "" if distance is None else f", {float(distance):.0f} ULP"
+    share = f"{apart[where] / size:.2g} of the tensor's largest value" if size else f"{apart[where]:.2g}"
+    return f"{start}, off by {share}{ulp}, where {limit:.2g} is allowed"
+
+
+_TIMES = 3
+_FACTOR = 8.0
+
+
+class Conditioning:
+    """Runs a network under small changes of its parameters and inputs; answers what each tensor moved by.
+
+    The largest deviation of three runs is taken eight times: roundings happen at each operator, not at the inputs only.
+    """
+
+    def __init__(self, network: Network, parameters: Arrays, inputs: Arrays, runner: Runner, dtype: DTypeLike) -> None:
+        self._network, self._parameters, self._inputs, self._runner = network, parameters, inputs, runner
+        self._roundoff = unit_roundoff(dtype)
+
+    def of_output(self, name: str, base: Host) -> RoundingEffect | None:
+        """What roundings do to an output whose value is ``base``; ``None`` where that cannot be told."""
+        return _moved([each.get(name) for each in self._outputs], base)
+
+    def of_gradient(self, name: str, base: Host) -> RoundingEffect | None:
+        """As :meth:`of_output`, for the gradient of a parameter."""
+        return _moved([each.get(name) for each in self._gradients], base)
+
+    @cached_property
+    def _outputs(self) -> list[dict[str, Host]]:
+        return self._runs(lambda parameters, inputs: self._runner.outputs(self._network, parameters, inputs))
+
+    @cached_property
+    def _gradients(self) -> list[dict[str, Host]]:
+        return self._runs(lambda parameters, inputs: self._runner.gradients(self._network, parameters, inputs)[1])
+
+    def _runs(self, run: Callable[[Arrays, Arrays], dict[str, Host]]) -> list[dict[str, Host]]:
+        found = []
+        for seed in range(_TIMES):
+            random = np.random.default_rng(seed)
+            try:
+                found.append(run(self._perturbed(self._parameters, random), self._perturbed(self._inputs, random)))
+            except LevelbenchError:
+                return []
+        return found
+
+    def _perturbed(self, arrays: Arrays, random: np.random.Generator) -> Mapping[str, Host]:
+        return {name: self._perturb(value, random) for name, value in arrays.items()}
+
+    def _perturb(self, value: Host, random: np.random.Generator) -> Host:
+        if not is_float(value.dtype):
+            return value
+        step = max(self._roundoff, unit_roundoff(value.dtype))
+        moved = value.astype(np.float64) * (1 + step * random.choice([-1.0, 1.0], value.shape))
+        return moved.astype(value.dtype)
+
+
+def _moved(runs: list[Host | None], base: Host) -> RoundingEffect | None:
+    others = [each for each in runs if each is not None and each.shape == base.shape]
+    if not others:
+        return None
+    flips = np.zeros(base.shape, np.bool_)
+    most = 0.0
+    for other in others:
+        apart = difference(other, base)
+        exact = not is_float(base.dtype)
+        flips |= apart > 0 if exact else ~np.isfinite(apart)
+        most = max(most, 0.0 if exact else float(np.where(np.isfinite(apart), apart, 0.0).max(initial=0.0)))
+    return RoundingEffect(_FACTOR * most, flips)

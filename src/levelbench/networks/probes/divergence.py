@@ -1,0 +1,313 @@
+"""Finds the first operator at which a framework diverges from the reference, forwards and backwards.
+
+The first operator in topological order whose result is beyond the tolerance has inputs that agree. Run alone on the
+reference's inputs it is either wrong again, and then it is the one, or right, and then small differences from before it
+have grown; then each operator is held to the tolerance of its own sum, which is far tighter. Backwards each operator is
+differentiated alone, at the reference's inputs and against random directions, from the loss on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from levelbench.checks.arrays import Host, difference, is_float
+from levelbench.errors import LevelbenchError
+from levelbench.networks.network import Network
+from levelbench.networks.probes.agreement import (
+    Conditioning,
+    DivergencePoint,
+    TensorAgreement,
+    judge,
+    largest,
+    limit_for,
+    noise,
+)
+from levelbench.networks.probes.running import Arrays, Runner, needed_nodes, node_alone, part_of, reads_of, with_probe
+from levelbench.operators.node import OperatorNode
+from levelbench.operators.probes.forward import Oracle, fault_of
+from levelbench.operators.probes.subject import HostOperator
+from levelbench.operators.structure import structural
+
+__all__ = ["BUDGET", "Pairing", "audit", "first_divergence", "first_wrong_gradient", "random_values"]
+
+
+BUDGET = 256 * 2**20
+"""Bytes of values of each framework that are held at a time."""
+
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A network with the values it is run on, the reference, and the framework that is compared with it."""
+
+    network: Network
+    parameters: Arrays
+    inputs: Arrays
+    reference: Runner
+    other: Runner
+    scale: float = 1.0
+    budget: int = BUDGET
+
+
+@dataclass(frozen=True)
+class NodeOutput:
+    """A node and one of its outputs, as both compute it."""
+
+    index: int
+    node: OperatorNode
+    output: str
+    tensor: TensorAgreement
+
+
+def first_divergence(setting: Pairing) -> DivergencePoint:
+    """The first operator in topological order whose result differs, and why; the networks' outputs do differ."""
+    eager = replace(setting, other=setting.other.eager())
+    found = next(_places(eager), None)
+    if found is None:
+        mode = setting.other.mode or "its default mode"
+        detail = f"it is what {setting.other.name} makes of several operators together in {mode}"
+        return DivergencePoint("forward", "whole", detail=detail)
+    index, node = found.index, found.node
+    about: dict[str, Any] = {"index": index, "operator": node.title, "output": found.output}
+    if fault := _fault_alone(eager, index, found.output):
+        return DivergencePoint("forward", "operator", detail=fault, **about)
+    wrong = _audited(eager, index)
+    if wrong is None:
+        return DivergencePoint("forward", "accumulated", detail=found.tensor.detail, **about)
+    at, fault = wrong
+    grown = f"{fault}; it grows beyond the tolerance at node {index}, {node.title} {found.output!r}"
+    if at == index:
+        grown = fault
+    proto = setting.network.model.graph.node[at]
+    output = next(name for name in proto.output if name)
+    return DivergencePoint("forward", "operator", at, setting.network.nodes[at].title, output, grown)
+
+
+def random_values(network: Network) -> set[str]:
+    """Names of values that depend on random numbers, which no two frameworks draw alike."""
+    found: set[str] = set()
+    trained = {each.name for each in network.model.graph.initializer if each.data_type == 9 and any(each.raw_data)}
+    for node in network.model.graph.node:
+        drops = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in trained
+        if node.op_type in _RANDOM or drops or any(name in found for name in node.input):
+            found.update(name for name in node.output if name)
+    return found
+
+
+def node_values(setting: Pairing, index: int) -> dict[str, Host]:
+    """What the node at ``index`` reads, as the reference computes it."""
+    return _values(setting, setting.reference, reads_of(setting.network, index))
+
+
+def _values(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Host]:
+    """Values of any names: of nodes by running what they need, the others as they are given or stored."""
+    from levelbench.operators.program import constants_of
+
+    graph = setting.network.model.graph
+    made = {name for node in graph.node for name in node.output}
+    computed = [name for name in names if name in made]
+    known = {**constants_of(graph), **setting.inputs, **setting.parameters}
+    found = {name: known[name] for name in names if name not in made}
+    if computed:
+        found.update(runner.outputs(part_of(setting.network, computed), setting.parameters, setting.inputs))
+    return found
+
+
+def _places(setting: Pairing) -> Iterator[NodeOutput]:
+    """The nodes whose results differ beyond the tolerance, in topological order."""
+    network = setting.network
+    wanted = [each.name for each in network.outputs]
+    needed, _ = needed_nodes(network.model.graph, wanted)
+    unsteady = random_values(network)
+    todo = [(at, name) for at in needed for name in network.model.graph.node[at].output if name]
+    count = 8
+    while todo:
+        chunk, todo = todo[:count], todo[count:]
+        names = [name for _, name in chunk]
+        ours, theirs = (_tensors(setting, runner, names) for runner in (setting.reference, setting.other))
+        held = sum(each.nbytes for each in ours.values())
+        for at, name in chunk:
+            if name not in ours or name not in theirs or name in unsteady:
+                continue
+            tensor = _judged(name, theirs[name], ours[name], setting.scale)
+            if tensor.status == "wrong":
+                yield NodeOutput(at, network.nodes[at], name, tensor)
+        count = max(1, min(4 * count, int(count * setting.budget / max(held, 1))))
+
+
+def _tensors(setting: Pairing, runner: Runner, names: Sequence[str]) -> dict[str, Host]:
+    try:
+        return runner.outputs(part_of(setting.network, names), setting.parameters, setting.inputs)
+    except LevelbenchError:
+        if len(names) == 1:
+            return {}
+        # One of them is no tensor, or cannot be read out: the others can.
+        half = len(names) // 2
+        return {**_tensors(setting, runner, names[:half]), **_tensors(setting, runner, names[half:])}
+
+
+def _judged(name: str, actual: Host, expected: Host, scale: float) -> TensorAgreement:
+    return judge(name, "output", actual, expected, scale * limit_for("output", expected.dtype))
+
+
+def _fault_alone(setting: Pairing, index: int, output: str) -> str:
+    """What is wrong with ``output`` of the node when it is run alone on the reference's inputs; empty if nothing."""
+    values = node_values(setting, index)
+    alone = node_alone(setting.network, index, values)
+    ours, theirs = (
+        runner.outputs(alone.network, alone.parameters, alone.inputs) for runner in (setting.reference, setting.other)
+    )
+    tensor = _judged(output, theirs[output], ours[output], setting.scale)
+    return tensor.detail if tensor.status == "wrong" else ""
+
+
+def _audited(setting: Pairing, until: int) -> tuple[int, str] | None:
+    """Of the nodes up to ``until``, the one that is furthest off by its own tolerance, with what is wrong of it."""
+    name = next(each for each in setting.network.model.graph.node[until].output if each)
+    found = max(audit(setting, [name]), key=lambda each: each[1], default=None)
+    return None if found is None else (found[0], found[2])
+
+
+def audit(setting: Pairing, outputs: Sequence[str]) -> Iterator[tuple[int, float, str]]:
+    """The nodes that ``outputs`` depend on and that are wrong alone, by Level 0's tolerances.
+
+    (place, largest deviation over largest value, what is wrong) of each; what cannot be run alone is passed over.
+    """
+    network = setting.network
+    needed, _ = needed_nodes(network.model.graph, outputs)
+    unsteady = random_values(network)
+    todo = [
+        at for at in needed if network.nodes[at].op_type != "Constant" and not unsteady & set(network.nodes[at].outputs)
+    ]
+    count = 8
+    while todo:
+        chunk, todo = todo[:count], todo[count:]
+        names = list(dict.fromkeys(name for at in chunk for name in reads_of(network, at)))
+        try:
+            values = _values(setting, setting.reference, names)
+        except LevelbenchError:
+            values = {}
+        for at in chunk:
+            if any(name not in values for name in reads_of(network, at)):
+                continue
+            with suppress(LevelbenchError):
+                off, fault = _strictly(setting, at, values)
+                if fault:
+                    yield at, off, fault
+        held = sum(each.nbytes for each in values.values())
+        count = max(1, min(4 * count, int(count * setting.budget / max(held, 1))))
+
+
+def _strictly(setting: Pairing, index: int, values: Arrays) -> tuple[float, str]:
+    """(largest deviation over largest value, what is wrong) of a node alone, by Level 0's tolerances."""
+    alone = node_alone(setting.network, index, values)
+    node = setting.network.nodes[index]
+    names = [name for name in node.outputs if name]
+    order = [name for name in node.inputs if name]
+    if set(order) != set(reads_of(setting.network, index)):
+        return 0.0, ""
+
+    def call(runner: Runner) -> Callable[..., tuple[Host | None, ...]]:
+        def run(*arrays: Host) -> tuple[Host | None, ...]:
+            given = {name: value for name, value in zip(node.inputs, arrays, strict=True) if name}
+            again = node_alone(setting.network, index, given)
+            found = runner.outputs(again.network, again.parameters, again.inputs)
+            return tuple(found.get(name) if name else None for name in node.outputs)
+
+        return run
+
+    stored = {**alone.inputs, **_stored(alone.network)}
+    inputs = [stored[name] if name else None for name in node.inputs]
+    fixed = frozenset(structural(node))
+    subject = HostOperator(node.title, call(setting.other), node=node, fixed=fixed, ours=False)
+    reference = Oracle(replace(subject, call=call(setting.reference)))
+    actual, expected = subject.forward(inputs), reference.outputs(inputs, fixed)
+    for at, name in enumerate(node.outputs):
+        if name not in names:
+            continue
+        if fault := fault_of(subject, inputs, actual[at], expected, at, reference):
+            found, wanted = actual[at], expected.wide[at]
+            if found is None or wanted is None or found.shape != wanted.shape:
+                return np.inf, fault
+            apart = float(difference(found, wanted).max(initial=0.0))
+            return apart / max(largest(wanted), np.finfo(np.float64).tiny), fault
+    return 0.0, ""
+
+
+def _stored(network: Network) -> dict[str, Host]:
+    from onnx import numpy_helper
+
+    return {each.name: numpy_helper.to_array(each) for each in network.model.graph.initializer}
+
+
+def first_wrong_gradient(setting: Pairing) -> DivergencePoint:
+    """The operator nearest to the loss whose gradient is wrong; ``setting.network`` has a loss."""
+    network = setting.network
+    needed, _ = needed_nodes(network.model.graph, [network.loss])
+    moving = _depend_on_parameters(network)
+    read = {name for at in needed for name in network.model.graph.node[at].input}
+    for index in reversed(needed):
+        node = network.nodes[index]
+        inputs = [name for name in _differentiable(node) if name in moving]
+        outputs = [name for name in node.outputs if name in read or name == network.loss]
+        if inputs and outputs and (fault := _fault(setting, index, list(dict.fromkeys(inputs)), outputs)):
+            return DivergencePoint("backward", "operator", index, node.title, node.outputs[0], fault)
+    detail = "each operator's gradient is right alone: differences on the way back have grown, or are added up wrongly"
+    return DivergencePoint("backward", "whole", detail=detail)
+
+
+def _depend_on_parameters(network: Network) -> set[str]:
+    """Names of values that depend on a trainable parameter, these included."""
+    found = {each.name for each in network.parameters if each.trainable}
+    for at, node in enumerate(network.model.graph.node):
+        if any(name in found for name in reads_of(network, at)):
+            found.update(name for name in node.output if name)
+    return found
+
+
+def _differentiable(node: OperatorNode) -> list[str]:
+    """Inputs that ONNX does not call non-differentiable, and that decide no shape."""
+    fixed, schema = structural(node), node.schema
+    names = []
+    for at, name in enumerate(node.inputs):
+        if not name or at in fixed:
+            continue
+        if schema is not None:
+            category = schema.inputs[min(at, len(schema.inputs) - 1)].differentiation_category
+            if category == type(category).NonDifferentiable:
+                continue
+        names.append(name)
+    return names
+
+
+def _fault(setting: Pairing, index: int, inputs: Sequence[str], outputs: Sequence[str]) -> str:
+    """What is wrong with the gradient of the node's ``inputs``; empty if nothing, or nothing can be told."""
+    try:
+        values = node_values(setting, index)
+        inputs = [name for name in inputs if is_float(values[name].dtype)]
+        alone = node_alone(setting.network, index, values, outputs=outputs, differentiated=inputs)
+        made = setting.reference.outputs(alone.network, alone.parameters, alone.inputs)
+        probed, directions = with_probe(alone.network, made)
+        if not probed.loss or not inputs:
+            return ""
+        given = {**alone.inputs, **directions}
+        _, ours = setting.reference.gradients(probed, alone.parameters, given)
+        _, theirs = setting.other.gradients(probed, alone.parameters, given)
+    except LevelbenchError:
+        return ""
+    for name in inputs:
+        base = ours[name]
+        perturbed = Conditioning(probed, alone.parameters, given, setting.reference, base.dtype)
+        limit = setting.scale * limit_for("gradient", base.dtype)
+        slack = partial(perturbed.of_gradient, name, base)
+        tensor = judge(name, "gradient", theirs[name], base, limit, slack=slack, floor=noise(base, ours.values()))
+        if tensor.status == "wrong":
+            return f"the gradient of its input {tensor.detail}"
+    return ""

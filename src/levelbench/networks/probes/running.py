@@ -1,0 +1,232 @@
+"""Runs a network, the part of it that some values need, or one node of it, with NumPy arrays in and out.
+
+Whatever is asked, the framework gets a network and executes it as it always does, so what is judged is what a user
+would run. A node alone, fed with the reference's values, shows whether it is wrong or was given inputs that were off
+already. A network without a loss gets one: with fixed random d the gradient of mean(d y) is the vector-Jacobian product
+with d.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import DTypeLike
+from onnx import helper, numpy_helper
+
+from levelbench.checks.arrays import Host, is_float
+from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.network import Network
+from levelbench.networks.values import Parameter, element_type
+from levelbench.operators import control
+from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.node import OperatorNode
+from levelbench.operators.structure import structural
+
+__all__ = ["Arrays", "Runner", "needed_nodes", "node_alone", "part_of", "reads_of", "with_probe"]
+
+
+Arrays = Mapping[str, Host]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A framework under its name and in one of its modes (empty: its default)."""
+
+    name: str
+    backend: OperatorBackend
+    mode: str = ""
+
+    def outputs(self, network: Network, parameters: Arrays, inputs: Arrays) -> dict[str, Host]:
+        """The network's outputs by name; those that are no tensors are left out."""
+        backend = self.backend
+        if isinstance(backend, Backend):
+            executor = backend.executor(network, parameters, mode=self.mode or None, trains=False)
+            return self._inferred(executor, network, inputs)
+        model = network.stored(parameters).model
+        found = backend.model(model)([backend.array(inputs[each.name]) for each in network.inputs])
+        return self._hosted([each.name for each in model.graph.output], found)
+
+    def twice(self, network: Network, parameters: Arrays, inputs: Arrays) -> tuple[dict[str, Host], bool]:
+        """The outputs, and whether a second inference by the same executor gives the same bits."""
+        backend = self.backend
+        if not isinstance(backend, Backend):
+            first, second = (self.outputs(network, parameters, inputs) for _ in range(2))
+        else:
+            executor = backend.executor(network, parameters, mode=self.mode or None, trains=False)
+            first, second = (self._inferred(executor, network, inputs) for _ in range(2))
+        return first, all(each.tobytes() == second[name].tobytes() for name, each in first.items())
+
+    def gradients(self, network: Network, parameters: Arrays, inputs: Arrays) -> tuple[Host, dict[str, Host]]:
+        """The loss, and the gradients of the trainable parameters by name."""
+        backend = self.backend
+        if not isinstance(backend, Backend):
+            from levelbench.errors import UnsupportedError
+
+            raise UnsupportedError(f"gradients on {self.name}", "it only infers", "use numpy, torch or jax")
+        executor = backend.executor(network, parameters, mode=self.mode or None)
+        given = [backend.array(inputs[each.name]) for each in network.inputs]
+        loss, found = executor.infer_and_backprop(*given)
+        return backend.host(loss), {name: np.asarray(backend.host(each)) for name, each in found.items()}
+
+    def eager(self) -> Runner:
+        """The same in the mode that changes least of what the network says: operator by operator, where it has one."""
+        modes = self.backend.modes if isinstance(self.backend, Backend) else ()
+        plain = next((each for each in ("eager", "unoptimised") if each in modes), self.mode)
+        return Runner(self.name, self.backend, plain)
+
+    def _inferred(self, executor: Executor, network: Network, inputs: Arrays) -> dict[str, Host]:
+        names = [each.name for each in network.outputs]
+        _, read = needed_nodes(network.model.graph, names)
+        given = [self.backend.array(inputs[each.name]) for each in network.inputs if each.name in read]
+        return self._hosted(names, executor.infer(*given))
+
+    def _hosted(self, names: Sequence[str], values: Iterable[Any]) -> dict[str, Host]:
+        return {
+            name: np.asarray(self.backend.host(value))
+            for name, value in zip(names, values, strict=True)
+            if value is not None and not isinstance(value, list)
+        }
+
+
+def needed_nodes(graph: onnx.GraphProto, outputs: Iterable[str]) -> tuple[list[int], set[str]]:
+    """The places of the nodes that ``outputs`` depend on, in order, and the names of all values on the way."""
+    made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
+    found: set[int] = set()
+    read: set[str] = set()
+    wanted = list(outputs)
+    while wanted:
+        name = wanted.pop()
+        if not name or name in read:
+            continue
+        read.add(name)
+        at = made.get(name)
+        if at is not None and at not in found:
+            found.add(at)
+            wanted.extend(control.reads(graph.node[at]))
+    return sorted(found), read
+
+
+def part_of(network: Network, outputs: Sequence[str]) -> Network:
+    """The network without what ``outputs``, names of any of its values, do not need, and with these as its outputs."""
+    old = network.model
+    nodes, read = needed_nodes(old.graph, outputs)
+    declared = {each.name: each for each in (*old.graph.output, *old.graph.value_info, *old.graph.input)}
+    graph = onnx.GraphProto(name=old.graph.name)
+    graph.node.extend(old.graph.node[at] for at in nodes)
+    graph.input.extend(each for each in old.graph.input if each.name in read)
+    graph.initializer.extend(each for each in old.graph.initializer if each.name in read)
+    graph.sparse_initializer.extend(each for each in old.graph.sparse_initializer if each.values.name in read)
+    graph.output.extend(declared.get(name) or onnx.ValueInfoProto(name=name) for name in outputs)
+    model = onnx.ModelProto(ir_version=old.ir_version, graph=graph)
+    model.opset_import.extend(old.opset_import)
+    model.functions.extend(old.functions)
+    kept = [each for each in network.parameters if each.name in read]
+    return Network(model, kept, fills=network.fills, sizes=network.sizes)
+
+
+@dataclass(frozen=True)
+class SingleNode:
+    """A network of one node, with values for its inputs and parameters."""
+
+    network: Network
+    inputs: Mapping[str, Host]
+    parameters: Mapping[str, Host]
+
+
+def reads_of(network: Network, index: int) -> list[str]:
+    """Names of the values of the top graph that a node reads, those that its subgraphs read included."""
+    graph = network.model.graph
+    made = {name for node in graph.node for name in node.output}
+    made |= {each.name for each in (*graph.input, *graph.initializer)}
+    return [name for name in dict.fromkeys(control.reads(graph.node[index])) if name and name in made]
+
+
+def node_alone(
+    network: Network,
+    index: int,
+    values: Mapping[str, Host],
+    *,
+    outputs: Sequence[str] = (),
+    differentiated: Sequence[str] = (),
+) -> SingleNode:
+    """The node at ``index`` with all that it reads from ``values``.
+
+    What it reads at structural positions is stored, so that every framework knows it beforehand; those of
+    ``differentiated`` are trainable parameters; the rest are inputs. ``outputs``: default all that it names.
+    """
+    proto = network.model.graph.node[index]
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    fixed = structural(OperatorNode(proto.op_type, (), (), {}, domain))
+    stored = {name for at, name in enumerate(proto.input) if at in fixed}
+    graph = onnx.GraphProto(name=f"{network.name}, node {index}")
+    graph.node.append(proto)
+    inputs: dict[str, Host] = {}
+    parameters: dict[str, Host] = {}
+    for name in reads_of(network, index):
+        value = np.asarray(values[name])
+        if name in stored:
+            graph.initializer.append(_tensor(value, name))
+        elif name in differentiated:
+            parameters[name] = value
+            graph.initializer.append(_tensor(value, name))
+        else:
+            inputs[name] = value
+            graph.input.append(helper.make_tensor_value_info(name, element_type(value.dtype.name), value.shape))
+    wanted = outputs or [name for name in proto.output if name]
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    model = onnx.ModelProto(ir_version=network.model.ir_version, graph=graph)
+    model.opset_import.extend(network.model.opset_import)
+    model.functions.extend(network.model.functions)
+    roles = [Parameter(name, value.shape, value.dtype.name) for name, value in parameters.items()]
+    return SingleNode(Network(model, roles), inputs, parameters)
+
+
+def _tensor(value: Host, name: str) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+
+
+def with_probe(network: Network, outputs: Mapping[str, Host], *, seed: int = 0) -> tuple[Network, dict[str, Host]]:
+    """The network with the loss sum over outputs of mean(direction * output), and the directions as more inputs.
+
+    ``outputs`` are values of outputs by name, whose shapes and dtypes the directions get; those that are no floats, or
+    have no element, are left out. Where none is left, the network comes back without a loss. Of opset 13 or later.
+    """
+    model = onnx.ModelProto()
+    model.CopyFrom(network.model)
+    graph = model.graph
+    taken = {name for node in graph.node for name in (*node.input, *node.output)}
+    taken |= {each.name for each in (*graph.input, *graph.initializer, *graph.output)}
+    prefix = "probe"
+    while any(each.startswith(f"{prefix}.") for each in taken):
+        prefix += "_"
+    directions: dict[str, Host] = {}
+    terms = []
+    for at, (name, value) in enumerate(outputs.items()):
+        if not is_float(value.dtype) or not value.size:
+            continue
+        direction, product, term = f"{prefix}.direction{at}", f"{prefix}.product{at}", f"{prefix}.term{at}"
+        random = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        directions[direction] = random.standard_normal(value.shape).astype(value.dtype)
+        graph.input.append(helper.make_tensor_value_info(direction, element_type(value.dtype.name), value.shape))
+        graph.node.append(helper.make_node("Mul", [name, direction], [product]))
+        graph.node.append(helper.make_node("ReduceMean", [product], [term], keepdims=0))
+        terms.append(_as_float32(graph, term, value.dtype))
+    if not terms:
+        return network, {}
+    loss = f"{prefix}.loss"
+    graph.node.append(helper.make_node("Sum", terms, [loss]))
+    graph.output.append(helper.make_tensor_value_info(loss, onnx.TensorProto.FLOAT, ()))
+    return Network(model, network.parameters, fills=network.fills, sizes=network.sizes, loss=loss), directions
+
+
+def _as_float32(graph: onnx.GraphProto, term: str, dtype: DTypeLike) -> str:
+    if dtype == np.float32:
+        return term
+    name = f"{term}.float32"
+    graph.node.append(helper.make_node("Cast", [term], [name], to=onnx.TensorProto.FLOAT))
+    return name

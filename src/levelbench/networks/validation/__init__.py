@@ -1,8 +1,0 @@
-"""Validation of whole networks: outputs and gradients on each framework against a reference, and where two part."""
-
-from __future__ import annotations
-
-from levelbench.networks.validation.agreement import Agreement, BackendAgreement, Parting, TensorAgreement
-from levelbench.networks.validation.check import check_network, compare_network
-
-__all__ = ["Agreement", "BackendAgreement", "Parting", "TensorAgreement", "check_network", "compare_network"]

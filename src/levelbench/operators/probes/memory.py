@@ -1,0 +1,287 @@
+"""What an operator does with memory: its inputs, its outputs, what it leaves unwritten, and how it reads strides.
+
+``numpy.empty`` and ``numpy.empty_like`` promise nothing of their values; inside :func:`poisoned` they answer with
+arrays full of one byte, which lie between guards that a write beyond an end changes. What asks the C library for memory
+gets blocks that were filled and freed just before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from levelbench.checks.arrays import Host, compare, is_float, tolerance_for
+from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.operators.probes.forward import sum_length
+from levelbench.operators.probes.subject import HostOperator, Inputs, attempt
+
+__all__ = ["aliasing", "differs", "inputs_left_alone", "strides", "summed", "written"]
+
+
+_GUARD_BYTES = 256
+_GUARD = 0xA7
+_ALIGNMENT = 64
+
+
+class Guarded:
+    """A block of memory with guards on both sides."""
+
+    def __init__(self, nbytes: int, pattern: int) -> None:
+        self._buffer = np.full(nbytes + 2 * _GUARD_BYTES + _ALIGNMENT, _GUARD, np.uint8)
+        address = self._buffer.__array_interface__["data"][0] + _GUARD_BYTES
+        self._start = _GUARD_BYTES + (-address) % _ALIGNMENT
+        self._end = self._start + nbytes
+        self.bytes: NDArray[np.uint8] = self._buffer[self._start : self._end]
+        self.bytes[...] = pattern
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> Host:
+        """The block as an array."""
+        return self.bytes.view(dtype).reshape(shape, order="F" if order == "F" else "C")
+
+    def broken(self) -> str | None:
+        """Which guard was written over, and how far from the block's end, if one was."""
+        before = np.flatnonzero(self._buffer[: self._start] != _GUARD)
+        if before.size:
+            return f"{self._start - int(before[0])} bytes before its beginning"
+        after = np.flatnonzero(self._buffer[self._end :] != _GUARD)
+        return f"{int(after[-1]) + 1} bytes beyond its end" if after.size else None
+
+
+def guarded_copy(value: Host) -> tuple[Host, Guarded]:
+    """A copy of ``value`` between guards."""
+    block = Guarded(value.nbytes, 0)
+    copy = block.array(value.shape, value.dtype)
+    copy[...] = value
+    return copy, block
+
+
+@contextlib.contextmanager
+def poisoned(pattern: int) -> Iterator[list[Guarded]]:
+    """Inside, NumPy's uninitialised arrays are full of ``pattern`` and guarded; the blocks handed out."""
+    blocks: list[Guarded] = []
+    empty, empty_like = np.empty, np.empty_like
+
+    def guarded(shape: Any, dtype: DTypeLike = float, order: str = "C", **more: Any) -> Any:
+        wanted = np.dtype(dtype)
+        if wanted.hasobject or wanted.itemsize == 0 or more.get("like") is not None or order not in "CF":
+            return empty(shape, dtype, order, **more)  # type: ignore[call-overload]
+        sizes = (int(shape),) if np.ndim(shape) == 0 else tuple(int(each) for each in shape)
+        blocks.append(Guarded(math.prod(sizes) * wanted.itemsize, pattern))
+        return blocks[-1].array(sizes, wanted, order)
+
+    def guarded_like(
+        prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **more: Any
+    ) -> Any:
+        model = np.asarray(prototype)
+        plain = type(prototype) is np.ndarray and model.flags.c_contiguous
+        if not plain:
+            return empty_like(prototype, dtype=dtype, order=order, subok=subok, shape=shape, **more)  # type: ignore[call-overload]
+        return guarded(model.shape if shape is None else shape, dtype or model.dtype)
+
+    with mock.patch.object(np, "empty", guarded), mock.patch.object(np, "empty_like", guarded_like):
+        yield blocks
+
+
+def fill_heap(outputs: Sequence[Host | None], pattern: int) -> None:
+    """Fill and free blocks of the sizes of ``outputs``, some larger: what is allocated next is likely among them."""
+    sizes = [each.nbytes + extra for each in outputs if each is not None and each.nbytes for extra in (0, 64, 128)]
+    blocks = [np.full(size, pattern, np.uint8) for size in sizes for _ in range(4)]
+    del blocks
+
+
+def differs(
+    subject: HostOperator, inputs: Sequence[Host | None], found: Sequence[Host | None], base: Sequence[Host | None]
+) -> str | None:
+    """What differs between two answers of one operator to the same inputs, by more than another order of sums does."""
+    if len(found) != len(base):
+        return f"{len(found)} outputs, {len(base)} before"
+    length, _ = sum_length(subject.node, [None if each is None else each.shape for each in inputs])
+    for at, (first, second) in enumerate(zip(found, base, strict=True)):
+        if second is None:
+            continue
+        scale = 0.0
+        if is_float(second.dtype):
+            wide = np.abs(second.astype(np.float64))
+            scale = float(np.where(np.isfinite(wide), wide, 0).max(initial=0.0))
+        tolerance = tolerance_for(second.dtype, length=length, scale=scale, results=second.size)
+        if fault := compare(subject.output_name(at), first, second, tolerance):
+            return fault
+    return None
+
+
+def _same_bits(first: Host, second: Host) -> bool:
+    return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
+
+
+def inputs_left_alone(subject: HostOperator, inputs: Inputs) -> Finding:
+    """Forward and backward must not change the arrays that they are given."""
+    native = subject.native(inputs)
+    kept = [None if each is None else each.copy() for each in inputs]
+    outputs = subject.outputs(native)
+    found = _changed(subject, "forward", native, kept)
+    if subject.pull is None or found:
+        return found or passed("by forward; there is no backward")
+    hosts = subject.hosted(outputs)
+    gradients = [None if each is None or not is_float(each.dtype) else np.ones_like(each) for each in hosts]
+    given = [None if each is None else subject.to_native(each.copy()) for each in gradients]
+    with np.errstate(all="ignore"):
+        pulled = attempt(subject.pull, given, native)
+    if not pulled.worked:
+        return passed("by forward; the backward gives no answer here")
+    found = _changed(subject, "backward", native, kept)
+    after = subject.hosted(given)
+    for at, (first, second) in enumerate(zip(gradients, after, strict=True)):
+        if first is not None and second is not None and not _same_bits(first, second):
+            found = found or failed(f"the backward changes the gradient of {subject.output_name(at)} in place")
+    return found or passed("by forward and backward")
+
+
+def _changed(subject: HostOperator, who: str, native: Sequence[Any], kept: Sequence[Host | None]) -> Finding | None:
+    for at, value in enumerate(kept):
+        if value is None or at in subject.fixed:
+            continue
+        now = np.asarray(subject.to_host(native[at]))
+        if not _same_bits(now, value):
+            detail = f"the {who} changes {subject.input_name(at)} in place"
+            return failed(detail)
+    return None
+
+
+def _view(native: Any) -> Host | None:
+    """The memory of a native array as NumPy sees it, ``None`` where it cannot."""
+    if isinstance(native, np.ndarray):
+        return native
+    if not hasattr(native, "__dlpack__"):
+        return None
+    found = attempt(np.from_dlpack, native)
+    return found.value if found.worked else None
+
+
+def aliasing(subject: HostOperator, inputs: Inputs, other: Inputs) -> Finding:
+    """Outputs must be new arrays, and stay what they were when the operator is called again."""
+    native = subject.native(inputs)
+    outputs = subject.outputs(native)
+    before = subject.hosted(outputs)
+    attempt(subject.forward, other)
+    attempt(subject.forward, other)
+    for at, (first, second) in enumerate(zip(before, subject.hosted(outputs), strict=True)):
+        if first is not None and second is not None and not _same_bits(first, second):
+            where = f"{subject.output_name(at)} of one call is overwritten by the next"
+            return failed(where)
+    if subject.aliases:
+        return passed("across calls; views of inputs are allowed")
+    views = [None if each is None else _view(each) for each in native]
+    seen = 0
+    for at, output in enumerate(outputs):
+        mine = None if output is None else _view(output)
+        if mine is None or not mine.size:
+            continue
+        seen += 1
+        for position, view in enumerate(views):
+            if view is not None and view.size and np.may_share_memory(mine, view):
+                shared = f"{subject.output_name(at)} shares memory with {subject.input_name(position)}"
+                return failed(f"{shared}: a later step in place would change both")
+    return passed() if seen else not_tried("the memory of native arrays cannot be seen from here")
+
+
+def _strided(value: Host) -> Iterator[tuple[str, Callable[[HostOperator], Any]]]:
+    """Native arrays with the values of ``value`` in another layout."""
+    if not value.ndim or not value.size:
+        return
+    gap = np.nan if is_float(value.dtype) else 1
+    wide = np.full((*value.shape[:-1], 2 * value.shape[-1]), gap).astype(value.dtype)
+    wide[..., ::2] = value
+    yield "every second element", lambda subject: subject.to_native(wide)[..., ::2]
+    if value.ndim > 1:
+        turned = np.ascontiguousarray(value.swapaxes(0, -1))
+        yield "axes swapped", lambda subject: subject.to_native(turned).swapaxes(0, -1)
+    mirrored = np.ascontiguousarray(value[..., ::-1])
+    yield "negative strides", lambda subject: mirrored[..., ::-1] if _is_numpy(subject) else None
+    shifted = np.frombuffer(b"\0" + value.tobytes(), np.uint8)[1:].copy()
+    space = np.zeros(shifted.size + 1, np.uint8)
+    space[1:] = shifted
+    unaligned = space[1:].view(value.dtype).reshape(value.shape)
+    yield "an odd address", lambda subject: unaligned if _is_numpy(subject) and value.dtype.itemsize > 1 else None
+
+
+def _is_numpy(subject: HostOperator) -> bool:
+    return isinstance(subject.to_native(np.zeros(1, np.float32)), np.ndarray)
+
+
+def strides(subject: HostOperator, inputs: Inputs) -> list[Finding]:
+    """The same values in another layout give the same outputs, and gradients."""
+    base = subject.forward(inputs)
+    found: list[Finding] = []
+    for at, value in enumerate(inputs):
+        if value is None or at in subject.fixed:
+            continue
+        for title, make in _strided(value):
+            made = attempt(make, subject)
+            if made.worked and made.value is None:
+                continue
+            case = f"{subject.input_name(at)} with {title}"
+            if made.worked:
+                found.append(_one_layout(subject, inputs, base, at, made.value, case))
+            else:
+                found.append(noted(f"cannot be made: {made.error}", case=case))
+    told = f"{sum(each.status == 'passed' for each in found)} layouts"
+    return summed(found, told) if found else [not_tried("no input has an axis")]
+
+
+def _one_layout(
+    subject: HostOperator, inputs: Inputs, base: Sequence[Host | None], at: int, made: Any, case: str
+) -> Finding:
+    native = subject.native(inputs)
+    native[at] = made
+    before = np.array(subject.to_host(made))
+    outputs = attempt(lambda: subject.hosted(subject.outputs(native)))
+    if not outputs.worked:
+        report = failed if subject.ours and not outputs.refused else noted
+        return report(f"it raises {outputs.error}", case=case)
+    if not _same_bits(np.array(subject.to_host(made)), before):
+        return failed("it writes to the memory of its input", case=case)
+    fault = differs(subject, inputs, outputs.value, base)
+    return failed(fault, case=case) if fault else passed(case=case)
+
+
+def written(subject: HostOperator, inputs: Inputs) -> list[Finding]:
+    """Every element of every output is written, and nothing beyond their ends."""
+    base = subject.forward(inputs)
+    answers = []
+    for pattern in (0xFF, 0x3C):
+        copies = [None if each is None else guarded_copy(each) for each in inputs]
+        given = [None if each is None else each[0] for each in copies]
+        native = [
+            value if value is None or at in subject.fixed else subject.to_native(value)
+            for at, value in enumerate(given)
+        ]
+        fill_heap(base, pattern)
+        with poisoned(pattern) as blocks:
+            outputs = attempt(lambda native=native: subject.hosted(subject.outputs(native)))
+        if not outputs.worked:
+            return [not_tried(f"under the test it raises {outputs.error}")]
+        guards = [(block, "an array it allocates") for block in blocks]
+        guards += [(each[1], subject.input_name(at)) for at, each in enumerate(copies) if each is not None]
+        for block, name in guards:
+            if beyond := block.broken():
+                return [failed(f"it writes outside {name}: {beyond}", probe="bounds")]
+        answers.append(outputs.value)
+    for answer in answers:
+        if fault := differs(subject, inputs, answer, base):
+            detail = f"an output depends on what was in memory before, so a part of it is never written: {fault}"
+            return [failed(detail), passed(probe="bounds")]
+    guarded = passed("guards around inputs and arrays", probe="bounds")
+    return [passed("with memory filled beforehand"), guarded]
+
+
+def summed(found: Sequence[Finding], detail: str = "") -> list[Finding]:
+    """The findings other than passed, or one that says that all passed."""
+    rest = [each for each in found if each.status != "passed"]
+    good = len(found) - len(rest)
+    return [*([passed(detail or f"{good} cases")] if good else []), *rest]

@@ -1,0 +1,156 @@
+"""What a Python file defines, found by reading it: operators, an optimizer, a scheme, a task or recipes for one.
+
+A file is not run to find out who is to run it. Its classes and names are followed to what they are of levelbench's own,
+which may be imported.
+"""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from levelbench.errors import DefinitionError
+from levelbench.operators.custom.definition import CustomOperator
+from levelbench.training.optimizers.base import Optimizer
+from levelbench.training.task import Task
+
+__all__ = ["kind_of"]
+
+
+Kind = Literal["operators", "optimizer", "scheme", "training"]
+_MAKERS = ("load_task",)
+# By name: this room comes before the one that it is of.
+_SCHEME = ("levelbench.distributed.scheme", "Scheme")
+
+
+def kind_of(path: Path) -> Kind | None:
+    """What a file is to be checked as; ``None`` where reading it does not show.
+
+    A task or recipe may bring an optimizer of its own: it is checked as a part of the recipe. So may a scheme, which is
+    checked alone.
+
+    :raises DefinitionError: for operators and something else in one file.
+    """
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, SyntaxError, ValueError):
+        # Whoever runs it says in which line, or that it is not there.
+        return None
+    found = _Contents(tree).kinds
+    if "operators" in found and len(found) > 1:
+        others = " and ".join(sorted(_NAMES[each] for each in found if each != "operators"))
+        do = "give the operators a file of their own, and import them from there"
+        raise DefinitionError(f"check {path}", f"it defines operators and {others}", do)
+    order: tuple[Kind, ...] = ("training", "scheme", "optimizer", "operators")
+    return next((each for each in order if each in found), None)
+
+
+_NAMES = {
+    "operators": "operators",
+    "optimizer": "an optimizer",
+    "scheme": "a scheme",
+    "training": "a task or recipe",
+}
+
+
+class _Contents:
+    """The kinds of what a module defines at its top, or in an ``if`` or ``try`` there."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._imported: dict[str, str] = {}
+        self._classes: dict[str, Any] = {}
+        self.kinds: set[Kind] = set()
+        for node in ast.walk(tree):
+            self._note_import(node)
+        for statement in _top(tree.body):
+            self._look(statement)
+
+    def _note_import(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                self._imported[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                if alias.name == "*":
+                    module = _ours(node.module)
+                    names = getattr(module, "__all__", ())
+                    self._imported.update({name: f"{node.module}.{name}" for name in names})
+                else:
+                    self._imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+
+    def _look(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.ClassDef):
+            parents = [self._value(base) for base in node.bases]
+            parent = next((each for each in parents if isinstance(each, type)), None)
+            self._classes[node.name] = parent
+            if parent is not None and issubclass(parent, CustomOperator):
+                self.kinds.add("operators")
+            elif parent is not None and issubclass(parent, Optimizer):
+                self.kinds.add("optimizer")
+            elif parent is not None and _is_scheme(parent):
+                self.kinds.add("scheme")
+        elif isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if isinstance(called, ast.Attribute) and called.attr == "recipe":
+                    self.kinds.add("training")
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+            self._look_at_value(node.value)
+
+    def _look_at_value(self, call: ast.Call) -> None:
+        made = self._value(call.func)
+        name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+        if (isinstance(made, type) and issubclass(made, Task)) or name in _MAKERS:
+            self.kinds.add("training")
+        elif isinstance(made, type) and issubclass(made, Optimizer):
+            self.kinds.add("optimizer")
+        elif isinstance(made, type) and _is_scheme(made):
+            self.kinds.add("scheme")
+
+    def _value(self, node: ast.expr) -> Any:
+        """The object of levelbench that an expression names, or the base that a class of the file has."""
+        if isinstance(node, ast.Name) and node.id in self._classes:
+            return self._classes[node.id]
+        dotted = self._dotted(node)
+        if not dotted.startswith("levelbench."):
+            return None
+        home, _, name = dotted.rpartition(".")
+        return getattr(_ours(home), name, None) or _ours(dotted)
+
+    def _dotted(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Name):
+            return self._imported.get(node.id, "")
+        if isinstance(node, ast.Attribute):
+            before = self._dotted(node.value)
+            return f"{before}.{node.attr}" if before else ""
+        return ""
+
+
+def _is_scheme(kind: type) -> bool:
+    return any((each.__module__, each.__name__) == _SCHEME for each in kind.__mro__)
+
+
+def _top(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a module, those within ``if``, ``try`` and ``with`` too."""
+    found: list[ast.stmt] = []
+    for node in body:
+        found.append(node)
+        for inner in ("body", "orelse", "finalbody"):
+            if isinstance(node, ast.If | ast.Try | ast.With):
+                found += _top(getattr(node, inner, []))
+    return found
+
+
+def _ours(name: str) -> ModuleType | None:
+    """A module of levelbench, imported; ``None`` if there is none of that name."""
+    if name != "levelbench" and not name.startswith("levelbench."):
+        return None
+    try:
+        return import_module(name)
+    except ImportError:
+        return None

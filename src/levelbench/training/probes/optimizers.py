@@ -1,0 +1,601 @@
+"""Checks whether an optimizer is right: by itself, against a reference, and on several frameworks.
+
+The loss of a network falls with many a wrong optimizer, only more slowly. So it is not training that is looked at, but
+every step: against the same step taken in another way (with and without a pause, in another order, with gradients
+overwritten), or by another optimizer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from levelbench import plugins
+from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
+from levelbench.errors import DefinitionError, LevelbenchError
+from levelbench.networks import zoo
+from levelbench.networks.executor import Array, Backend
+from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
+from levelbench.training.optimizers.base import Optimizer, RuleStepper, Stepper, UpdateRule
+from levelbench.training.optimizers.groups import Groups
+from levelbench.training.optimizers.native import Native
+from levelbench.training.probes.optimizer_runs import (
+    NATIVE_TOLERANCE,
+    SHAPES,
+    TOLERANCE,
+    Divergence,
+    OptimizerTrial,
+    Quadratic,
+    Recorded,
+    Run,
+    TestProblem,
+    divergence,
+    framework_of,
+    open_backend,
+    reference_of,
+    run,
+)
+
+__all__ = ["Checked", "check_optimizer", "load_optimizers"]
+
+
+_USUAL_RATE = 0.01
+
+
+def load_optimizers(path: Path) -> tuple[dict[str, Optimizer], str | Optimizer | None]:
+    """The optimizers of a file by name, and what it calls ``reference``.
+
+    That is ``optimizer`` where the file defines it; else every optimizer that it makes; else its own subclasses of
+    ``UpdateRule``, made of their defaults (and a rate of 0.01 where ``lr`` has none). The file is run. Raises
+    ``UsageError`` where it is not there, ``DefinitionError`` where it raises, naming the line, or defines none.
+    """
+    module = plugins.load_file("optimizer", path)
+    reference = getattr(module, "reference", None)
+    if reference is not None and not isinstance(reference, str | Optimizer):
+        raise DefinitionError(
+            f"`reference` of {path}", f"it is of type {type(reference).__name__}", "give a name or an optimizer"
+        )
+    found = {
+        name: each for name, each in vars(module).items() if isinstance(each, Optimizer) and not name.startswith("_")
+    }
+    if "optimizer" in found:
+        return {type(found["optimizer"]).__name__: found["optimizer"]}, reference
+    found.pop("reference", None)
+    if found:
+        return found, reference
+    own = [
+        each
+        for each in vars(module).values()
+        if inspect.isclass(each) and issubclass(each, UpdateRule) and each.__module__ == module.__name__
+    ]
+    made: dict[str, Optimizer] = {each.__name__: _made(each, path) for each in own if not inspect.isabstract(each)}
+    if not made:
+        do = "write optimizer = ..., or a subclass of UpdateRule with defaults"
+        raise DefinitionError(f"optimizer file {path}", "it defines no optimizer", do)
+    return made, reference
+
+
+def _made(kind: type[UpdateRule], path: Path) -> UpdateRule:
+    parameters = inspect.signature(kind).parameters
+    needs = [name for name, each in parameters.items() if each.default is inspect.Parameter.empty]
+    given: dict[str, Any] = {"lr": _USUAL_RATE} if needs == ["lr"] else {}
+    if needs not in ([], ["lr"]):
+        do = f"give them defaults, or write optimizer = {kind.__name__}(...)"
+        raise DefinitionError(f"{kind.__name__} of {path}", f"{', '.join(needs)} have no default", do)
+    try:
+        return kind(**given)
+    except LevelbenchError:
+        raise
+    except Exception as error:  # a user's class may raise anything; it becomes an error with its place
+        raise DefinitionError(
+            f"{kind.__name__} of {path}", f"making it raised {plugins.place(error, path)}", "correct the file"
+        ) from error
+
+
+_MODEST = (1e-8, 1e4)
+_EXTREME = (1e-30, 1e8, 1e15)
+
+
+def _deterministic(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Two runs, the same bits."""
+    first, second = (subject.run() for _ in range(2))
+    yield _same(first, second, "two equal runs diverge", "keep all state in what `init` returns")
+
+
+def _restored(subject: OptimizerTrial) -> Iterator[Finding]:
+    """A pause in the middle, the same bits."""
+    problem, half = subject.quadratic(), subject.steps // 2
+    through = subject.run(problem)
+    paused = subject.run(problem, pause=half)
+    do = "have `state` return all that the next step needs, and `restore` put it back"
+    yield _same(through, paused, f"a run that goes on from its state after step {half} diverges", do)
+
+
+def _gradients_left(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Gradients that are overwritten after their step change nothing."""
+    kept = subject.run()
+    spoilt = subject.run(spoil=True)
+    do = "copy what is kept of a gradient: its memory belongs to the next step"
+    yield _same(kept, spoilt, "the state holds on to a gradient's own array", do)
+
+
+def _ordered(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Parameters in another order, the same result."""
+    names = list(subject.shapes)
+    there = subject.run()
+    back = subject.run(names=names[::-1])
+    # A norm over all gradients may be added up in another order.
+    found = divergence("order", back, there)
+    if found.first is None:
+        yield passed(f"L∞ {found.linf.max(initial=0):.1e}")
+    else:
+        yield failed(
+            f"in another order {found.where!r} parts at step {found.first} (L∞ {found.linf.max():.1e})",
+            "keep the state of each parameter by itself",
+        )
+
+
+def _independent(subject: OptimizerTrial) -> Iterator[Finding]:
+    """An update rule takes each parameter for itself."""
+    if not subject.is_rule:
+        yield not_tried("it is no UpdateRule, and may look at all of them together")
+        return
+    problem = subject.quadratic()
+    together = subject.run(problem)
+    for name in subject.shapes:
+        alone = subject.run(problem, names=[name])
+        apart = [step for step, (a, b) in enumerate(zip(alone.values, together.values, strict=True)) if _differ(a, b)]
+        if apart:
+            found = f"{name!r} moves otherwise without the others, from step {apart[0]}"
+            yield failed(found, "keep the state of each parameter by itself")
+            return
+    yield passed(f"{len(subject.shapes)} shapes")
+
+
+def _elementwise(subject: OptimizerTrial) -> Iterator[Finding]:
+    """A rule that says that it is elementwise may be given its parameters cut in pieces."""
+    rule = subject.optimizer
+    if not isinstance(rule, UpdateRule) or not rule.elementwise:
+        yield not_tried("it does not say that it is")
+        return
+    random = np.random.default_rng([subject.seed, 7])
+    whole = Recorded(
+        "whole", {"whole": random.standard_normal(12)}, [{"whole": random.standard_normal(12)} for _ in range(5)]
+    )
+    halves = Recorded(
+        "halves",
+        {"left": whole.parameters["whole"][:5], "right": whole.parameters["whole"][5:]},
+        [{"left": each["whole"][:5], "right": each["whole"][5:]} for each in whole.gradients],
+    )
+    one, two = (run(rule, subject.backend, each, 8, start=_loop) for each in (whole, halves))
+    for step, (a, b) in enumerate(zip(one.values, two.values, strict=True)):
+        if not np.allclose(a["whole"], np.concatenate([b["left"], b["right"]]), rtol=1e-12, atol=1e-14, equal_nan=True):
+            found = f"a vector and its two halves part at step {step}, so an element's step depends on others"
+            yield failed(found, "write `elementwise: ClassVar[bool] = False` in the rule")
+            return
+    yield passed("a vector moves as its halves do")
+
+
+def _dtypes_kept(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Parameters and state in float32 stay so."""
+    found = subject.run(steps=3, dtype=np.float32, start=_loop)
+    do = "make numbers of `float(...)`, and arrays from the parameter (`zeros_like`)"
+    wrong = [name for name, each in found.last.items() if each.dtype != np.float32]
+    if wrong:
+        yield failed(f"{wrong[0]!r} became {found.last[wrong[0]].dtype}", do)
+    moved = [name for name, each in found.last.items() if each.shape != subject.shapes[name]]
+    if moved:
+        became = f"{moved[0]!r} of shape {subject.shapes[moved[0]]} became {found.last[moved[0]].shape}"
+        yield failed(became, "return the parameter in its own shape")
+    wide = [name for name, each in found.state.items() if each.ndim and each.size and each.dtype == np.float64]
+    if wide:
+        yield failed(f"the state {wide[0]!r} of a float32 parameter is float64", do)
+    if not (wrong or moved or wide):
+        yield passed(f"{len(found.last)} parameters and {len(found.state)} states in float32")
+
+
+def _rate_zero(subject: OptimizerTrial) -> Iterator[Finding]:
+    """No rate, no way."""
+    still = subject.run(steps=5, factor=lambda step: 0.0)
+    begin = [still.values[0]] * len(still.values)
+    found = divergence("rate zero", still, Run(begin, {}, None), 1e-12)
+    if found.first is None:
+        yield passed("a factor of 0 leaves the parameters where they are")
+        return
+    yield failed(
+        f"at a factor of 0 {found.where!r} moves at step {found.first} (L∞ {found.linf.max():.1e})",
+        "multiply each step, and the decay of weights, by the `lr` that `update` is given",
+    )
+
+
+def _rate_scaled(subject: OptimizerTrial) -> Iterator[Finding]:
+    """A schedule's factor is the same as another base rate."""
+    rule = subject.optimizer
+    if not isinstance(rule, UpdateRule):
+        yield not_tried("it is no UpdateRule, whose rate could be set")
+        return
+    half = dataclasses.replace(rule, lr=rule.lr / 2)
+    a = run(rule, subject.backend, subject.quadratic(), subject.steps, factor=lambda step: 0.5)
+    b = run(half, subject.backend, subject.quadratic(), subject.steps)
+    found = divergence("rate", a, b)
+    if found.first is None:
+        yield passed("a factor of 0.5 is half the rate")
+        return
+    at = f"{found.where!r} parts at step {found.first}"
+    yield failed(f"a factor of 0.5 is not half the rate: {at}", "use the `lr` that `update` is given")
+
+
+def _descends(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Small steps without noise lead down."""
+    # Around the origin, so that a decay of the weights leads down as well.
+    problem = subject.quadratic(noise=0.0, centre=0.0)
+    found = subject.run(problem, 20, factor=lambda step: 1e-2)
+
+    def height(values: dict[str, Any]) -> float:
+        return float(sum(np.sum(each * problem.gradient(name, 1, each)) / 2 for name, each in values.items()))
+
+    before, after = height(found.values[0]), height(found.last)
+    if after < before:
+        yield passed(f"½ Σ a w² fell from {before:.6g} to {after:.6g} in 20 steps at a hundredth of the rate")
+    elif after == before:
+        yield failed("nothing moved in 20 steps", "return the parameter that was updated")
+    else:
+        yield failed(f"½ Σ a w² rose from {before:.6g} to {after:.6g}", "look at the sign of the step")
+
+
+def _zero_gradients(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Where there was never a gradient, nothing moves but by a decay."""
+    found = subject.run(subject.quadratic(scale=0.0), 5)
+    lost = _not_finite(found)
+    moved = [name for name, each in found.last.items() if not np.allclose(each, found.values[0][name], 1e-12, 1e-15)]
+    if lost:
+        yield failed(lost, "bound what is divided by from below (epsilon)")
+    elif not moved:
+        yield passed("nothing moves")
+    elif all((np.abs(found.last[name]) <= np.abs(found.values[0][name])).all() for name in moved):
+        yield noted("the parameters shrink: the weights decay")
+    else:
+        yield failed(f"{moved[0]!r} moves away from zero", "let a step of no gradient be none")
+
+
+def _scales(subject: OptimizerTrial) -> Iterator[Finding]:
+    """Small and large gradients in float32 leave numbers."""
+    for scale in (*_MODEST, *_EXTREME):
+        problem = subject.quadratic(scale=scale)
+        try:
+            lost = _not_finite(subject.run(problem, 10, dtype=np.float32))
+        except Exception as error:  # noqa: BLE001  # the boundary to a user's rule, which may raise anything
+            lost = f"it raises {type(error).__name__}: {error}"
+        if not lost:
+            continue
+        found = f"in float32, with gradients of about {scale:.0e}, {lost}"
+        if scale in _MODEST and not _grows(subject):
+            yield failed(found, "bound what is divided by, and do not square what is large")
+        else:
+            yield noted(found)
+        return
+    yield passed("finite from 1e-30 to 1e+15, in float32")
+
+
+def _averages(subject: OptimizerTrial) -> Iterator[Finding]:
+    """The weights to evaluate with are there by the same names, and finite."""
+    found = subject.run(steps=5)
+    if found.averaged is None:
+        return
+    wrong = [name for name, each in found.last.items() if found.averaged.get(name, np.zeros(0)).shape != each.shape]
+    if wrong or found.averaged.keys() != found.last.keys():
+        other = f"{wrong[0]!r} is missing or of another shape" if wrong else "there are names that are no parameter's"
+        yield failed(other, "give one array for each parameter, of its shape")
+    elif not all(np.isfinite(each).all() for each in found.averaged.values()):
+        yield failed("they are not finite", "average what is finite")
+    else:
+        yield passed(f"{len(found.averaged)} of them")
+
+
+_ALONE: dict[str, Callable[[OptimizerTrial], Iterator[Finding]]] = {
+    "dtype and shape": _dtypes_kept,
+    "determinism": _deterministic,
+    "state": _restored,
+    "gradients": _gradients_left,
+    "order of parameters": _ordered,
+    "each parameter for itself": _independent,
+    "elementwise": _elementwise,
+    "rate zero": _rate_zero,
+    "rate": _rate_scaled,
+    "descent": _descends,
+    "zero gradients": _zero_gradients,
+    "scale of gradients": _scales,
+    "averaged weights": _averages,
+}
+"""The probes that need no reference, in the order of a report."""
+
+
+def _loop(optimizer: Optimizer, backend: Backend, parameters: dict[str, Array]) -> Stepper:
+    """A rule as it is written, one array after another, without the framework's faster way."""
+    if isinstance(optimizer, AveragingRule):
+        return AveragingStepper(optimizer, backend, parameters)
+    if isinstance(optimizer, UpdateRule):
+        return RuleStepper(optimizer, backend, parameters)
+    return optimizer.start(backend, parameters)
+
+
+def _grows(subject: OptimizerTrial) -> bool:
+    """Whether the step is in proportion to the gradient, so that large ones must lead far."""
+    one, ten = (subject.run(subject.quadratic(scale=scale), 1, dtype=np.float64) for scale in (1.0, 10.0))
+    ways = [max(float(np.abs(r.last[n] - r.values[0][n]).max(initial=0)) for n in r.last) for r in (one, ten)]
+    return ways[1] > 5 * ways[0]
+
+
+def _not_finite(found: Run) -> str:
+    for step, values in enumerate(found.values):
+        for name, each in values.items():
+            if not np.isfinite(each).all():
+                return f"{name!r} is not finite after step {step}"
+    return ""
+
+
+def _differ(some: dict[str, Any], all_of_them: dict[str, Any]) -> bool:
+    return any(not np.array_equal(each, all_of_them[name], equal_nan=True) for name, each in some.items())
+
+
+def _same(one: Run, two: Run, what: str, do: str) -> Finding:
+    """Passed if two runs have the same bits all the way."""
+    for step, (a, b) in enumerate(zip(one.values, two.values, strict=True)):
+        if _differ(a, b):
+            found = divergence("", two, one)
+            return failed(f"{what}, first at step {step} (L∞ {cast(float, found.linf.max()):.1e})", do)
+    return passed(f"bitwise, {len(one.values) - 1} steps")
+
+
+_FEATURES, _HIDDEN, _CLASSES, _BATCH, _RECORDED = 6, 5, 3, 16, 20
+_LONG, _OF_LONG = 10, ("matrix", "vector")
+_ROUNDING = 10.0
+"""How many times further from its float64 self than the reference an optimizer may be in float32."""
+
+
+def recorded_network(optimizer: Optimizer, backend: Backend, seed: int, matrices: bool) -> Recorded:
+    """The gradients of a small network that this optimizer trains on clustered points; ``matrices``: no biases."""
+    network = zoo.mlp(_FEATURES, _HIDDEN, _CLASSES).with_loss().training()
+    executor = backend.executor(network, network.initialise(seed))
+    random = np.random.default_rng([seed, 11])
+    centres = random.standard_normal((_CLASSES, _FEATURES)) * 2
+    taken = [name for name, each in executor.parameters.items() if len(each.shape) > 1 or not matrices]
+    parameters = {name: executor.parameters[name] for name in taken}
+    start = {name: np.array(backend.host(each), np.float64) for name, each in parameters.items()}
+    stepper = optimizer.start(backend, parameters)
+    gradients = []
+    for step in range(1, _RECORDED + 1):
+        labels = random.integers(0, _CLASSES, _BATCH)
+        points = (centres[labels] + random.standard_normal((_BATCH, _FEATURES))).astype(np.float32)
+        _, found = executor.infer_and_backprop(backend.array(points), backend.array(labels.astype(np.int64)))
+        kept = {name: found[name] for name in taken}
+        gradients.append({name: np.array(backend.host(each), np.float64) for name, each in kept.items()})
+        stepper.step(kept, step, 1.0)
+        for name, each in parameters.items():
+            executor.parameters[name] = each
+    return Recorded("network", start, gradients)
+
+
+@dataclass
+class _BesideReference:
+    """A subject and its reference on the same problems; ``seen`` gathers the divergences."""
+
+    subject: OptimizerTrial
+    reference: Optimizer
+    backend: Backend
+    seen: list[Divergence]
+
+    @property
+    def tolerance(self) -> float:
+        """Of float64."""
+        return NATIVE_TOLERANCE if isinstance(self.reference, Native) else TOLERANCE
+
+    def problems(self) -> Iterator[tuple[TestProblem, Callable[[int], float]]]:
+        """What both are run on, and the schedule's factors."""
+        subject, steps = self.subject, self.subject.steps
+
+        def constant(step: int) -> float:
+            return 1.0
+
+        yield subject.quadratic("quadratic"), constant
+        yield subject.quadratic("small gradients", scale=1e-8), constant
+        yield subject.quadratic("large gradients", scale=1e3), constant
+        yield subject.quadratic("gradients that end", zero_after=max(1, steps // 4)), constant
+        # From nothing up, and down again.
+        yield subject.quadratic("schedule"), lambda step: min(step - 1, steps - step) * 2 / steps
+        matrices = "vector" not in subject.shapes
+        yield recorded_network(self.reference, self.backend, subject.seed, matrices), constant
+
+    def runs(self, problem: TestProblem, **settings: Any) -> tuple[Run, Run]:
+        """Both ways."""
+        subject = self.subject
+        ours = subject.run(problem, **settings)
+        return ours, run(self.reference, self.backend, problem, subject.steps, **settings)
+
+    def first_step(self) -> Iterator[Finding]:
+        """Before anything can add up."""
+        subject = self.subject
+        problem = subject.quadratic("first step")
+        ours = subject.run(problem, 1)
+        found = divergence("first step", ours, run(self.reference, self.backend, problem, 1), self.tolerance)
+        yield _judged(found, "the very first step is another")
+
+    def trajectories(self) -> Iterator[Finding]:
+        """Step by step, in float64."""
+        for problem, factor in self.problems():
+            ours, theirs = self.runs(problem, factor=factor)
+            found = divergence(problem.name, ours, theirs, self.tolerance)
+            self.seen.append(found)
+            yield _judged(found, "it diverges from its reference", f"reference: {problem.name}")
+
+    def long(self) -> Iterator[Finding]:
+        """The recursion for ten times as many steps, on two parameters: what goes wrong late."""
+        subject = self.subject
+        shapes = {name: shape for name, shape in subject.shapes.items() if name in _OF_LONG} or subject.shapes
+        problem, steps = Quadratic("long", dict(shapes), subject.seed), _LONG * subject.steps
+        ours = subject.run(problem, steps)
+        theirs = run(self.reference, self.backend, problem, steps)
+        found = divergence(problem.name, ours, theirs, self.tolerance)
+        self.seen.append(found)
+        yield _judged(found, "it diverges from its reference")
+
+    def rounding(self) -> Iterator[Finding]:
+        """In float32, as close to float64 as the reference is, within a factor."""
+        problem = self.subject.quadratic("float32")
+        _, exact = self.runs(problem)
+        ours, theirs = self.runs(problem, dtype=np.float32)
+        allowed = _ROUNDING * float(divergence("float32", theirs, exact).linf.max(initial=0)) + 1e-5
+        found = divergence("float32", ours, exact, allowed)
+        self.seen.append(found)
+        yield _judged(found, f"it loses more than {_ROUNDING:g} times what its reference loses")
+
+    def averages(self) -> Iterator[Finding]:
+        """The weights to evaluate with are the reference's."""
+        ours, theirs = self.runs(self.subject.quadratic("averaged weights"))
+        if ours.averaged is None or theirs.averaged is None:
+            if (ours.averaged is None) != (theirs.averaged is None):
+                which = "it" if ours.averaged is not None else "its reference"
+                do = "have `averaged` return what the reference evaluates with"
+                yield failed(f"{which} alone is evaluated with other weights", do)
+            return
+        left, right = Run([ours.values[0], ours.averaged], {}, None), Run([theirs.values[0], theirs.averaged], {}, None)
+        found = divergence("averaged", left, right, self.tolerance)
+        yield _judged(found, "it is evaluated with other weights")
+
+
+def _across(subject: OptimizerTrial, frameworks: Sequence[str]) -> Iterator[Finding]:
+    """The same way on every framework, with its faster stepper where it has one."""
+    problem, steps = subject.quadratic(), min(subject.steps, 20)
+    base = subject.run(problem, steps)
+    for name in frameworks:
+        try:
+            other = run(subject.optimizer, open_backend(name), problem, steps)
+        except Exception as error:  # noqa: BLE001  # the boundary to a user's rule, which may raise anything
+            found = f"on {name} it raised {type(error).__name__}: {error}"
+            do = "write it with operators and the functions of levelbench.training.optimizers.arrays"
+            yield failed(found, do, probe=f"framework {name}")
+            continue
+        yield _judged(divergence(name, other, base), "it goes another way there", f"framework {name}")
+
+
+def _judged(found: Divergence, wrong: str, probe: str = "") -> Finding:
+    size = f"L∞ {found.linf.max(initial=0):.1e}, L2 {found.l2.max(initial=0):.1e} in {len(found.linf)} steps"
+    if found.first is None:
+        return passed(size, probe=probe)
+    where = f"first at step {found.first} in {found.where!r}"
+    do = "compare the formula of that step with the reference's"
+    return failed(f"{wrong}: {where} ({size}; {found.tolerance:.0e} is allowed)", do, probe=probe)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A report, and how far the optimizer was from its reference on each problem, step by step."""
+
+    report: Report
+    divergences: tuple[Divergence, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON types only."""
+        return {**self.report.to_dict(), "divergences": [each.to_dict() for each in self.divergences]}
+
+
+def check_optimizer(
+    optimizer: Optimizer,
+    reference: str | Optimizer | None = None,
+    *,
+    frameworks: Sequence[str] = ("numpy",),
+    seed: int = 0,
+    steps: int = 100,
+    name: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Checked:
+    """Check an optimizer on CPU, in a second or a few.
+
+    ``reference`` is another optimizer, or the name of one of ours (``adam``) or of a framework's
+    (``torch.optim.Adam``), which then gets the same rate and those settings that have the same name. ``frameworks``:
+    all checks run on the first, and the others must go the same way. A run is of ``steps``, and one beside the
+    reference of ten times as many. ``tell`` is called with the name of each probe as it begins. Raises
+    ``UnknownNameError`` for a reference that is none, ``DefinitionError`` for ``Groups``.
+    """
+    if steps < 4 or not frameworks:
+        found = f"{steps} steps on {len(frameworks)} frameworks"
+        raise DefinitionError("a check of an optimizer", found, "take 4 steps or more, on one")
+    if isinstance(optimizer, Groups):
+        found = "its patterns are those of a network's parameters, and here are others"
+        raise DefinitionError("a check of Groups", found, "check each of its optimizers by itself")
+    title = name or type(optimizer).__name__
+    first = framework_of(optimizer, frameworks[0])
+    backend = open_backend(first)
+    other = reference_of(optimizer, reference)
+    shapes, findings = _shapes(optimizer, backend, seed)
+    beside = other if other is None else _Reference(other, open_backend(framework_of(other, first)))
+    if beside is not None:
+        taken, _ = _shapes(beside.optimizer, beside.backend, seed)
+        shapes = {each: shapes[each] for each in shapes if each in taken}
+    if not shapes:
+        if not any(each.status == "failed" for each in findings):
+            findings.append(
+                failed("there is no shape that it takes", "take parameters of two axes at least", probe="shapes")
+            )
+        return Checked(Report(title, tuple(findings)), ())
+    subject = OptimizerTrial(optimizer, backend, seed, steps, shapes)
+    seen: list[Divergence] = []
+    rest = [] if isinstance(optimizer, Native) else [each for each in dict.fromkeys(frameworks) if each != first]
+    report = run_probes(title, _probes(subject, beside, rest, seen), tell)
+    return Checked(replace(report, findings=(*findings, *report.findings)), tuple(seen))
+
+
+@dataclass(frozen=True)
+class _Reference:
+    optimizer: Optimizer
+    backend: Backend
+
+
+def _probes(
+    subject: OptimizerTrial, reference: _Reference | None, frameworks: Sequence[str], seen: list[Divergence]
+) -> Iterator[Probe]:
+    for name, probe in _ALONE.items():
+        yield name, partial(probe, subject)
+    if reference is None:
+        found = "no reference was named, so whether the formula is right was not looked at"
+        do = 'name one: reference = "adam", or --reference torch.optim.Adam'
+        yield "reference", lambda: [not_tried(found, do)]
+    else:
+        both = _BesideReference(subject, reference.optimizer, reference.backend, seen)
+        yield "first step", both.first_step
+        yield "reference", both.trajectories
+        yield "reference: long", both.long
+        yield "reference: float32", both.rounding
+        yield "reference: averaged", both.averages
+    if frameworks:
+        yield "frameworks", partial(_across, subject, frameworks)
+    else:
+        yield "frameworks", lambda: [not_tried("one alone was asked for", "--framework numpy,torch,jax")]
+
+
+def _shapes(optimizer: Optimizer, backend: Backend, seed: int) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
+    """The shapes that it takes, and what was found on the others."""
+    taken: dict[str, tuple[int, ...]] = {}
+    findings = []
+    for name, shape in SHAPES.items():
+        try:
+            run(optimizer, backend, Quadratic(name, {name: shape}, seed), 2)
+        except LevelbenchError as error:
+            findings.append(noted(f"it refuses a {name} of shape {shape}: {error.found}", probe="shapes"))
+        except Exception as error:  # noqa: BLE001  # the boundary to a user's rule, which may raise anything
+            found = f"a {name} of shape {shape} raised {type(error).__name__}: {error}"
+            findings.append(
+                failed(found, "take parameters of any shape, or refuse with a DefinitionError", probe="shapes")
+            )
+        else:
+            taken[name] = shape
+    if not findings:
+        findings.append(passed(", ".join(SHAPES), probe="shapes"))
+    return taken, findings

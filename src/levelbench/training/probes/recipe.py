@@ -1,0 +1,532 @@
+"""Checks whether a recipe is right and well-formed, in seconds, on whatever framework it is to run on.
+
+A recipe that trains to a good figure can still be wrong (an evaluation that trains, a sampler that repeats itself, a
+gradient that is off by a factor), and none of that shows in one run. Each is asked for by itself, as something that
+must hold for any right recipe, whatever it trains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.checks.findings import Finding, Probe, Report, failed, merged, not_tried, noted, passed, run_probes
+from levelbench.measure.clocks import HOST
+from levelbench.measure.crossing import sign_of
+from levelbench.measure.timeline import Phase, Timeline
+from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.probes import compare_network
+from levelbench.training.accumulation import Accumulating
+from levelbench.training.cadence import Evaluate
+from levelbench.training.datasets.base import Dataset
+from levelbench.training.probes import recipe_parts
+from levelbench.training.probes.bench import Bench, chance_loss, covered, same
+from levelbench.training.quality.base import Quality
+from levelbench.training.stopping import Stopping
+from levelbench.training.task import Setting, Task
+from levelbench.training.trainer import Trainer
+
+__all__ = ["accumulation", "check_recipe", "one_batch"]
+
+_NOTHING: Mapping[str, Setting] = MappingProxyType({})
+
+
+def check_recipe(
+    task: Task,
+    name: str,
+    dataset: Dataset,
+    backend: Backend,
+    *,
+    framework: str = "",
+    given: Mapping[str, Setting] = _NOTHING,
+    reference: Backend | None = None,
+    seed: int = 0,
+    seconds: float = 10.0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Probe recipe ``name`` of a task on a backend, with settings ``given`` in the place of its defaults.
+
+    ``reference`` is the backend to compare gradients with (``None``: none, as ``framework`` is the reference itself).
+    ``seconds`` bounds each of the two trainings that it takes to see whether a batch, and the task, can be learnt.
+    """
+    settings = task.settings(name, given)
+    title = f"{task.name}[recipe={name}]"
+    head: list[Probe] = [("settings", lambda: recipe_parts.settings(task, name, settings))]
+    found = run_probes(title, head, tell)
+    if any(each.found.startswith("recipe") and "docstring" not in each.found for each in found.failed):
+        return replace(found, framework=framework)
+    recipe = task.assemble(name, settings)
+    bench = Bench(recipe, dataset, backend, task.quality, task.also)
+    parts: list[Probe] = [
+        ("schedule", lambda: recipe_parts.schedule(recipe)),
+        ("sampler", lambda: recipe_parts.sampler(recipe, dataset.train, seed)),
+        ("augmentation", lambda: recipe_parts.augmentation(recipe, dataset, seed)),
+        ("batches", lambda: recipe_parts.batches(bench, seed)),
+        ("inputs", lambda: recipe_parts.fits(bench, seed)),
+    ]
+    # What does not fit cannot be run.
+    fitting = run_probes(title, parts, tell)
+    runs: list[Probe] = [
+        ("untrained", lambda: _untrained(bench, seed)),
+        ("gradient", lambda: _differences(bench, seed)),
+        ("reference", lambda: _agreement(bench, seed, framework, reference)),
+        ("precision", lambda: _numbers(bench, seed)),
+        ("accumulation", lambda: accumulation(bench, seed)),
+        ("updates", lambda: _updates(bench, seed)),
+        ("determinism", lambda: _determinism(bench, seed)),
+        ("evaluation", lambda: _evaluation(bench, seed)),
+        ("optimizer state", lambda: _checkpoint(bench, seed)),
+        ("one batch", lambda: one_batch(bench, seed, seconds)),
+        ("learning", lambda: _learning(bench, seed, seconds)),
+        ("phases", lambda: _phases(bench, seed)),
+    ]
+    stopped = any(each.probe in ("inputs", "schedule") for each in fitting.failed)
+    worked = run_probes(title, [] if stopped else runs, tell)
+    return Report(title, merged((*found.findings, *fitting.findings, *worked.findings)), framework)
+
+
+_STEPS = 3
+_GENTLE = 0.1
+_EXAMPLES = 16
+_FACTORS = (1.0, 0.3, 3.0, 0.1, 10.0)
+_MOST_STEPS = 150
+_LEARNT = 0.1
+_FALLING = 0.95
+_FEW_STEPS = 20
+
+
+def _determinism(bench: Bench, seed: int) -> Iterator[Finding]:
+    """Two runs of a seed are equal bit for bit, and one of another seed is not."""
+    factor = _GENTLE * bench.peak
+    ends = []
+    for each in (seed, seed, seed + 1):
+        machine = bench.machine(each)
+        losses = machine.train(_STEPS, factor)
+        ends.append((losses, machine.state()))
+    (first, state), (again, repeated), (other, _) = ends
+    differing = same(state, repeated)
+    if differing or not np.array_equal(first, again, equal_nan=True):
+        found = f"two runs of seed {seed} part within {_STEPS} steps{f', at {differing}' if differing else ''}"
+        do = "look for a draw that does not come from the seed: in the sampler, the augmentation, the optimizer"
+        yield failed(found, do)
+    else:
+        yield passed(f"two runs of {_STEPS} steps are equal bit for bit")
+    if np.array_equal(first, other, equal_nan=True):
+        found = f"seeds {seed} and {seed + 1} give the same losses: five runs would be one run, five times"
+        yield failed(found, "let weights and the order of examples depend on the seed", probe="another seed")
+    else:
+        yield passed("it gives another run", probe="another seed")
+
+
+def _untrained(bench: Bench, seed: int) -> Iterator[Finding]:
+    """An untrained network does not reach the target; the quality is on its scale, and of all examples."""
+    quality = bench.quality
+    sign = sign_of(quality.direction)
+    value, looked = covered(quality, bench.machine(seed).executor, bench.held(bench.dataset.validation))
+    yield looked
+    yield from _beside(bench, seed)
+    values = [value]
+    for each in (seed + 1, seed + 2):
+        values.append(quality.measure(bench.machine(each).executor, bench.held(bench.dataset.validation)))
+    shown = ", ".join(f"{value:.4g}" for value in values)
+    yield _on_scale(quality, values)
+    if any(sign * value >= sign * quality.target for value in values):
+        found = f"without a step of training {quality.metric} is {shown}, and the target is {quality.target:g}"
+        yield failed(found, "choose a target that has to be trained for, or look whether weights are trained")
+    else:
+        yield passed(f"{quality.metric} is {shown}, the target {quality.target:g}")
+
+
+def _beside(bench: Bench, seed: int) -> Iterator[Finding]:
+    """The figures besides the quality: of all examples, and on their scales."""
+    for each in bench.also:
+        value, looked = covered(each, bench.machine(seed).executor, bench.held(bench.dataset.validation))
+        yield looked
+        yield _on_scale(each, [value])
+
+
+def _on_scale(quality: Quality, values: list[float]) -> Finding:
+    off = [value for value in values if not quality.low <= value <= quality.high]
+    if off:
+        found = f"{quality.metric} measures {off[0]:.4g}, and its scale goes from {quality.low:g} to {quality.high:g}"
+        return failed(found, "correct the quality's measure, or its scale", probe="scale")
+    return passed(f"{quality.metric} is between {quality.low:g} and {quality.high:g}", probe="scale")
+
+
+def _evaluation(bench: Bench, seed: int) -> Iterator[Finding]:
+    """Each figure answers alike twice, and leaves parameters, buffers and random draws as they were."""
+    wrong = False
+    for each in (bench.quality, *bench.also):
+        found = _evaluated(bench, seed, each)
+        if found:
+            wrong = True
+            yield failed(f"{each.metric}: {found[0]}", found[1])
+    if not wrong:
+        yield passed("parameters, buffers and the draws of training are as they were")
+
+
+def _evaluated(bench: Bench, seed: int, quality: Quality) -> tuple[str, str] | None:
+    """What is wrong with measuring one figure, and what to do."""
+    factor, looked = _GENTLE * bench.peak, bench.machine(seed)
+    looked.train(1, factor)
+    before = looked.state()
+    held = bench.held(bench.dataset.validation)
+    first = quality.measure(looked.executor, held)
+    changed = same(before, looked.state())
+    if changed:
+        return f"it changes {changed}", "infer only in measure(): no forward(), no update, no training mode"
+    again = quality.measure(looked.executor, held)
+    if first != again and not (math.isnan(first) and math.isnan(again)):
+        found = f"twice on the same weights it says {first!r} and {again!r}"
+        return found, "measure all examples of the split, without random numbers"
+    # Both machines draw from one generator, so each goes its whole way alone.
+    bench.backend.seed(seed)
+    looked = bench.machine(seed)
+    losses = looked.train(1, factor)
+    quality.measure(looked.executor, held)
+    losses += looked.train(2, factor)
+    uninterrupted = bench.machine(seed)
+    if not np.array_equal(losses, uninterrupted.train(3, factor), equal_nan=True) or same(
+        looked.state(), uninterrupted.state()
+    ):
+        found = "training goes another way after an evaluation: it moves a generator, or something else that is kept"
+        return found, "draw nothing in measure()"
+    return None
+
+
+def _updates(bench: Bench, seed: int) -> Iterator[Finding]:
+    """Every trainable parameter moves, and losses are finite."""
+    machine = bench.machine(seed)
+    before = machine.state()
+    losses = machine.train(_STEPS, _GENTLE * bench.peak)
+    after = machine.state()
+    if not all(map(math.isfinite, losses)):
+        shown = ", ".join(f"{loss:.4g}" for loss in losses)
+        yield failed(f"the losses of the first steps are {shown}", "look at the data, the loss and the rate")
+        return
+    names = list(machine.executor.parameters)
+    still = [name for name in names if np.array_equal(before[name], after[name])]
+    if len(still) == len(names):
+        yield failed("no parameter moves", "look whether the optimizer writes to the parameters it is given")
+    elif still:
+        shown = ", ".join(still[:3]) + (", ..." if len(still) > 3 else "")
+        found = f"{len(still)} of {len(names)} parameters do not move in {_STEPS} steps: {shown}"
+        yield failed(found, "connect them to the loss, or make them no parameters (trainable=False)")
+    else:
+        yield passed(f"all {len(names)} parameters move")
+
+
+def _checkpoint(bench: Bench, seed: int) -> Iterator[Finding]:
+    """An optimizer that goes on from its saved state takes the step that it would have taken."""
+    factor = _GENTLE * bench.peak
+    machine = bench.machine(seed, plain=True)
+    batch = bench.rows(_EXAMPLES)
+    for _ in range(2):
+        machine.step(batch, factor)
+    kept, state = machine.state(), machine.stepper.state()
+    host, array = bench.host, bench.backend.array
+    gradients = {}
+    machine.executor.forward(*batch)
+    gradients = {name: host(value).copy() for name, value in machine.executor.backward().items()}
+    other = bench.machine(seed, plain=True)
+    other.executor.parameters.update({name: array(kept[name].copy()) for name in machine.executor.parameters})
+    other.stepper.restore(state)
+    for each in (machine, other):
+        each.stepper.step({name: array(value.copy()) for name, value in gradients.items()}, 3, factor)
+    ends = [{name: host(value).copy() for name, value in each.executor.parameters.items()} for each in (machine, other)]
+    differing = same(*ends)
+    if differing:
+        found = f"after restore(state()) the next step of {differing} is another"
+        yield failed(found, "keep all that the next step depends on in state(), and put it back in restore()")
+    else:
+        yield passed(f"{len(state)} arrays; the step after restoring them is equal bit for bit")
+
+
+def one_batch(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
+    """One batch can be learnt by heart: the loss falls to a tenth of where it began, above what it can fall to."""
+    batch = bench.rows(_EXAMPLES)
+    floor, until = _floor(bench), HOST.now_ns() + round(budget_s * 1e9)
+    best, first, spent = math.inf, math.nan, 0
+    for factor in _FACTORS:
+        machine = bench.machine(seed, plain=True)
+        for step in range(_MOST_STEPS):
+            loss = machine.step(batch, factor * bench.peak)
+            first = loss if math.isnan(first) else first
+            best, spent = min(best, loss), spent + 1
+            if loss - floor <= _LEARNT * (first - floor):
+                found = f"the loss of {len(batch[0])} examples falls from {first:.3g} to {loss:.3g} in {step} steps"
+                yield passed(f"{found}, at {factor:g} times the rate")
+                return
+            if not math.isfinite(loss) or HOST.now_ns() > until:
+                break
+        if HOST.now_ns() > until:
+            break
+    share = (best - floor) / (first - floor) if first > floor else math.inf
+    found = f"the loss of {len(batch[0])} examples falls from {first:.3g} to {best:.3g} at best, in {spent} steps"
+    if HOST.now_ns() > until and (share < _FALLING or spent < _FEW_STEPS):
+        # A slow or busy machine is no fault of the recipe's: only a loss that stays where it is accuses it.
+        yield noted(f"{found}; there was no time for more", "give --seconds")
+    elif share < 0.5:
+        yield noted(found, "look whether the network is too small for the task, or regularised too much")
+    else:
+        do = "look at the loss, the sign and the rate of the optimizer's step, and whether labels are the right column"
+        yield failed(found, do)
+
+
+def _floor(bench: Bench) -> float:
+    """What cross-entropy with smoothed labels falls to: the entropy of a label; else 0."""
+    smoothing, classes = bench.plain.label_smoothing, bench.dataset.classes
+    if not smoothing or classes < 2:
+        return 0.0
+    own, other = 1 - smoothing + smoothing / classes, smoothing / classes
+    return -own * math.log(own) - (classes - 1) * other * math.log(other)
+
+
+def _learning(bench: Bench, seed: int, budget_s: float) -> Iterator[Finding]:
+    """What is learnt in a short training helps on validation examples: inputs, labels and splits go together."""
+    machine = bench.machine(seed, plain=True)
+    held = bench.held(bench.dataset.validation)
+    columns = next(iter(held.batches(256)))
+    before = _loss(bench, machine.executor, columns)
+    bar = before
+    chance = chance_loss(bench.dataset)
+    if chance is not None and not bench.recipe.network.loss and not bench.recipe.label_smoothing:
+        bar = min(bar, chance)
+    until, losses = HOST.now_ns() + round(budget_s * 1e9), list[float]()
+    lowest = math.inf
+    while len(losses) < 6 * _MOST_STEPS and HOST.now_ns() < until and (not losses or math.isfinite(losses[-1])):
+        losses += machine.train(1, 0.3 * bench.peak)
+        if len(losses) % 25 and HOST.now_ns() < until:
+            continue
+        lowest = min(lowest, _loss(bench, machine.executor, columns))
+        if lowest < 0.9 * bar:
+            found = f"in {len(losses)} steps the loss on validation examples falls from {before:.3g} to {lowest:.3g}"
+            yield passed(found)
+            return
+    recent = float(np.mean(losses[-25:]))
+    found = (
+        f"in {len(losses)} steps the loss falls from {losses[0]:.3g} to {recent:.3g} on training examples, and on "
+        f"validation examples from {before:.3g} to {lowest:.3g} at best, where {bar:.3g} needs nothing learnt"
+    )
+    if recent < 0.7 * min(losses[0], bar) and lowest > 0.97 * bar:
+        do = "look whether each label stands beside its own input, and both splits are made alike"
+        yield failed(found, do)
+    else:
+        yield noted(found, "it may need more steps than a check takes: give --seconds, or train it")
+
+
+def _loss(bench: Bench, executor: Any, columns: tuple[Any, ...]) -> float:
+    """The training loss of a batch. It moves running statistics, as a step does; nothing else."""
+    return float(bench.host(executor.forward(*columns)))
+
+
+def _phases(bench: Bench, seed: int) -> Iterator[Finding]:
+    """A short run of the trainer: its phases are closed, and sum to the time that has passed."""
+    quality = bench.quality
+    timeline = Timeline(bench.backend.clock())
+    per_epoch = bench.recipe.sampler.steps(bench.dataset.train)
+    stopping = Stopping(quality.as_target(), "sustained", Evaluate(2, "step"), min(1.0, 4 / per_epoch))
+    trainer = Trainer(bench.backend, bench.dataset, bench.recipe, quality, stopping, seed=seed, timeline=timeline)
+    outcome = trainer.run()
+    # The clock goes on while it is read, and on a busy machine by more than any tolerance.
+    before_ns, totals, after_ns = timeline.elapsed_ns(), timeline.totals_ns(), timeline.elapsed_ns()
+    uneven = [each for each in outcome.evaluations if sum(each.phases_ns.values()) != each.t_ns]
+    if uneven:
+        yield failed(f"at step {uneven[0].step} they do not sum up", "leave the timeline to the trainer")
+    elif timeline.current is not Phase.OTHER:
+        found = f"the run ends in phase {timeline.current.label}"
+        yield failed(found, "leave the timeline to the trainer")
+    elif not 0.99 * before_ns - 1_000_000 <= sum(totals.values()) <= 1.01 * after_ns + 1_000_000:
+        yield failed("they do not sum to the time that has passed", "leave the timeline to the trainer")
+    else:
+        shown = ", ".join(name for name, ns in totals.items() if ns)
+        yield passed(f"closed and summing up, over {outcome.evaluations[-1].step} steps: {shown}")
+
+
+_COMPARED = 8
+_BLOCKS = 8
+_CHANGES = (1e-2, 3e-3, 1e-3, 3e-2)
+# Differences in float32 of a loss with kinks: what is wrong by a factor, a sign or a missing term is far beyond.
+_TOLERANCE = 0.1
+_MOST_FLOPS = 5e9
+_ROUNDING = 0.05
+_ALIGNED = 0.9
+_ACCUMULATED = 16
+_MOST_BATCHES = 4
+_ADDED_UP = 0.01
+_APART = ("BatchNormalization", "Dropout")
+"""Of several batches they make something else than of one, as they should."""
+
+
+def _differences(bench: Bench, seed: int) -> Iterator[Finding]:
+    """The slope of the loss along the gradient of each parameter, the largest first, against its squared norm.
+
+    Differences in float32 at four steps; the best of them has to agree within 10 %.
+    """
+    batch = bench.rows(_COMPARED)
+    executor = bench.executor(bench.plain, seed)
+
+    def loss() -> float:
+        # Dropout has to draw the same each time.
+        bench.backend.seed(seed)
+        return float(bench.host(executor.forward(*batch)))
+
+    _jitter(bench, executor, seed)
+    base = loss()
+    gradients = {name: bench.host(value).astype(np.float64) for name, value in executor.backward().items()}
+    norms = {name: float(np.linalg.norm(value)) for name, value in gradients.items()}
+    whole = math.sqrt(sum(norm**2 for norm in norms.values()))
+    if not math.isfinite(whole) or not whole > 0:
+        yield failed(f"its norm is {whole:.4g}", "look whether the loss is finite and depends on them")
+        return
+    largest = sorted((name for name in norms if norms[name] > 0.01 * whole), key=lambda name: -norms[name])[:_BLOCKS]
+    wrong: list[tuple[float, str]] = []
+    for name in largest:
+        direction, off = gradients[name] / norms[name], math.inf
+        for step in _CHANGES:
+            off = min(off, _off(bench, executor, loss, name, direction, step * max(abs(base), 1e-2), norms[name]))
+            if off <= _TOLERANCE:
+                break
+        else:
+            wrong.append((off, name))
+    if wrong:
+        off, name = max(wrong)
+        found = f"the loss changes along the gradient of {name} by another slope than the gradient says, {off:.0%} off"
+        yield failed(found, "correct the backward of the operator there; levelbench check MODEL names it")
+    else:
+        yield passed(f"of {len(largest)} parameters, against differences of the loss")
+
+
+def _jitter(bench: Bench, executor: Executor, seed: int) -> None:
+    """Move all parameters a little: at a bias of exactly zero, whole backgrounds stand at the kink of a ReLU."""
+    random, parameters = np.random.default_rng(seed), executor.parameters
+    for name in list(parameters):
+        value = bench.host(parameters[name])
+        noise = 0.05 * max(float(np.std(value)), 0.1) * random.standard_normal(value.shape)
+        parameters[name] = bench.backend.array((value + noise).astype(value.dtype))
+
+
+def _off(
+    bench: Bench, executor: Executor, loss: Any, name: str, direction: NDArray[np.float64], change: float, norm: float
+) -> float:
+    """The relative error of the slope, at the step that should change the loss by so much.
+
+    Where the loss has a kink (many ReLUs at zero at once, as a bias moves) any slope between those to the left and to
+    the right is a gradient of it.
+    """
+    host, array, parameters = bench.host, bench.backend.array, executor.parameters
+    kept = host(parameters[name]).copy()
+    step = change / norm
+    ends = []
+    for times in (-1, 0, 1):
+        parameters[name] = array((kept + times * step * direction).astype(kept.dtype))
+        ends.append(loss())
+    parameters[name] = array(kept)
+    left, right = (ends[1] - ends[0]) / step, (ends[2] - ends[1]) / step
+    middle = (left + right) / 2
+    if not math.isfinite(middle):
+        return math.inf
+    outside = max(min(left, right) - norm, norm - max(left, right), 0.0)
+    return float(min(abs(middle - norm), outside) / norm)
+
+
+def _agreement(bench: Bench, seed: int, name: str, reference: Backend | None) -> Iterator[Finding]:
+    """Loss, outputs and gradients against the reference framework, by tensor, on examples of the data."""
+    if reference is None:
+        yield not_tried(f"{name} is the reference itself; see 'gradient'")
+        return
+    network = bench.plain.trained_network()
+    flops = _COMPARED * bench.flops
+    if flops > _MOST_FLOPS:
+        found = f"{flops:.2g} operations are too many for the reference, which is made to be right and not fast"
+        yield not_tried(found, "levelbench check MODEL compares networks")
+        return
+    batch = [bench.host(each) for each in bench.rows(_COMPARED)]
+    inputs = {value.name: array for value, array in zip(network.inputs, batch, strict=True)}
+    weights = bench.plain.network.initialise(seed)
+    compared = compare_network(network, {name: bench.backend}, reference, inputs, weights, locate=False)
+    (backend,) = compared.backends
+    if backend.lacks:
+        yield not_tried(backend.lacks)
+    elif backend.raised:
+        yield failed(f"{name} raises {backend.raised}", "correct what it raises at")
+    elif backend.wrong:
+        first = backend.wrong[0]
+        more = f"; and {len(backend.wrong) - 1} more tensors" if len(backend.wrong) > 1 else ""
+        do = "levelbench check MODEL names the operator at which the two diverge"
+        yield failed(f"{name} and numpy differ in {first.kind} {first.detail}{more}", do)
+    else:
+        agree = sum(each.status == "agrees" for each in backend.tensors)
+        yield passed(f"{agree} of {len(backend.tensors)} tensors agree with numpy's")
+        if rounding := [each.name for each in backend.tensors if each.status == "rounding"]:
+            yield noted(f"{', '.join(rounding[:3])} differ by what rounding does to them")
+
+
+def _numbers(bench: Bench, seed: int) -> Iterator[Finding]:
+    """The recipe's own precision, layout and mode give the loss and the gradient of float32, but for rounding."""
+    own = bench.whole
+    plain = replace(bench.plain, precision=own.precision, channels_last=own.channels_last, mode=own.mode)
+    if plain == bench.plain:
+        return
+    batch, ends = bench.rows(_COMPARED), []
+    for recipe in (bench.plain, plain):
+        executor = bench.executor(recipe, seed)
+        bench.backend.seed(seed)
+        loss = float(bench.host(executor.forward(*batch)))
+        gradients = executor.backward()
+        flat = [bench.host(gradients[name]).astype(np.float64).ravel() for name in sorted(gradients)]
+        ends.append((loss, np.concatenate(flat)))
+    (exact, slope), (loss, other) = ends
+    cosine = float(slope @ other / max(float(np.linalg.norm(slope) * np.linalg.norm(other)), 1e-300))
+    layout = " and channels last" if own.channels_last else ""
+    found = f"in {own.precision}{layout} the loss is {loss:.4g} where float32 has {exact:.4g}"
+    found += f", and the cosine between the gradients is {cosine:.4f}"
+    if math.isfinite(loss) and abs(loss - exact) <= _ROUNDING * max(abs(exact), 0.1) and cosine >= _ALIGNED:
+        yield passed(found)
+    else:
+        yield failed(found, "keep in float32 what overflows or cancels, or train in float32")
+
+
+def accumulation(bench: Bench, seed: int) -> Iterator[Finding]:
+    """Several batches, of unequal sizes, give the gradient of one batch of all their examples."""
+    recipe = bench.plain
+    if bench.whole.accumulate == 1:
+        return
+    apart = [each for each in _APART if any(node.op_type == each for node in recipe.trained_network().nodes)]
+    if apart:
+        found = f"not compared with one large batch: {' and '.join(apart)} takes each batch by itself"
+        yield noted(found)
+        return
+    batch = bench.rows(_ACCUMULATED)
+    rows = len(batch[0])
+    count = min(bench.whole.accumulate, _MOST_BATCHES, rows)
+    if count < 2:
+        yield not_tried(f"{rows} example cannot be cut in batches")
+        return
+    # The last is half as large as the others, as at the end of an epoch.
+    bounds = [min(rows, round(at * 2 * rows / (2 * count - 1))) for at in range(count + 1)]
+    group = [tuple(column[start:stop] for column in batch) for start, stop in pairwise(bounds)]
+    ends = []
+    for batches in ([batch], group):
+        turn = Accumulating(bench.executor(recipe, seed), Timeline(bench.backend.clock()))
+        loss = float(bench.host(turn.forward(*batches)))
+        gradients = turn.backward()
+        flat = [bench.host(gradients[name]).astype(np.float64).ravel() for name in sorted(gradients)]
+        ends.append((loss, np.concatenate(flat)))
+    (whole, slope), (loss, other) = ends
+    off = float(np.linalg.norm(other - slope) / max(float(np.linalg.norm(slope)), 1e-300))
+    sizes = ", ".join(str(stop - start) for start, stop in pairwise(bounds))
+    found = f"batches of {sizes} give a loss of {loss:.4g}, one of {rows} gives {whole:.4g}; the gradients are"
+    found += f" {off:.1e} of their norm apart"
+    if off <= _ADDED_UP and abs(loss - whole) <= _ADDED_UP * max(abs(whole), 0.1):
+        yield passed(found)
+    else:
+        do = "let the loss be the mean of what each example adds by itself, and backward() answer for one batch alone"
+        yield failed(found, do)

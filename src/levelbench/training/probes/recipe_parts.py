@@ -1,0 +1,229 @@
+"""Probes of a recipe's parts, each by itself: settings, schedule, sampler, augmentations, batches and how they fit."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.checks.arrays import Host
+from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.probes.bench import Bench, part_of
+from levelbench.training.recipe import Recipe
+from levelbench.training.samplers.base import Sampler
+from levelbench.training.task import Setting, Task
+
+__all__ = ["augmentation", "batches", "fits", "sampler", "schedule", "settings"]
+
+_GRID = 1001
+_LARGEST_FACTOR = 1.0 + 1e-9
+
+
+def settings(task: Task, name: str, given: Mapping[str, Setting]) -> Iterator[Finding]:
+    """Typed, described, and the same recipe each time."""
+    function = task.recipe_function(name)
+    if not inspect.getdoc(function):
+        yield failed(f"recipe {name!r} has no docstring", "say in one line what it is and how it ends")
+    for key, parameter in inspect.signature(function).parameters.items():
+        kind = type(parameter.default).__name__
+        if parameter.annotation is inspect.Parameter.empty:
+            yield noted(f"setting {key!r} has no annotation", f"write {key}: {kind} = {parameter.default!r}")
+        elif parameter.annotation not in (kind, type(parameter.default)) and not (
+            parameter.annotation in ("float", float) and kind == "int"
+        ):
+            found = f"setting {key!r} is annotated {parameter.annotation} and its default is of type {kind}"
+            yield failed(found, "make the two agree: users' values are held to the default's type")
+    first, again = task.assemble(name, given), task.assemble(name, given)
+    differing = _differing(first, again)
+    if differing:
+        found = f"made twice with the same settings, it has another {differing} each time"
+        yield failed(found, "let it depend on its settings alone, and no part on random numbers or a counter")
+    else:
+        yield passed(f"{len(task.settings(name))} settings; made twice, it is the same recipe")
+
+
+def _differing(first: Recipe, again: Recipe) -> str:
+    """The first part in which two recipes differ."""
+    for part in (each.name for each in fields(Recipe) if each.name != "network"):
+        a, b = getattr(first, part), getattr(again, part)
+        # A part that defines no equality is judged by its fields.
+        if a != b and not (type(a) is type(b) and getattr(a, "__dict__", a) == getattr(b, "__dict__", b)):
+            return part
+    models = [each.network.model.SerializeToString(deterministic=True) for each in (first, again)]
+    if models[0] != models[1]:
+        return "network"
+    weights = [each.network.initialise(0) for each in (first, again)]
+    equal = weights[0].keys() == weights[1].keys() and all(
+        np.array_equal(value, weights[1][key]) for key, value in weights[0].items()
+    )
+    return "" if equal else "initial weight"
+
+
+def schedule(recipe: Recipe) -> Iterator[Finding]:
+    """Finite, not below zero, and not always zero; the base rate is its peak."""
+    factor = recipe.schedule.factor
+    grid = [at / (_GRID - 1) for at in range(_GRID)]
+    values = [factor(progress) for progress in grid]
+    wrong = next((at for at, value in enumerate(values) if not math.isfinite(value) or value < 0), None)
+    if wrong is not None:
+        found = f"its factor is {values[wrong]} at a share of {grid[wrong]:.3g} of training"
+        yield failed(found, "answer with a finite factor that is not below zero, everywhere from 0 to 1")
+        return
+    peak = max(values)
+    if peak == 0:
+        yield failed("its factor is 0 throughout: nothing is trained", "answer with a factor above zero")
+        return
+    if [factor(progress) for progress in grid] != values:
+        found = "asked again, it answers with other factors"
+        yield failed(found, "let the factor depend on the progress alone: runs are resumed in the middle")
+        return
+    if peak > _LARGEST_FACTOR:
+        yield noted(f"its factor rises to {peak:.4g}: the rate goes above the optimizer's lr")
+    at = grid[values.index(peak)]
+    yield passed(f"factors from {min(values):.3g} to {peak:.3g}, the largest at a share of {at:.2g}")
+
+
+def sampler(recipe: Recipe, split: Split, seed: int) -> Iterator[Finding]:
+    """A function of split, seed and epoch alone, whose batches are what they promise to be."""
+    chosen = recipe.sampler
+    first, again = chosen.epoch(split, seed, 0), chosen.epoch(split, seed, 0)
+    if not (np.array_equal(first.order, again.order) and np.array_equal(first.bounds, again.bounds)):
+        found = "the same epoch of the same seed has other batches when it is asked for again"
+        yield failed(found, "draw from a generator made of seed and epoch: Generator(PCG64([seed, epoch, ...]))")
+        return
+    # The last one too: a sampler may change its way while training goes on.
+    for epoch in sorted({0, 1, recipe.epochs - 1}):
+        visited = chosen.epoch(split, seed, epoch)
+        wrong = _wrong_epoch(chosen, split, visited.order, visited.bounds)
+        if wrong:
+            yield failed(f"epoch {epoch}: {wrong[0]}", wrong[1])
+            return
+    if chosen.steps(split) < 2:
+        found = f"an epoch is {chosen.steps(split)} step: the batch of {chosen.batch} is the training split"
+        yield noted(found)
+    for what, other in (("epoch", chosen.epoch(split, seed, 1)), ("seed", chosen.epoch(split, seed + 1, 0))):
+        if np.array_equal(other.order, first.order):
+            yield noted(f"another {what} has the same order", "shuffle by seed and epoch, unless it is meant")
+    visits = "every example once an epoch" if chosen.exact else "not every example once an epoch, as it says"
+    yield passed(f"{chosen.steps(split)} batches of at most {chosen.batch}; {visits}")
+
+
+def _wrong_epoch(
+    chosen: Sampler, split: Split, order: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> tuple[str, str] | None:
+    """What is wrong with an epoch, and what to do."""
+    sizes = np.diff(bounds)
+    if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != len(order) or (sizes < 1).any():
+        return "its bounds do not cut its order into batches", "let bounds ascend from 0 to the number of visits"
+    if (sizes > chosen.batch).any():
+        return f"a batch has {int(sizes.max())} examples, and {chosen.batch} were asked for", "cut smaller batches"
+    if order.min() < 0 or order.max() >= len(split):
+        return f"it visits example {int(order.max())} of {len(split)}", "give indices from 0 on, below the length"
+    if len(sizes) != chosen.steps(split):
+        return f"it has {len(sizes)} batches, and steps() says {chosen.steps(split)}", "make the two agree"
+    counts = np.bincount(order, minlength=len(split))
+    if chosen.exact and not (counts == 1).all():
+        missed, twice = int((counts == 0).sum()), int((counts > 1).sum())
+        found = f"{missed} examples are not visited and {twice} more than once, though it says that it is exact"
+        return found, "visit each once, or set exact = False"
+    return None
+
+
+def augmentation(recipe: Recipe, dataset: Dataset, seed: int) -> Iterator[Finding]:
+    """Each image's change depends on the image and its own seed alone, and what is given is left as it was."""
+    if not recipe.augment:
+        return
+    column = part_of(dataset.train, 8).columns[0]
+    rows = np.arange(len(column))
+    seeds = np.random.default_rng(seed).integers(0, 2**63, len(column)).astype(np.uint64)
+    images: Host = np.asarray(column[rows] if isinstance(column, np.ndarray) else column.take(rows, seeds))
+    for each in recipe.augment:
+        name, before = type(each).__name__, images.copy()
+        whole = each.apply(images, seeds)
+        if not np.array_equal(images, before, equal_nan=images.dtype.kind == "f"):
+            yield failed(f"{name} changes the array that it is given", "answer with a new array")
+            images = before
+        alone = np.concatenate([each.apply(images[at : at + 1], seeds[at : at + 1]) for at in range(len(images))])
+        if whole.shape != alone.shape or whole.tobytes() != alone.tobytes():
+            found = f"{name} makes another image of one in a batch than of the same one alone, with the same seed"
+            yield failed(found, "draw from each example's own seed, not from a generator that is shared")
+            return
+        images = whole
+    yield passed(f"{len(recipe.augment)} parts; each image by its own seed alone")
+
+
+def batches(bench: Bench, seed: int) -> Iterator[Finding]:
+    """The same bits whatever the number of workers, and from the middle of an epoch."""
+    recipe = bench.recipe
+    loader, others = bench.loader(recipe, seed), bench.loader(recipe, seed, workers=2)
+    try:
+        last = min(4, loader.steps)
+        host = [[bench.host(each) for each in batch] for batch in loader.batches(0, 0, last)]
+        many = [[bench.host(each) for each in batch] for batch in others.batches(0, 0, last)]
+        rest = [[bench.host(each) for each in batch] for batch in loader.batches(0, last // 2, last)]
+        sizes = loader.sizes(0)[:last].tolist()
+    finally:
+        loader.close()
+        others.close()
+    if not _equal(host, many):
+        yield failed("with 2 workers they are others than with none", "draw from the example's seed alone")
+    elif not _equal(host[last // 2 :], rest):
+        found = "begun in the middle of an epoch, they are others than from its start"
+        yield failed(found, "let a batch depend on seed, epoch and step alone")
+    elif sizes != [len(batch[0]) for batch in host]:
+        yield failed(f"sizes() says {sizes}, and they have others", "correct the loader's sizes")
+    elif any(not np.isfinite(each).all() for batch in host for each in batch if each.dtype.kind == "f"):
+        yield failed("there is a NaN or an infinity in them", "correct the data, or the augmentation")
+    else:
+        yield passed(f"{last} batches, bit for bit with 0 and 2 workers, and from the middle")
+
+
+def _equal(left: list[list[Host]], right: list[list[Host]]) -> bool:
+    pairs = zip(left, right, strict=False)
+    return len(left) == len(right) and all(
+        len(a) == len(b) and all(x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+        for a, b in pairs
+    )
+
+
+def fits(bench: Bench, seed: int) -> Iterator[Finding]:
+    """The network's inputs are the columns of a batch: their number, dtypes and sizes; a score for each class."""
+    recipe, network = bench.recipe, bench.recipe.trained_network()
+    loader = bench.loader(replace(recipe, workers=0), seed)
+    try:
+        batch = [bench.host(each) for each in next(iter(loader.batches(0, 0, 1)))]
+    finally:
+        loader.close()
+    if len(batch) != len(network.inputs):
+        names = ", ".join(each.name for each in network.inputs)
+        found = f"the data has {len(batch)} columns, and the network takes {len(network.inputs)}: {names}"
+        yield failed(found, "give the columns in the order of the network's inputs, labels last")
+        return
+    for at, (array, value) in enumerate(zip(batch, network.inputs, strict=True)):
+        if value.dtype and array.dtype.name != value.dtype:
+            found = f"column {at} is of {array.dtype.name}, and input {value.name!r} of {value.dtype}"
+            yield failed(found, "convert the column, give its normalisation, or correct the order of columns")
+        sizes = value.shape
+        if sizes is not None and (
+            len(sizes) != array.ndim
+            or any(isinstance(size, int) and size != have for size, have in zip(sizes, array.shape, strict=True))
+        ):
+            found = f"column {at} has the shape {list(array.shape)}, and input {value.name!r} {list(sizes)}"
+            yield failed(found, "make the network for the shape of the data")
+    scores = network.outputs[0].shape if network.outputs else None
+    classes = bench.dataset.classes
+    if not recipe.network.loss and scores and isinstance(scores[-1], int) and len(scores) == 2 and classes > 0:
+        if scores[-1] < classes:
+            found = f"the network has {scores[-1]} outputs for {classes} classes"
+            yield failed(found, f"make a network of {classes} classes")
+        elif scores[-1] > classes:
+            yield noted(f"the network has {scores[-1]} outputs for {classes} classes")
+    shapes = ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in batch)
+    yield passed(shapes)
+    if not network.outputs:
+        yield not_tried("the network has none besides its loss", probe="outputs")

@@ -1,0 +1,319 @@
+"""Checks whether a task is right and well-formed: its data, its splits, its quality and target, and its description.
+
+A figure is worth what the split is worth. An example of the test set that is trained on, a label that stands for no
+class, a target that the most frequent class alone reaches: each makes every result of the task void. So does data that
+is drawn without a seed while it is loaded, for each run loads it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
+from levelbench.measure.crossing import DIRECTIONS
+from levelbench.training.cadence import Evaluate
+from levelbench.training.datasets.base import Dataset, Split
+from levelbench.training.probes import recipe_parts
+from levelbench.training.quality.base import Quality
+from levelbench.training.quality.classification import Top1, TopK
+from levelbench.training.recipe import Recipe
+from levelbench.training.task import Setting, Task
+
+__all__ = ["check_task", "most_frequent", "quick_report", "target_report"]
+
+
+MOST_BYTES = 4 * 2**30
+"""The size of a split, or of a dataset, up to which a check compares what is in it."""
+_SPLITS = ("train", "validation", "test")
+
+
+def loading(dataset: Dataset, again: Callable[[], Dataset]) -> Iterator[Finding]:
+    """Loaded a second time, every split has the same examples in the same order."""
+    arrays = [column for name in _SPLITS for column in getattr(dataset, name).columns if isinstance(column, np.ndarray)]
+    size = sum(column.nbytes for column in arrays)
+    if size > MOST_BYTES:
+        yield not_tried(f"{size / 2**30:.1f} GiB are too much to load twice in a check")
+        return
+    other = again()
+    for name in _SPLITS:
+        wrong = _parted(name, dataset, other)
+        if wrong:
+            do = "let load() depend on the files alone: split by a rule, or draw from a generator with a fixed seed"
+            yield failed(f"loaded twice, {wrong}", do)
+            return
+    yield passed("loaded twice, it is the same")
+
+
+def _parted(name: str, dataset: Dataset, other: Dataset) -> str:
+    """In what a split differs from the same one of another load; of rows made when asked for, by their number alone."""
+    first, second = getattr(dataset, name), getattr(other, name)
+    if len(first) != len(second):
+        return f"the {name} split has {len(first)} and {len(second)} examples"
+    if len(first.columns) != len(second.columns):
+        return f"the {name} split has {len(first.columns)} and {len(second.columns)} columns"
+    for at, (mine, its) in enumerate(zip(first.columns, second.columns, strict=True)):
+        if not (isinstance(mine, np.ndarray) and isinstance(its, np.ndarray)):
+            continue
+        if mine.dtype != its.dtype or mine.shape != its.shape or not np.array_equal(_bits(mine), _bits(its)):
+            return f"column {at} of the {name} split is another"
+    return ""
+
+
+def _bits(column: np.ndarray) -> np.ndarray:
+    """The column's bytes, so that a NaN equals itself."""
+    return np.ascontiguousarray(column).view(np.uint8)
+
+
+_LEAKS = 0.01
+"""The share of held examples in training from which on it is no accident: published data has a few twins."""
+
+
+def check_task(
+    task: Task,
+    dataset: Dataset,
+    tell: Callable[[str], None] = lambda _: None,
+    *,
+    again: Callable[[], Dataset] | None = None,
+) -> Report:
+    """Probe what a task fixes, on its loaded data; ``again`` loads it once more, to see whether it is the same."""
+    probes: list[Probe] = [
+        ("description", lambda: _description(task)),
+        ("provenance", lambda: _provenance(dataset)),
+        ("quality", lambda: _quality(task.quality, task.also)),
+        ("cadence", lambda: _cadence(task)),
+        ("splits", lambda: _splits(dataset)),
+        ("labels", lambda: _labels(dataset)),
+        ("values", lambda: _values(dataset)),
+        ("target", lambda: _target(task.quality, dataset, task.quality.target)),
+    ]
+    if again is not None:
+        probes.insert(4, ("loading", lambda: loading(dataset, again)))
+    return run_probes(task.name, probes, tell)
+
+
+def quick_report(
+    task: Task,
+    recipe: str,
+    settings: Mapping[str, Setting],
+    parts: Recipe,
+    dataset: Dataset,
+    again: Callable[[], Dataset] | None,
+    most_bytes: int,
+    target: float,
+) -> Report:
+    """The probes that take tenths of a second and no framework, for a task that is about to be run.
+
+    The report holds what a record may. Of more data than ``most_bytes`` what is in it is not looked at.
+    """
+    probes: list[Probe] = [
+        ("quality", lambda: _quality(task.quality, task.also)),
+        ("labels", lambda: _labels(dataset)),
+        ("target", lambda: _target(task.quality, dataset, target)),
+        ("settings", lambda: recipe_parts.settings(task, recipe, settings)),
+        ("schedule", lambda: recipe_parts.schedule(parts)),
+        ("sampler", lambda: recipe_parts.sampler(parts, dataset.train, 0)),
+    ]
+    columns = [each for split in (dataset.train, dataset.validation, dataset.test) for each in split.columns]
+    if sum(each.nbytes for each in columns if isinstance(each, np.ndarray)) <= most_bytes:
+        probes += [("splits", lambda: _splits(dataset)), ("values", lambda: _values(dataset))]
+        if again is not None:
+            probes.append(("loading", lambda: loading(dataset, again)))
+    report = run_probes(task.name, probes, recorded=True)
+    # That a recipe has no docstring is no reason to doubt its time.
+    return replace(report, findings=tuple(each for each in report.findings if "docstring" not in each.found))
+
+
+def target_report(task: Task, dataset: Dataset, target: float) -> Report:
+    """The probe of a target alone, which is not the task's own."""
+    return run_probes(task.name, [("target", lambda: _target(task.quality, dataset, target))], recorded=True)
+
+
+def most_frequent(quality: Quality, labels: Any) -> float | None:
+    """What always answering with the most frequent label is worth; ``None`` where that is not simply its share."""
+    if quality.metric != "top1" or not isinstance(labels, np.ndarray) or labels.ndim != 1 or not len(labels):
+        return None
+    if labels.dtype.kind not in "iu":
+        return None
+    return float(np.bincount(labels[labels >= 0]).max(initial=0)) / len(labels)
+
+
+def _description(task: Task) -> Iterator[Finding]:
+    if not task.description:
+        yield failed("the task has none", 'say in a line what the data is: Task(..., description="...")')
+    module = inspect.getmodule(task.recipe_function(task.recipes[0]))
+    text = inspect.getdoc(module) or ""
+    if not text:
+        yield failed("its file has no docstring", "begin it with the claim, on which hardware, and n")
+    elif "claim" not in text.lower() and not any(word.isdecimal() or "%" in word for word in text.split()):
+        yield noted("its file's docstring makes no claim in figures", "say what is reached, where, and n")
+    if task.description and text:
+        yield passed(text.partition("\n")[0])
+
+
+def _provenance(dataset: Dataset) -> Iterator[Finding]:
+    missing = []
+    if not dataset.checksums and not dataset.synthetic:
+        missing.append(("checksums", "give the SHA-256 of each file, so that a record says which bytes were used"))
+    for what in ("licence", "split_rule", "source"):
+        if not getattr(dataset, what):
+            missing.append((what.replace("_", " "), "say it: a record keeps it"))
+    for name, value in dataset.checksums.items():
+        if len(value) != 64 or not all(each in "0123456789abcdef" for each in value.lower()):
+            missing.append((f"SHA-256 of {name} ({value[:16]!r} is none)", "give 64 hexadecimal digits"))
+    for what, do in missing:
+        yield failed(f"the dataset has no {what}", do)
+    if not missing:
+        made = "made data" if dataset.synthetic else f"{len(dataset.checksums)} checksums"
+        yield passed(f"{made}, {dataset.licence}")
+
+
+def _quality(quality: Quality, also: tuple[Quality, ...]) -> Iterator[Finding]:
+    wrong = False
+    for each in (quality, *also):
+        if each.direction not in DIRECTIONS:
+            wrong = True
+            yield failed(f"the direction of {each.metric} is {each.direction!r}", 'say "higher" or "lower"')
+        elif math.isnan(each.low) or math.isnan(each.high) or not each.low < each.high:
+            wrong = True
+            yield failed(f"the scale of {each.metric} goes from {each.low} to {each.high}", "let it ascend")
+    if not wrong and not quality.low <= quality.target <= quality.high:
+        wrong = True
+        found = (
+            f"the target {quality.target:g} is off the scale of {quality.metric}, {quality.low:g} to {quality.high:g}"
+        )
+        yield failed(found, "give a target on the scale")
+    for each in (quality, *also):
+        if re.fullmatch(r"top\d+", each.metric) and type(each).measure not in (Top1.measure, TopK.measure):
+            found = f"{each.metric} is measured in a way of its own, and has to be a share of whole examples"
+            yield noted(found, "give a metric that counts otherwise another name, or its runs are refused")
+    names = [each.metric for each in (quality, *also)]
+    if len(set(names)) < len(names):
+        wrong = True
+        yield failed(f"two figures have one name: {', '.join(names)}", "give each a name of its own")
+    if not wrong:
+        yield passed(f"{quality.metric}, {quality.direction} is better, target {quality.target:g}")
+
+
+def _cadence(task: Task) -> Iterator[Finding]:
+    every = Evaluate.parse(task.evaluate_every)
+    yield passed(f"an evaluation every {every}, on the clock {task.clock}")
+
+
+def _splits(dataset: Dataset) -> Iterator[Finding]:
+    """No example of the validation or test split is in the training split, by what it contains."""
+    parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
+    for name, split in parts.items():
+        if not len(split):
+            yield failed(f"the {name} split is empty", "give it examples")
+            return
+    reason = next((why for split in parts.values() if (why := _unreadable(split))), "")
+    if reason:
+        yield not_tried(reason, "levelbench data check looks into files")
+        return
+    train = set(_digests(dataset.train))
+    wrong = False
+    for name, other in (("validation", train), ("test", train), ("test", set(_digests(dataset.validation)))):
+        found = _digests(parts[name])
+        twins = sum(digest in other for digest in found)
+        where = "training" if other is train else "validation"
+        said = f"{twins} of {len(found)} examples of the {name} split are in the {where} split, too"
+        if twins > _LEAKS * len(found):
+            wrong = True
+            yield failed(said, "split so that equal examples go to one side")
+        elif twins:
+            yield noted(said, "equal examples on both sides flatter a recipe that learns by heart")
+    if not wrong:
+        yield passed(", ".join(f"{name} {len(split)}" for name, split in parts.items()))
+
+
+def _unreadable(split: Split) -> str:
+    """Why the contents of a split are not compared."""
+    columns = split.columns[: -split.targets]
+    if not all(isinstance(column, np.ndarray) for column in columns):
+        return "rows are made when they are asked for, so they are not compared"
+    size = sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
+    return f"{size / 2**30:.1f} GiB are too much to compare in a check" if size > MOST_BYTES else ""
+
+
+def _digests(split: Split) -> list[bytes]:
+    """A digest of the inputs of each example; labels do not count."""
+    columns: list[Any] = [np.ascontiguousarray(column) for column in split.columns[: -split.targets]]
+    found = []
+    for row in zip(*columns, strict=True):
+        digest = hashlib.blake2b(digest_size=16)
+        for part in row:
+            digest.update(np.asarray(part).tobytes())
+        found.append(digest.digest())
+    return found
+
+
+def _labels(dataset: Dataset) -> Iterator[Finding]:
+    wrong, seen = False, False
+    for name in ("train", "validation", "test"):
+        labels = getattr(dataset, name).labels
+        if not isinstance(labels, np.ndarray) or labels.ndim != 1 or dataset.classes < 1:
+            continue
+        seen = True
+        if labels.dtype.kind not in "iu":
+            wrong = True
+            yield failed(f"those of the {name} split are of {labels.dtype}", "give int64 from 0 on")
+            continue
+        if labels.min() < 0 or labels.max() >= dataset.classes:
+            wrong = True
+            found = f"those of the {name} split go from {labels.min()} to {labels.max()}, for {dataset.classes} classes"
+            yield failed(found, "correct the labels, the number of classes, or the order of columns")
+            continue
+        counts = np.bincount(labels, minlength=dataset.classes)
+        absent = np.flatnonzero(counts == 0).tolist()
+        if absent and name == "train":
+            wrong = True
+            yield failed(f"no training example is of class {absent[0]}", "give examples of every class")
+        elif absent:
+            yield noted(f"the {name} split has no example of {len(absent)} classes")
+    if not seen:
+        yield not_tried("they are no classes, one an example")
+    elif not wrong:
+        counts = np.bincount(dataset.train.labels)
+        yield passed(f"{dataset.classes} classes, {counts.min()} to {counts.max()} training examples each")
+
+
+def _values(dataset: Dataset) -> Iterator[Finding]:
+    wrong = False
+    for name in ("train", "validation", "test"):
+        for at, column in enumerate(getattr(dataset, name).columns):
+            if isinstance(column, np.ndarray) and column.dtype.kind == "f" and not np.isfinite(column).all():
+                wrong = True
+                count = int((~np.isfinite(column)).sum())
+                found = f"column {at} of the {name} split has {count} values that are no finite numbers"
+                yield failed(found, "correct the data, or leave those examples out")
+    if not wrong:
+        kinds = ", ".join(f"{column.dtype}{list(column.shape[1:])}" for column in dataset.train.columns)
+        yield passed(f"an example is {kinds}")
+
+
+def _target(quality: Quality, dataset: Dataset, target: float) -> Iterator[Finding]:
+    """Always answering with the most frequent class does not reach it."""
+    labels = dataset.validation.labels
+    share = most_frequent(quality, labels)
+    if share is None:
+        return
+    grain = 1 / len(labels)
+    if share >= target:
+        found = f"always answering with the most frequent class gives {share:.4g}, and the target is {target:g}"
+        yield failed(
+            f"{found}, which any network may reach",
+            "choose a higher target, or a quality that counts classes alike",
+        )
+    else:
+        yield passed(f"{target:g}, where the most frequent class alone gives {share:.3g}")
+    if target < 1 and grain > (1 - target) / 5:
+        found = f"one of the {len(labels)} validation examples is worth {grain:.2%}"
+        yield noted(found, "hold out more examples: the target's crossing is a matter of a few of them")

@@ -1,0 +1,89 @@
+"""A function in a process of its own: what it says, what it raises, and how it ends."""
+
+import os
+import sys
+import time
+
+import pytest
+
+from levelbench.checks.isolation import run_isolated
+from levelbench.errors import DefinitionError, MissingError
+
+
+def echo(request, say):
+    sys.stdout.write("this is no line of ours\n")
+    say({"got": request})
+    say({"pid": os.getpid()})
+
+
+def aborts(request, say):
+    say({"started": True})
+    sys.stdout.write("last words\n")
+    sys.stdout.flush()
+    os.abort()
+
+
+def leaves(request, say):
+    raise SystemExit(3)
+
+
+def hangs(request, say):
+    time.sleep(3600)
+
+
+def misses(request, say):
+    raise MissingError("a part", "it is gone", "bring it")
+
+
+def eats(request, say):
+    try:
+        held = bytearray(1 << 30)
+        held[::4096] = b"x" * len(held[::4096])
+    except MemoryError:
+        say({"refused": True})
+
+
+def run(function, request=None, **limits):
+    lines = []
+    return run_isolated(f"{__name__}:{function.__name__}", request or {}, lines.append, **limits), lines
+
+
+def test_lines_come_back_and_what_is_printed_is_kept():
+    ended, lines = run(echo, {"x": [1, "two"]})
+    assert lines[0] == {"got": {"x": [1, "two"]}}
+    assert lines[1]["pid"] != os.getpid()
+    assert (ended.how, ended.error) == ("", None)
+    assert "this is no line of ours" in ended.printed
+
+
+@pytest.mark.parametrize(
+    ("function", "limits", "how"),
+    [
+        (aborts, {}, "SIGABRT"),
+        (leaves, {}, "exit code 3"),
+        (hangs, {"timeout_s": 0.5}, "it did not end within 0.5 s"),
+    ],
+)
+def test_a_process_that_does_not_come_to_its_end_says_how(function, limits, how):
+    assert run(function, **limits)[0].how == how
+
+
+def test_its_death_is_an_error_with_the_last_words():
+    ended, lines = run(aborts)
+    assert lines == [{"started": True}]
+    error = ended.death("the function")
+    assert isinstance(error, DefinitionError)
+    assert "SIGABRT; it last printed: " in error.found
+    assert "last words" in error.trace
+
+
+def test_an_error_of_ours_comes_back_as_what_it_was():
+    error = run(misses)[0].error
+    assert isinstance(error, MissingError)
+    assert (error.asked, error.found, error.do) == ("a part", "it is gone", "bring it")
+    assert "Traceback" in error.trace
+
+
+def test_memory_beyond_the_cap_is_refused_and_within_it_is_not():
+    assert run(eats, memory_bytes=512 * 2**20)[1] == [{"refused": True}]
+    assert run(eats, memory_bytes=8 * 2**30)[1] == []

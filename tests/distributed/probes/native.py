@@ -1,0 +1,43 @@
+"""Schemes that talk past the communicator, as a framework's own do: one that is right, and faults in its state."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tests.distributed.probes import forgetful
+
+from levelbench.distributed.scheme import Scheme, Traffic
+
+
+@dataclass(frozen=True)
+class Native(Scheme):
+    """Stands for a yardstick: nobody counts what it sends, so it is tried on ranks that are processes."""
+
+    name: ClassVar[str] = "native"
+    source: ClassVar[str] = "none"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+    counted: ClassVar[bool] = False
+    communicators: ClassVar[tuple[str, ...]] = ("gloo",)
+
+    def start(self, worker):
+        return forgetful.Feeds(worker)
+
+    def traffic(self, parameters, itemsize, size, rank):
+        return Traffic(0.0, 0.0)
+
+
+class RestoresNothing(Native):
+    def start(self, worker):
+        return forgetful.RestoresNothing(worker)
+
+
+class RestoresOfAnother(Native):
+    def start(self, worker):
+        return forgetful.GoesOnFromAnothersState(worker)
+
+
+class SaysNothingOfItsState(Native):
+    def start(self, worker):
+        stepper = forgetful.Feeds(worker)
+        stepper.kept = False
+        return stepper

@@ -1,0 +1,139 @@
+"""What ``check_operator`` reports beside faults: what it noted, what it did not try, and why."""
+
+import numpy as np
+import pytest
+
+from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
+from levelbench.operators.custom import CustomOperator, Spec
+from levelbench.operators.probes import check_operator
+
+X = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+
+
+def double(x):
+    return 2 * x
+
+
+def found(report, check):
+    return [(each.status, each.found) for each in report.findings if each.probe == check]
+
+
+def test_a_right_operator_has_no_findings_and_nothing_is_raised():
+    report = check_operator(double, [[X]], reference=double)
+    report.raise_for_findings()
+    assert report.to_dict()["passed"] is True
+
+
+def test_a_finding_is_raised_with_its_check_its_case_and_how_many_more():
+    with pytest.raises(CheckFailedError, match=r"check 'forward' on float32\[3,5\].*more findings"):
+        check_operator(lambda x: 3 * x, [[X]], reference=double).raise_for_findings()
+
+
+def test_without_a_reference_what_only_it_can_tell_is_not_tried():
+    report = check_operator(double, [[X]])
+    assert found(report, "forward") == [("not tried", "there is no reference to compare with")]
+    assert found(report, "NaN and infinity")[0][0] == "not tried"
+    assert "its own float64" in found(report, "dtypes")[0][1]
+
+
+def test_without_a_backward_gradients_are_not_tried():
+    assert found(check_operator(double, [[X]]), "gradient")[0][0] == "not tried"
+
+
+def test_every_example_is_checked_and_the_one_that_fails_is_named():
+    def faulty(x):
+        return 2 * x if x.shape[0] != 4 else 3 * x
+
+    report = check_operator(faulty, [[X], [np.ones((4, 2), np.float32)]], reference=double)
+    assert [each.case for each in report.failed if each.probe == "forward"] == ["float32[4,2]"]
+
+
+def test_what_is_run_is_told_before_it_is_run_and_findings_as_they_come():
+    told, heard = [], []
+    report = check_operator(double, [[X]], tell=told.append, hear=heard.append)
+    assert told[0] == "forward on float32[3,5]"
+    assert {each.probe for each in heard} == {each.probe for each in report.findings}
+
+
+def test_a_dtype_that_is_asked_for_and_not_taken_is_said():
+    def narrow(x):
+        if x.dtype != np.float32:
+            raise UnsupportedError(f"double of {x.dtype}", "float32 only", "convert")
+        return 2 * x
+
+    report = check_operator(narrow, [[X]], reference=double, dtypes=["float32", "float64"])
+    assert ("not tried", "it does not take float64: double of float64: float32 only") in found(report, "dtypes")
+
+
+def test_an_operator_may_say_that_it_answers_with_views():
+    def transposed(x):
+        return x.T
+
+    transposed.aliases = True
+    assert not check_operator(transposed, [[X]], reference=lambda x: x.T).failed
+    assert check_operator(transposed, [[X]], aliases=False).failed
+
+
+def test_another_order_of_sums_is_noted_and_is_no_fault():
+    flips = iter(range(10**6))
+
+    def restless(x):
+        return x.sum(-1) if next(flips) % 2 else x[..., ::-1].cumsum(-1)[..., -1]
+
+    report = check_operator(restless, [[np.random.default_rng(1).standard_normal((64, 99)).astype(np.float32)]])
+    assert found(report, "determinism")[0][0] == "noted"
+    assert not [each for each in report.failed if each.probe in {"determinism", "state", "strides"}]
+
+
+def test_a_shape_that_is_refused_with_a_reason_is_no_fault():
+    def even(x):
+        if x.shape[-1] % 5:
+            raise UsageError("double", "the last axis must be a multiple of 5", "pad it")
+        return 2 * x
+
+    report = check_operator(even, [[X]], reference=double)
+    assert not report.failed
+    assert any("multiple of 5" in detail for status, detail in found(report, "shapes") if status == "not tried")
+
+
+def test_what_the_operator_raises_is_a_finding():
+    def broken(x):
+        raise RuntimeError("out of luck")
+
+    report = check_operator(broken, [[X]], reference=double)
+    assert [each.probe for each in report.failed] == ["forward"]
+    assert "out of luck" in report.failed[0].found
+
+
+def test_a_wrong_shape_inference_is_a_finding():
+    class Halved(CustomOperator):
+        def infer(self, x):
+            return Spec((x.shape[0], x.shape[1] // 2), x.dtype)
+
+        def forward(self, x):
+            return x[:, ::2].copy()
+
+    report = check_operator(Halved, [[X]])
+    assert "infer says float32[3, 2], forward gives float32[3,3]" in found(report, "shape inference")[0][1]
+
+
+def test_warnings_of_the_operator_are_not_held_against_it():
+    report = check_operator(lambda x: x.mean(axis=0), [[X]], reference=lambda x: x.mean(axis=0))
+    assert not [each for each in report.failed if "Warning" in each.found]
+
+
+def test_integer_operators_are_checked_too():
+    values = np.arange(12).reshape(3, 4)
+    assert not check_operator(lambda x: x + 1, [[values]], reference=lambda x: x + 1).failed
+    assert check_operator(lambda x: x - 1, [[values]], reference=lambda x: x + 1).failed
+
+
+def test_there_must_be_inputs():
+    with pytest.raises(UsageError, match="no inputs"):
+        check_operator(double, [])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_seed_gives_the_same_report(seed):
+    reports = [check_operator(double, [[X]], reference=double, seed=seed) for _ in range(2)]
+    assert reports[0] == reports[1]

@@ -1,0 +1,118 @@
+"""``check_optimizer`` finds what is wrong with an optimizer, and nothing where nothing is."""
+
+import pytest
+from tests.training.probes.optimizer_faults import (
+    FAULTS,
+    EpsilonInsideTheRoot,
+    MomentumLostLate,
+    MyAdam,
+    MyMomentum,
+    WrongSign,
+)
+
+from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError
+from levelbench.training import optimizers as ours
+from levelbench.training.optimizers import SGD, Adam, AdamW, Clip, Groups, Momentum
+from levelbench.training.probes.optimizers import check_optimizer
+
+STEPS = 8
+
+
+def failed_probes(optimizer, reference=None):
+    return {each.probe for each in check_optimizer(optimizer, reference, steps=STEPS).report.failed}
+
+
+@pytest.mark.parametrize(("optimizer", "reference", "probe"), FAULTS, ids=lambda each: type(each).__name__)
+def test_a_planted_fault_is_caught_by_the_probe_that_it_is_for(optimizer, reference, probe):
+    assert probe in failed_probes(optimizer, reference)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        SGD(0.1, weight_decay=0.1),
+        Momentum(0.1, nesterov=True),
+        ours.AdaGrad(0.1),
+        ours.RMSProp(0.01, momentum=0.5, centered=True),
+        ours.Adadelta(1.0),
+        Adam(0.1, amsgrad=True),
+        AdamW(0.1),
+        ours.NAdam(0.1),
+        ours.LAMB(0.01, weight_decay=0.1),
+        ours.LARS(0.1),
+        ours.Lion(0.01, weight_decay=0.1),
+        ours.Adafactor(0.1),
+        ours.Muon(0.02),
+        ours.Shampoo(0.1),
+        ours.ScheduleFreeSGD(0.1),
+        ours.ScheduleFreeAdamW(0.1),
+        ours.AcceleGrad(),
+        Clip(Adam(0.1), 1.0),
+        ours.ClipValue(Adam(0.1), 0.1),
+        ours.EMA(Momentum(0.1), 0.9),
+        ours.Decay(Momentum(0.1)),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_right_optimizer_raises_no_alarm(optimizer):
+    assert failed_probes(optimizer) == set()
+
+
+@pytest.mark.parametrize(
+    ("mine", "reference"), [(MyAdam(), "adam"), (MyMomentum(), "Momentum"), (MyMomentum(), Momentum(0.05))]
+)
+def test_another_way_to_write_the_same_rule_raises_no_alarm(mine, reference):
+    assert failed_probes(mine, reference) == set()
+
+
+def test_the_divergence_is_told_step_by_step():
+    checked = check_optimizer(EpsilonInsideTheRoot(), "adam", steps=STEPS)
+    small = next(each for each in checked.divergences if each.problem == "small gradients")
+    assert small.first == 1
+    assert small.l2.shape == small.linf.shape == (STEPS,)
+    assert (small.linf > 1e-3).all()
+
+
+def test_a_fault_that_shows_after_900_steps_is_caught_by_the_long_run():
+    checked = check_optimizer(MomentumLostLate(), "adam")
+    assert {each.probe for each in checked.report.failed} == {"reference: long"}
+    assert next(each.first for each in checked.divergences if each.problem == "long") == 900
+
+
+def test_a_reference_gets_the_settings_that_have_the_same_name():
+    assert "first step" not in failed_probes(MyAdam(beta2=0.7, lr=0.2), "adam")
+    assert "reference: quadratic" in failed_probes(MyAdam(beta2=0.7), Adam(0.05, beta2=0.71))
+
+
+def test_shapes_that_a_rule_refuses_are_noted_and_left_out():
+    report = check_optimizer(ours.Muon(0.02), steps=STEPS).report
+    assert [each.status for each in report.of("shapes")] == ["noted", "noted"]
+
+
+def test_what_was_not_looked_at_is_said():
+    report = check_optimizer(SGD(0.1), steps=STEPS).report
+    assert [each.status for each in report.of("reference")] == ["not tried"]
+    assert [each.status for each in report.of("frameworks")] == ["not tried"]
+
+
+def test_an_unknown_reference_is_answered_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="adamw"):
+        check_optimizer(SGD(0.1), "adamwe")
+
+
+def test_groups_are_checked_one_by_one():
+    with pytest.raises(DefinitionError, match="by itself"):
+        check_optimizer(Groups(SGD(0.1), {"*.bias": SGD(0.2)}))
+
+
+def test_findings_can_be_raised():
+    with pytest.raises(CheckFailedError, match="descent"):
+        check_optimizer(WrongSign(), steps=STEPS).report.raise_for_findings()
+
+
+def test_a_rule_that_raises_is_a_finding_and_not_an_error():
+    class Raises(MyAdam):
+        def update(self, parameter, gradient, state, step, lr):
+            raise RuntimeError("not written yet")
+
+    assert failed_probes(Raises()) == {"shapes"}

@@ -1,0 +1,103 @@
+"""A right recipe passes, and what is found is told once."""
+
+import itertools
+
+import numpy as np
+import pytest
+from tests.training.probes.recipes import DATA, NUMPY, checked, found, recipe, regularised, task_of
+
+from levelbench.checks.findings import failed, merged, not_tried
+from levelbench.errors import UnsupportedError
+from levelbench.training import Adam, Constant, Momentum, OneCycle, Shuffled
+from levelbench.training.probes.recipe import check_recipe
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"schedule": OneCycle(), "optimizer": Adam(0.01)},
+        {"label_smoothing": 0.1},
+        {"network": regularised(0.2)},
+        {"optimizer": Momentum(0.05, nesterov=True), "sampler": Shuffled(100), "accumulate": 2},
+    ],
+)
+def test_a_right_recipe_passes(changes):
+    report = checked(recipe(**changes))
+    assert report.failed == ()
+    passed = {each.probe for each in report.findings if each.status == "passed"}
+    expected = {
+        "determinism",
+        "evaluation",
+        "examples",
+        "gradient",
+        "one batch",
+        "phases",
+        "optimizer state",
+        "sampler",
+    }
+    assert expected | ({"accumulation"} if "accumulate" in changes else set()) <= passed
+
+
+def test_a_recipe_that_is_another_each_time_is_found():
+    rates = iter(np.linspace(0.01, 0.1, 1000))
+    assert (
+        "it has another optimizer each time"
+        in found(lambda: recipe(optimizer=Momentum(float(next(rates)))))["settings"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "values"),
+    [("accumulate", (1, 2)), ("workers", (0, 1)), ("channels_last", (False, True)), ("mode", (None, "eager"))],
+)
+def test_any_part_of_a_recipe_that_changes_between_two_makings_is_found(part, values):
+    turns = itertools.cycle(values)
+    assert f"it has another {part} each time" in found(lambda: recipe(**{part: next(turns)}))["settings"]
+
+
+def test_a_recipe_without_a_docstring_and_with_a_wrong_annotation_is_found():
+    def bare(lr: str = 0.05):
+        return recipe(optimizer=Momentum(lr))
+
+    report = check_recipe(task_of(bare), "bare", DATA, NUMPY, framework="numpy", seconds=1.0)
+    said = " ".join(each.found for each in report.failed)
+    assert "'bare' has no docstring" in said
+    assert "annotated" in said
+
+
+def test_only_what_accuses_in_the_same_words_is_one_finding():
+    findings = (
+        failed("x", "y", probe="a"),
+        not_tried("x", "y", probe="b"),
+        failed("x", "z", probe="c"),
+        failed("x", "y", probe="d"),
+    )
+    assert [each.probe for each in merged(findings)] == ["a", "b", "c"]
+
+
+def test_a_framework_that_cannot_train_the_recipe_leaves_probes_not_tried(monkeypatch):
+    def refuse(*given, **more):
+        raise UnsupportedError("bfloat16 on numpy", "it has none", "use torch")
+
+    monkeypatch.setattr(type(NUMPY), "executor", refuse)
+    report = checked(recipe())
+    assert {each.status for each in report.of("gradient")} == {"not tried"}
+    assert report.failed == ()
+
+
+def test_pytorch_agrees_with_the_reference():
+    pytest.importorskip("torch")
+    from levelbench.operators.frameworks import open_framework
+
+    made = recipe(schedule=Constant(), precision="bfloat16", channels_last=True)
+    report = checked(made, backend=open_framework("torch"), reference=NUMPY)
+    assert report.failed == ()
+    assert report.of("reference")[0].status == "passed"
+    assert "in bfloat16 and channels last the loss is" in report.of("precision")[0].found
+
+
+def test_a_precision_that_the_framework_has_not_is_not_tried():
+    (precision,) = checked(recipe(precision="bfloat16")).of("precision")
+    assert precision.status == "not tried"
+    assert "numpy" in precision.found.lower()

@@ -1,0 +1,167 @@
+"""Faults planted in optimizers, gradients and their accumulation, each found by its probe."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from tests.training.probes.recipes import DATA, NUMPY, checked, found, recipe, regularised
+
+from levelbench.errors import UsageError
+from levelbench.measure.clocks import FakeClock
+from levelbench.training import SGD, Momentum, Top1
+from levelbench.training.optimizers.base import Stepper
+from levelbench.training.probes import recipe as recipe_module
+from levelbench.training.probes.bench import Bench
+
+
+@dataclass(frozen=True)
+class Uphill(SGD):
+    """The sign is wrong."""
+
+    def update(self, parameter, gradient, state, step, lr):
+        return super().update(parameter, -gradient, state, step, lr)
+
+
+def test_an_optimizer_that_climbs_is_found_by_a_loss_that_does_not_fall():
+    assert "the loss of 16 examples falls from" in found(recipe(optimizer=Uphill(0.1)))["one batch"]
+
+
+@dataclass(frozen=True)
+class Idle(SGD):
+    def update(self, parameter, gradient, state, step, lr):
+        return parameter, state
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "steps", "status"),
+    [(SGD(0.002), 60, "noted"), (Uphill(0.1), 60, "failed"), (Uphill(0.1), 5, "noted")],
+    ids=["falling", "climbing", "climbing for too few steps to tell"],
+)
+def test_a_batch_that_there_was_no_time_to_learn_accuses_only_a_loss_that_stays(optimizer, steps, status, monkeypatch):
+    monkeypatch.setattr(recipe_module, "HOST", FakeClock(tick_ns=1_000_000))
+    bench = Bench(recipe(optimizer=optimizer), DATA, NUMPY, Top1(0.9))
+    (seen,) = recipe_module.one_batch(bench, 0, steps * 1e-3)
+    assert seen.status == status
+    assert ("no time for more" in seen.found) == (status == "noted")
+
+
+def test_an_optimizer_that_moves_nothing_is_found():
+    assert "no parameter moves" in found(recipe(optimizer=Idle(0.1)))["updates"]
+
+
+@dataclass(frozen=True)
+class Frozen(SGD):
+    def update(self, parameter, gradient, state, step, lr):
+        return (parameter, state) if parameter.ndim == 1 else super().update(parameter, gradient, state, step, lr)
+
+
+def test_parameters_that_are_frozen_by_mistake_are_named():
+    assert "2 of 4 parameters do not move" in found(recipe(optimizer=Frozen(0.1)))["updates"]
+
+
+@dataclass(frozen=True)
+class Noisy(SGD):
+    def update(self, parameter, gradient, state, step, lr):
+        gradient = gradient + 1e-3 * np.random.default_rng().standard_normal(gradient.shape).astype(gradient.dtype)
+        return super().update(parameter, gradient, state, step, lr)
+
+
+def test_an_optimizer_that_draws_without_a_seed_is_found():
+    assert "two runs of seed 0 part" in found(recipe(optimizer=Noisy(0.1)))["determinism"]
+
+
+class Forgetful(Momentum):
+    """Its stepper says that it has no state."""
+
+    def start(self, backend, parameters):
+        inner = super().start(backend, parameters)
+
+        class Wrapped(Stepper):
+            def step(self, gradients, step, factor):
+                inner.step(gradients, step, factor)
+
+            def state(self):
+                return {}
+
+            def restore(self, state):
+                pass
+
+        return Wrapped()
+
+
+def test_an_optimizer_whose_state_is_lost_in_a_checkpoint_is_found():
+    assert "after restore(state()) the next step" in found(recipe(optimizer=Forgetful(0.05)))["optimizer state"]
+
+
+def test_a_rate_at_which_the_loss_explodes_at_once_is_found():
+    with np.errstate(all="ignore"):
+        assert "the losses of the first steps are" in found(recipe(optimizer=SGD(1e30)))["updates"]
+
+
+def test_a_wrong_gradient_is_found_by_differences_of_the_loss(monkeypatch):
+    from levelbench.frameworks.numpy.executor import NumpyExecutor
+
+    backward = NumpyExecutor.backward
+
+    def doubled(self):
+        gradients = dict(backward(self))
+        name = max(gradients, key=lambda each: gradients[each].size)
+        return {**gradients, name: 2 * gradients[name]}
+
+    monkeypatch.setattr(NumpyExecutor, "backward", doubled)
+    assert "by another slope than the gradient says" in found(recipe())["gradient"]
+
+
+def accumulated(**changes):
+    (seen,) = recipe_module.accumulation(Bench(recipe(**{"accumulate": 3} | changes), DATA, NUMPY, Top1(0.9)), 0)
+    return seen
+
+
+def test_gradients_that_are_kept_from_the_batch_before_are_found(monkeypatch):
+    from levelbench.frameworks.numpy.executor import NumpyExecutor
+
+    backward = NumpyExecutor.backward
+
+    def added_up(self):
+        kept = getattr(self, "kept", {})
+        self.kept = {name: each + kept.get(name, 0) for name, each in backward(self).items()}
+        return self.kept
+
+    assert accumulated().status == "passed"
+    monkeypatch.setattr(NumpyExecutor, "backward", added_up)
+    assert "batches of 6, 7, 3" in accumulated().found
+    assert accumulated().status == "failed"
+
+
+def test_batches_that_count_alike_whatever_their_size_are_found(monkeypatch):
+    from levelbench.training.accumulation import Accumulating
+
+    add = Accumulating._add
+
+    def alike(self):
+        # Three batches, or all in one.
+        self._share = 1.0 if self._share == 1.0 else 1 / 3
+        add(self)
+
+    monkeypatch.setattr(Accumulating, "_add", alike)
+    assert accumulated().status == "failed"
+
+
+def test_accumulation_of_a_network_that_takes_each_batch_by_itself_is_noted():
+    seen = accumulated(network=regularised(0.2))
+    assert seen.status == "noted"
+    assert "BatchNormalization and Dropout" in seen.found
+
+
+@dataclass(frozen=True)
+class NoBiases(SGD):
+    def init(self, parameter):
+        if parameter.ndim < 2:
+            raise UsageError("an optimizer of matrices", "a parameter of one axis", "use another for biases")
+        return super().init(parameter)
+
+
+def test_an_optimizer_that_refuses_biases_is_told_once():
+    (only,) = checked(recipe(optimizer=NoBiases(0.1))).failed
+    assert only.probe == "updates"
+    assert "(and so in: determinism, evaluation, optimizer state" in only.found

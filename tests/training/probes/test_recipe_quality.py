@@ -1,0 +1,164 @@
+"""Faults planted in how a recipe's quality is measured, each found by its probe."""
+
+import numpy as np
+import pytest
+from tests.training.probes.recipes import DATA, NUMPY, found, recipe, regularised
+
+from levelbench.training import Top1
+from levelbench.training.datasets.base import Split
+from levelbench.training.probes import bench as bench_module
+from levelbench.training.probes.bench import Bench, covered, part_of
+
+
+class Trains(Top1):
+    """An evaluation that takes a step."""
+
+    def measure(self, executor, held):
+        for columns in held.batches():
+            executor.forward(*columns)
+            for name, gradient in executor.backward().items():
+                executor.parameters[name] = executor.parameters[name] - 1e-3 * gradient
+        return super().measure(executor, held)
+
+
+def test_an_evaluation_that_trains_is_found():
+    assert "it changes" in found(recipe(), Trains(0.9))["evaluation"]
+
+
+class MovesStatistics(Top1):
+    """An evaluation in training mode: buffers move."""
+
+    def measure(self, executor, held):
+        for columns in held.batches():
+            executor.forward(*columns)
+        return super().measure(executor, held)
+
+
+def test_an_evaluation_that_moves_running_statistics_is_found():
+    said = found(recipe(network=regularised(0.0)), MovesStatistics(0.9))
+    assert "it changes buffer norm" in said["evaluation"]
+
+
+class Draws(Top1):
+    """An evaluation of half of the examples, drawn anew each time."""
+
+    def measure(self, executor, held):
+        return super().measure(executor, held) * float(np.random.default_rng().random())
+
+
+def test_an_evaluation_that_draws_is_found():
+    assert "twice on the same weights" in found(recipe(), Draws(0.9))["evaluation"]
+
+
+@pytest.mark.parametrize(
+    ("beside", "probe", "says"),
+    [
+        (Trains(0.9), "evaluation", "beside: it changes"),
+        (Draws(0.9), "evaluation", "beside: twice on the same weights"),
+    ],
+)
+def test_a_figure_beside_the_quality_is_held_to_the_same(beside, probe, says, monkeypatch):
+    monkeypatch.setattr(type(beside), "metric", "beside")
+    assert says in found(recipe(), also=(beside,))[probe]
+
+
+class OfTheFirst(Top1):
+    """The first 100 examples, as if there were no more."""
+
+    def measure(self, executor, held):
+        *inputs, labels = next(iter(held.batches(100)))
+        return float((executor.infer(*inputs)[0].argmax(1) == labels).mean())
+
+
+class OfTheFirstBatch(Top1):
+    def measure(self, executor, held):
+        *inputs, labels = next(iter(held.batches()))
+        return float((executor.infer(*inputs)[0].argmax(1) == labels).mean())
+
+
+class OfSomeRows(Top1):
+    """All rows are drawn, and few of each batch looked at."""
+
+    def measure(self, executor, held):
+        right = [executor.infer(x[:10])[0].argmax(1) == labels[:10] for x, labels in held.batches()]
+        return float(np.concatenate(right).mean())
+
+
+@pytest.mark.parametrize(
+    ("quality", "says"),
+    [
+        (OfTheFirst(0.9), "top1 draws 64 of the 256 examples"),
+        (OfTheFirstBatch(0.9), "top1 draws 64 of the 256 examples"),
+        (OfSomeRows(0.9), "infer 40 of the 256 examples"),
+    ],
+)
+def test_a_quality_of_a_part_of_the_split_is_found(quality, says):
+    bench = Bench(recipe(), DATA, NUMPY, quality)
+    _, seen = covered(quality, bench.machine(0).executor, bench.held(DATA.train))
+    assert says in seen.found
+    assert seen.status == "failed"
+
+
+def test_a_quality_of_a_part_of_the_split_fails_the_check():
+    assert "top1 draws 16 of the 64 examples" in found(recipe(), OfTheFirstBatch(0.9))["examples"]
+
+
+def test_a_figure_beside_the_quality_of_a_part_of_the_split_is_found():
+    assert "top1 draws 16 of the 64 examples" in found(recipe(), also=(OfTheFirstBatch(0.9),))["examples"]
+
+
+class TokenByToken(Top1):
+    """As a translation is made: the network infers each example many times."""
+
+    def measure(self, executor, held):
+        for *inputs, _ in held.batches():
+            for _ in range(20):
+                executor.infer(*inputs)
+        return 0.0
+
+
+def test_a_quality_that_infers_each_example_many_times_is_given_fewer_of_them(monkeypatch):
+    # An example of the recipe's network takes 1,728 operations.
+    monkeypatch.setattr(bench_module, "_SIZES", ((1e4, (256, 64, 32)), (np.inf, (64, 8, 4))))
+    assert len(Bench(recipe(), DATA, NUMPY, Top1(0.9)).dataset.validation) == 64
+    assert len(Bench(recipe(), DATA, NUMPY, TokenByToken(0.9)).dataset.validation) == 8
+
+
+def test_a_quality_that_raises_is_a_finding_of_its_own():
+    class Raises(Top1):
+        def measure(self, executor, held):
+            raise ValueError("no such column")
+
+    assert "it raised ValueError: no such column" in found(recipe(), Raises(0.9))["untrained"]
+
+
+class Words(list):
+    """References that are also asked to turn tokens into words, as those of a translation are."""
+
+    def decode(self, tokens):
+        return " ".join(f"w{each}" for each in tokens)
+
+
+def test_a_part_of_a_split_has_references_that_can_do_what_the_whole_of_them_can():
+    whole = Split(DATA.train.columns, reference=Words(f"verse {at}" for at in range(256)))
+    some = part_of(whole, 3).reference
+    assert list(some) == ["verse 0", "verse 127", "verse 255"]
+    assert some[1:] == ["verse 127", "verse 255"]
+    assert some.decode([1, 2]) == "w1 w2"
+
+
+class Percent(Top1):
+    def measure(self, executor, held):
+        return 100 * super().measure(executor, held)
+
+
+def test_a_quality_that_measures_off_its_scale_is_found():
+    assert "scale goes from 0 to 1" in found(recipe(), Percent(0.9))["scale"]
+
+
+def test_a_figure_beside_the_quality_that_measures_off_its_scale_is_found():
+    assert "scale goes from 0 to 1" in found(recipe(), also=(Percent(0.9),))["scale"]
+
+
+def test_a_target_that_is_met_at_the_start_is_found():
+    assert "without a step of training" in found(recipe(), Top1(0.01))["untrained"]

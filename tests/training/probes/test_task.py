@@ -1,0 +1,224 @@
+"""Faults planted in what a task fixes: its data, splits, quality, target and words; each is found by its probe."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from levelbench.networks import zoo
+from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1
+from levelbench.training.datasets.base import Dataset, DatasetSource, Split
+from levelbench.training.probes.task import check_task
+from levelbench.training.quality import RMSE
+
+CLASSES = 4
+
+
+def split(count, seed, classes=CLASSES):
+    random = np.random.default_rng(seed)
+    labels = np.arange(count) % classes
+    return Split.of(random.standard_normal((count, 9)).astype(np.float32), labels.astype(np.int64))
+
+
+def dataset(**changes):
+    made = Dataset(
+        "toy",
+        split(200, 0),
+        split(100, 1),
+        split(100, 2),
+        CLASSES,
+        {"toy.bin": "a" * 64},
+        "rows in order",
+        "CC0",
+        "here",
+    )
+    return replace(made, **changes)
+
+
+class Source(DatasetSource):
+    name, licence, attribution = "toy", "CC0", "nobody"
+
+    def load(self, folder=None):
+        return dataset()
+
+    def lacks(self, folder=None):
+        return None
+
+
+def task(quality=None, description="four classes of noise", **more):
+    made = Task("toy", data=Source(), quality=quality or Top1(0.9), description=description, **more)
+
+    @made.recipe
+    def small(lr: float = 0.1) -> Recipe:
+        """A small one."""
+        return Recipe(zoo.mlp(9, 8, CLASSES), Shuffled(32), Momentum(lr), epochs=2)
+
+    return made
+
+
+def found(data=None, of=None):
+    """The probes that accuse, and what they say."""
+    report = check_task(of or task(), data or dataset())
+    return {each.probe: f"{each.found}. {each.do}" for each in report.failed}
+
+
+def test_a_right_task_passes():
+    report = check_task(task(), dataset())
+    assert report.failed == ()
+    assert {"splits", "labels", "target", "quality"} <= {each.probe for each in report.findings}
+
+
+def test_data_that_is_the_same_whenever_it_is_loaded_passes():
+    report = check_task(task(), dataset(), again=dataset)
+    assert [each.status for each in report.of("loading")] == ["passed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"test": split(100, 7)}, "column 0 of the test split is another"),
+        ({"train": split(199, 0)}, "the train split has 200 and 199 examples"),
+        (
+            {"validation": Split((*dataset().validation.columns, dataset().validation.labels))},
+            "the validation split has 2 and 3 columns",
+        ),
+    ],
+)
+def test_data_that_is_another_when_it_is_loaded_again_is_found(changes, says):
+    (found,) = check_task(task(), dataset(), again=lambda: dataset(**changes)).of("loading")
+    assert found.status == "failed"
+    assert says in found.found
+
+
+def test_the_order_of_examples_is_a_part_of_the_data():
+    labels = dataset().train.labels
+    other = dataset(train=Split.of(dataset().train.inputs[::-1], labels))
+    (found,) = check_task(task(), dataset(), again=lambda: other).of("loading")
+    assert "column 0 of the train split" in found.found
+
+
+def test_test_examples_in_training_are_a_leak():
+    leak = split(200, 0)
+    columns = (np.concatenate([leak.inputs, dataset().test.inputs[:50]]), np.arange(250) % CLASSES)
+    assert (
+        "50 of 100 examples of the test split are in the training split"
+        in found(dataset(train=Split(columns)))["splits"]
+    )
+
+
+def test_validation_examples_in_the_test_split_are_a_leak():
+    assert "in the validation split" in found(dataset(test=split(100, 1)))["splits"]
+
+
+def test_a_leak_is_found_whatever_its_labels():
+    other = Split.of(dataset().validation.inputs, (dataset().validation.labels + 1) % CLASSES)
+    assert "splits" in found(dataset(test=other))
+
+
+def test_one_twin_among_many_is_noted_and_no_fault():
+    inputs = dataset().test.inputs.copy()
+    inputs[7] = dataset().train.inputs[3]
+    report = check_task(task(), dataset(test=Split.of(inputs, dataset().test.labels)))
+    assert report.failed == ()
+    assert any("1 of 100 examples" in each.found for each in report.of("splits") if each.status == "noted")
+
+
+@pytest.mark.parametrize(("wrong", "says"), [(CLASSES, "go from 0 to 4"), (-1, "go from -1 to 3")])
+def test_a_label_that_stands_for_no_class_is_found(wrong, says):
+    labels = dataset().train.labels.copy()
+    labels[5] = wrong
+    assert says in found(dataset(train=Split.of(dataset().train.inputs, labels)))["labels"]
+
+
+def test_a_class_without_a_training_example_is_found():
+    assert "no training example is of class 3" in found(dataset(train=split(200, 0, classes=3)))["labels"]
+
+
+def test_labels_that_are_no_whole_numbers_are_found():
+    labels = dataset().train.labels.astype(np.float32)
+    assert "are of float32" in found(dataset(train=Split.of(dataset().train.inputs, labels)))["labels"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_input_that_is_no_finite_number_is_found(value):
+    inputs = dataset().validation.inputs.copy()
+    inputs[3, 2] = value
+    data = dataset(validation=Split.of(inputs, dataset().validation.labels))
+    assert "column 0 of the validation split has 1 values" in found(data)["values"]
+
+
+def test_an_empty_split_is_found():
+    empty = Split.of(np.zeros((0, 9), np.float32), np.zeros(0, np.int64))
+    assert "the test split is empty" in found(dataset(test=empty))["splits"]
+
+
+def test_real_data_without_checksums_is_found_and_made_data_needs_none():
+    assert "no checksums" in found(dataset(checksums={}))["provenance"]
+    assert found(dataset(checksums={}, synthetic=True)) == {}
+
+
+def test_a_checksum_that_is_none_is_found():
+    assert "SHA-256 of toy.bin" in found(dataset(checksums={"toy.bin": "abc"}))["provenance"]
+
+
+@pytest.mark.parametrize("what", ["licence", "split_rule", "source"])
+def test_data_of_which_nothing_is_said_is_found(what):
+    assert f"no {what.replace('_', ' ')}" in found(dataset(**{what: ""}))["provenance"]
+
+
+def test_a_target_off_the_qualitys_scale_is_found():
+    assert "the target 90 is off the scale of top1, 0 to 1" in found(of=task(Top1(90)))["quality"]
+
+
+def test_a_scale_that_does_not_ascend_is_found():
+    class Upside(Top1):
+        low, high = 1.0, 0.0
+
+    assert "goes from 1.0 to 0.0" in found(of=task(Upside(0.5)))["quality"]
+
+
+def test_a_direction_that_there_is_not_is_found():
+    class Sideways(Top1):
+        direction = "sideways"
+
+    assert "'sideways'" in found(of=task(Sideways(0.5)))["quality"]
+
+
+def test_two_figures_of_one_name_are_found():
+    assert "two figures have one name" in found(of=task(also=(Top1(0.5),)))["quality"]
+
+
+def test_a_target_that_the_most_frequent_class_reaches_is_found():
+    labels = np.where(np.arange(100) < 95, 0, np.arange(100) % CLASSES)
+    data = dataset(validation=Split.of(dataset().validation.inputs, labels))
+    assert "always answering with the most frequent class" in found(data)["target"]
+
+
+def test_a_target_that_hangs_on_single_examples_is_noted():
+    report = check_task(task(Top1(0.99)), dataset())
+    assert any("one of the 100 validation examples is worth 1.00%" in each.found for each in report.of("target"))
+
+
+def test_a_regression_has_no_classes_to_check():
+    random = np.random.default_rng(0)
+    splits = [
+        Split((random.standard_normal((n, 9)).astype(np.float32), random.standard_normal((n, 1)).astype(np.float32)))
+        for n in (50, 20, 20)
+    ]
+    report = check_task(task(RMSE(0.5)), dataset(train=splits[0], validation=splits[1], test=splits[2], classes=0))
+    assert report.failed == ()
+    assert report.of("labels")[0].status == "not tried"
+
+
+def test_a_task_without_a_description_is_found():
+    assert "the task has none" in found(of=task(description=""))["description"]
+
+
+def test_a_metric_that_has_the_name_of_a_share_and_its_own_way_is_noted():
+    class Weighted(Top1):
+        def measure(self, executor, held):
+            return 0.12345
+
+    notes = [each.do for each in check_task(task(Weighted(0.9)), dataset()).of("quality") if each.status == "noted"]
+    assert notes == ["give a metric that counts otherwise another name, or its runs are refused"]
+    assert [each.status for each in check_task(task(), dataset()).of("quality")] == ["passed"]
