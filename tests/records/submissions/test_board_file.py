@@ -8,7 +8,7 @@ import pytest
 
 from levelbench.errors import UsageError
 from levelbench.records.rulesets.registry import read_ruleset
-from levelbench.records.submissions.board import add_ruleset, board_findings, own_rulesets
+from levelbench.records.submissions.board import add_ruleset, board_settings, own_rulesets
 
 OURS = resources.files("levelbench.records.rulesets").joinpath("data/levelbench-1.0.toml").read_text()
 
@@ -19,7 +19,9 @@ def said(tmp_path):
 
     def find(text):
         (tmp_path / "board.toml").write_text(text)
-        return [(each.code, each.severity, each.field) for each in board_findings(tmp_path, own_rulesets(tmp_path)[0])]
+        return [
+            (each.code, each.severity, each.field) for each in board_settings(tmp_path, own_rulesets(tmp_path)[0])[1]
+        ]
 
     return find
 
@@ -51,12 +53,12 @@ def test_what_is_wrong_in_a_board_file_is_found_with_its_key(said, text, finding
 
 def test_a_misspelt_key_is_told_which_one_is_meant(tmp_path):
     (tmp_path / "board.toml").write_text('rulests = ["levelbench-1.0"]')
-    (found,) = board_findings(tmp_path, {})
+    (found,) = board_settings(tmp_path, {})[1]
     assert found.do == "write rulesets"
 
 
 def test_a_board_without_a_file_is_no_finding(tmp_path):
-    assert board_findings(tmp_path, {}) == []
+    assert board_settings(tmp_path, {})[1] == []
 
 
 def test_a_broken_ruleset_is_named_by_its_file_and_the_others_are_known(tmp_path):

@@ -13,10 +13,9 @@ import levelbench.records.submissions as package
 from levelbench.errors import RecordError
 from levelbench.records.rulesets.registry import rulesets
 from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.rules import CODES, check_file, check_folder, judging, worst
+from levelbench.records.submissions.rules import CODES, check_file, check_folder, worst
 from levelbench.records.submissions.rules.checking import RULES, SITE_MARKER, checked_folder, record_digests
 from levelbench.records.submissions.rules.findings import warning
-from levelbench.records.submissions.rules.listing import submission_paths
 
 
 def faster(by):
@@ -156,15 +155,13 @@ def test_what_a_linter_says_of_an_entry_is_told_beside_what_the_rules_do(board, 
     assert said == [("LB126", "digits/training/a.json", f"{entry.model} under {len(rulesets())} rulesets")] * 2
 
 
-def test_another_process_judges_as_this_one_does(board, clean):
+def test_other_processes_judge_as_this_one_does(board, clean, monkeypatch):
     board("a.json", changes={"submitted": "x"})
     board("b.json", changes=faster(2))
     (board.root / "digits/training/broken.json").write_bytes(b"{")
-    paths = list(submission_paths(board.root, []))
-    terms = judging.Standard(board.root, clean.today, lint=of_a_linter)
-    judge = judging.Judge(terms)
-    judging._begin(terms)
-    assert judging._DECODER.decode(judging._judge_chunk(paths)) == list(judge.judge_each(paths))
+    alone = checked_folder(board.root, today=clean.today)
+    monkeypatch.setattr("levelbench.records.submissions.several.FEW", 1)
+    assert checked_folder(board.root, today=clean.today, processes=2) == alone
 
 
 def test_names_that_differ_in_capitals_only_are_an_error(board):
@@ -220,15 +217,20 @@ def test_a_copy_with_digits_changed_that_nobody_measures_is_told(board):
         changes[f"runs[{at}].curve.quality"] = lambda q: [v + 1e-12 for v in q]
         changes[f"runs[{at}].curve.time_s"] = lambda t: [v + 1e-9 for v in t]
         changes[f"runs[{at}].record_digest"] = f"{at}e" * 32
+        changes[f"runs[{at}].record_id"] = f"b{at}"
+        changes[f"runs[{at}].started"] = f"2026-11-19T12:00:0{at}+00:00"
     board("b.json", changes={**changes, "author.name": "Eve"})
     assert [each[0] for each in board.severities()] == ["B242"]
     assert len(board.codes()) == 5
 
 
+OTHER = {"runs[0].record_id": "other", "runs[0].started": "2018-01-02T12:00:00+00:00"}
+
+
 def test_copies_of_what_is_too_short_for_a_sketch_are_told(board):
     short = {f"runs[0].curve.{name}": lambda c: c[3:5] for name in ("time_s", "quality", "epoch", "samples")}
     board("a.json", "dawnbench", short)
-    board("b.json", "dawnbench", {**short, "runs[0].record_digest": "b" * 64, "author.name": "Eve"})
+    board("b.json", "dawnbench", {**short, "runs[0].record_digest": "b" * 64, "author.name": "Eve", **OTHER})
     board("c.json", "inference")
     board("d.json", "inference", {"inference[0].record_digest": "c" * 64, "author.name": "Eve"})
     board("e.json", "inference", {"inference[0].record_digest": "d" * 64, "inference[0].duration_s": 20.5})

@@ -8,9 +8,12 @@ from tests.report.site.by_hand import board as board_of
 from tests.report.site.by_hand import entry, figure, submission
 
 from levelbench.records.rulesets.schema import InferenceRules
-from levelbench.report.site import pages
+from levelbench.report.site.board_view import task_page
+from levelbench.report.site.entry_view import entry_page
+from levelbench.report.site.index_view import index_page
 from levelbench.report.site.payload import FindingCounts, Leader, NotShown, OriginFacts, SiteFacts, TaskCard
 from levelbench.report.site.scripts import script
+from levelbench.report.site.shared import assets
 
 __all__ = ["CHROMIUM", "FOLLOW", "QUIET", "card_of", "names", "small_site", "watched", "write_site"]
 
@@ -33,17 +36,17 @@ def watched(context, wrong):
 
 
 def write_site(folder, board, submissions, cards=(), not_shown=()):
-    for name, content in pages.assets().items():
+    for name, content in assets().items():
         (folder / "assets").mkdir(exist_ok=True)
         (folder / "assets" / name).write_bytes(content)
     (folder / "data").mkdir()
     (folder / "entries").mkdir()
     (folder / board.data).write_bytes(script(board))
-    (folder / board.page).write_text(pages.task_page(board))
+    (folder / board.page).write_text(task_page(board))
     for shown, source in submissions:
-        (folder / shown.page).write_text(pages.entry_page(board, shown, source, []))
+        (folder / shown.page).write_text(entry_page(board, shown, source, []))
     site = SiteFacts(board.title, board.generated, "", "0.1", len(board.entries), list(not_shown))
-    (folder / "index.html").write_text(pages.index_page(site, cards))
+    (folder / "index.html").write_text(index_page(site, cards))
     return folder
 
 

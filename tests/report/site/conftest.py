@@ -8,13 +8,6 @@ from tests.report.site.browsing import CHROMIUM, FOLLOW, QUIET, small_site, watc
 from tests.report.site.leaderboards import write
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """Where the key lies that tells this user's sites from others: not in this user's own cache."""
-    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @pytest.fixture(scope="session")
 def by_hand():
     """What makes the parts of a board: ``entry``, ``figure``, ``board``, ``submission``, ``hostile``, ``target``."""

@@ -9,6 +9,7 @@ import msgspec
 
 from levelbench.records.rulesets.registry import ruleset, task_rules
 from levelbench.records.submissions.digests import encode
+from levelbench.records.submissions.rules.listing import SITE_MARKER
 from levelbench.records.submissions.schema import (
     Author,
     Curve,
@@ -19,8 +20,7 @@ from levelbench.records.submissions.schema import (
     Submission,
     SubmittedRun,
 )
-from levelbench.report.site.place import LOCK
-from levelbench.report.site.state import MARKER, STATE
+from levelbench.report.site.place import LOCK, STAGING
 
 __all__ = ["DATA", "DAY", "DIGEST", "assert_whole", "files", "inference", "measure", "write"]
 
@@ -61,13 +61,13 @@ def inference(scenario, **parts):
 
 
 def files(site):
-    """Every file but what a build remembers, with its content."""
+    """Every file of a site, with its content."""
     found = {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
-    return {name: content for name, content in found.items() if name not in (STATE, MARKER, LOCK)}
+    return {name: content for name, content in found.items() if not name.startswith((SITE_MARKER, LOCK, STAGING))}
 
 
 def assert_whole(site):
     """Every link and script of every page leads to a file that is there."""
-    for page in site.rglob("*.html"):
+    for page in (*site.glob("*.html"), *site.glob("entries/*.html")):
         for link in re.findall(r'(?:href|src)="([^"#]*)"', page.read_text()):
             assert link.startswith(("https://", DATA)) or (page.parent / link).is_file(), f"{page.name}: {link}"

@@ -10,10 +10,10 @@ from tests.report.site.by_hand import board, entry, submission
 
 from levelbench.records.submissions.figures import COLUMNS, Figure
 from levelbench.records.submissions.schema import Inference, Price, Tuning
-from levelbench.report.site import pages
 from levelbench.report.site.brief import brief, brief_interval
 from levelbench.report.site.drawings import progress_drawing
 from levelbench.report.site.entries import figure_text
+from levelbench.report.site.entry_view import entry_page
 
 LONG = 24
 """The most characters of a figure without its interval: of a billion dollars, with its cents."""
@@ -46,7 +46,7 @@ def test_no_page_of_an_entry_has_a_long_row_of_digits(value):
         throughput_per_s=value, target_per_s=value, latency_bound_s=value,
     )  # fmt: skip
     stated = submission(price=Price(value), inference=[measured], tuning=Tuning(0, value, value))
-    page = pages.entry_page(board([]), entry("a", best_s=value, n=2, expected_with_restarts_s=value), stated, [])
+    page = entry_page(board([]), entry("a", best_s=value, n=2, expected_with_restarts_s=value), stated, [])
     assert max(map(len, re.findall(r"[\d,.]+", page))) <= LONG
 
 

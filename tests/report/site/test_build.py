@@ -8,7 +8,6 @@ import pytest
 from tests.report.site.leaderboards import DATA, DAY, DIGEST, assert_whole, files, write
 
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
-from levelbench.report.site import pages
 from levelbench.report.site.build import build
 
 CARRIED = rf'<a download="([^"]*)" href="{DATA}([^"]*)">'
@@ -93,7 +92,7 @@ def test_what_a_repositorys_pages_need_may_lie_beside_and_stays(folder, site):
     (site / "CNAME").write_text("example.org")
     (site / ".nojekyll").write_text("")
     build(folder, site, today=DAY)
-    build(folder, site, today=DAY, force=True)
+    build(folder, site, today=DAY)
     assert (site / "CNAME").read_text() == "example.org"
     assert (site / ".nojekyll").exists()
 
@@ -101,7 +100,7 @@ def test_what_a_repositorys_pages_need_may_lie_beside_and_stays(folder, site):
 def test_the_site_may_lie_in_the_leaderboards_own_folder(folder):
     build(folder, folder / "site", today=DAY)
     built = build(folder, folder / "site", today=DAY)
-    assert (built.entries, built.read, built.not_shown, built.written) == (3, 0, [], [])
+    assert (built.entries, built.read, built.not_shown, built.written) == (3, 3, [], [])
 
 
 def test_no_name_in_an_entry_leads_out_of_the_site(folder, site):
@@ -115,14 +114,14 @@ def test_no_name_in_an_entry_leads_out_of_the_site(folder, site):
 def test_a_page_that_cannot_be_rendered_leaves_the_site_as_it_was(folder, site, monkeypatch):
     build(folder, site, today=DAY)
     before = files(site)
-    monkeypatch.setattr(pages, "index_page", lambda *given: 1 / 0)
+    monkeypatch.setattr("levelbench.report.site.build.index_page", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        build(folder, site, today=DAY, force=True)
+        build(folder, site, today=DAY)
     assert files(site) == before
 
 
 def test_several_processes_build_the_same_site(folder, site, tmp_path, monkeypatch):
-    monkeypatch.setattr("levelbench.report.site.workshop.FEW", 1)
+    monkeypatch.setattr("levelbench.records.submissions.several.FEW", 1)
     build(folder, site, today=DAY, processes=2)
     build(folder, tmp_path / "one", today=DAY)
     assert files(site) == files(tmp_path / "one")
@@ -133,6 +132,6 @@ def test_a_site_is_at_an_address_of_the_web_or_nowhere(folder, site, address):
     with pytest.raises(UsageError, match="--base-url"):
         build(folder, site, base_url=address, today=DAY)
     (folder / "board.toml").write_text(f"url = '{address}'")
-    with pytest.raises(DefinitionError, match="url is"):
+    with pytest.raises(DefinitionError, match="url: it is"):
         build(folder, site, today=DAY)
     assert not site.exists()

@@ -1,29 +1,33 @@
-"""A site is whole at every instant, and made again only where it must be."""
+"""A site is built whole each time: what differs is written, and a build that is killed leaves no half of one."""
 
-import os
 import re
-from datetime import date, timedelta
+from datetime import date
+from pathlib import Path
 
-import msgspec
 import pytest
 from tests.report.site.leaderboards import DAY, DIGEST, assert_whole, files, write
 
-from levelbench.records.submissions.rules import rivals
-from levelbench.records.submissions.schema import Curve, Origin, SubmittedRun
+from levelbench.errors import StoreError
+from levelbench.records.submissions.schema import Curve, SubmittedRun
 from levelbench.report.site import build as building
-from levelbench.report.site.build import build
-from levelbench.report.site.outputs import Outputs
-from levelbench.report.site.state import STATE
-from levelbench.report.site.workshop import CARRIED_BYTES
+from levelbench.report.site.build import CARRIED_BYTES, build
+from levelbench.report.site.place import STAGING
 
 
 def test_building_again_writes_nothing(folder, site):
+    first = build(folder, site, today=DAY)
+    built = build(folder, site, today=DAY)
+    assert (built.read, built.written, built.removed, built.kept) == (3, [], [], len(first.written))
+
+
+def test_another_day_is_the_day_of_the_boards_and_changes_no_page_of_an_entry(folder, site):
     build(folder, site, today=DAY)
     built = build(folder, site, today=date(2026, 11, 25))
-    assert (built.read, built.written, built.removed) == (0, [], [])
+    assert not any(name.startswith("entries/") for name in built.written)
+    assert "2026-11-25" in (site / "cifar10_dawnbench-1.0.html").read_text()
 
 
-def test_a_whole_build_and_one_after_changes_are_the_same(folder, site, tmp_path):
+def test_a_build_after_changes_and_a_fresh_one_are_the_same(folder, site, tmp_path):
     build(folder, site, today=DAY)
     write(folder, "second", 5.0)
     write(folder, "fourth", 7.0)
@@ -37,18 +41,11 @@ def test_one_changed_entry_makes_its_page_and_the_board_again_and_nothing_else(f
     build(folder, site, today=DAY)
     write(folder, "second", 5.0)
     built = build(folder, site, today=DAY)
-    assert built.read == 1
     kinds = sorted(re.sub(DIGEST, ".", name) for name in built.written)
     assert kinds == [
         "cifar10_dawnbench-1.0.html", "data/cifar10_dawnbench-1.0.js", "entries/cifar10-training-second.html",
         "index.html", "leaderboard.csv", "leaderboard.json",
     ]  # fmt: skip
-
-
-def test_a_file_that_was_only_touched_is_not_read_again(folder, site):
-    build(folder, site, today=DAY)
-    os.utime(folder / "cifar10/training/first.json", ns=(1, 1))
-    assert build(folder, site, today=DAY).read == 0
 
 
 def test_a_page_that_somebody_changed_is_made_again(folder, site):
@@ -83,30 +80,18 @@ def test_the_page_of_an_entry_that_is_gone_goes_too(folder, site):
     assert_whole(site)
 
 
-def test_another_version_of_the_tool_makes_everything_again(folder, site, monkeypatch):
-    build(folder, site, today=DAY)
-    monkeypatch.setattr(building, "__version__", "99")
-    assert build(folder, site, today=DAY).read == 3
-
-
-def test_force_reads_everything_again(folder, site):
-    build(folder, site, today=DAY)
-    assert build(folder, site, today=DAY, force=True).read == 3
-
-
 def test_the_same_entry_twice_is_shown_once_until_the_first_is_gone(folder, site):
     copy = folder / "cifar10/training/zz.json"
     copy.write_bytes((folder / "cifar10/training/first.json").read_bytes())
     built = build(folder, site, today=DAY)
     assert [each.file for each in built.not_shown] == ["cifar10/training/zz.json"]
     assert not any("-zz-" in name for name in files(site))
-    assert build(folder, site, today=DAY).read == 0
     (folder / "cifar10/training/first.json").unlink()
     assert build(folder, site, today=DAY).not_shown == []
     assert_whole(site)
 
 
-def test_curves_that_are_nearly_copies_are_told_and_compared_once(folder, site, monkeypatch):
+def test_curves_that_are_nearly_copies_are_told_beside_their_rank(folder, site):
     times, qualities = [1.0, 2.1, 3.3, 4.2, 5.9, 7.0], [0.5, 0.7, 0.81, 0.9, 0.945, 0.95]
     write(folder, "whole", runs=[SubmittedRun(Curve(times, qualities))])
     write(folder, "young", runs=[SubmittedRun(Curve([0.5 * each for each in times], qualities))])
@@ -116,56 +101,70 @@ def test_curves_that_are_nearly_copies_are_told_and_compared_once(folder, site, 
     assert near.file == "cifar10/training/young.json"
     assert near.reasons[0].startswith("B242 runs[0].curve: 6 of 6 points as in runs[0] of cifar10/training/")
     assert near.file in (site / "index.html").read_text()
-    monkeypatch.setattr(rivals, "match", lambda *given: pytest.fail("it was compared before"))
-    assert build(folder, site, today=DAY).near == built.near
+    assert "two curves are nearly the same: 6 of 6 points" in (site / "cifar10_dawnbench-1.0.html").read_text()
     (folder / "cifar10/training/whole.json").unlink()
     assert build(folder, site, today=DAY).near == []
 
 
 class Killed(BaseException):
-    """As a signal that cannot be caught: nothing of ours runs after it but what a test needs."""
+    """As a signal that cannot be caught."""
+
+
+def kill_after(monkeypatch, calls, owner, name):
+    real, left = getattr(owner, name), [calls]
+
+    def killing(*given):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return real(*given)
+
+    monkeypatch.setattr(owner, name, killing)
 
 
 @pytest.mark.parametrize("after", range(0, 18, 5))
+@pytest.mark.parametrize("stage", ["making", "publishing"])
 def test_a_build_that_is_killed_leaves_a_whole_site_and_the_next_one_completes_it(
-    folder, site, tmp_path, monkeypatch, after
+    folder, site, tmp_path, monkeypatch, after, stage
 ):
     build(folder, site, today=DAY)
+    before = files(site)
     write(folder, "second", 5.0)
     write(folder, "fourth", 7.0)
     (folder / "cifar10/training/third.json").unlink()
-    real, left = Outputs._write, [after]
-
-    def killing(self, name, *contents):
-        left[0] -= 1
-        if left[0] < 0:
-            # Killed while the file beside was written, before it got its name.
-            (self._site / name).with_name(".levelbench.part").write_bytes(contents[0][:7])
-            raise Killed
-        return real(self, name, *contents)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Outputs, "_write", killing)
+        patch.setattr("levelbench.report.site.place.shutil.rmtree", lambda *given, **options: None)
+        if stage == "making":
+            kill_after(patch, after // 6, building, "stage")
+        else:
+            kill_after(patch, after, Path, "replace")
         try:
             build(folder, site, today=DAY)
         except Killed:
             assert_whole(site)
+            assert (site / STAGING).exists()
+            if stage == "making":
+                assert files(site) == before
     build(folder, site, today=DAY)
     build(folder, tmp_path / "fresh", today=DAY)
     assert files(site) == files(tmp_path / "fresh")
 
 
-def test_where_nothing_changed_nothing_is_made_and_the_same_is_told(folder, site, monkeypatch):
-    (folder / "cifar10/training/broken.json").write_text("[]")
-    write(folder, "twin", 10.0, model="first", origin=Origin("dawnbench", "first.json"))
+def test_an_entry_that_changes_while_the_site_is_built_is_an_error_and_leaves_it_as_it_was(folder, site, monkeypatch):
     build(folder, site, today=DAY)
-    told = build(folder, site, today=DAY, force=True)
-    before, remembered = files(site), (site / STATE).read_bytes()
-    monkeypatch.setattr(building, "filled", None)
-    again = build(folder, site, today=DAY + timedelta(days=1))
-    assert (files(site), (site / STATE).read_bytes()) == (before, remembered)
-    assert again == msgspec.structs.replace(told, read=0, written=[], removed=[], kept=len(told.written))
-    assert len(again.not_shown) == 2
+    before = files(site)
+    monkeypatch.setattr(building, "_decide", changing(building._decide, lambda: write(folder, "second", 5.0)))
+    with pytest.raises(StoreError, match="it was changed meanwhile"):
+        build(folder, site, today=DAY)
+    assert files(site) == before
+
+
+def changing(real, change):
+    def decided(*given):
+        change()
+        return real(*given)
+
+    return decided
 
 
 @pytest.mark.parametrize("where", ["leaderboard/stray.bin", "site/entries/stray.html", "site/leaderboard.csv"])

@@ -3,25 +3,22 @@
 import fcntl
 import json
 import os
-import shutil
 from datetime import date
 
-import msgspec
 import pytest
 from tests.report.site.leaderboards import DAY, write
 
 from levelbench.errors import DefinitionError, StoreError, UsageError
+from levelbench.records.submissions.rules.listing import SITE_MARKER
 from levelbench.records.submissions.schema import (
     Author,
     Curve,
     Price,
     SubmittedRun,
 )
-from levelbench.report.site import entries, intake, outputs, state
+from levelbench.report.site import entries
 from levelbench.report.site.build import build
-from levelbench.report.site.place import LOCK
-from levelbench.report.site.seal import seal, unseal
-from levelbench.report.site.state import MARKER, STATE, State
+from levelbench.report.site.place import LOCK, STAGING
 
 FORGED_MARKER = '{"made_by":"levelbench board build","files":[]}'
 
@@ -46,7 +43,7 @@ def elsewhere(tmp_path):
 @pytest.mark.parametrize("name", ["assets", "data", "entries"])
 def test_a_folder_of_the_site_that_is_a_link_is_refused(folder, site, elsewhere, name):
     site.mkdir()
-    (site / MARKER).write_text(FORGED_MARKER)
+    (site / SITE_MARKER).write_text(FORGED_MARKER)
     (site / name).symlink_to(elsewhere)
     with pytest.raises(UsageError, match="link"):
         build(folder, site, today=DAY)
@@ -72,16 +69,20 @@ def test_a_leaderboard_that_is_reached_through_a_link_of_ones_own_is_none_of_the
     assert build(tmp_path / "mine", tmp_path / "mine" / "site", today=DAY).entries == 2
 
 
-def test_a_link_where_a_file_is_written_beside_its_place_is_not_written_through(folder, site, elsewhere):
+def test_a_link_where_files_are_written_first_is_not_written_through(folder, site, elsewhere):
     build(folder, site, today=DAY)
-    (site / "entries" / outputs._BESIDE).symlink_to(elsewhere / "thesis.txt")
-    with pytest.raises(UsageError, match="no plain file"):
-        build(folder, site, today=DAY, force=True)
-    (site / "entries" / outputs._BESIDE).unlink()
-    os.link(elsewhere / "thesis.txt", site / "entries" / outputs._BESIDE)
-    write(folder, "two", 30.0)
+    (site / STAGING).symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="link"):
+        build(folder, site, today=DAY)
+    (site / STAGING).unlink()
+    (site / STAGING / "entries").mkdir(parents=True)
+    (site / STAGING / "entries" / "a.html").symlink_to(elsewhere / "thesis.txt")
+    page = next((site / "entries").iterdir())
+    page.unlink()
+    os.link(elsewhere / "thesis.txt", page)
     build(folder, site, today=DAY)
     assert (elsewhere / "thesis.txt").read_text() == "mine"
+    assert page.read_bytes() != b"mine"
 
 
 @pytest.mark.parametrize("name", ["evil.html", "x/evil.html", "entries/x/evil.html"])
@@ -99,47 +100,6 @@ def test_a_page_among_the_entries_that_no_build_made_is_removed(folder, site):
     assert build(folder, site, today=DAY).removed == ["entries/evil.html"]
 
 
-def test_what_somebody_else_says_that_a_build_remembers_is_not_believed(folder, site):
-    build(folder, site, today=DAY)
-    remembered = msgspec.msgpack.decode((site / STATE).read_bytes()[32:], type=State)
-    remembered.entries["cifar10/training/one"].payload = None
-    remembered.entries["cifar10/training/one"].reasons = ["withdrawn by its author"]
-    shutil.rmtree(site)
-    site.mkdir()
-    (site / MARKER).write_text(FORGED_MARKER)
-    forged = msgspec.msgpack.encode(remembered)
-    for raw in (forged, bytes(32) + forged):
-        (site / STATE).write_bytes(raw)
-        built = build(folder, site, today=DAY)
-        assert (built.entries, built.read, built.not_shown) == (2, 2, [])
-    assert build(folder, site, today=DAY).read == 0
-
-
-def test_what_was_remembered_of_another_site_is_not_believed(folder, site, tmp_path):
-    build(folder, site, today=DAY)
-    shutil.copytree(site, tmp_path / "copy")
-    assert build(folder, tmp_path / "copy", today=DAY).read == 2
-
-
-def test_without_a_place_for_a_key_nothing_is_remembered(folder, site, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("LEVELBENCH_CACHE", str(tmp_path / "file"))
-    build(folder, site, today=DAY)
-    assert not (site / STATE).exists()
-    assert build(folder, site, today=DAY).read == 2
-
-
-def test_a_key_that_others_may_read_is_no_secret_and_another_is_made(site, cache):
-    sealed = seal(site, b"text") + b"text"
-    assert unseal(site, sealed) == b"text"
-    key = next(cache.iterdir())
-    assert key.stat().st_mode & 0o777 == 0o600
-    key.chmod(0o644)
-    assert unseal(site, sealed) is None
-    assert unseal(site, seal(site, b"text") + b"text") == b"text"
-    assert unseal(site, sealed) is None
-
-
 def test_while_one_build_writes_a_second_says_so_and_changes_nothing(folder, site):
     build(folder, site, today=DAY)
     write(folder, "two", 5.0)
@@ -149,7 +109,7 @@ def test_while_one_build_writes_a_second_says_so_and_changes_nothing(folder, sit
         with pytest.raises(StoreError, match="another build is writing it"):
             build(folder, site, today=DAY)
     assert (site / "leaderboard.csv").read_bytes() == before
-    assert build(folder, site, today=DAY).read == 1
+    assert "leaderboard.csv" in build(folder, site, today=DAY).written
 
 
 def test_two_entries_with_one_page_are_an_error(folder, site, monkeypatch):
@@ -164,32 +124,6 @@ def test_a_date_that_lies_ahead_is_judged_again_when_it_has_come(folder, site, d
     write(folder, "ahead", 30.0, **parts)
     shown = [build(folder, site, today=date(2026, 11, number)).entries for number in (21, 23, 24, 26, 21)]
     assert shown == [2, 2, 3, 3, 2]
-
-
-def test_an_entry_whose_dates_have_come_is_not_read_again(folder, site):
-    build(folder, site, today=DAY)
-    assert build(folder, site, today=date(2027, 11, 21)).read == 0
-
-
-def test_where_signatures_can_be_verified_now_every_entry_is_read_again(folder, site, monkeypatch):
-    monkeypatch.setattr(intake, "available", lambda: False)
-    build(folder, site, today=DAY)
-    monkeypatch.setattr(intake, "available", lambda: True)
-    assert build(folder, site, today=DAY).read == 2
-
-
-@pytest.mark.parametrize(
-    "source", ["measure/statistics/medians.py", "report/numbers.py", "claims/hardware/table.py", "tasks/digits.py"]
-)
-def test_a_source_that_figures_are_made_with_is_part_of_what_made_a_site(source, tmp_path, monkeypatch):
-    for room in ("measure", "report", "records", "claims", "networks", "tasks", "runner"):
-        (tmp_path / room).mkdir()
-    monkeypatch.setattr(state.resources, "files", lambda package: tmp_path)
-    monkeypatch.setattr(state, "_sources", state._sources.__wrapped__)
-    before = state.made_by("1")
-    (tmp_path / source).parent.mkdir(exist_ok=True)
-    (tmp_path / source).write_text("changed")
-    assert state.made_by("1") != before
 
 
 def runs_of(record, seconds=10.0):
@@ -211,7 +145,7 @@ def test_a_copy_whose_file_comes_first_does_not_throw_the_earlier_entry_off_the_
     assert [(each.file, each.reasons[0][:4]) for each in built.not_shown] == [("cifar10/training/a-copy.json", "B241")]
     assert not list((site / "entries").glob("*a-copy*"))
     again = build(folder, site, today=DAY)
-    assert (again.read, again.written, again.errors) == (0, [], built.errors)
+    assert (again.written, again.errors) == ([], built.errors)
     build(folder, tmp_path / "fresh", today=DAY)
     assert (site / "leaderboard.csv").read_bytes() == (tmp_path / "fresh" / "leaderboard.csv").read_bytes()
     (folder / "cifar10/training/original.json").unlink()

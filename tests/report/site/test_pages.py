@@ -11,9 +11,11 @@ from levelbench.records.rulesets.schema import InferenceRules
 from levelbench.records.schema import Target
 from levelbench.records.submissions.figures import FLAGS
 from levelbench.records.submissions.rules import Finding
-from levelbench.report.site import pages
+from levelbench.report.site.board_view import task_page
+from levelbench.report.site.entry_view import entry_page
+from levelbench.report.site.index_view import index_page
 from levelbench.report.site.payload import Leader, NotShown, OriginFacts, SiteFacts, TaskCard
-from levelbench.report.site.shared import asset
+from levelbench.report.site.shared import asset, assets
 
 MARKUP = "<img src=x onerror=alert(1)>"
 
@@ -51,9 +53,9 @@ def all_pages(by_hand):
         )  # fmt: skip
         site = SiteFacts(text, text, "", text, 1, [NotShown(text, [text])], [NotShown(text, [text])], text)
         return {
-            "index": pages.index_page(site, [card]),
-            "task": pages.task_page(whole),
-            "entry": pages.entry_page(whole, whole.entries[0], by_hand.submission(text), [finding]),
+            "index": index_page(site, [card]),
+            "task": task_page(whole),
+            "entry": entry_page(whole, whole.entries[0], by_hand.submission(text), [finding]),
         }
 
     return made
@@ -92,7 +94,7 @@ def test_no_page_has_an_inline_script_or_style_or_an_address_outside(all_pages, 
 
 
 def test_every_file_that_a_page_loads_is_an_asset_or_the_board_itself(all_pages):
-    names = {f"assets/{name}" for name in pages.assets()} | {"data/task.js"}
+    names = {f"assets/{name}" for name in assets()} | {"data/task.js"}
     for page in all_pages("plain").values():
         reader = Reader(page)
         loaded = {each["href"] for each in reader.all("link")} | {each["src"] for each in reader.all("script")}
@@ -100,7 +102,7 @@ def test_every_file_that_a_page_loads_is_an_asset_or_the_board_itself(all_pages)
 
 
 def test_the_assets_ask_the_network_for_nothing():
-    for name, content in pages.assets().items():
+    for name, content in assets().items():
         text = content.decode().replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|url\((?!#)|@import|fetch\(|XMLHttpRequest|eval\(|innerHTML", text), name
 
@@ -111,7 +113,7 @@ def test_without_a_script_the_table_has_the_first_columns_ranking_in_its_order(b
         by_hand.entry("none", figures={"time": by_hand.figure(None, "–", None, note="no run arrived")}),
         by_hand.entry("first", figures={"time": by_hand.figure(10.0, "10 s [9, 11]", 1, low=9.0, high=11.0)}),
     ]
-    page = pages.task_page(by_hand.board(entries))
+    page = task_page(by_hand.board(entries))
     body = page[page.index("<tbody") :]
     assert re.findall(r'class="entry"><a [^>]*>(\w+)', body) == ["first", "third", "none"]
     assert '<b>10 s</b><small class="range">[9, 11]</small>' in body
@@ -126,7 +128,7 @@ def test_two_divisions_follow_one_another_and_each_has_its_own_first(by_hand):
         by_hand.entry("none", division="closed", figures={"time": by_hand.figure(None, "–", None)}),
     ]
     records = {"time": [("2024-05-01", 5.0, 0), ("2024-05-01", 20.0, 2)]}
-    text = pages.task_page(by_hand.board(entries, progress=records))
+    text = task_page(by_hand.board(entries, progress=records))
     assert re.findall(r'class="entry"><a href="entries/(\w+)', text) == ["plain", "late", "quick", "none"]
     assert re.findall(r'class="division" data-label="Division">(\w+)', text) == ["closed", "closed", "open", "closed"]
     assert "plain, plain author, closed division; 5 s: quick, quick author, open division" in text
@@ -135,37 +137,37 @@ def test_two_divisions_follow_one_another_and_each_has_its_own_first(by_hand):
 
 
 def test_where_all_are_in_one_division_no_column_says_so(by_hand):
-    assert "ivision" not in pages.task_page(by_hand.board([by_hand.entry("one")]))
+    assert "ivision" not in task_page(by_hand.board([by_hand.entry("one")]))
 
 
 def test_the_static_table_ends_at_100_rows_and_says_so(by_hand):
-    page = pages.task_page(by_hand.board([by_hand.entry(f"e{at}") for at in range(101)]))
+    page = task_page(by_hand.board([by_hand.entry(f"e{at}") for at in range(101)]))
     assert page.count('<tr role="row"><td') == 100
     assert "The first 100 of 101 entries" in page
 
 
 def test_a_shared_rank_is_marked(by_hand):
     tied = by_hand.entry("a", figures={"time": by_hand.figure(1.0, "1 s", 2, shared=True)})
-    assert '<td role="cell" class="rank">2=</td>' in pages.task_page(by_hand.board([tied]))
+    assert '<td role="cell" class="rank">2=</td>' in task_page(by_hand.board([tied]))
 
 
 def test_an_entrys_page_has_every_run_and_what_became_of_it(by_hand):
     entry = by_hand.entry("a", times_s=[3.0, None], n=2, reached=1, reached_text="1/2 [9 %, 91 %]")
-    text = Reader(pages.entry_page(by_hand.board([]), entry, by_hand.submission("out of memory"), [])).text
+    text = Reader(entry_page(by_hand.board([]), entry, by_hand.submission("out of memory"), [])).text
     assert "yes3 s95 %" in text
     assert "failed: out of memory" in text
     assert "1/2[9 %, 91 %]" in text
 
 
 def test_nobody_says_that_a_run_of_a_refused_entry_did_not_arrive(by_hand):
-    refused = pages.entry_page(by_hand.board([]), by_hand.entry("a", steps=[]), by_hand.submission(), [])
+    refused = entry_page(by_hand.board([]), by_hand.entry("a", steps=[]), by_hand.submission(), [])
     assert ">Reached</th>" not in refused
     assert ">Status</th>" in refused
 
 
 def test_an_entrys_page_says_of_each_finding_what_to_do(by_hand):
     finding = Finding("B120", "error", "a.json", "runs[2].seed", "two runs have seed 3", "give each its own")
-    text = Reader(pages.entry_page(by_hand.board([]), by_hand.entry("a"), by_hand.submission(), [finding])).text
+    text = Reader(entry_page(by_hand.board([]), by_hand.entry("a"), by_hand.submission(), [finding])).text
     assert "error B120 runs[2].seed two runs have seed 3. give each its own." in text
 
 
@@ -179,21 +181,21 @@ def test_a_doubt_is_said_once_by_whoever_says_more(by_hand):
     flags = [FLAGS["single-run"], FLAGS["price-missing"], FLAGS["falls-back"]]
     doubts = ["single-run: one run, so nothing is known", "price: none is stated", "format: a byte order mark"]
     entry = by_hand.entry("a", flags=flags, origin=OriginFacts("dawnbench", "a.json", doubts))
-    text = Reader(pages.entry_page(by_hand.board([]), entry, by_hand.submission(), [])).text
+    text = Reader(entry_page(by_hand.board([]), entry, by_hand.submission(), [])).text
     assert all(text.count(doubt) == 1 for doubt in doubts)
     assert [flag in text for flag in flags] == [False, False, True]
 
 
 def test_an_author_who_states_a_cost_is_not_blamed_twice_for_the_price(by_hand):
     entry = by_hand.entry("a", flags=[FLAGS["price-missing"], FLAGS["cost-stated"]])
-    text = Reader(pages.entry_page(by_hand.board([]), entry, by_hand.submission(), [])).text
+    text = Reader(entry_page(by_hand.board([]), entry, by_hand.submission(), [])).text
     assert [FLAGS[flag] in text for flag in ("price-missing", "cost-stated")] == [False, True]
 
 
 def test_a_doubt_that_runs_share_is_said_once_below_them(by_hand):
     submission = by_hand.submission()
     runs = [msgspec.structs.replace(run, suspect=["a busy machine"]) for run in submission.runs]
-    page = pages.entry_page(by_hand.board([]), by_hand.entry("a"), by_hand.submission(runs=runs), [])
+    page = entry_page(by_hand.board([]), by_hand.entry("a"), by_hand.submission(runs=runs), [])
     assert page.count("a busy machine") == 1
     assert page.count('<td class="t">1</td>') == len(runs)
 
@@ -206,7 +208,7 @@ RULES = InferenceRules(
 def test_a_board_says_which_latency_it_compares_and_what_an_entry_of_inference_must_keep(by_hand):
     entry = by_hand.entry("a", mode="inference", n=1, figures={"latency": by_hand.figure(0.001, "1 ms")})
     board = by_hand.board([entry], inference=RULES, compared="single-stream, 90th percentile")
-    text = Reader(pages.task_page(board)).text
+    text = Reader(task_page(board)).text
     assert "Latency (single-stream, 90th percentile)" in text
     assert "Latency is the 90th percentile of single-stream, as LoadGen's early stopping estimates it" in text
     assert "single-stream: 64; 662 of every other scenario" in text
@@ -215,29 +217,29 @@ def test_a_board_says_which_latency_it_compares_and_what_an_entry_of_inference_m
 
 
 def test_rules_without_inference_say_nothing_of_it(by_hand):
-    assert "of inference" not in Reader(pages.task_page(by_hand.board([by_hand.entry("a")]))).text
+    assert "of inference" not in Reader(task_page(by_hand.board([by_hand.entry("a")]))).text
 
 
 def test_why_an_entry_has_no_figure_stands_under_its_name(by_hand):
     entry = by_hand.entry("a", figures={"time": by_hand.figure(None, "–", None, note="no run arrived")})
-    page = pages.task_page(by_hand.board([entry]))
+    page = task_page(by_hand.board([entry]))
     assert re.search(r'<th scope="row"[^>]*>(?:(?!</th>).)*<small class="why">no run arrived</small></th>', page)
 
 
 def test_an_asset_is_named_after_its_content():
-    for name, content in pages.assets().items():
+    for name, content in assets().items():
         assert hashlib.sha256(content).hexdigest()[:10] in name
-    assert asset("board.js").removeprefix("assets/") in pages.assets()
+    assert asset("board.js").removeprefix("assets/") in assets()
 
 
 def test_a_column_without_a_record_says_so_where_the_record_over_time_would_be(by_hand):
     figures = {"time": by_hand.figure(10.0, "10 s"), "cost": by_hand.figure(None, "\u2013", None)}
     board = by_hand.board([by_hand.entry("a", figures=figures)], progress={"time": [("2024-05-01", 10.0, 0)]})
-    page = pages.task_page(board)
+    page = task_page(board)
     assert re.findall(r'data-progress="(\w+)">(?!<figcaption)([^<]*)<', page) == [
         ("cost", "Cost of training: no entry yet.")
     ]
-    assert "Time to accuracy: no entry yet." in pages.task_page(by_hand.board([]))
+    assert "Time to accuracy: no entry yet." in task_page(by_hand.board([]))
 
 
 def test_every_page_says_whose_word_its_figures_are(all_pages):

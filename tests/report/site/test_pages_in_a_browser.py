@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.report.site.browsing import FOLLOW, card_of, names, write_site
 
-from levelbench.report.site import pages
 from levelbench.report.site.boards import filled
+from levelbench.report.site.entry_view import entry_page
 from levelbench.report.site.payload import Leader, NotShown
 from levelbench.report.site.scripts import joined_steps, steps_script
 
@@ -232,7 +232,7 @@ def test_an_attack_in_any_text_of_an_entry_is_shown_as_text(visit, hostile_site)
 
 def test_the_file_that_a_page_carries_is_saved_under_the_entrys_name(shared, by_hand, tmp_path):
     entry, source = by_hand.entry("alpha", page="alpha.html"), '{"model": "<b>α</b>"}\n'.encode()
-    text = pages.entry_page(by_hand.board([entry]), entry, by_hand.submission(), [], source=source)
+    text = entry_page(by_hand.board([entry]), entry, by_hand.submission(), [], source=source)
     (tmp_path / "alpha.html").write_text(text)
     page = shared.new_page()
     page.goto((tmp_path / "alpha.html").as_uri())

@@ -27,7 +27,6 @@ from levelbench.records.submissions.steps import climbs_of
 from levelbench.report.site.boards import board_slug, card, empty_board, filled
 from levelbench.report.site.entries import MOST_STEPS, entry_payload, figure_text, safe_url, slug_of, steps_json
 from levelbench.report.site.feed import feed
-from levelbench.report.site.payload import FindingCounts
 from levelbench.report.site.programs import leaderboard_csv, leaderboard_json
 from levelbench.report.site.scripts import joined_steps, script, steps_script
 
@@ -44,9 +43,7 @@ def an_entry(name="net", seconds=10.0, *, day="2018-01-01", price=None, **parts)
     )  # fmt: skip
     submission = msgspec.structs.replace(base, **parts)
     found, climbs = score(submission, RULES), climbs_of(submission, TASK.target, RULES.crossing)
-    payload = entry_payload(
-        f"cifar10/training/{name}", submission, found, RULES, signed="unsigned", findings=FindingCounts(), climbs=climbs
-    )
+    payload = entry_payload(f"cifar10/training/{name}", submission, found, RULES, signed="unsigned", climbs=climbs)
     return msgspec.structs.replace(payload, steps=json.loads(steps_json(climbs, TASK.target)))
 
 
@@ -187,7 +184,7 @@ def test_the_names_of_the_payload_are_those_that_the_script_reads():
     assert set(data["columns"]) == {
         "slug", "id", "code_url", "n", "reached", "single_run", "model", "author", "organisation", "framework",
         "hardware", "date", "division", "mode", "signed", "reached_text", "origin", "usd_per_hour", "errors",
-        "warnings", "curve", "figures", "lint",
+        "warnings", "curve", "figures", "lint", "doubts",
     }  # fmt: skip
     assert set(data["columns"]["figures"]["time"]) == {"value", "low", "high", "rank", "shared", "text", "note"}
 

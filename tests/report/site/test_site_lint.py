@@ -64,13 +64,6 @@ def test_an_entry_on_which_it_finds_nothing_says_so(folder, tmp_path):
     assert "lint: nothing found" in pages(tmp_path / "site")[1]
 
 
-def test_what_is_remembered_holds_until_the_rules_change(folder, tmp_path):
-    def read(lint):
-        return build(folder, tmp_path / "site", today=TODAY, lint=lint).read
-
-    assert [read(beside_entry), read(beside_entry), read(nothing_found), read(None), read(None)] == [1, 0, 1, 1, 0]
-
-
 def test_what_an_author_wrote_stays_text_in_the_linters_words(folder, tmp_path):
     (path,) = folder.rglob("net.json")
     path.write_text(path.read_text().replace('"net"', '"<img src=x>"'))

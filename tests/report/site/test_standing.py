@@ -5,11 +5,11 @@ import re
 import pytest
 from tests.report.site.leaderboards import DAY, inference, measure
 
-from levelbench.report.site import pages
-from levelbench.report.site.boards import card
+from levelbench.report.site.board_view import task_page
+from levelbench.report.site.boards import card, standing
 from levelbench.report.site.build import build
+from levelbench.report.site.index_view import index_page
 from levelbench.report.site.payload import SiteFacts
-from levelbench.report.site.standing import standing
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def test_the_index_and_the_board_say_it_of_each_record(by_hand):
     alone = by_hand.entry("alone", figures={"time": by_hand.figure(10.5, "10.5 s", shared=True)})
     board = by_hand.board([several, alone])
     said = ["reached 5/5, [9, 11], shared with 1 more", "reached 5/5, no interval"]
-    index = pages.index_page(SiteFacts("A", "2026-11-21", "", "1", 2), [card(board)])
+    index = index_page(SiteFacts("A", "2026-11-21", "", "1", 2), [card(board)])
     assert re.findall(r'<dd class="by">([^<]*)</dd>', index) == said
-    assert re.findall(r'<span class="by">([^<]*)</span></li>', pages.task_page(board)) == said
+    assert re.findall(r'<span class="by">([^<]*)</span></li>', task_page(board)) == said
 
 
 def test_each_division_says_it_of_its_own_record(by_hand):
     divided = [by_hand.entry("a", division="closed", n=5, reached=5), by_hand.entry("b")]
-    page = pages.task_page(by_hand.board(divided))
+    page = task_page(by_hand.board(divided))
     assert "closed: reached 5/5, no interval; open: single run" in page
 
 

@@ -13,7 +13,7 @@ from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
     from levelbench.records.submissions.rules import Finding
-    from levelbench.records.submissions.rules.judging import Lint
+    from levelbench.records.submissions.rules.checking import Lint
 
 __all__ = ["command", "finding_lines", "summary_line"]
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.records.rulesets.registry import folder_rulesets
 from levelbench.records.rulesets.schema import Ruleset
@@ -22,12 +24,20 @@ from levelbench.records.submissions.reading import UnreadableError, read_bytes
 from levelbench.records.submissions.rules.findings import Finding, error, warning
 from levelbench.records.writer import path_part
 
-__all__ = ["BOARD", "add_ruleset", "board_findings", "is_new_ruleset", "own_rulesets"]
+__all__ = ["BOARD", "BoardSettings", "add_ruleset", "board_settings", "is_new_ruleset", "own_rulesets"]
 
 BOARD = "board.toml"
 _RULESETS = "rulesets"
 _LARGEST_BYTES = 1 << 20
 _KEYS = {"title": str, "rulesets": list, "url": str}
+
+
+class BoardSettings(Struct):
+    """What ``board.toml`` may say: the site's title, the ids of the rulesets that are shown, the site's address."""
+
+    title: str = "Time to accuracy"
+    rulesets: list[str] = []
+    url: str = ""
 
 
 def own_rulesets(root: Path) -> tuple[dict[str, Ruleset], list[Finding]]:
@@ -67,19 +77,26 @@ def add_ruleset(root: Path, rules: Ruleset, raw: bytes) -> Path | None:
     return write_whole(path, raw, replace=False)
 
 
-def board_findings(root: Path, known: Mapping[str, Ruleset]) -> list[Finding]:
-    """What is wrong with ``board.toml``, where there is one; ``known`` are the rulesets that it may list."""
+def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSettings, list[Finding]]:
+    """What ``board.toml`` says, and what is wrong with it; ``known`` are the rulesets that it may list.
+
+    What is of another type than it should be is as if it were not there.
+    """
     path = root / BOARD
     if not path.exists() and not path.is_symlink():
-        return []
+        return BoardSettings(), []
     do = "write TOML: it may have title, rulesets (a list of ids) and url"
     try:
         read = tomllib.loads(read_bytes(path, limit=_LARGEST_BYTES).decode("utf-8"))
     except UnreadableError as problem:
-        return [error("B252", BOARD, "", problem.found, problem.do)]
+        return BoardSettings(), [error("B252", BOARD, "", problem.found, problem.do)]
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        return [error("B252", BOARD, "", f"it is not TOML ({str(problem)[:200]})", do)]
-    return [*_of_keys(read), *_of_rulesets(read.get("rulesets"), known), *_of_address(read.get("url"))]
+        return BoardSettings(), [error("B252", BOARD, "", f"it is not TOML ({str(problem)[:200]})", do)]
+    found = [*_of_keys(read), *_of_rulesets(read.get("rulesets"), known), *_of_address(read.get("url"))]
+    sound = {name: value for name, value in read.items() if isinstance(value, _KEYS.get(name, ()))}
+    if not all(isinstance(each, str) for each in sound.get("rulesets", ())):
+        del sound["rulesets"]
+    return BoardSettings(**sound), found
 
 
 def _of_keys(read: Mapping[str, Any]) -> Iterator[Finding]:

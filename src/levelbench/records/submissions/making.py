@@ -73,14 +73,7 @@ def make(records: Sequence[Record], terms: Terms) -> Submission:
         runs=[run_of(record, target, rules.clock, crossing) for record in ordered],
         tuning=terms.tuning,
         settings=_settings(first) | dict(terms.settings),
-        provenance=provenance_of(
-            environment,
-            version=first.header.version,
-            dataset=facts.name if facts else None,
-            checksums=facts.checksums if facts else {},
-            synthetic=facts.synthetic if facts else None,
-            source_digest=first.header.source.digest,
-        ),
+        provenance=provenance_of(environment, version=first.header.version, data=facts, source=first.header.source),
         notes="\n".join([*left_out(terms), *remarks, *([terms.notes] if terms.notes else [])]),
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from levelbench.errors import IncomparableError, RecordError, UsageError
 from levelbench.records.rulesets.registry import task_rules
+from levelbench.records.schema import DatasetFacts
 from levelbench.records.submissions.making import division_of, left_out
 from levelbench.records.submissions.schema import SUBMISSION_SCHEMA, Inference, Setting, Submission
 from levelbench.records.submissions.terms import Terms, code_of, hardware_of, machine_of, provenance_of
@@ -65,10 +66,9 @@ def make_inference(records: Sequence[InferenceRecord], terms: Terms, store: Path
         provenance=provenance_of(
             environment,
             version=first.header.version,
-            dataset=specification.data.name,
-            checksums=first.facts.checksums,
-            synthetic=first.facts.synthetic,
-            source_digest=None,
+            data=DatasetFacts(
+                specification.data.name, {}, dict(first.facts.checksums), "", "", bool(first.facts.synthetic)
+            ),
         ),
         notes="\n".join(
             [

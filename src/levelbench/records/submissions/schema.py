@@ -160,7 +160,12 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What it ran in: software, checksums of the data (SHA-256 by file), the source of the task, our version."""
+    """What it ran in: software, checksums of the data (SHA-256 by file), the source of the task, our version.
+
+    ``split_rule`` says how the data were split, ``split_sizes`` how many examples a split has, ``labels`` has the
+    SHA-256 of each split's labels. ``quality_digest`` and ``data_digest`` tell the code that scored the network and
+    that loaded the data, ``source_digest`` the whole text of the task. These are the same for all entries of a board.
+    """
 
     version: Text | None = None
     software: dict[Key, Text] = field(default_factory=dict)
@@ -169,6 +174,11 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     synthetic: bool | None = None
     checksums: dict[Key, Text] = field(default_factory=dict)
     source_digest: Text | None = None
+    split_rule: Text | None = None
+    split_sizes: dict[Key, Count] = field(default_factory=dict)
+    labels: dict[Key, Text] = field(default_factory=dict)
+    quality_digest: Text | None = None
+    data_digest: Text | None = None
 
 
 class Origin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -19,7 +19,6 @@ from levelbench.records.rulesets.schema import Aggregation, Ruleset, TaskRules
 from levelbench.records.schema import Target
 from levelbench.records.submissions.aggregation import Times, aggregate
 from levelbench.records.submissions.figures import Figure, Score, absent
-from levelbench.records.submissions.lately import Lately
 from levelbench.records.submissions.latencies import Inferred, inference_figures
 from levelbench.records.submissions.possible import PRICE_USD, is_within
 from levelbench.records.submissions.schema import Submission, SubmittedRun
@@ -88,18 +87,8 @@ def score(
     task = task_rules(ruleset, submission.task)
     if task is None:
         return _unscored(submission, ruleset, f"{ruleset.id} has no task {submission.task!r}")
-    held = _known.get(submission) if threshold is None else None
-    if held is not None and held[0] is ruleset:
-        return held[1]
     target = task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
-    found = _scored(submission, ruleset, task, target, threshold, climbs)
-    if threshold is None:
-        _known.put(submission, ruleset, found)
-    return found
-
-
-_known: Lately[Ruleset, Score] = Lately()
-"""What was scored last, for whoever asks next (a site, then its linter)."""
+    return _scored(submission, ruleset, task, target, threshold, climbs)
 
 
 def _scored(

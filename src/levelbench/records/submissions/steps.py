@@ -19,7 +19,6 @@ from msgspec import Struct
 from levelbench.measure.crossing import sign_of
 from levelbench.records.rulesets.schema import Ruleset
 from levelbench.records.schema import Target
-from levelbench.records.submissions.lately import Lately
 from levelbench.records.submissions.schema import Submission, SubmittedRun
 
 __all__ = ["LONGEST_S", "Climb", "climb_of", "climbs_of", "column_of", "crossing_of", "steps_of", "thinned"]
@@ -98,21 +97,12 @@ def climb_of(times_s: Sequence[float], qualities: Sequence[float], rule: str, di
     return Climb(sign, best, reached_s)
 
 
-_known: Lately[tuple[str, str, str], list[Climb | None]] = Lately()
-"""What was asked last, for whoever asks next (a check, then a score)."""
-
-
 def climbs_of(submission: Submission, target: Target, rule: str) -> list[Climb | None]:
     """Each run's climb in the metric of ``target``; ``None`` for one that failed, has another metric or is broken."""
-    asked = (target.metric, target.direction, rule)
-    held = _known.get(submission)
-    if held is not None and held[0] == asked:
-        return held[1]
     found: list[Climb | None] = []
     for run in submission.runs:
         column = column_of(run, submission, target) if run.status == "done" else None
         found.append(climb_of(run.curve.time_s, column, rule, target.direction) if column is not None else None)
-    _known.put(submission, asked, found)
     return found
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from levelbench.errors import UsageError
 from levelbench.measure.environment.settings import harmless
 from levelbench.records.rulesets.schema import Ruleset
+from levelbench.records.schema import DatasetFacts, Source
 from levelbench.records.submissions.schema import (
     Author,
     Code,
@@ -28,8 +29,8 @@ from levelbench.records.submissions.schema import (
 
 __all__ = ["SETTINGS", "Terms", "code_of", "hardware_of", "machine_of", "provenance_of", "without_settings"]
 
-_MACHINE = ("machine", "accelerators", "threads", "malloc")
-"""Parts of an environment that say what ran; the others say what moved at the time."""
+_MACHINE = ("machine", "accelerators", "threads", "malloc", "signatures")
+"""Parts of an environment that say what ran and how it was scored; the others say what moved at the time."""
 _LONGEST = 400
 SETTINGS = ("threads.settings.", "malloc.")
 """How the facts begin that are values of environment variables."""
@@ -93,10 +94,8 @@ def provenance_of(
     environment: Mapping[str, Any],
     *,
     version: str,
-    dataset: str | None,
-    checksums: Mapping[str, str],
-    synthetic: bool | None,
-    source_digest: str | None,
+    data: DatasetFacts | None = None,
+    source: Source | None = None,
 ) -> Provenance:
     """Software and machine as flat text, and what the data and the task's source were."""
     libraries = dict(_flat(environment.get("libraries") or {}))
@@ -104,10 +103,15 @@ def provenance_of(
         version=version,
         software={name.removesuffix(".version"): text for name, text in sorted(libraries.items())},
         environment=dict(_flat({name: environment.get(name) for name in _MACHINE})),
-        dataset=dataset,
-        synthetic=synthetic,
-        checksums=dict(checksums),
-        source_digest=source_digest or None,
+        dataset=data.name if data else None,
+        synthetic=data.synthetic if data else None,
+        checksums=dict(data.checksums) if data else {},
+        source_digest=source.digest or None if source else None,
+        split_rule=data.split_rule or None if data else None,
+        split_sizes=dict(data.sizes) if data else {},
+        labels=dict(data.digests) if data else {},
+        quality_digest=source.quality or None if source else None,
+        data_digest=source.data or None if source else None,
     )
 
 

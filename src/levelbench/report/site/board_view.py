@@ -13,7 +13,7 @@ from itertools import product
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT
 from levelbench.report.site.axes import Scale, log_scale
-from levelbench.report.site.boards import goodness
+from levelbench.report.site.boards import goodness, standing
 from levelbench.report.site.drawings import interval_bar, progress_drawing
 from levelbench.report.site.inference_rules import inference_facts, inference_note
 from levelbench.report.site.parts import (
@@ -31,7 +31,6 @@ from levelbench.report.site.parts import (
 )
 from levelbench.report.site.payload import COLUMNS, DIVISIONS, BoardPayload, Column, EntryPayload, FigurePayload
 from levelbench.report.site.shared import asset
-from levelbench.report.site.standing import standing
 
 __all__ = ["MOST_OTHERS", "task_page"]
 
@@ -229,7 +228,7 @@ def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training:
         link=inside(root, entry.page, entry.model),
         by=by,
         value=value or ABSENT,
-        why=fill('<small class="why">{why}</small>', why=why) if why else "",
+        why=many(fill('<small class="why">{why}</small>', why=each) for each in filter(None, [why, *entry.doubts])),
         interval=fill('<small class="range">[{interval}</small>', interval=interval) if bracket else "",
         bar=interval_bar(figure.value or 1.0, figure.low, figure.high, scale) if has_bar else "",
         reached=_reached(reached, entry.reached_text) if training else "",

@@ -32,9 +32,18 @@ from levelbench.report.site.payload import (
     RulesetFacts,
     TaskCard,
 )
-from levelbench.report.site.standing import standing
 
-__all__ = ["board_slug", "card", "empty_board", "filled", "goodness", "ruleset_facts", "task_title"]
+__all__ = [
+    "board_slug",
+    "card",
+    "counted",
+    "empty_board",
+    "filled",
+    "goodness",
+    "ruleset_facts",
+    "standing",
+    "task_title",
+]
 
 
 def board_slug(task: str, ruleset: str, scenario: RankedScenario | None = None) -> str:
@@ -220,3 +229,20 @@ def _turned(figure: Bounded) -> Figure:
 def _value(entry: EntryPayload, column: Column) -> float | None:
     figure = entry.figures.get(column)
     return None if figure is None else figure.value
+
+
+def counted(entry: EntryPayload, aggregation: str) -> str:
+    """On how many runs, or measurements of inference, the entry's figures rest under the rule ``aggregation``."""
+    if entry.n == 1:
+        return "single run"
+    if entry.mode == "inference":
+        return f"{entry.reached}/{entry.n} measurements"
+    return f"first of {entry.n} runs" if aggregation == "first-run" else f"reached {entry.reached}/{entry.n}"
+
+
+def standing(entry: EntryPayload, column: Column, aggregation: str, more: int) -> str:
+    """``single run``, or ``reached 5/5, [9.1, 10.2]``; then with how many others it shares the first rank."""
+    _, bracket, interval = entry.figures[column].text.partition(" [")
+    within = [f"[{interval}"] if bracket else ["no interval"] * (entry.n > 1)
+    shared = [f"shared with {more} more"] * (more > 0)
+    return ", ".join([counted(entry, aggregation), *within, *shared])

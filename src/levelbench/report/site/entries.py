@@ -24,6 +24,7 @@ from levelbench.records.rulesets.schema import Ruleset
 from levelbench.records.schema import Target
 from levelbench.records.submissions.figures import FLAGS, Column, Figure, Score
 from levelbench.records.submissions.ranking import Ranked
+from levelbench.records.submissions.rules.checking import Signed
 from levelbench.records.submissions.scenarios import RankedScenario
 from levelbench.records.submissions.schema import Submission
 from levelbench.records.submissions.steps import Climb, thinned
@@ -40,7 +41,6 @@ from levelbench.report.site.payload import (
 
 __all__ = [
     "MOST_STEPS",
-    "Signed",
     "entry_payload",
     "figure_text",
     "further_of",
@@ -54,7 +54,6 @@ __all__ = [
 MOST_STEPS = 16
 """The most pairs of a run's steps that the page gets: a board of ten thousand entries of five runs is 20 MB of them."""
 Rounding = Literal["ceil-seconds", "significant"]
-Signed = Literal["signed", "unsigned", "wrong"]
 
 _LONGEST_SLUG = 80
 _DIGEST_BYTES = 16
@@ -134,10 +133,9 @@ def entry_payload(
     rules: Ruleset,
     *,
     signed: Signed,
-    findings: FindingCounts,
     climbs: Sequence[Climb | None] = (),
 ) -> EntryPayload:
-    """The entry without its ranks, which depend on the others, and without its steps (``steps_json``)."""
+    """The entry without what depends on the others (ranks, findings, doubts) and without its steps (``steps_json``)."""
     slug = slug_of(id)
     price, author = submission.price, submission.author
     return EntryPayload(
@@ -163,7 +161,7 @@ def entry_payload(
         expected_with_restarts_s=score.expected_with_restarts_s,
         best_s=score.best_s,
         flags=[FLAGS[flag] for flag in score.flags],
-        findings=findings,
+        findings=FindingCounts(),
         origin=_origin(submission),
         times_s=list(score.times_s),
         best_quality=_best(climbs, score.target),

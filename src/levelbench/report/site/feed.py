@@ -7,8 +7,8 @@ from itertools import groupby, islice
 from operator import itemgetter
 from xml.sax.saxutils import escape, quoteattr
 
+from levelbench.report.site.boards import counted
 from levelbench.report.site.payload import BoardPayload, EntryPayload
-from levelbench.report.site.standing import counted
 from levelbench.report.tables import clean
 
 __all__ = ["feed"]

@@ -30,7 +30,11 @@ def index_page(site: SiteFacts, tasks: Sequence[TaskCard]) -> str:
         "and what one answer of it takes.",
         cards=cards or Html('<p class="note">No entry yet.</p>'),
         rules=_rulesets(tasks),
-        near=_listed("Nearly the same", site.near, "These files, or curves in them, are those of others, or nearly."),
+        near=_listed(
+            "Doubtful",
+            site.near,
+            "These entries share runs or curves with others, or nearly, or cannot be compared with most others.",
+        ),
         missing=_listed(
             "Not shown", site.not_shown, "These files are in the folder but on no board, for these reasons."
         ),

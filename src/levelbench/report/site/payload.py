@@ -2,8 +2,8 @@
 
 The one idea: every text is as the author gave it, and whoever shows it escapes it.
 
-What an entry's own page gets differs in two ways, so that a board of ten thousand is not rendered again when one entry
-comes: its :class:`BoardPayload` has no entries, and its figures have no rank (``None``), since both change with others.
+What an entry's own page gets differs in two ways: its :class:`BoardPayload` has no entries, and its figures have no
+rank (``None``). So its page changes with nobody else's figures.
 """
 
 from __future__ import annotations
@@ -126,6 +126,8 @@ class EntryPayload(Struct, gc=False):
     best_quality: float | None = None
     """The best that counts as reached in any run, ``None`` where nothing does: no curve can be drawn then."""
     steps: list[list[float]] = []
+    doubts: list[str] = []
+    """Why its figures may not be comparable with those of the other entries: shown beside its rank."""
 
 
 class Further(Struct, array_like=True, gc=False):
@@ -168,7 +170,7 @@ class BoardPayload(Struct):
     Its inference is of the scenario that the rules name first; each other one has a board of its own, ``scenario``.
     A record is one of its division. ``modes`` are those that an entry has. ``page``, ``data`` and ``slug`` say where
     this board is, relative to the site's root, ``steps`` where the entries' steps are if they are too many to be in
-    ``data``. ``generated`` is the ISO day on which its content last changed. ``compared`` says in short which latency
+    ``data``. ``generated`` is the ISO day on which it was built. ``compared`` says in short which latency
     or throughput the column has ("single-stream, 90th percentile"), empty where the rules have no inference.
     """
 

@@ -27,7 +27,7 @@ _CODED = (
     "lint",
 )  # fmt: skip
 _PLAIN = ("slug", "id", "code_url", "n", "reached", "single_run")
-_FIELDS = (*_PLAIN, *_CODED, "origin", "price", "findings", "best_quality", "figures")
+_FIELDS = (*_PLAIN, *_CODED, "origin", "price", "findings", "best_quality", "figures", "doubts")
 _OF_ENTRY = attrgetter(*_FIELDS)
 _FIGURE = ("value", "low", "high", "rank", "shared", "text")
 _OF_FIGURE = attrgetter(*_FIGURE)
@@ -84,6 +84,8 @@ def _columns(entries: Sequence[EntryPayload]) -> dict[str, Any]:
     for name in _CODED:
         found[name] = _coded(fields.get(name, ()))
     found["origin"] = _coded(map(_origin, fields.get("origin", ())))
+    # A line each: no text of a finding has a line's end.
+    found["doubts"] = _coded("\n".join(doubts) for doubts in fields.get("doubts", ()))
     found["usd_per_hour"] = [price and price.usd_per_hour for price in fields.get("price", ())]
     found["errors"] = [findings.errors for findings in fields.get("findings", ())]
     found["warnings"] = [findings.warnings for findings in fields.get("findings", ())]

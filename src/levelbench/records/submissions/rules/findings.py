@@ -130,12 +130,16 @@ CODES = MappingProxyType(
         "B241": "two entries share a run",
         "B242": "two curves are nearly the same",
         "B243": "two measurements of inference are the same",
+        "B244": "two entries name one run in different records",
         "B250": "a link, which is not followed",
         "B251": "a file that is no part of a leaderboard",
         "B252": "a file of the leaderboard itself cannot be read",
         "B253": "a folder of the leaderboard is marked as a built site",
         "B254": "the leaderboard has no entry",
         "B255": "board.toml has a key that nothing reads",
+        "B260": "not comparable with most entries of the board: other data, split, labels or code of the quality",
+        "B261": "doubtful beside most entries of the board: other code that loads the data, or another task file",
+        "B262": "the file of the task differs from that of most entries of the board",
     }
 )
 """What each code means. Codes are never used again for something else."""

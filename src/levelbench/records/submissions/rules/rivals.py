@@ -3,7 +3,7 @@
 The one idea: entries are compared only where they compete, that is under one ruleset, in one task and mode; the same
 run may well be submitted under two rulesets. Of two that share a run the signed one is believed, then that of the
 earlier day, and never the one whose file's name comes first: where that decides nothing, both are told and both stay.
-What an entry is compared by (its ``Trace``) depends on it alone, so it can be made in another process and remembered;
+What an entry is compared by (its ``Trace``) depends on it alone, so it can be made in another process;
 curves themselves are asked for only where their sketches agree.
 """
 
@@ -24,13 +24,12 @@ from levelbench.records.submissions.names import skeleton
 from levelbench.records.submissions.near import Match, match, rivals, sketch
 from levelbench.records.submissions.rules.entry import shown
 from levelbench.records.submissions.rules.findings import Finding, error, warning
+from levelbench.records.submissions.rules.gate import BoardFacts, board_facts, compared_with_board
 from levelbench.records.submissions.schema import Curve, Submission
 
-__all__ = ["Compared", "Rivals", "Trace", "trace_of"]
+__all__ = ["Rivals", "Trace", "trace_of"]
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-Compared = dict[str, tuple[int, int, float] | None]
-"""What came of comparing two curves, by the digests of their entries and their numbers in them."""
 
 
 class Trace(Struct, array_like=True, gc=False):
@@ -38,7 +37,9 @@ class Trace(Struct, array_like=True, gc=False):
 
     ``records`` are fields with digests, ``sketches`` numbers of runs with ``near.sketch``. ``figures`` are fields with
     digests of what is too short for one: a few points, a measurement of inference. ``signed`` says that the author's
-    key made its signature, ``day`` when it was submitted, ``author`` in whose name.
+    key made its signature, ``day`` when it was submitted, ``author`` in whose name. ``runs`` are fields with what a run
+    is known by and the digest of its record: its id, or its start with the time of each phase. ``facts`` are what is
+    the same for all entries of a board.
     """
 
     digest: bytes
@@ -49,6 +50,8 @@ class Trace(Struct, array_like=True, gc=False):
     signed: bool = False
     day: str = ""
     author: str = ""
+    runs: list[tuple[str, str, str]] = []
+    facts: BoardFacts = BoardFacts()
 
 
 def trace_of(submission: Submission, task: str | None = None, *, signed: bool = False) -> Trace:
@@ -65,7 +68,23 @@ def trace_of(submission: Submission, task: str | None = None, *, signed: bool = 
         signed,
         submission.submitted,
         submission.author.name,
+        list(_identities(submission)),
+        board_facts(submission),
     )
+
+
+def _identities(submission: Submission) -> Iterator[tuple[str, str, str]]:
+    """What each run made by levelbench is known by. Other systems' logs have names that come again."""
+    if submission.origin is not None:
+        return
+    for at, run in enumerate(submission.runs):
+        if run.record_digest is None:
+            continue
+        if run.record_id:
+            yield f"runs[{at}].record_id", f"run {shown(run.record_id)}", run.record_digest
+        if run.started and run.phases_s:
+            times = hashlib.sha256(_ENCODER.encode((run.started, run.phases_s))).hexdigest()[:16]
+            yield f"runs[{at}].started", f"the start and the phases {times}", run.record_digest
 
 
 _skeleton = lru_cache(maxsize=4096)(skeleton)
@@ -104,7 +123,6 @@ def _goes_forward(curve: Curve) -> bool:
 class _Run(NamedTuple):
     file: str
     number: int
-    digest: bytes
     told: bool
 
 
@@ -127,7 +145,7 @@ class _Scope:
         entry = bisect_right(self._begins, at) - 1
         file, trace, told = self._entries[entry]
         number = trace.sketches[at - self._begins[entry]][0]
-        return _Run(file, number, trace.digest, f"runs[{number}]" in told)
+        return _Run(file, number, f"runs[{number}]" in told)
 
 
 class _Holder(NamedTuple):
@@ -150,6 +168,7 @@ class Rivals:
         self._told: list[Finding] = []
         self._authors: dict[str, tuple[str, str]] = {}
         self._curves: dict[tuple[str, ...], _Scope] = {}
+        self._runs: dict[tuple[str, ...], dict[str, tuple[_Holder, str]]] = {}
 
     def add(self, trace: Trace, file: str) -> list[Finding]:
         """What keeps the entry in ``file`` off the board, since one that goes before it has the same.
@@ -171,6 +190,7 @@ class Rivals:
             known.update(mine)
         else:
             found, told = self._shared(own, trace, known)
+        found += self._one_run(own, trace)
         if trace.figures:
             self._compare(own, trace, told)
         if trace.scope not in self._curves:
@@ -197,6 +217,18 @@ class Rivals:
             words = f"the same record as {{1}} of {{0}}{more}"
             found += self._judged(*pairs[0], "B241", words, "submit a run in one entry")
         return found, frozenset(told)
+
+    def _one_run(self, own: _Holder, trace: Trace) -> list[Finding]:
+        """A run is its id, and no two begin at one instant and take the same times: one of its records was changed."""
+        known, found, told = self._runs.setdefault(trace.scope, {}), [], set[str]()
+        for field, what, digest in trace.runs:
+            mine = own._replace(field=field)
+            other, record = known.setdefault(what, (mine, digest))
+            if other.file != own.file and record != digest and other.file not in told:
+                told.add(other.file)
+                words = "the same run as {1} of {0}, of another record"
+                found += self._judged(other, mine, "B244", words, "bring both records, unchanged")
+        return found
 
     def _judged(self, first: _Holder, second: _Holder, code: str, words: str, do: str) -> list[Finding]:
         """Both are told; the one that goes behind by more than its name is off the board, and given where it is new."""
@@ -231,31 +263,24 @@ class Rivals:
             code = "B243" if at.startswith("inference") else "B242"
             self._told.append(warning(code, own.file, at, words, "see whether it was measured by itself"))
 
-    def near(self, curves: Callable[[str], list[Curve]], known: Compared | None = None) -> Iterator[Finding]:
+    def near(self, curves: Callable[[str], list[Curve]]) -> Iterator[Finding]:
         """What ``add`` left to tell, and curves that are nearly those of earlier ones.
 
         ``curves`` gives those of a file, empty if it cannot.
-
-        What ``known`` holds from an earlier time is not compared again; it is left with what came of this one.
         """
         yield from self._told
-        before = dict(known or {})
-        if known is not None:
-            known.clear()
+        yield from compared_with_board((file, trace.scope, trace.facts) for file, trace in self._traces.items())
         for scope in self._curves.values():
             for number, earlier in rivals(scope.sketches).items():
                 run = scope.run(number)
                 if run.told:
                     continue
                 for other in map(scope.run, earlier):
-                    key = f"{other.digest.hex()} {other.number} {run.digest.hex()} {run.number}"
-                    found = before[key] if key in before else _compared(curves, other, run)
-                    if known is not None:
-                        known[key] = found
+                    found = _compared(curves, other, run)
                     if found is not None:
                         # A run that is there twice in one entry is told by a rule of its own.
                         if not (other.file == run.file and _is_same(curves, other, run)):
-                            yield _finding(run, other, Match(*found))
+                            yield _finding(run, other, found)
                         break
 
 

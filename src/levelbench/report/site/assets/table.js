@@ -112,7 +112,8 @@
     const rank = row.rank === null ? "–" : `${row.rank}${row.shared ? "=" : ""}`;
     const name = el("a", { href: root + board.inside(entry.page), class: "model" }, entry.model);
     const by = [entry.author, entry.organisation].filter((each, at, all) => each && all.indexOf(each) === at).join(", ");
-    const why = row.value === null && row.note ? el("small", { class: "why" }, row.note) : null;
+    const said = [row.value === null ? row.note : "", ...entry.doubts.split("\n")].filter(Boolean);
+    const why = said.map((text) => el("small", { class: "why" }, text));
     const reached = entry.mode === "training" && entry.n ? `${row.reached}/${entry.n}` : "";
     const title = row.move ? null : entry.reached_text;
     const pick = training && entry.curve
@@ -122,7 +123,7 @@
     return el("tr", { role: "row", "data-slug": entry.slug },
       training ? cell("pick", "", pick) : null,
       cell("rank", "", rank, row.move ? movement(row.move) : null),
-      el("th", { scope: "row", role: "rowheader", class: "entry" }, name, el("small", {}, by), why),
+      el("th", { scope: "row", role: "rowheader", class: "entry" }, name, el("small", {}, by), ...why),
       figureCell(row),
       cell("bar", "", bar(row, scale)),
       training ? el("td", { role: "cell", class: "reached n", "data-label": "Reached", title }, reached) : null,
