@@ -30,9 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from levelbench.records.rulesets.registry import ruleset, task_rules
-from levelbench.records.submissions.digests import curve_digest, encode
-from levelbench.records.submissions.schema import (
+from levelbench.competition.entries import (
     SUBMISSION_SCHEMA,
     Author,
     Code,
@@ -43,10 +41,13 @@ from levelbench.records.submissions.schema import (
     Submission,
     SubmittedRun,
     Tuning,
+    curve_digest,
+    encode,
 )
+from levelbench.competition.rulesets.registry import ruleset, task_rules
 
 if TYPE_CHECKING:
-    from levelbench.records.submissions.rules.checking import Lint
+    from levelbench.competition.leaderboard import Lint
 
 _RUNS, _POINTS = 5, 40
 _RULES, _TASK = "levelbench-1.0", "cifar10"
@@ -114,7 +115,7 @@ def _rules_alone(folder: Path, site: Path) -> str:
 
 def _checked(folder: Path, lint: Lint | None) -> str:
     from levelbench.cli.board.limits import known_limits
-    from levelbench.records.submissions.rules.checking import checked_folder
+    from levelbench.competition.leaderboard import checked_folder
 
     processes = len(os.sched_getaffinity(0))
     entries, found = checked_folder(folder, processes=processes, limits=known_limits, lint=lint)
@@ -125,7 +126,7 @@ def _checked(folder: Path, lint: Lint | None) -> str:
 def _build(folder: Path, site: Path) -> str:
     from levelbench.claims.beside import beside_entry
     from levelbench.cli.board.limits import known_limits
-    from levelbench.report.site.build import build
+    from levelbench.competition.site.build import build
 
     processes = len(os.sched_getaffinity(0))
     built = build(folder, site, processes=processes, lint=beside_entry, limits=known_limits)

@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from levelbench.records.schema import Target
-from levelbench.report.site.board_view import task_page
-from levelbench.report.site.payload import (
+from levelbench.competition.site.board_page import task_page
+from levelbench.competition.site.exports import joined_steps, script, steps_script
+from levelbench.competition.site.parts import assets
+from levelbench.competition.site.payload import (
     BOARD_SCHEMA,
     BoardPayload,
     EntryPayload,
@@ -28,8 +29,7 @@ from levelbench.report.site.payload import (
     PriceFacts,
     RulesetFacts,
 )
-from levelbench.report.site.scripts import joined_steps, script, steps_script
-from levelbench.report.site.shared import assets
+from levelbench.records.schema import Target
 
 ROUNDS = 5
 RUNS, POINTS = 5, 16

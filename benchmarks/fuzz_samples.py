@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from levelbench.competition.entries import Author, Curve, Hardware, Inference, Price, Submission, SubmittedRun
 from levelbench.records.schema import Target
-from levelbench.records.submissions.schema import Author, Curve, Hardware, Inference, Price, Submission, SubmittedRun
 
 __all__ = ["ANSWERS", "CLAIM", "DETAIL", "DIALECTS", "POINTS", "RULES", "SUMMARY", "SYSTEM", "entry"]
 

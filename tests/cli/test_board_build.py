@@ -6,9 +6,7 @@ import msgspec
 import pytest
 
 from levelbench import __version__
-from levelbench.records.rulesets.registry import ruleset, task_rules
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.schema import (
+from levelbench.competition.entries import (
     Author,
     Curve,
     Hardware,
@@ -16,7 +14,9 @@ from levelbench.records.submissions.schema import (
     Provenance,
     Submission,
     SubmittedRun,
+    encode,
 )
+from levelbench.competition.rulesets.registry import ruleset, task_rules
 
 TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
 

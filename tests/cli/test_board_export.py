@@ -6,9 +6,8 @@ import json
 import msgspec
 import pytest
 
+from levelbench.competition.entries import Author, Curve, Hardware, Inference, Submission, SubmittedRun, encode
 from levelbench.records.schema import Target
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.schema import Author, Curve, Hardware, Inference, Submission, SubmittedRun
 
 
 def submission(task="cifar10", quality=0.95, seeds=(0,), seconds=36.0):

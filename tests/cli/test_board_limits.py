@@ -4,16 +4,15 @@ import json
 
 import msgspec
 import pytest
+from tests.competition.test_ceilings import head
+from tests.competition.test_ceilings import write as write_heads
 from tests.records.stores import resealed
-from tests.records.submissions.test_ceilings import head
-from tests.records.submissions.test_ceilings import write as write_heads
 
 from levelbench.cli.board.limits import known_limits
+from levelbench.competition.entries import Author, Curve, Hardware, Origin, Submission, SubmittedRun, encode
+from levelbench.competition.leaderboard import check
+from levelbench.competition.reading import read_submission
 from levelbench.records.schema import Target
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.reading import read_submission
-from levelbench.records.submissions.rules import check
-from levelbench.records.submissions.schema import Author, Curve, Hardware, Origin, Submission, SubmittedRun
 from levelbench.runner.request import load_task, source_of
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")

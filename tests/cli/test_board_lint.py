@@ -7,8 +7,8 @@ import json
 import pytest
 
 from levelbench.cli.board import check, lint
+from levelbench.competition.checks.findings import warning
 from levelbench.errors import RecordError
-from levelbench.records.submissions.rules.findings import warning
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
 PRICE = ("--price-per-hour", "3.06", "--price-source", "https://example.org/prices")

@@ -17,10 +17,10 @@ from levelbench.claims.reading.submissions import submission_claim
 from levelbench.claims.rule import Severity
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim
+from levelbench.competition.entries import Submission
+from levelbench.competition.rulesets.registry import Ruleset
 from levelbench.records import Record
 from levelbench.records.rows import Row
-from levelbench.records.rulesets.schema import Ruleset
-from levelbench.records.submissions.schema import Submission
 
 __all__ = ["Beside", "Line", "beside_entry", "beside_runs"]
 

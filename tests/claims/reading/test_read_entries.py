@@ -10,13 +10,11 @@ from levelbench.claims.reading import read
 from levelbench.claims.reading.folders import read_folder
 from levelbench.claims.reading.mlperf import read_mlperf
 from levelbench.claims.reading.submissions import read_submission_file
+from levelbench.competition.entries import Author, Price, Tuning, encode
+from levelbench.competition.making import Terms, make
+from levelbench.competition.rulesets.registry import ruleset
 from levelbench.errors import RecordError, UsageError
 from levelbench.records import Store, Target
-from levelbench.records.rulesets.registry import ruleset
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.making import make
-from levelbench.records.submissions.schema import Author, Price, Tuning
-from levelbench.records.submissions.terms import Terms
 
 QUALITIES = (0.60, 0.80, 0.90, 0.94, 0.955, 0.963, 0.967)
 DAWN = {

@@ -17,7 +17,7 @@ import msgspec
 
 from levelbench.claims.reading.run_sides import batch_of, rate_of
 from levelbench.claims.view import CurveView, DataView, HardwareView, RunView, Setup, WorkloadView
-from levelbench.records.submissions.schema import Submission, SubmittedRun
+from levelbench.competition.entries import Submission, SubmittedRun
 
 __all__ = ["data_of", "hardware_of", "is_ours", "options_of", "runs_of", "setup_of", "workload_of"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from levelbench.records.submissions.terms import machine_of
+from levelbench.measure.environment import machine_of
 
 __all__ = ["digest_of", "tidied"]
 

@@ -17,9 +17,8 @@ from levelbench.claims.reading.inference_records import ENDING, read_inference_f
 from levelbench.claims.reading.mlperf import read_mlperf
 from levelbench.claims.reading.submissions import entry_kind, read_submission_file
 from levelbench.claims.view import Claim
+from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets
 from levelbench.errors import LevelbenchError, UsageError
-from levelbench.records.rulesets.registry import folder_rulesets
-from levelbench.records.rulesets.schema import Ruleset
 
 __all__ = ["MOST_FILES", "read_folder", "stream_folder"]
 

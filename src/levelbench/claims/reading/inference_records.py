@@ -27,11 +27,11 @@ from levelbench.claims.view import (
     TimingView,
     WorkloadView,
 )
+from levelbench.competition.making import hardware_of
 from levelbench.errors import LevelbenchError
 from levelbench.measure.statistics import Estimate
 from levelbench.records.inference import InferenceRecord, read_inference
 from levelbench.records.inference.figures import score, scored_by
-from levelbench.records.submissions.terms import hardware_of
 
 __all__ = ["ENDING", "read_inference_files"]
 

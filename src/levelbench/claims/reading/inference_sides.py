@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from levelbench.claims.reading.entry_parts import data_of, hardware_of, setup_of
 from levelbench.claims.view import Claim, ClockView, QualityView, Side, Summarised, TuningView, WorkloadView
-from levelbench.records.submissions.latencies import QUANTILES
-from levelbench.records.submissions.schema import Inference, Submission
+from levelbench.competition.entries import Inference, Submission
+from levelbench.competition.scoring import QUANTILES
 
 __all__ = ["inference_claim"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from levelbench.claims.reading.submissions import submission_claim
 from levelbench.claims.view import Claim
+from levelbench.competition.exchange.mlperf import read_log, read_results
+from levelbench.competition.exchange.mlperf.entries import submission_of
 from levelbench.errors import LevelbenchError, RecordError
-from levelbench.records.exchange.mlperf import read_log, read_results
-from levelbench.records.exchange.mlperf.entries import submission_of
 
 __all__ = ["read_mlperf"]
 

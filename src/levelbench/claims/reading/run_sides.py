@@ -26,10 +26,10 @@ from levelbench.claims.view import (
     WorkloadView,
 )
 from levelbench.claims.view.parts import Split
+from levelbench.competition.making import hardware_of
 from levelbench.measure.policies import policy
 from levelbench.measure.statistics import Estimate, estimate, estimate_signed
 from levelbench.records import Record, RunGroup, RunSummary
-from levelbench.records.submissions.terms import hardware_of
 
 __all__ = ["batch_of", "ends_of", "mean_of", "quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread"]
 __all__ += ["times_of", "whole", "workload_of"]

@@ -27,14 +27,13 @@ from levelbench.claims.reading.entry_parts import (
 from levelbench.claims.reading.inference_sides import inference_claim
 from levelbench.claims.reading.run_sides import mean_of, split_of
 from levelbench.claims.view import Claim, QualityView, Side, Summarised, TimingView, TuningView
+from levelbench.competition.entries import Submission
+from levelbench.competition.exchange.dawnbench import read_entry
+from levelbench.competition.figures import Score
+from levelbench.competition.reading import read_bytes, read_submission
+from levelbench.competition.rulesets.registry import Ruleset, rulesets
+from levelbench.competition.scoring import score
 from levelbench.errors import RecordError
-from levelbench.records.exchange.dawnbench import read_entry
-from levelbench.records.rulesets.registry import rulesets
-from levelbench.records.rulesets.schema import Ruleset
-from levelbench.records.submissions.figures import Score
-from levelbench.records.submissions.reading import read_bytes, read_submission
-from levelbench.records.submissions.schema import Submission
-from levelbench.records.submissions.scoring import score
 
 __all__ = ["entry_kind", "read_submission_file", "submission_claim"]
 

@@ -11,8 +11,8 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
-    from levelbench.report.site.build import Built
-    from levelbench.report.site.payload import NotShown
+    from levelbench.competition.site.build import Built
+    from levelbench.competition.site.payload import NotShown
 
 __all__ = ["command"]
 
@@ -53,7 +53,7 @@ def command(
     from levelbench.claims.beside import beside_entry
     from levelbench.cli.board.check import one_line
     from levelbench.cli.board.limits import known_limits
-    from levelbench.report.site.build import build
+    from levelbench.competition.site.build import build
 
     jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
     built = build(

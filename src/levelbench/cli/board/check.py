@@ -12,8 +12,8 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
-    from levelbench.records.submissions.rules import Finding
-    from levelbench.records.submissions.rules.checking import Lint
+    from levelbench.competition.checks.findings import Finding
+    from levelbench.competition.leaderboard import Lint
 
 __all__ = ["command", "finding_lines", "summary_line"]
 
@@ -74,9 +74,9 @@ def command(
     error, and with --strict if there is a warning. What `levelbench lint` calls an error is a warning here; with --lint
     its warnings are notes, with --no-lint it is not asked.
     """
+    from levelbench.competition.checks.findings import CODES
+    from levelbench.competition.leaderboard import record_digests
     from levelbench.errors import MissingError, UsageError
-    from levelbench.records.submissions.rules import CODES
-    from levelbench.records.submissions.rules.checking import record_digests
 
     if codes:
         click.echo("\n".join(f"{code}  {meaning}" for code, meaning in CODES.items()))
@@ -118,7 +118,7 @@ def _checked(
 ) -> tuple[int, list[Finding]]:
     """How many files, and what is wrong with them; ``lint``: with the linter's warnings, without it, or its errors."""
     from levelbench.cli.board.limits import known_limits
-    from levelbench.records.submissions.rules.checking import check_file, checked_folder
+    from levelbench.competition.leaderboard import check_file, checked_folder
 
     linter = None if lint is False else _linter(all_of_it=lint is True)
     if place.is_dir():
@@ -139,7 +139,7 @@ def _counts(found: list[Finding]) -> dict[str, int]:
 
 def _by_code(found: list[Finding]) -> list[str]:
     """How often each code was found, where there is more than a screen of findings."""
-    from levelbench.records.submissions.rules import CODES
+    from levelbench.competition.checks.findings import CODES
 
     if len(found) < _MANY:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from levelbench.records.submissions.schema import Submission
+    from levelbench.competition.entries import Submission
     from levelbench.report.tables import Table
 
 __all__ = ["import_tables", "profile_scores", "ranked", "shortened"]
@@ -24,7 +24,7 @@ def ranked(kind: str, submissions: Sequence[Submission], top: int) -> list[dict[
 
 def _by_column(submissions: Sequence[Submission], top: int) -> list[dict[str, Any]]:
     """DAWNBench's own figures; AlgoPerf's times to the target in the same layout."""
-    from levelbench.records.exchange.dawnbench.board import COLUMNS, PRINTED_ANSWERS, leaderboard
+    from levelbench.competition.exchange.dawnbench.folder import COLUMNS, PRINTED_ANSWERS, leaderboard
 
     found = []
     for task in sorted({each.task for each in submissions}):
@@ -42,7 +42,7 @@ def _by_column(submissions: Sequence[Submission], top: int) -> list[dict[str, An
 
 
 def _by_scenario(submissions: Sequence[Submission], top: int) -> list[dict[str, Any]]:
-    from levelbench.records.exchange.loadgen.board import METRICS, rankings
+    from levelbench.competition.exchange.loadgen import METRICS, rankings
     from levelbench.report.numbers import TIME, choose_unit
 
     found = []
@@ -89,8 +89,8 @@ def profile_scores(kind: str, submissions: Sequence[Submission]) -> list[dict[st
     """The scores of AlgoPerf's algorithms over the workloads that all of them took part in, the best first."""
     if kind != "algoperf":
         return []
-    from levelbench.records.exchange.algoperf import common_times
-    from levelbench.records.rulesets.profiles import scores
+    from levelbench.competition.exchange.algoperf import common_times
+    from levelbench.competition.rulesets.scores import scores
 
     times = common_times(submissions)
     if not times:
@@ -160,7 +160,7 @@ def _listing(kind: str, submissions: Sequence[Submission]) -> Table:
 
 def _olympic(entry: Submission) -> float | None:
     """MLPerf's score in seconds: the fastest and the slowest run left out, four each of unet3d."""
-    from levelbench.records.rulesets.olympic import olympic_score
+    from levelbench.competition.rulesets.scores import olympic_score
 
     times = [run.time_to_target_s if run.reached else None for run in entry.runs]
     return olympic_score(times, drop=4 if entry.task == "unet3d" else 1).score_s

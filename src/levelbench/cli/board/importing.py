@@ -13,7 +13,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.records.submissions.schema import Submission
+    from levelbench.competition.entries import Submission
 
 __all__ = ["command"]
 
@@ -64,7 +64,7 @@ def command(
     if output is not None:
         if kind == "loadgen":
             _refuse_nameless(submissions, output)
-        from levelbench.records.exchange.placing import place
+        from levelbench.competition.exchange.files import place
 
         placed = place(submissions, output, force=force)
     if as_json:
@@ -85,7 +85,7 @@ def _entries(count: int) -> str:
 
 def _refuse_nameless(submissions: Sequence[Submission], output: Path) -> None:
     """LoadGen's logs name neither task nor author; what a leaderboard would refuse is not written to one."""
-    from levelbench.records.rulesets.registry import ruleset, task_rules
+    from levelbench.competition.rulesets.registry import ruleset, task_rules
 
     asked = f"importing into {output}"
     for each in submissions:
@@ -106,18 +106,18 @@ def _refuse_nameless(submissions: Sequence[Submission], output: Path) -> None:
 def _read(kind: str, path: Path, stated: dict[str, str | None]) -> tuple[list[Submission], list[str]]:
     """Only the reader that is wanted is imported."""
     if kind == "dawnbench":
-        from levelbench.records.exchange.dawnbench import read_folder
+        from levelbench.competition.exchange.dawnbench import read_folder
 
         return read_folder(path)
     if kind == "algoperf":
-        from levelbench.records.exchange.algoperf import read_results
+        from levelbench.competition.exchange.algoperf import read_results
 
         return read_results(path)
     if kind == "mlperf":
-        from levelbench.records.exchange.mlperf import read_results as read_logs
+        from levelbench.competition.exchange.mlperf import read_results as read_logs
 
         return read_logs(path)
-    from levelbench.records.exchange.loadgen import read_results as read_summaries
+    from levelbench.competition.exchange.loadgen import read_results as read_summaries
 
     return read_summaries(path, **stated)
 

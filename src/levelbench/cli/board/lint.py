@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from levelbench.claims.beside import beside_entry
+from levelbench.competition.checks.findings import Finding, note, warning
 from levelbench.errors import LevelbenchError
-from levelbench.records.submissions.rules.findings import Finding, note, warning
 
 if TYPE_CHECKING:
-    from levelbench.records.rulesets.schema import Ruleset
-    from levelbench.records.submissions.schema import Submission
+    from levelbench.competition.entries import Submission
+    from levelbench.competition.rulesets.registry import Ruleset
 
 __all__ = ["all_of_linter", "worst_of_linter"]
 

@@ -11,9 +11,9 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.records.rulesets.schema import Ruleset
-    from levelbench.records.submissions.rules import Finding
-    from levelbench.records.submissions.schema import Submission
+    from levelbench.competition.checks.findings import Finding
+    from levelbench.competition.entries import Submission
+    from levelbench.competition.rulesets.registry import Ruleset
 
 __all__ = ["command"]
 
@@ -78,7 +78,7 @@ def command(
     """
     from levelbench.cli.board.limits import with_limits
     from levelbench.cli.board.words import terms_of
-    from levelbench.records.submissions.entries import entries_of
+    from levelbench.competition.making import entries_of
 
     if given["only_these"] != (given["because"] is not None):
         asked = "--only-these" if given["only_these"] else "--because"
@@ -103,8 +103,8 @@ def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str
     """
     import msgspec
 
+    from levelbench.competition.making import without_settings
     from levelbench.records.redaction import redacted
-    from levelbench.records.submissions.terms import without_settings
 
     kept: list[tuple[str, Submission]] = []
     hidden: dict[str, list[str]] = {}
@@ -124,7 +124,7 @@ def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str
 
 def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
     """Copy the ruleset of a file to the leaderboard, which its entries name it in; where it is, if it was not there."""
-    from levelbench.records.submissions.board import add_ruleset
+    from levelbench.competition.leaderboard import add_ruleset
 
     return add_ruleset(folder, rules, Path(word).read_bytes()) if word.endswith(".toml") else None
 
@@ -132,8 +132,8 @@ def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
 def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[Finding]]:
     """What a check says of each entry that it would keep off the board, before anything is written."""
     from levelbench.cli.board.limits import known_limits
-    from levelbench.records.submissions.board import own_rulesets
-    from levelbench.records.submissions.rules import check, worst
+    from levelbench.competition.checks.findings import worst
+    from levelbench.competition.leaderboard import check, own_rulesets
 
     known = {**own_rulesets(folder)[0], rules.id: rules}
     found = {path: check(each, path, known=known, limits=known_limits) for path, each in made}
@@ -142,9 +142,8 @@ def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -
 
 def _write(file: str, submission: Submission, folder: Path, replace: bool, key: Path | None) -> tuple[Path, bool]:
     """Write the entry and, with a key, its signature; whether the entry is new."""
-    from levelbench.records.submissions.digests import encode
-    from levelbench.records.submissions.files import write_new, write_whole
-    from levelbench.records.submissions.signatures import ENDING, sign
+    from levelbench.competition.entries import encode, write_new, write_whole
+    from levelbench.competition.signatures import ENDING, sign
 
     path, raw = folder / file, encode(submission)
     # With --replace too, what is there already and says the same stays, and with it its signature.
@@ -172,7 +171,8 @@ def _report(
     """Say what was written and what was not, and what a check says of it; the exit code."""
     from levelbench.cli.board.check import finding_lines, summary_line
     from levelbench.cli.board.limits import known_limits
-    from levelbench.records.submissions.rules import check_file, worst
+    from levelbench.competition.checks.findings import worst
+    from levelbench.competition.leaderboard import check_file
 
     found = [each for _, _, path, _ in written for each in check_file(path, root=folder, limits=known_limits)]
     found += [finding for _, _, findings in refused for finding in findings]
@@ -205,7 +205,7 @@ def _report(
 
 def _published(each: Submission, hidden: list[str]) -> list[str]:
     """What the entry tells the public, and what was taken out of it."""
-    from levelbench.records.submissions.terms import SETTINGS
+    from levelbench.competition.making import SETTINGS
 
     stated = f"{each.author.name}{f' <{each.author.email}>' if each.author.email else ''}"
     code = [] if each.code.commit is None else [f"commit {each.code.commit[:12]}"]
@@ -226,8 +226,8 @@ def _published(each: Submission, hidden: list[str]) -> list[str]:
 
 def _unranked(each: Submission, folder: Path) -> list[str]:
     """That no ranking of inference will have the entry, and why."""
-    from levelbench.records.submissions.board import own_rulesets
-    from levelbench.records.submissions.scoring import score
+    from levelbench.competition.leaderboard import own_rulesets
+    from levelbench.competition.scoring import score
 
     rules = own_rulesets(folder)[0].get(each.ruleset)
     if rules is None or each.mode != "inference":

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.records.rulesets.schema import Ruleset
-    from levelbench.records.submissions.schema import Price
-    from levelbench.records.submissions.terms import Terms
+    from levelbench.competition.entries import Price
+    from levelbench.competition.making import Terms
+    from levelbench.competition.rulesets.registry import Ruleset
 
 __all__ = ["ruleset_of", "terms_of"]
 
@@ -20,11 +20,11 @@ def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
 
     The ruleset may be one of the leaderboard in ``folder``.
     """
+    from levelbench.competition.checks.ceilings import FLOPS
+    from levelbench.competition.entries import Author, Tuning
+    from levelbench.competition.making import Terms
+    from levelbench.competition.signatures import fingerprint, public_text, read_key
     from levelbench.measure.clocks import utc_now
-    from levelbench.records.submissions.rules.ceilings import FLOPS
-    from levelbench.records.submissions.schema import Author, Tuning
-    from levelbench.records.submissions.signatures import fingerprint, public_text, read_key
-    from levelbench.records.submissions.terms import Terms
 
     today = utc_now().date().isoformat()
     key = fingerprint(public_text(read_key(given["key"]).public_key())) if given["key"] is not None else None
@@ -52,9 +52,9 @@ def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
 
     ``UsageError`` if another one of the file's id lies in the leaderboard.
     """
+    from levelbench.competition.leaderboard import is_new_ruleset, own_rulesets
+    from levelbench.competition.rulesets.registry import read_ruleset, ruleset, ruleset_ids
     from levelbench.errors import UnknownNameError
-    from levelbench.records.rulesets.registry import read_ruleset, ruleset, ruleset_ids
-    from levelbench.records.submissions.board import is_new_ruleset, own_rulesets
 
     if word.endswith(".toml"):
         rules = read_ruleset(Path(word))
@@ -70,8 +70,8 @@ def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
 
 
 def _price(given: dict[str, Any], today: str) -> Price | None:
-    from levelbench.records.submissions.possible import PRICE_USD, PRICE_WORDS, is_within
-    from levelbench.records.submissions.schema import Price
+    from levelbench.competition.entries import Price
+    from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
 
     usd = given["price_per_hour"]
     if usd is None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Difference", "difference", "differences", "same_machine"]
+__all__ = ["Difference", "difference", "differences", "machine_of", "same_machine"]
 
 # (prefix of the path, why it matters); the first that fits counts, and the order is the order of weight.
 _RULES: tuple[tuple[str, str], ...] = (
@@ -142,3 +142,9 @@ def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _shown(value: Any) -> str:
     return "not set" if value is None else str(value)
+
+
+def machine_of(environment: Mapping[str, Any]) -> str:
+    """What tells machines apart: the machine's id with the names of its accelerators."""
+    accelerators = (environment.get("accelerators") or {}).get("names") or []
+    return " ".join([str((environment.get("machine") or {}).get("id", "")), *map(str, accelerators)])
