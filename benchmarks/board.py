@@ -34,13 +34,13 @@ from levelbench.competition.entries import (
     SUBMISSION_SCHEMA,
     Author,
     Code,
-    Curve,
     Hardware,
-    Price,
     Provenance,
+    RunCurve,
     Submission,
     SubmittedRun,
-    Tuning,
+    SystemPrice,
+    TuningEffort,
     curve_digest,
     encode,
 )
@@ -67,11 +67,11 @@ def make_entry(number: int) -> Submission:
         ceiling = 0.947 + 0.004 * rng.standard_normal()
         noise = 0.002 * rng.standard_normal(_POINTS)
         quality = np.clip(ceiling - 0.5 * np.exp(-np.arange(_POINTS) / 6.0) + noise, 0.0, 1.0)
-        curve = Curve([round(float(each), 4) for each in times], [round(float(each), 5) for each in quality])
+        curve = RunCurve([round(float(each), 4) for each in times], [round(float(each), 5) for each in quality])
         digest = f"{number:032x}{seed:032x}"
         runs.append(SubmittedRun(curve, seed=seed, record_digest=digest, curve_digest=curve_digest(curve)))
     day = date(2026, 11, 21) + timedelta(days=number * 700 // 10_000) - timedelta(days=700)
-    price = Price(round(0.5 + float(rng.random()) * 20, 2), "https://example.org/prices", day.isoformat(), True)
+    price = SystemPrice(round(0.5 + float(rng.random()) * 20, 2), "https://example.org/prices", day.isoformat(), True)
     return Submission(
         schema=SUBMISSION_SCHEMA,
         ruleset=_RULES,
@@ -88,7 +88,7 @@ def make_entry(number: int) -> Submission:
         code=Code(f"https://example.org/code/{number}", f"{number:040x}"),
         price=price,
         runs=runs,
-        tuning=Tuning(trials=number % 50),
+        tuning=TuningEffort(trials=number % 50),
         provenance=Provenance("0.1.0", {"numpy": "2.4"}, {}, _TASK, checksums={"data": "0" * 64}),
     )
 

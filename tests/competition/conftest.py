@@ -14,17 +14,10 @@ import msgspec
 import pytest
 from tests.competition.made import ENVIRONMENT
 from tests.competition.made import TARGET as REACHED
-from tests.records.conftest import (  # noqa: F401 -- fixtures of records, which entries are made of
-    fill,
-    make_curve,
-    make_events,
-    make_header,
-    make_run,
-    make_specification,
-)
+from tests.records import conftest as records
 
-from levelbench.competition.checks.findings import Finding
-from levelbench.competition.entries import Author, Price, Submission, curve_digest
+from levelbench.competition.checks.findings import EntryFinding
+from levelbench.competition.entries import Author, Submission, SystemPrice, curve_digest
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import Terms
 from levelbench.competition.rulesets.registry import ruleset
@@ -192,7 +185,7 @@ class Clean:
         return submission_of(plant(KINDS[kind](), changes or {}), digests=digests)
 
     @staticmethod
-    def find(submission: Submission, file: str = "", **more: Any) -> list[Finding]:
+    def find(submission: Submission, file: str = "", **more: Any) -> list[EntryFinding]:
         return check(submission, file, today=TODAY, **more)
 
     @staticmethod
@@ -207,7 +200,7 @@ def clean() -> type[Clean]:
 
 @pytest.fixture
 def terms() -> Terms:
-    price = Price(3.06, "https://example.org/prices", "2026-11-30", True)
+    price = SystemPrice(3.06, "https://example.org/prices", "2026-11-30", True)
     rules = ruleset("levelbench-1.0")
     url = "https://example.org/a/tree/0a1b2c3d"
     return Terms(Author("Ada", "ada@example.org"), "2026-12-01", rules, price, code_url=url)
@@ -233,3 +226,12 @@ def put(tmp_path: Path, make_header: Any, make_events: Any, make_run: Any) -> Ca
         return path
 
     return add
+
+
+# Fixtures of records, which entries are made of.
+fill = records.fill
+make_curve = records.make_curve
+make_events = records.make_events
+make_header = records.make_header
+make_run = records.make_run
+make_specification = records.make_specification

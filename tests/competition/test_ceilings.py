@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.competition.planting import faster
 
-from levelbench.competition.checks.ceilings import Limits
+from levelbench.competition.checks.ceilings import MachineLimits
 from levelbench.competition.leaderboard import checked_folder
 from levelbench.competition.making_inference import measured_ceiling
 
@@ -58,13 +58,13 @@ def test_where_one_of_the_two_is_missing_nothing_is_concluded(clean, missing):
 def test_a_ceiling_that_is_stated_too_high_gives_way_to_the_known_peak(clean):
     changes = {**TIGHT, "runs[2]": faster(0.1), "provenance.environment": {"ceiling.flop_s": "1e30"}}
     assert found(clean, changes) == []
-    (finding,) = found(clean, changes, limits=lambda entry: Limits(PEAK, "1 x V100"))
+    (finding,) = found(clean, changes, limits=lambda entry: MachineLimits(PEAK, "1 x V100"))
     assert finding.found.endswith("the peak of 1 x V100 is 5e+10")
 
 
 def test_an_entry_that_states_neither_is_held_to_what_is_known_and_only_doubted(clean):
     gone = {"settings": {}, "provenance.environment": {}, "runs[0].curve.samples": clean.remove}
-    limits = Limits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56", 1079)
+    limits = MachineLimits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56", 1079)
     assert found(clean, gone, limits=lambda entry: limits) == []
     (finding,) = found(clean, {**gone, "runs[0]": faster(0.1)}, limits=lambda entry: limits)
     assert (finding.severity, finding.do) == ("warning", "see whether its network is resnet56, or correct the times")
@@ -73,14 +73,14 @@ def test_an_entry_that_states_neither_is_held_to_what_is_known_and_only_doubted(
 @pytest.mark.parametrize("stated", [1, True, "x", 0.0, 1e5])
 def test_no_statement_that_is_lower_than_what_is_known_switches_it_off(clean, stated):
     changes = {"settings.flops_per_sample": stated, "runs[0]": faster(0.1)}
-    limits = Limits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56")
+    limits = MachineLimits(PEAK, "1 x V100", TIGHT["settings.flops_per_sample"], "resnet56")
     (finding,) = found(clean, changes, limits=lambda entry: limits)
     assert (finding.severity, finding.field) == ("warning", "runs[0].curve.time_s")
     assert "operations a second of resnet56" in finding.found
 
 
 def test_a_statement_that_is_too_high_by_itself_is_refused_whatever_is_known(clean):
-    limits = Limits(PEAK, "1 x V100", 1.05 * TIGHT["settings.flops_per_sample"], "resnet56")
+    limits = MachineLimits(PEAK, "1 x V100", 1.05 * TIGHT["settings.flops_per_sample"], "resnet56")
     (finding,) = found(clean, {**TIGHT, "runs[0]": faster(0.1)}, limits=lambda entry: limits)
     assert finding.severity == "error"
 
@@ -173,6 +173,6 @@ def test_the_limits_of_an_entry_may_come_from_whoever_checks_a_folder(clean, tmp
     place = tmp_path / "digits" / "training" / "ada_mlp.json"
     place.parent.mkdir(parents=True)
     place.write_bytes(msgspec.json.encode(entry))
-    limits = Limits(1.0, "1 x V100", 1e9, "resnet56")
+    limits = MachineLimits(1.0, "1 x V100", 1e9, "resnet56")
     _, findings = checked_folder(tmp_path, today=clean.today, limits=lambda entry: limits)
     assert {each.code for each in findings} == {"B190"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from levelbench.competition.checks.ceilings import BESIDE, Limits
+from levelbench.competition.checks.ceilings import BESIDE, MachineLimits
 from levelbench.records.schema import Distribution, Specification
 
 RECIPE = {"hidden": 128, "lr": 0.1}
@@ -10,7 +10,7 @@ RECIPE = {"hidden": 128, "lr": 0.1}
 
 def found(clean, settings, *, recipe=RECIPE, kind="training", codes=("B169",), **changes):
     entry = clean.make(kind, {"division": "closed", "settings": settings, **changes})
-    limits = None if recipe is ... else lambda each: Limits(recipe=recipe, version="0.1.0")
+    limits = None if recipe is ... else lambda each: MachineLimits(recipe=recipe, version="0.1.0")
     findings = clean.find(entry, limits=limits)
     return [(each.code, each.severity, each.field) for each in findings if each.code in codes]
 
@@ -34,7 +34,7 @@ def test_a_recipe_that_the_task_has_not_is_open(clean):
 
 def test_an_entry_that_states_no_recipe_is_told_so(clean):
     entry = clean.make("training", {"division": "closed", "settings": {}})
-    (finding,) = [each for each in clean.find(entry, limits=lambda each: Limits(recipe={}, version="0.1.0"))
+    (finding,) = [each for each in clean.find(entry, limits=lambda each: MachineLimits(recipe={}, version="0.1.0"))
                   if each.code == "B169"]  # fmt: skip
     assert (finding.severity, finding.found) == ("error", "it is not stated")
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.competition.scored import OURS, submission
 
-from levelbench.competition.entries import Inference, Price
+from levelbench.competition.entries import Inference, SystemPrice
 from levelbench.competition.figures import MOST_SCENARIOS, RankedScenario, by_scenario, is_apart, scenario_of
 from levelbench.competition.rulesets.registry import InferenceRules, task_rules
 from levelbench.competition.scoring import score
@@ -163,7 +163,7 @@ def test_samples_count_offline_where_others_count_queries():
 
 
 def test_a_million_answers_cost_the_time_that_they_take_at_the_measured_throughput():
-    found = scored(server(throughput_per_s=100.0), price=Price(0.36, "a list", "2026-01-01", True))
+    found = scored(server(throughput_per_s=100.0), price=SystemPrice(0.36, "a list", "2026-01-01", True))
     assert found.inference_cost.value == pytest.approx(1.0)
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.competition.made import ENVIRONMENT, TARGET, records
 
-from levelbench.competition.entries import Tuning, curve_digest, encode
+from levelbench.competition.entries import TuningEffort, curve_digest, encode
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import file_of, hardware_of, make
 from levelbench.competition.reading import parse_submission
@@ -57,7 +57,7 @@ def test_an_entry_says_what_the_records_say(put, terms):
 
 
 def test_an_entry_that_was_made_is_read_back_and_has_no_error(put, terms):
-    entry = make(records(*[put(seed) for seed in range(5)]), msgspec.structs.replace(terms, tuning=Tuning(0)))
+    entry = make(records(*[put(seed) for seed in range(5)]), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
     assert parse_submission(encode(entry)) == entry
     found = check(entry, file_of(entry, ["abcd" * 4]), today=date(2026, 12, 1))
     # The fixture's records have no witness, which is a doubt of theirs.

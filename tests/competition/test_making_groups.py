@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.competition.made import ENVIRONMENT, records
 
-from levelbench.competition.entries import Tuning
+from levelbench.competition.entries import TuningEffort
 from levelbench.competition.making import entries_of
 from levelbench.errors import UsageError
 from levelbench.records import Store, read_record
@@ -38,8 +38,8 @@ def test_trials_are_counted_in_the_store_where_they_are_not_stated(put, terms, t
     assert entry.tuning.trials == 2
     assert entry.tuning.hours == pytest.approx(2 * (3.0 + 3.03) / 3600)
     assert "2 other specifications of digits[recipe=mlp], 4 runs" in entry.tuning.notes
-    stated = msgspec.structs.replace(terms, tuning=Tuning(7))
-    assert entries_of(["digits[lr=0.1]"], store, stated, count_trials=False)[0][1].tuning == Tuning(7)
+    stated = msgspec.structs.replace(terms, tuning=TuningEffort(7))
+    assert entries_of(["digits[lr=0.1]"], store, stated, count_trials=False)[0][1].tuning == TuningEffort(7)
 
 
 def name_beside_a_model(store, *ids):

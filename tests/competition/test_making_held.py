@@ -8,7 +8,7 @@ from datetime import date
 import msgspec
 from tests.competition.made import ENVIRONMENT, records
 
-from levelbench.competition.entries import Tuning, curve_digest
+from levelbench.competition.entries import TuningEffort, curve_digest
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import make
 
@@ -21,7 +21,7 @@ def judged(entry, paths):
 
 def test_an_entry_is_held_against_its_records(put, terms):
     paths = [put(seed) for seed in range(5)]
-    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=Tuning(0)))
+    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
     assert judged(entry, paths) == []
     first = entry.runs[0]
     curve = msgspec.structs.replace(first.curve, time_s=[each / 20 for each in first.curve.time_s])
@@ -34,7 +34,7 @@ def test_an_entry_is_held_against_its_records(put, terms):
 
 def test_labels_are_held_against_the_records(put, terms):
     paths = [put(seed) for seed in range(5)]
-    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=Tuning(0)))
+    entry = make(records(*paths), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
     more = msgspec.structs.replace(entry, settings={**entry.settings, "flops_per_sample": 1.0})
     assert judged(more, paths) == []
     other = msgspec.structs.replace(entry, framework="another", settings={**entry.settings, "lr": 0.7})
@@ -45,6 +45,6 @@ def test_records_of_the_group_that_an_entry_leaves_out_are_told(put, terms):
     paths = [put(seed) for seed in range(6)]
     elsewhere = {**ENVIRONMENT, "machine": {"id": "m2"}}
     others = [put(7, recipe="cnn"), put(8, environment=elsewhere)]
-    entry = make(records(*paths[:5]), msgspec.structs.replace(terms, tuning=Tuning(0)))
+    entry = make(records(*paths[:5]), msgspec.structs.replace(terms, tuning=TuningEffort(0)))
     assert judged(entry, [*paths, *others]) == [("B184", "runs")]
     assert judged(entry, [*paths[:5], *others]) == []

@@ -11,7 +11,7 @@ import pytest
 from tests.records.inference.builder import MODEL, SERVER, latencies_ns, specification, write
 from tests.records.stores import edit
 
-from levelbench.competition.entries import Author, Price, file_digest
+from levelbench.competition.entries import Author, SystemPrice, file_digest
 from levelbench.competition.leaderboard import check
 from levelbench.competition.making import Terms, entries_of
 from levelbench.competition.making_inference import make_inference, submitted
@@ -24,7 +24,7 @@ from levelbench.records.inference import Audit, read_inference
 
 @pytest.fixture
 def terms():
-    price = Price(3.06, "https://example.org/prices", "2026-11-30", True)
+    price = SystemPrice(3.06, "https://example.org/prices", "2026-11-30", True)
     url = "https://example.org/a/tree/0a1b2c3d"
     return Terms(Author("Ada", "a@b.org"), "2026-12-01", ruleset("levelbench-1.0"), price, "open", url, "2 cores")
 

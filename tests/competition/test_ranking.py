@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.competition.figures import Figure, absent
+from levelbench.competition.figures import BoardFigure, absent
 from levelbench.competition.ranking import order, progress, rank
 
 
@@ -19,47 +19,51 @@ def is_clearly_better(a, b):
 
 
 def test_points_rank_by_their_value():
-    assert ranks([Figure(3.0), Figure(1.0), Figure(2.0)]) == ["3", "1", "2"]
+    assert ranks([BoardFigure(3.0), BoardFigure(1.0), BoardFigure(2.0)]) == ["3", "1", "2"]
 
 
 def test_equal_points_share_a_rank_and_the_next_is_behind_all_of_them():
-    assert ranks([Figure(1.0), Figure(1.0), Figure(2.0)]) == ["1=", "1=", "3"]
+    assert ranks([BoardFigure(1.0), BoardFigure(1.0), BoardFigure(2.0)]) == ["1=", "1=", "3"]
 
 
 def test_intervals_that_overlap_share_a_rank():
-    assert ranks([Figure(10, 9, 11), Figure(10.5, 9.5, 11.5), Figure(20, 18, 22)]) == ["1=", "1=", "3"]
+    assert ranks([BoardFigure(10, 9, 11), BoardFigure(10.5, 9.5, 11.5), BoardFigure(20, 18, 22)]) == ["1=", "1=", "3"]
 
 
 def test_a_new_rank_begins_behind_whoever_is_clearly_better():
     # The third overlaps the second and is clearly behind the first.
-    assert ranks([Figure(1.5, 1, 2), Figure(2.25, 1.5, 3), Figure(3.25, 2.5, 4)]) == ["1=", "1=", "3"]
+    assert ranks([BoardFigure(1.5, 1, 2), BoardFigure(2.25, 1.5, 3), BoardFigure(3.25, 2.5, 4)]) == ["1=", "1=", "3"]
 
 
 def test_a_wide_interval_gains_no_rank_before_a_better_value():
-    tight, close, wide = Figure(10.0, 9.9, 10.1), Figure(11.0, 10.98, 11.02), Figure(100.0, 5.0, math.inf)
+    tight, close, wide = (
+        BoardFigure(10.0, 9.9, 10.1),
+        BoardFigure(11.0, 10.98, 11.02),
+        BoardFigure(100.0, 5.0, math.inf),
+    )
     assert ranks([wide, close, tight]) == ["2=", "2=", "1"]
 
 
 def test_a_single_run_is_compared_as_a_point():
-    assert ranks([Figure(10.0), Figure(9, 8, 11), Figure(12.0)]) == ["1=", "1=", "3"]
+    assert ranks([BoardFigure(10.0), BoardFigure(9, 8, 11), BoardFigure(12.0)]) == ["1=", "1=", "3"]
 
 
-@pytest.mark.parametrize("unknown", [absent("no price is stated"), Figure(math.nan)])
+@pytest.mark.parametrize("unknown", [absent("no price is stated"), BoardFigure(math.nan)])
 def test_what_has_no_value_is_unranked(unknown):
-    assert ranks([unknown, Figure(1.0)]) == ["None", "1"]
+    assert ranks([unknown, BoardFigure(1.0)]) == ["None", "1"]
 
 
 def test_an_interval_that_does_not_hold_its_value_reaches_to_it():
-    assert ranks([Figure(10.0, 11.0, 12.0), Figure(10.5, 10.5, 10.5)]) == ["1=", "1="]
-    assert ranks([Figure(10.0, 8.0, 9.0), Figure(9.5, 9.5, 9.5)]) == ["1=", "1="]
+    assert ranks([BoardFigure(10.0, 11.0, 12.0), BoardFigure(10.5, 10.5, 10.5)]) == ["1=", "1="]
+    assert ranks([BoardFigure(10.0, 8.0, 9.0), BoardFigure(9.5, 9.5, 9.5)]) == ["1=", "1="]
 
 
 def test_an_open_interval_is_never_clearly_better():
-    assert ranks([Figure(1.0, 0.5, math.inf), Figure(100.0)]) == ["1=", "1="]
+    assert ranks([BoardFigure(1.0, 0.5, math.inf), BoardFigure(100.0)]) == ["1=", "1="]
 
 
 def test_the_order_of_a_board_is_by_rank_then_value_then_name():
-    figures = [Figure(2.0, 1, 3), absent(""), Figure(1.5, 1, 3), Figure(1.5, 1, 3)]
+    figures = [BoardFigure(2.0, 1, 3), absent(""), BoardFigure(1.5, 1, 3), BoardFigure(1.5, 1, 3)]
     assert order(figures, rank(figures), ["a", "b", "d", "c"]) == [3, 2, 0, 1]
 
 
@@ -83,8 +87,8 @@ def figure(draw):
         return absent("none")
     value = draw(st.integers(1, 20))
     if draw(st.booleans()):
-        return Figure(float(value))
-    return Figure(float(value), float(value - draw(st.integers(0, 4))), float(value + draw(st.integers(0, 4))))
+        return BoardFigure(float(value))
+    return BoardFigure(float(value), float(value - draw(st.integers(0, 4))), float(value + draw(st.integers(0, 4))))
 
 
 boards = st.lists(figure(), max_size=12)
@@ -128,7 +132,7 @@ def test_ten_thousand_entries_are_ranked_without_comparing_each_with_each():
             Counted.compared += 1
             return float.__lt__(self, other)
 
-    figures = [Figure(Counted(at * 7919 % 10_007)) for at in range(10_000)]
+    figures = [BoardFigure(Counted(at * 7919 % 10_007)) for at in range(10_000)]
     found = rank(figures)
     assert sorted(each.rank for each in found) == list(range(1, 10_001))
     assert Counted.compared < 1_000_000

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.competition.scored import DAWNBENCH, OURS, a_run, submission
 
-from levelbench.competition.entries import Inference, Price
+from levelbench.competition.entries import Inference, SystemPrice
 from levelbench.competition.rulesets.registry import InferenceRules
 from levelbench.competition.scoring import score
 
@@ -14,7 +14,7 @@ def measured(**parts):
 
 
 def test_latency_and_cost_of_inference_published_by_dawnbench_are_reproduced():
-    entry = submission(mode="inference", inference=[measured(mean_latency_s=0.028688)], price=Price(0.90))
+    entry = submission(mode="inference", inference=[measured(mean_latency_s=0.028688)], price=SystemPrice(0.90))
     found = score(entry, DAWNBENCH)
     assert found.latency.value == 0.028688
     assert found.inference_cost.value == pytest.approx(7.172)
@@ -64,8 +64,8 @@ def test_the_early_stopping_estimate_is_the_latency_and_the_quantile_stands_in_f
 
 @pytest.mark.parametrize(("usd", "is_possible"), [(1e-300, False), (1e-6, True), (1e7, True), (1e300, False)])
 def test_an_impossible_price_makes_no_figure_of_training_or_of_inference(usd, is_possible):
-    answers = submission(mode="inference", inference=[measured(mean_latency_s=1.0)], price=Price(usd))
-    trained = submission([a_run(10.0)], price=Price(usd))
+    answers = submission(mode="inference", inference=[measured(mean_latency_s=1.0)], price=SystemPrice(usd))
+    trained = submission([a_run(10.0)], price=SystemPrice(usd))
     figures = [score(answers, DAWNBENCH).inference_cost, score(trained, DAWNBENCH).cost]
     assert [figure.value is not None for figure in figures] == [is_possible] * 2
     assert is_possible or {figure.how for figure in figures} == {"the price is no possible one"}

@@ -27,15 +27,15 @@ __all__ = [
     "SUBMISSION_SCHEMA",
     "Author",
     "Code",
-    "Curve",
     "Hardware",
     "Inference",
     "Origin",
-    "Price",
     "Provenance",
+    "RunCurve",
     "Submission",
     "SubmittedRun",
-    "Tuning",
+    "SystemPrice",
+    "TuningEffort",
     "curve_digest",
     "cut_at_word",
     "encode",
@@ -86,7 +86,7 @@ class Code(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     dirty: bool | None = None
 
 
-class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class SystemPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """US dollars an hour of the whole system, where that figure is from, and on which day it was read (ISO).
 
     A check takes a millionth of a dollar to ten million.
@@ -98,7 +98,7 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     on_demand: bool | None = None
 
 
-class Curve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RunCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One run's evaluations in order: columns of one length. ``time_s`` is cumulative on the entry's clock."""
 
     time_s: list[float]
@@ -117,7 +117,7 @@ class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     ``phases_s`` are the seconds by phase up to the end of the curve; ``excluded_s`` those that the clock left out.
     """
 
-    curve: Curve
+    curve: RunCurve
     status: Literal["done", "failed"] = "done"
     seed: Count | None = None
     reached: bool | None = None
@@ -168,7 +168,7 @@ class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     record_digest: Text | None = None
 
 
-class Tuning(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class TuningEffort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How much was tried before: trials, their hours and dollars; ``None`` where the author does not say."""
 
     trials: Count | None = None
@@ -231,10 +231,10 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     clock: Text | None = None
     crossing: Text | None = None
     code: Code = field(default_factory=Code)
-    price: Price | None = None
+    price: SystemPrice | None = None
     runs: list[SubmittedRun] = field(default_factory=list)
     inference: list[Inference] = field(default_factory=list)
-    tuning: Tuning = field(default_factory=Tuning)
+    tuning: TuningEffort = field(default_factory=TuningEffort)
     settings: dict[Key, Setting] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=Provenance)
     origin: Origin | None = None
@@ -269,12 +269,12 @@ def submission_digest(submission: Submission) -> str:
     return hashlib.sha256(encode(submission)).hexdigest()
 
 
-def curve_digest(curve: Curve) -> str:
+def curve_digest(curve: RunCurve) -> str:
     """SHA-256 of the curve's canonical text: its columns in the schema's order, those not stated left out.
 
     Times and qualities are written as floats also where they are whole, so ``1`` and ``1.0`` are one curve.
     """
-    plain = Curve(
+    plain = RunCurve(
         time_s=_floats(curve.time_s),
         quality=_floats(curve.quality),
         epoch=None if curve.epoch is None else _floats(curve.epoch),
@@ -294,7 +294,7 @@ def _floats(values: list[float]) -> list[float]:
     return list(map(float, values))
 
 
-def _finite(value: Submission | Curve) -> bytes:
+def _finite(value: Submission | RunCurve) -> bytes:
     try:
         raw = _ENCODER.encode(value)
     except UnicodeEncodeError as error:

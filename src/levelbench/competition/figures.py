@@ -37,11 +37,11 @@ __all__ = [
     "QUANTILES",
     "RATE_PER_S",
     "RUN_S",
+    "BoardFigure",
     "Bounds",
     "Column",
-    "Figure",
+    "EntryScore",
     "RankedScenario",
-    "Score",
     "Times",
     "absent",
     "aggregate",
@@ -234,7 +234,7 @@ FLAGS = MappingProxyType(
 """Each flag with its sentence."""
 
 
-class Figure(Struct, frozen=True, gc=False):
+class BoardFigure(Struct, frozen=True, gc=False):
     """One figure: seconds, US dollars, answers a second, or (``inference_cost``) US dollars per million answers.
 
     ``low`` and ``high`` are a 95 % interval (of fewer than six runs one of the level that ``how`` says), both ``None``
@@ -247,18 +247,18 @@ class Figure(Struct, frozen=True, gc=False):
     high: float | None = None
     how: str = ""
 
-    def times(self, factor: float, how: str = "") -> Figure:
+    def times(self, factor: float, how: str = "") -> BoardFigure:
         """The same with value and bounds multiplied by ``factor`` above zero."""
         value, low, high = (None if each is None else each * factor for each in (self.value, self.low, self.high))
-        return Figure(value, low, high, how or self.how)
+        return BoardFigure(value, low, high, how or self.how)
 
 
-def absent(reason: str) -> Figure:
+def absent(reason: str) -> BoardFigure:
     """No figure, and why."""
-    return Figure(None, how=reason)
+    return BoardFigure(None, how=reason)
 
 
-class Score(Struct, frozen=True):
+class EntryScore(Struct, frozen=True):
     """What the rules make of one submission. Times in seconds, each run's ``None`` where it did not arrive.
 
     ``reached`` of ``n`` runs arrived (of inference: measurements that count), with the bounds of Wilson's 95 % interval
@@ -270,10 +270,10 @@ class Score(Struct, frozen=True):
     task: str
     mode: Literal["training", "inference"]
     target: Target
-    time: Figure
-    cost: Figure
-    latency: Figure
-    inference_cost: Figure
+    time: BoardFigure
+    cost: BoardFigure
+    latency: BoardFigure
+    inference_cost: BoardFigure
     n: int
     reached: int
     reached_low: float | None
@@ -282,17 +282,17 @@ class Score(Struct, frozen=True):
     best_s: float | None
     expected_with_restarts_s: float | None
     flags: tuple[str, ...]
-    throughput: Figure = absent("ranked by another figure")
+    throughput: BoardFigure = absent("ranked by another figure")
     scenario: RankedScenario | None = None
     """What an entry of inference is ranked in; ``None``: in none."""
-    further: tuple[Score, ...] = ()
+    further: tuple[EntryScore, ...] = ()
     """Its scores in the further scenarios that it measured."""
 
-    def in_scenarios(self) -> tuple[Score, ...]:
+    def in_scenarios(self) -> tuple[EntryScore, ...]:
         """One score a scenario: this and the further ones; of training this alone."""
         return (self, *self.further)
 
-    def figure(self, column: Column) -> Figure:
+    def figure(self, column: Column) -> BoardFigure:
         """The figure of that column."""
         return {
             "time": self.time,
@@ -316,17 +316,17 @@ class Times(Struct, frozen=True):
     spent_s: tuple[float, ...]
 
 
-def aggregate(times: Times, rules: Aggregation) -> Figure:
+def aggregate(times: Times, rules: Aggregation) -> BoardFigure:
     """The figure of the runs under ``rules``, or none with the reason."""
     if not times.seconds:
         return absent("it has no run")
     if rules.rule == "first-run":
         first = times.seconds[0]
-        return absent("the run did not reach the target") if first is None else Figure(first, how="one run")
+        return absent("the run did not reach the target") if first is None else BoardFigure(first, how="one run")
     return _olympic(times.seconds, rules) if rules.rule == "olympic" else _median(times.seconds, rules.best_of)
 
 
-def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> Figure:
+def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
     """MLPerf's score; of more runs than are asked for that of the window in the middle, where rules have windows."""
     n = len(seconds)
     if n < rules.runs or (n > rules.runs and rules.exact_runs):
@@ -344,17 +344,19 @@ def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> Figure:
     return msgspec.structs.replace(inside, how=f"{of}: {inside.how}")
 
 
-def _between(value: float, windows: Sequence[Figure], of: str) -> Figure:
+def _between(value: float, windows: Sequence[BoardFigure], of: str) -> BoardFigure:
     """The mean of two windows, with the interval that holds both of theirs."""
     how = f"{of}, which lies between two"
     lows = [each.low for each in windows if each.low is not None]
     highs = [each.high for each in windows if each.high is not None]
     if not (lows and highs):
-        return Figure(value, how=how)
-    return Figure(value, min(lows), max(highs), f"{how}; from the lowest to the highest end of their 95 % intervals")
+        return BoardFigure(value, how=how)
+    return BoardFigure(
+        value, min(lows), max(highs), f"{how}; from the lowest to the highest end of their 95 % intervals"
+    )
 
 
-def _trimmed(seconds: Sequence[float | None], drop: int) -> Figure:
+def _trimmed(seconds: Sequence[float | None], drop: int) -> BoardFigure:
     """The Olympic mean; the interval is that of a trimmed mean (Tukey & McLaughlin 1963), which MLPerf does not print.
 
     t with h - 1 degrees of freedom for the h runs kept, and the standard deviation of the sample in which each
@@ -367,14 +369,14 @@ def _trimmed(seconds: Sequence[float | None], drop: int) -> Figure:
     how = f"Olympic mean of {n} runs, {drop} left out at each end"
     kept = sorted(math.inf if time is None else time for time in seconds)[drop : n - drop]
     if len(kept) < 2:
-        return Figure(mean, how=how)
+        return BoardFigure(mean, how=how)
     winsorised = [kept[0]] * drop + kept + [kept[-1]] * drop
     spread = float(np.std(winsorised, ddof=1)) / ((1.0 - 2.0 * drop / n) * math.sqrt(n))
     reach = t_quantile(0.5 + 0.5 * _LEVEL, len(kept) - 1) * spread
-    return Figure(mean, max(0.0, mean - reach), mean + reach, f"{how}; 95 % interval of a trimmed mean")
+    return BoardFigure(mean, max(0.0, mean - reach), mean + reach, f"{how}; 95 % interval of a trimmed mean")
 
 
-def _median(seconds: Sequence[float | None], best_of: int) -> Figure:
+def _median(seconds: Sequence[float | None], best_of: int) -> BoardFigure:
     """The median of all, or of the fastest of each so many (one that never arrived counts as never)."""
     if len(seconds) % best_of:
         return absent(f"{len(seconds)} runs, where the rules want studies of {best_of}")
@@ -393,12 +395,14 @@ def _median(seconds: Sequence[float | None], best_of: int) -> Figure:
     value, how = float(median(ordered)), f"median of {n} {what}s, {len(arrived)} reached the target, the others never"
     ranks = median_interval_ranks(n, _LEVEL)
     if ranks is not None:
-        return Figure(value, ordered[ranks[0] - 1], ordered[ranks[1] - 1], f"{how}; exact 95 % interval")
+        return BoardFigure(value, ordered[ranks[0] - 1], ordered[ranks[1] - 1], f"{how}; exact 95 % interval")
     # The median lies above the smallest of n values with probability 1 - 2^-n; above it nothing is known.
-    return Figure(value, ordered[0], math.inf, f"{how}; from the smallest on, {100.0 * (1.0 - 0.5**n):.4g} % interval")
+    return BoardFigure(
+        value, ordered[0], math.inf, f"{how}; from the smallest on, {100.0 * (1.0 - 0.5**n):.4g} % interval"
+    )
 
 
-def median_figure(values: Sequence[float], what: str) -> Figure:
+def median_figure(values: Sequence[float], what: str) -> BoardFigure:
     """The median of values above zero, with the interval that their number allows; ``what`` names one of them.
 
     From six on the exact 95 % interval of order statistics; below, the smallest and the largest value, with the level
@@ -407,10 +411,12 @@ def median_figure(values: Sequence[float], what: str) -> Figure:
     """
     n = len(values)
     if n == 1:
-        return Figure(values[0], how=f"one {what}")
+        return BoardFigure(values[0], how=f"one {what}")
     value, how = float(median(values)), f"median of {n} {what}s"
     interval = median_interval(values, _LEVEL)
     if interval is not None:
-        return Figure(value, interval.low, interval.high, f"{how}; exact 95 % interval")
+        return BoardFigure(value, interval.low, interval.high, f"{how}; exact 95 % interval")
     level = 100.0 * (1.0 - 0.5 ** (n - 1))
-    return Figure(value, min(values), max(values), f"{how}; from the smallest to the largest, {level:.4g} % interval")
+    return BoardFigure(
+        value, min(values), max(values), f"{how}; from the smallest to the largest, {level:.4g} % interval"
+    )

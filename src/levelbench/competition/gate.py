@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import CODES, Finding, note, warning
+from levelbench.competition.checks.findings import CODES, EntryFinding, note, warning
 from levelbench.competition.entries import Submission
 from levelbench.records import RunGroup, RunSummary, comparable
 from levelbench.records.schema import DatasetFacts, Target
@@ -73,7 +73,7 @@ def board_facts(submission: Submission) -> BoardFacts:
     )
 
 
-def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts]]) -> Iterator[Finding]:
+def compared_with_board(entries: Iterable[tuple[str, tuple[str, ...], BoardFacts]]) -> Iterator[EntryFinding]:
     """What the gate finds between each entry (its file, board and facts) and what most entries of its board say."""
     boards: dict[tuple[str, ...], dict[bytes, tuple[BoardFacts, list[str]]]] = {}
     for file, board, facts in entries:
@@ -113,7 +113,7 @@ def _caveats(board: tuple[str, ...], usual: Mapping[str, Any], facts: BoardFacts
     yield from (each for each in gate.caveats if each.subject in _SUBJECTS)
 
 
-def _finding(weight: str, file: str, sentence: str) -> Finding:
+def _finding(weight: str, file: str, sentence: str) -> EntryFinding:
     code = _CODE_OF[weight]
     say = note if code == "B262" else warning
     found = f"it and most entries of its board: {sentence}"
@@ -168,7 +168,7 @@ def _group(label: str, task: str, facts: BoardFacts) -> RunGroup:
     return RunGroup(label, "", run.specification, (run,))
 
 
-def doubts_beside_rank(findings: Iterable[Finding]) -> list[str]:
+def doubts_beside_rank(findings: Iterable[EntryFinding]) -> list[str]:
     """What is shown beside an entry's rank: the doubts that the gate, its own runs or other entries cast on it."""
     told = {f"{CODES[each.code]}: {each.found}": None for each in findings if each.code in _BESIDE_RANK}
     return list(told)

@@ -2,7 +2,7 @@
 
 A leaderboard is read as a stream, by several processes where asked, and no link in it is followed. Every file is read
 once, by ``Leaderboard.read``, for a check and for the site alike; of an entry that was judged a check keeps only what
-other entries are compared with (its ``Trace``).
+other entries are compared with (its ``EntryTrace``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from levelbench.competition.checks import ceilings, identity, latency, provenance, results
-from levelbench.competition.checks.ceilings import Limits
-from levelbench.competition.checks.findings import Entry, Finding, error, ordered, warning
-from levelbench.competition.entries import Curve, Submission, file_digest, write_whole
+from levelbench.competition.checks.ceilings import MachineLimits
+from levelbench.competition.checks.findings import Candidate, EntryFinding, error, ordered, warning
+from levelbench.competition.entries import RunCurve, Submission, file_digest, write_whole
 from levelbench.competition.reading import UnreadableError, is_address, parse_submission, read_bytes
-from levelbench.competition.rivals import Rivals, Trace, trace_of
+from levelbench.competition.rivals import EntryTrace, Rivals, trace_of
 from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
 from levelbench.competition.signatures import ENDING, Signing
 from levelbench.errors import LevelbenchError, MissingError, UsageError
@@ -126,7 +126,7 @@ class BoardSettings(Struct):
     url: str = ""
 
 
-def own_rulesets(root: Path) -> tuple[dict[str, Ruleset], list[Finding]]:
+def own_rulesets(root: Path) -> tuple[dict[str, Ruleset], list[EntryFinding]]:
     """The rulesets that entries may name, by id: those that ship and the folder's own; and which of these are wrong.
 
     A file that is no ruleset stops nothing: an entry that names it finds no ruleset of that id.
@@ -163,7 +163,7 @@ def add_ruleset(root: Path, rules: Ruleset, raw: bytes) -> Path | None:
     return write_whole(path, raw, replace=False)
 
 
-def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSettings, list[Finding]]:
+def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSettings, list[EntryFinding]]:
     """What ``board.toml`` says, and what is wrong with it; ``known`` are the rulesets that it may list.
 
     What is of another type than it should be is as if it were not there.
@@ -187,7 +187,7 @@ def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSetti
     return settings, found
 
 
-def _of_keys(read: Mapping[str, Any]) -> Iterator[Finding]:
+def _of_keys(read: Mapping[str, Any]) -> Iterator[EntryFinding]:
     for name, value in read.items():
         kind = _KEYS.get(name)
         if kind is None:
@@ -199,14 +199,14 @@ def _of_keys(read: Mapping[str, Any]) -> Iterator[Finding]:
             yield error("B252", BOARD, name, f"it is {_cut(repr(value))}", f"write {words}")
 
 
-def _of_rulesets(listed: Any, known: Mapping[str, Ruleset]) -> Iterator[Finding]:
+def _of_rulesets(listed: Any, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
     for at, id in enumerate(listed if isinstance(listed, list) else ()):
         if not isinstance(id, str) or id not in known:
             found = f"it is {_cut(repr(id))}; there are {', '.join(sorted(known))}"
             yield error("B110", BOARD, f"rulesets[{at}]", found, "list one of these, or add its file to rulesets/")
 
 
-def _of_address(url: Any) -> Iterator[Finding]:
+def _of_address(url: Any) -> Iterator[EntryFinding]:
     if not isinstance(url, str) or not url:
         return
     if not is_address(url):
@@ -223,7 +223,7 @@ _OWN = frozenset({"board.toml", "authors.toml"})
 _PLAIN_ENDINGS = (".md", ".txt", ".yml", ".yaml", ".toml")
 
 
-def submission_files(root: Path, findings: list[Finding], site: Path | None = None) -> Iterator[Path]:
+def submission_files(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[Path]:
     """The files of a leaderboard's entries by name; links and files that are none of its are added to ``findings``.
 
     No link is followed and nothing hidden is looked at. ``site`` is where this very build writes to, and passed over.
@@ -231,7 +231,7 @@ def submission_files(root: Path, findings: list[Finding], site: Path | None = No
     return map(Path, submission_paths(root, findings, site))
 
 
-def submission_paths(root: Path, findings: list[Finding], site: Path | None = None) -> Iterator[str]:
+def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[str]:
     """As ``submission_files``, as texts: of ten thousand files that have not changed nobody needs more."""
     output = None if site is None else site.resolve()
 
@@ -282,7 +282,7 @@ def name_in(path: Path, root: Path) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def _site(path: Path, root: Path) -> Finding:
+def _site(path: Path, root: Path) -> EntryFinding:
     """A mark must not hide entries: anybody may send one."""
     do = f"build outside of the leaderboard, and remove {SITE_MARKER}"
     return warning("B253", name_in(path, root), "", "it is marked as a built site", do)
@@ -292,11 +292,11 @@ def _has_entries(place: Path) -> bool:
     return any(os.path.lexists(place / mode) for mode in ("training", "inference"))
 
 
-def _link(path: Path, root: Path) -> Finding:
+def _link(path: Path, root: Path) -> EntryFinding:
     return error("B250", name_in(path, root), "", "it is a link, which is not followed", "put a file in its place")
 
 
-RULES: tuple[Callable[[Entry], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[Candidate], Iterator[EntryFinding]], ...] = (
     identity.rules_of,
     identity.place,
     identity.dates,
@@ -325,13 +325,13 @@ _WRONG = frozenset({"B230", "B232", "B233", "B235"})
 _UNVERIFIED = "B231"
 
 Signed = Literal["signed", "unsigned", "wrong"]
-KnownLimits = Callable[[Submission], Limits]
+KnownLimits = Callable[[Submission], MachineLimits]
 """What is known of an entry's machine and network beside what it states."""
-Lint = Callable[[Submission, str, Mapping[str, Ruleset]], list[Finding]]
+Lint = Callable[[Submission, str, Mapping[str, Ruleset]], list[EntryFinding]]
 """What the linter finds in an entry, by its file's name and under the rulesets that it may name."""
 
 
-def judged(entry: Entry) -> Iterator[Finding]:
+def judged(entry: Candidate) -> Iterator[EntryFinding]:
     """What is wrong with one entry, in the order of the rules."""
     for rule in RULES:
         yield from rule(entry)
@@ -345,10 +345,10 @@ class FileRead(NamedTuple):
 
     file: str
     raw: bytes
-    entry: Entry | None
-    findings: list[Finding]
+    entry: Candidate | None
+    findings: list[EntryFinding]
     signed: Signed = "unsigned"
-    trace: Trace | None = None
+    trace: EntryTrace | None = None
 
 
 class Leaderboard:
@@ -384,25 +384,25 @@ class Leaderboard:
             submission = parse_submission(raw)
         except UnreadableError as problem:
             return FileRead(file, b"", None, [_unreadable(problem, file)])
-        entry = Entry(submission, self.today, self.known, file, self.records, raw, self.limits)
+        entry = Candidate(submission, self.today, self.known, file, self.records, raw, self.limits)
         signing = list(self._signing.check(Path(path), file, raw, submission))
         signed = _signed(signing, os.path.lexists(f"{path}{ENDING}"))
         trace = trace_of(submission, entry.task.task if entry.task else None, signed=signed == "signed")
         return FileRead(file, raw, entry, [*judged(entry), *signing], signed, trace)
 
 
-def _signed(findings: list[Finding], has_signature: bool) -> Signed:
+def _signed(findings: list[EntryFinding], has_signature: bool) -> Signed:
     codes = {each.code for each in findings}
     if not has_signature or _UNVERIFIED in codes:
         return "unsigned"
     return "wrong" if codes & _WRONG else "signed"
 
 
-def _unreadable(problem: UnreadableError, file: str) -> Finding:
+def _unreadable(problem: UnreadableError, file: str) -> EntryFinding:
     return error(problem.code, file, problem.field, problem.brief, problem.do)
 
 
-def _rulesets_of(root: Path) -> tuple[Mapping[str, Ruleset], list[Finding]]:
+def _rulesets_of(root: Path) -> tuple[Mapping[str, Ruleset], list[EntryFinding]]:
     """The rulesets that entries of the leaderboard may name, and what is wrong with its own."""
     known, found = own_rulesets(root)
     return known, [*found, *board_settings(root, known)[1]]
@@ -416,7 +416,7 @@ def check(
     records: Mapping[str, str] | None = None,
     today: date | None = None,
     limits: KnownLimits | None = None,
-) -> list[Finding]:
+) -> list[EntryFinding]:
     """What is wrong with one submission, errors first.
 
     ``file`` is its path in the leaderboard (empty: it lies in none), ``known`` the rulesets by id (those that ship,
@@ -424,7 +424,7 @@ def check(
     entry's machine and network beside what it states.
     """
     day = today or utc_now().date()
-    return ordered(judged(Entry(submission, day, _known(known), file, records, limits=limits)))
+    return ordered(judged(Candidate(submission, day, _known(known), file, records, limits=limits)))
 
 
 def _known(known: Mapping[str, Ruleset] | None) -> Mapping[str, Ruleset]:
@@ -439,7 +439,7 @@ def check_file(
     today: date | None = None,
     limits: KnownLimits | None = None,
     lint: Lint | None = None,
-) -> list[Finding]:
+) -> list[EntryFinding]:
     """What is wrong with the file at ``path``, its signature too; ``root``: the leaderboard that it lies in.
 
     Without one, it is ``path``'s third parent where that folder has a leaderboard's files, else none. ``lint`` says
@@ -457,7 +457,7 @@ def check_file(
     except UnreadableError as problem:
         return ordered([*found, _unreadable(problem, file)])
     day = today or utc_now().date()
-    found += judged(Entry(submission, day, known, file if root else "", records, limits=limits))
+    found += judged(Candidate(submission, day, known, file if root else "", records, limits=limits))
     found += signing.check(path, file, raw, submission)
     if lint is not None:
         found += lint(submission, file, known)
@@ -471,7 +471,7 @@ def _root_of(path: Path) -> Path | None:
 
 def check_folder(
     folder: Path | str, *, records: Mapping[str, str] | None = None, today: date | None = None
-) -> list[Finding]:
+) -> list[EntryFinding]:
     """What is wrong in a whole leaderboard: every file by itself, and files against each other; by file.
 
     Raises ``UnreadableError`` if there is no such folder. A file that cannot be read is a finding.
@@ -487,7 +487,7 @@ def checked_folder(
     processes: int = 1,
     limits: KnownLimits | None = None,
     lint: Lint | None = None,
-) -> tuple[int, list[Finding]]:
+) -> tuple[int, list[EntryFinding]]:
     """As ``check_folder``, after how many files of entries there are.
 
     Many files are shared out among ``processes``, which are spawned: whoever asks for more than one is a program with
@@ -521,7 +521,7 @@ def _begin_reading(given: tuple[Path, date, Mapping[str, str] | None, KnownLimit
     _reading[:] = [(Leaderboard(*given), lint)]
 
 
-def _checked(path: str) -> tuple[Sequence[Finding], Trace | None]:
+def _checked(path: str) -> tuple[Sequence[EntryFinding], EntryTrace | None]:
     """The findings about a file, and what other entries are compared with."""
     ((leaderboard, lint),) = _reading
     read = leaderboard.read(path)
@@ -529,11 +529,11 @@ def _checked(path: str) -> tuple[Sequence[Finding], Trace | None]:
     return [*read.findings, *linted], read.trace
 
 
-def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[Curve]]:
+def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[RunCurve]]:
     """Reads the curves of a file again; none of one that cannot be read any more."""
 
     @lru_cache(maxsize=64)
-    def read(file: str) -> list[Curve]:
+    def read(file: str) -> list[RunCurve]:
         try:
             return [run.curve for run in parse_submission(read_bytes(paths[file])).runs]
         except UnreadableError:

@@ -20,14 +20,14 @@ from levelbench.competition.entries import (
     SUBMISSION_SCHEMA,
     Author,
     Code,
-    Curve,
     Hardware,
-    Price,
     Provenance,
+    RunCurve,
     Setting,
     Submission,
     SubmittedRun,
-    Tuning,
+    SystemPrice,
+    TuningEffort,
     curve_digest,
     cut_at_word,
     file_digest,
@@ -85,12 +85,12 @@ class Terms(Struct, frozen=True):
     author: Author
     submitted: str
     ruleset: Ruleset
-    price: Price | None = None
+    price: SystemPrice | None = None
     division: Literal["closed", "open"] = "open"
     code_url: str | None = None
     hardware: str | None = None
     model: str | None = None
-    tuning: Tuning = field(default_factory=Tuning)
+    tuning: TuningEffort = field(default_factory=TuningEffort)
     settings: Mapping[str, Setting] = field(default_factory=dict)
     notes: str = ""
     only_these: str | None = None
@@ -306,12 +306,12 @@ def run_of(record: Record, target: Target, clock: str, crossing: str) -> Submitt
     )
 
 
-def _ends_at(curve: Curve, target: Target) -> bool:
+def _ends_at(curve: RunCurve, target: Target) -> bool:
     sign = 1.0 if target.direction == "higher" else -1.0
     return bool(curve.quality) and sign * curve.quality[-1] >= sign * target.threshold
 
 
-def _curve(record: Record, target: Target, clock: str) -> tuple[Curve, Evaluation | None]:
+def _curve(record: Record, target: Target, clock: str) -> tuple[RunCurve, Evaluation | None]:
     """The evaluations up to the first that is not finite (a run that diverged), and the last of them."""
     kept: list[Evaluation] = []
     for evaluation in record.evaluations:
@@ -321,7 +321,7 @@ def _curve(record: Record, target: Target, clock: str) -> tuple[Curve, Evaluatio
     score = policy(clock).score
     names = {name for each in kept for name in each.quality} - {target.split}
     columns = {name: [each.quality.get(name, math.nan) for each in kept] for name in sorted(names)}
-    curve = Curve(
+    curve = RunCurve(
         time_s=[score(each.phases_ns).seconds for each in kept],
         quality=[each.quality[target.split] for each in kept],
         epoch=[each.epoch for each in kept],
@@ -455,7 +455,7 @@ def _runs(count: int) -> str:
     return "run" if count == 1 else "runs"
 
 
-def tried(store: Store, records: Sequence[Record]) -> Tuning:
+def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
     """How much of the same task and recipe the store holds in other settings: specifications, hours, and that in words.
 
     Runs elsewhere are unknown, so this is the least that was tried.
@@ -473,7 +473,7 @@ def tried(store: Store, records: Sequence[Record]) -> Tuning:
     specifications = "other specification" if len(others) == 1 else "other specifications"
     counted = f"{len(others)} {specifications} of {what}, {len(rows)} {_runs(len(rows))}"
     notes = f"counted in the store of the records: {counted}"
-    return Tuning(trials=len(others), hours=hours, notes=notes)
+    return TuningEffort(trials=len(others), hours=hours, notes=notes)
 
 
 def records_named(store: Store, words: Sequence[str]) -> list[Record]:
@@ -516,11 +516,11 @@ def entries_of(
     return made
 
 
-def _with_count(stated: Tuning, counted: Tuning) -> Tuning:
+def _with_count(stated: TuningEffort, counted: TuningEffort) -> TuningEffort:
     """What is stated, with the store's count where nothing is."""
     notes = "; ".join(text for text in (stated.notes, counted.notes) if text)
     hours = stated.hours if stated.hours is not None else counted.hours
-    return Tuning(counted.trials, hours, stated.usd, notes)
+    return TuningEffort(counted.trials, hours, stated.usd, notes)
 
 
 def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tuple[str, Submission]]:

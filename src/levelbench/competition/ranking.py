@@ -17,7 +17,7 @@ from msgspec import Struct
 
 __all__ = [
     "Bounded",
-    "Ranked",
+    "Placing",
     "order",
     "progress",
     "rank",
@@ -40,14 +40,14 @@ class Bounded(Protocol):
         """As ``low``."""
 
 
-class Ranked(Struct, frozen=True, gc=False):
+class Placing(Struct, frozen=True, gc=False):
     """The place of one figure: ``rank`` from 1, ``None`` without a value; ``shared``: others have the same rank."""
 
     rank: int | None
     shared: bool
 
 
-def rank(figures: Sequence[Bounded]) -> list[Ranked]:
+def rank(figures: Sequence[Bounded]) -> list[Placing]:
     """The rank of each figure of one column, in the order given; 1 + how many have a smaller one.
 
     In the order of their values, each shares the rank of the one before unless some entry of that rank is clearly
@@ -68,10 +68,10 @@ def rank(figures: Sequence[Bounded]) -> list[Ranked]:
             place, least = at, math.inf
         ranks[index], least = place, min(least, high)
     times = Counter(ranks)
-    return [Ranked(place, place is not None and times[place] > 1) for place in ranks]
+    return [Placing(place, place is not None and times[place] > 1) for place in ranks]
 
 
-def order(figures: Sequence[Bounded], ranks: Sequence[Ranked], names: Sequence[str]) -> list[int]:
+def order(figures: Sequence[Bounded], ranks: Sequence[Placing], names: Sequence[str]) -> list[int]:
     """The indices in the order of a board: by rank, within it by value, then by name; the unranked last."""
     keys = [
         (math.inf if place.rank is None else place.rank, math.inf if each.value is None else each.value, name, index)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from levelbench.competition.entries import SUBMISSION_SCHEMA, Curve, Inference, Submission, SubmittedRun
+from levelbench.competition.entries import SUBMISSION_SCHEMA, Inference, RunCurve, Submission, SubmittedRun
 from levelbench.errors import RecordError
 
 __all__ = [
@@ -66,7 +66,7 @@ def lengths(submission: Submission, raw: bytes) -> list[tuple[str, int, int]]:
 
 
 def _lengths_of_run(run: SubmittedRun, at: str) -> list[tuple[str, int, int]]:
-    curve: Curve = run.curve
+    curve: RunCurve = run.curve
     found = [
         (f"{at}.curve.time_s", len(curve.time_s), POINT_LIMIT),
         (f"{at}.curve.quality", len(curve.quality), POINT_LIMIT),

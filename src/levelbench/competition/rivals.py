@@ -21,18 +21,18 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import Finding, error, shown, warning
+from levelbench.competition.checks.findings import EntryFinding, error, shown, warning
 from levelbench.competition.checks.identity import skeleton
-from levelbench.competition.entries import Curve, Submission
+from levelbench.competition.entries import RunCurve, Submission
 from levelbench.competition.gate import BoardFacts, board_facts, compared_with_board
 from levelbench.competition.rulesets.registry import ruleset, ruleset_ids, task_rules
 
 __all__ = [
     "LEAST_POINTS",
     "MOST_RIVALS",
-    "Match",
+    "CurveMatch",
+    "EntryTrace",
     "Rivals",
-    "Trace",
     "match",
     "rivals",
     "sketch",
@@ -57,7 +57,7 @@ _RATIO = 1e-4
 """Within what share the times of a scaled copy have one ratio: measured times vary by far more."""
 
 
-class Match(NamedTuple):
+class CurveMatch(NamedTuple):
     """A curve like an earlier one: how many of ``points`` agree, and by how much its times are scaled (1: not)."""
 
     agree: int
@@ -65,13 +65,13 @@ class Match(NamedTuple):
     scale: float
 
 
-def _begun(curve: Curve) -> tuple[list[float], list[float]]:
+def _begun(curve: RunCurve) -> tuple[list[float], list[float]]:
     """Times and qualities that are compared: before anything was timed there is nothing to compare."""
     begun = bisect_right(curve.time_s, 0.0)
     return curve.time_s[begun : begun + _KEPT_POINTS], curve.quality[begun : begun + _KEPT_POINTS]
 
 
-def sketch(curve: Curve) -> bytes:
+def sketch(curve: RunCurve) -> bytes:
     """A few hashes of the curve, 8 bytes each; none of a curve that says too little for agreeing to be no accident.
 
     They are of the points in round figures, and of a few qualities in a row, which stay as they are if times are
@@ -128,7 +128,7 @@ def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
     }
 
 
-def match(earlier: Curve, curve: Curve) -> Match | None:
+def match(earlier: RunCurve, curve: RunCurve) -> CurveMatch | None:
     """The match, if almost all points of the shorter curve are points of the other, at one scale of time."""
     (times_before, before), (times, after) = _begun(earlier), _begun(curve)
     points = min(len(times_before), len(times))
@@ -142,13 +142,13 @@ def match(earlier: Curve, curve: Curve) -> Match | None:
     )
     if agree < _AGREE * points or agree < LEAST_POINTS:
         return None
-    return Match(agree, points, 1.0 if abs(scale - 1) <= _RATIO else scale)
+    return CurveMatch(agree, points, 1.0 if abs(scale - 1) <= _RATIO else scale)
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-class Trace(Struct, array_like=True, gc=False):
+class EntryTrace(Struct, array_like=True, gc=False):
     """What tells an entry from others: its digest, the record of each run or measurement, a sketch of each curve.
 
     ``records`` are fields with digests, ``sketches`` numbers of runs with ``near.sketch``. ``figures`` are fields with
@@ -170,12 +170,12 @@ class Trace(Struct, array_like=True, gc=False):
     facts: BoardFacts = BoardFacts()
 
 
-def trace_of(submission: Submission, task: str | None = None, *, signed: bool = False) -> Trace:
+def trace_of(submission: Submission, task: str | None = None, *, signed: bool = False) -> EntryTrace:
     """The trace of any submission, however wrong it is. ``task`` is its task's own name, where it gives another."""
     sketches = [(at, sketch(run.curve)) for at, run in enumerate(submission.runs) if _goes_forward(run.curve)]
     records = [(f"runs[{at}]", run.record_digest) for at, run in enumerate(submission.runs)]
     records += [(f"inference[{at}]", each.record_digest) for at, each in enumerate(submission.inference)]
-    return Trace(
+    return EntryTrace(
         hashlib.sha256(_ENCODER.encode(submission)).digest(),
         (submission.ruleset, task or _own_name(submission.ruleset, submission.task), submission.mode),
         [(at, digest) for at, digest in records if digest is not None],
@@ -232,7 +232,7 @@ def _rounded(words: str, *columns: Sequence[float]) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def _goes_forward(curve: Curve) -> bool:
+def _goes_forward(curve: RunCurve) -> bool:
     return len(curve.time_s) == len(curve.quality) and all(map(lt, curve.time_s, curve.time_s[1:]))
 
 
@@ -248,9 +248,9 @@ class _Scope:
     def __init__(self) -> None:
         self.sketches: list[bytes] = []
         self._begins: list[int] = []
-        self._entries: list[tuple[str, Trace, frozenset[str]]] = []
+        self._entries: list[tuple[str, EntryTrace, frozenset[str]]] = []
 
-    def add(self, file: str, trace: Trace, told: frozenset[str]) -> None:
+    def add(self, file: str, trace: EntryTrace, told: frozenset[str]) -> None:
         """The curves of an entry; of the runs in ``told`` more has been said already."""
         self._begins.append(len(self.sketches))
         self._entries.append((file, trace, told))
@@ -278,15 +278,15 @@ class Rivals:
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Holder] = {}
-        self._traces: dict[str, Trace] = {}
+        self._traces: dict[str, EntryTrace] = {}
         self._records: dict[tuple[str, ...], dict[str, _Holder]] = {}
         self._figures: dict[tuple[str, ...], dict[bytes, _Holder]] = {}
-        self._told: list[Finding] = []
+        self._told: list[EntryFinding] = []
         self._authors: dict[str, tuple[str, str]] = {}
         self._curves: dict[tuple[str, ...], _Scope] = {}
         self._runs: dict[tuple[str, ...], dict[str, tuple[_Holder, str]]] = {}
 
-    def add(self, trace: Trace, file: str) -> list[Finding]:
+    def add(self, trace: EntryTrace, file: str) -> list[EntryFinding]:
         """What keeps the entry in ``file`` off the board, since one that goes before it has the same.
 
         What else there is to say, of it or of entries that were added before it, is for ``near`` to tell.
@@ -296,7 +296,7 @@ class Rivals:
         first = self._entries.setdefault(trace.digest, own)
         if first is not own:
             return self._judged(first, own, "B240", "the same as {0}", "remove one of them")
-        found: list[Finding] = []
+        found: list[EntryFinding] = []
         told: frozenset[str] = frozenset()
         self._traces[file] = trace
         known = self._records.setdefault(trace.scope, {})
@@ -314,7 +314,9 @@ class Rivals:
         self._curves[trace.scope].add(file, trace, told)
         return found
 
-    def _shared(self, own: _Holder, trace: Trace, known: dict[str, _Holder]) -> tuple[list[Finding], frozenset[str]]:
+    def _shared(
+        self, own: _Holder, trace: EntryTrace, known: dict[str, _Holder]
+    ) -> tuple[list[EntryFinding], frozenset[str]]:
         """What comes of records that others have too, and which of the entry's runs have one of them."""
         found, told = [], set()
         shared: dict[str, list[tuple[_Holder, _Holder]]] = {}
@@ -334,7 +336,7 @@ class Rivals:
             found += self._judged(*pairs[0], "B241", words, "submit a run in one entry")
         return found, frozenset(told)
 
-    def _one_run(self, own: _Holder, trace: Trace) -> list[Finding]:
+    def _one_run(self, own: _Holder, trace: EntryTrace) -> list[EntryFinding]:
         """A run is its id, and no two begin at one instant and take the same times: one of its records was changed."""
         known, found, told = self._runs.setdefault(trace.scope, {}), [], set[str]()
         for field, what, digest in trace.runs:
@@ -346,13 +348,13 @@ class Rivals:
                 found += self._judged(other, mine, "B244", words, "bring both records, unchanged")
         return found
 
-    def _judged(self, first: _Holder, second: _Holder, code: str, words: str, do: str) -> list[Finding]:
+    def _judged(self, first: _Holder, second: _Holder, code: str, words: str, do: str) -> list[EntryFinding]:
         """Both are told; the one that goes behind by more than its name is off the board, and given where it is new."""
         loser = None if _behind(first) == _behind(second) else max(first, second, key=_behind)
         if code == "B240" and loser is None:
             # They are equal in all that is shown, so nobody loses anything.
             loser = second
-        found: list[Finding] = []
+        found: list[EntryFinding] = []
         for one, other in ((first, second), (second, first)):
             say = error if one is loser else warning
             finding = say(code, one.file, one.field, words.format(other.file, other.field), do)
@@ -367,7 +369,7 @@ class Rivals:
             do = "write the name alike if it is one author; else see who is meant"
             self._told.append(warning("B237", file, "author.name", words, do))
 
-    def _compare(self, own: _Holder, trace: Trace, told: Set[str]) -> None:
+    def _compare(self, own: _Holder, trace: EntryTrace, told: Set[str]) -> None:
         """What is too short for a sketch, and measurements of inference: the same figures are a warning."""
         known = self._figures.setdefault(trace.scope, {})
         for at, digest in trace.figures:
@@ -379,7 +381,7 @@ class Rivals:
             code = "B243" if at.startswith("inference") else "B242"
             self._told.append(warning(code, own.file, at, words, "see whether it was measured by itself"))
 
-    def near(self, curves: Callable[[str], list[Curve]]) -> Iterator[Finding]:
+    def near(self, curves: Callable[[str], list[RunCurve]]) -> Iterator[EntryFinding]:
         """What ``add`` left to tell, and curves that are nearly those of earlier ones.
 
         ``curves`` gives those of a file, empty if it cannot.
@@ -405,22 +407,22 @@ def _behind(holder: _Holder) -> tuple[bool, str]:
     return not holder.signed, holder.day
 
 
-def _curve(curves: Callable[[str], list[Curve]], run: _Run) -> Curve | None:
+def _curve(curves: Callable[[str], list[RunCurve]], run: _Run) -> RunCurve | None:
     # The file may have changed since its sketch was made.
     found = curves(run.file)
     return found[run.number] if run.number < len(found) and _goes_forward(found[run.number]) else None
 
 
-def _compared(curves: Callable[[str], list[Curve]], other: _Run, run: _Run) -> Match | None:
+def _compared(curves: Callable[[str], list[RunCurve]], other: _Run, run: _Run) -> CurveMatch | None:
     before, after = _curve(curves, other), _curve(curves, run)
     return None if before is None or after is None else match(before, after)
 
 
-def _is_same(curves: Callable[[str], list[Curve]], other: _Run, run: _Run) -> bool:
+def _is_same(curves: Callable[[str], list[RunCurve]], other: _Run, run: _Run) -> bool:
     return _curve(curves, other) == _curve(curves, run)
 
 
-def _finding(run: _Run, other: _Run, found: Match) -> Finding:
+def _finding(run: _Run, other: _Run, found: CurveMatch) -> EntryFinding:
     place = f"runs[{other.number}]" if other.file == run.file else f"runs[{other.number}] of {other.file}"
     scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"
     words = f"{found.agree} of {found.points} points as in {place}{scaled}"

@@ -24,10 +24,10 @@ from levelbench.competition.figures import (
     PRICE_USD,
     QUANTILES,
     RATE_PER_S,
+    BoardFigure,
     Bounds,
-    Figure,
+    EntryScore,
     RankedScenario,
-    Score,
     Times,
     absent,
     aggregate,
@@ -203,9 +203,9 @@ class Inferred(Struct, frozen=True):
     Of ``latency`` and ``throughput`` the one that the ``scenario`` is not about has no value.
     """
 
-    latency: Figure
-    throughput: Figure
-    cost: Figure
+    latency: BoardFigure
+    throughput: BoardFigure
+    cost: BoardFigure
     scenario: RankedScenario | None
     n: int
     counted: int
@@ -267,7 +267,7 @@ def _values(good: Sequence[Inference], scenario: RankedScenario) -> list[float]:
     return _possible(map(_rate, good), RATE_PER_S)
 
 
-def _measured(good: Sequence[Inference], scenario: RankedScenario) -> Figure:
+def _measured(good: Sequence[Inference], scenario: RankedScenario) -> BoardFigure:
     """The figure that the scenario is about."""
     values = _values(good, scenario)
     if not values:
@@ -275,7 +275,7 @@ def _measured(good: Sequence[Inference], scenario: RankedScenario) -> Figure:
     found = median_figure(values, "measurement")
     if scenario.name == "server" and len(values) > 1 and min(values) == max(values):
         # The rate was chosen beforehand: that all of them kept it is no spread of zero.
-        found = Figure(found.value, how=f"asked of and kept by each of {len(values)} measurements")
+        found = BoardFigure(found.value, how=f"asked of and kept by each of {len(values)} measurements")
     return msgspec.structs.replace(found, how=f"{scenario.title}: {scenario.measure}, {found.how}")
 
 
@@ -375,7 +375,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -> Figure:
+def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -> BoardFigure:
     """US dollars per million answers: price by answers an hour; without a price what the author states."""
     price = submission.price
     if price is not None and price.on_demand is False and rules.on_demand_only:
@@ -385,7 +385,9 @@ def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -
         if not stated:
             return absent("no price is stated")
         found = median_figure([cost * _MILLION for cost in stated], "measurement")
-        return Figure(found.value, found.low, found.high, f"per million answers, as the author states it, {found.how}")
+        return BoardFigure(
+            found.value, found.low, found.high, f"per million answers, as the author states it, {found.how}"
+        )
     if not is_within(price.usd_per_hour, PRICE_USD):
         return absent("the price is no possible one")
     seconds = _possible(map(_seconds_an_answer, good), _ANSWER_S)
@@ -449,7 +451,7 @@ def score(
     *,
     threshold: float | None = None,
     climbs: Sequence[Climb | None] | None = None,
-) -> Score:
+) -> EntryScore:
     """The figures of ``submission`` under ``ruleset``, or at another ``threshold`` on the target's scale.
 
     A submission of training has no figure in the columns of inference, and the other way round; one whose task the
@@ -474,7 +476,7 @@ def _scored(
     target: Target,
     threshold: float | None,
     climbs: Sequence[Climb | None] | None,
-) -> Score:
+) -> EntryScore:
     if submission.mode == "training":
         return _training(submission, ruleset, task, target, climbs)
     if task.inference is None:
@@ -484,7 +486,7 @@ def _scored(
     return msgspec.structs.replace(first, further=tuple(further))
 
 
-def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[Figure]:
+def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[BoardFigure]:
     """The time at each of ``thresholds``: what a ranking at another target is made of."""
     target, climbs = target_of(submission, ruleset), None
     if target is not None and submission.mode == "training":
@@ -498,7 +500,7 @@ def _training(
     task: TaskRules,
     target: Target,
     climbs: Sequence[Climb | None] | None,
-) -> Score:
+) -> EntryScore:
     flags = _claims(submission, rules, target)
     crossing = crossing_of(submission, rules)
     climbs = climbs_of(submission, target, crossing) if climbs is None else climbs
@@ -514,7 +516,7 @@ def _training(
     cost = _training_cost(submission, rules, time, flags)
     share = wilson(reached, n) if n else None
     arrived = [each for each in times.seconds if each is not None]
-    return Score(
+    return EntryScore(
         ruleset=rules.id,
         task=task.task,
         mode="training",
@@ -534,9 +536,9 @@ def _training(
     )
 
 
-def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Target, found: Inferred) -> Score:
+def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Target, found: Inferred) -> EntryScore:
     share = wilson(found.counted, found.n) if found.n else None
-    return Score(
+    return EntryScore(
         ruleset=rules.id,
         task=task,
         mode="inference",
@@ -562,10 +564,10 @@ _NOT_INFERENCE = absent("an entry of training")
 _NOT_TRAINING = absent("an entry of inference")
 
 
-def _unscored(submission: Submission, rules: Ruleset, reason: str) -> Score:
+def _unscored(submission: Submission, rules: Ruleset, reason: str) -> EntryScore:
     figure = absent(reason)
     n = len(submission.runs if submission.mode == "training" else submission.inference)
-    return Score(
+    return EntryScore(
         ruleset=rules.id,
         task=submission.task,
         mode=submission.mode,
@@ -603,7 +605,7 @@ def _times(
     return Times(tuple(seconds), tuple(spent))
 
 
-def _training_cost(submission: Submission, rules: Ruleset, time: Figure, flags: list[str]) -> Figure:
+def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure, flags: list[str]) -> BoardFigure:
     """US dollars: the time at the price of the whole system."""
     price = submission.price
     if price is None:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from levelbench.competition.checks.findings import Finding, error, shown, warning
+from levelbench.competition.checks.findings import EntryFinding, error, shown, warning
 from levelbench.competition.checks.identity import skeleton
 from levelbench.competition.entries import Submission
 from levelbench.competition.reading import UnreadableError, read_bytes
@@ -229,7 +229,7 @@ class Signing:
     """A leaderboard's authors and their keys. ``problems`` says what of its ``authors.toml`` cannot be used."""
 
     def __init__(self, root: Path) -> None:
-        self.problems: list[Finding] = []
+        self.problems: list[EntryFinding] = []
         self._authors: dict[str, list[str]] = {}
         try:
             self._authors = read_authors(root / AUTHORS)
@@ -246,7 +246,7 @@ class Signing:
         """The author of each name's skeleton."""
         return {skeleton(name): name for name, keys in self._authors.items() if keys}
 
-    def check(self, path: Path, file: str, raw: bytes, submission: Submission) -> Iterator[Finding]:
+    def check(self, path: Path, file: str, raw: bytes, submission: Submission) -> Iterator[EntryFinding]:
         """What is wrong with the signature of the entry in ``path``, whose bytes are ``raw``."""
         beside, name = f"{path}{ENDING}", submission.author.name
         own = self._authors.get(name, [])
@@ -275,7 +275,7 @@ class Signing:
 
     def _judged(
         self, file: str, raw: bytes, signature: bytes, submission: Submission, own: list[str]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[EntryFinding]:
         name, signed = submission.author.name, f"{file}{ENDING}"
         key = signature_of(raw, signature, own)
         if key is not None:

@@ -10,7 +10,7 @@ from levelbench.claims.reading import read
 from levelbench.claims.reading.folders import read_folder
 from levelbench.claims.reading.mlperf import read_mlperf
 from levelbench.claims.reading.submissions import read_submission_file
-from levelbench.competition.entries import Author, Price, Tuning, encode
+from levelbench.competition.entries import Author, SystemPrice, TuningEffort, encode
 from levelbench.competition.making import Terms, make
 from levelbench.competition.rulesets.registry import ruleset
 from levelbench.errors import RecordError, UsageError
@@ -42,8 +42,8 @@ def entry(tmp_path):
         author=Author("Ada"),
         submitted="2026-11-21",
         ruleset=ruleset("levelbench-1.0"),
-        price=Price(0.38, "https://example.org/prices", "2026-11-21", True),
-        tuning=Tuning(trials=3, hours=0.2),
+        price=SystemPrice(0.38, "https://example.org/prices", "2026-11-21", True),
+        tuning=TuningEffort(trials=3, hours=0.2),
         code_url="https://example.org/code",
     )
     path = tmp_path / "board" / "digits" / "training" / "ada.json"

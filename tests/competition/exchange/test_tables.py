@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from levelbench.competition.entries import (
     Author,
-    Curve,
     Hardware,
     Inference,
-    Price,
+    RunCurve,
     Submission,
     SubmittedRun,
+    SystemPrice,
 )
 from levelbench.competition.exchange import tables
 from levelbench.errors import RecordError
@@ -22,7 +22,7 @@ from levelbench.records.schema import Target
 
 
 def submission(model="m", notes="", times=(1.0, 2.5), epoch=None):
-    curve = Curve(list(times), [0.5 for _ in times], epoch, others={"top1": [0.25 for _ in times]})
+    curve = RunCurve(list(times), [0.5 for _ in times], epoch, others={"top1": [0.25 for _ in times]})
     return Submission(
         schema=1,
         ruleset="levelbench-1.0",
@@ -34,7 +34,7 @@ def submission(model="m", notes="", times=(1.0, 2.5), epoch=None):
         framework="f",
         hardware=Hardware("h", nodes=2),
         target=Target("top1", 0.97),
-        price=Price(3.06),
+        price=SystemPrice(3.06),
         runs=[SubmittedRun(curve, seed=3, reached=False), SubmittedRun(curve, reached=True)],
         inference=[Inference("offline", 10, 10, 1.5, quantiles_s={"0.5": 0.1})],
         notes=notes,

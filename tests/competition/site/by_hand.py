@@ -5,15 +5,15 @@ from __future__ import annotations
 from levelbench.competition.entries import (
     Author,
     Code,
-    Curve,
     Hardware,
     Inference,
     Origin,
-    Price,
     Provenance,
+    RunCurve,
     Submission,
     SubmittedRun,
-    Tuning,
+    SystemPrice,
+    TuningEffort,
 )
 from levelbench.competition.site.payload import (
     BOARD_SCHEMA,
@@ -109,7 +109,7 @@ def submission(text="plain", **changes):
     """An entry's file with ``text`` in every place where an author can write; two runs, of which one arrives."""
     runs = [
         SubmittedRun(
-            Curve([1.0, 2.0, 3.0], [0.5, 0.8, 0.95]),
+            RunCurve([1.0, 2.0, 3.0], [0.5, 0.8, 0.95]),
             seed=1,
             phases_s={text: 2.0, "forward": 1.0},
             excluded_s={text: 1.0},
@@ -118,7 +118,7 @@ def submission(text="plain", **changes):
             record_digest=text,
             started=text,
         ),
-        SubmittedRun(Curve([1.0, 2.0], [0.5, 0.7]), status="failed", seed=2, error=text),
+        SubmittedRun(RunCurve([1.0, 2.0], [0.5, 0.7]), status="failed", seed=2, error=text),
     ]
     measured = Inference(
         "single-stream", 100, 100, 1.0, mean_latency_s=0.01, quantiles_s={text: 0.02}, includes=[text], valid=True
@@ -136,10 +136,10 @@ def submission(text="plain", **changes):
         "target": TARGET,
         "clock": text,
         "code": Code(text, text, True),
-        "price": Price(3.6, text, text, True),
+        "price": SystemPrice(3.6, text, text, True),
         "runs": runs,
         "inference": [measured],
-        "tuning": Tuning(3, 1.0, 2.0, text),
+        "tuning": TuningEffort(3, 1.0, 2.0, text),
         "settings": {text: text},
         "provenance": Provenance(text, {text: text}, {text: text}, text, False, {text: text}, text),
         "origin": Origin(text, text, text, [text], {text: text}),

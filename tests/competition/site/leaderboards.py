@@ -9,13 +9,13 @@ import msgspec
 
 from levelbench.competition.entries import (
     Author,
-    Curve,
     Hardware,
     Inference,
     Origin,
-    Price,
+    RunCurve,
     Submission,
     SubmittedRun,
+    SystemPrice,
     encode,
 )
 from levelbench.competition.leaderboard import SITE_MARKER
@@ -35,8 +35,8 @@ def write(folder, name, seconds=10.0, **parts):
     base = Submission(
         schema=1, ruleset="dawnbench-1.0", task="cifar10", mode="training", author=Author("An author"),
         submitted="2018-07-01", model=name, framework="torch", hardware=Hardware("a machine"), target=TARGET,
-        clock="dawnbench", crossing="first", price=Price(3.06), origin=Origin("dawnbench", f"{name}.json"),
-        runs=[SubmittedRun(Curve([seconds / 2, seconds, 2 * seconds], [0.9, 0.941, 0.95]))],
+        clock="dawnbench", crossing="first", price=SystemPrice(3.06), origin=Origin("dawnbench", f"{name}.json"),
+        runs=[SubmittedRun(RunCurve([seconds / 2, seconds, 2 * seconds], [0.9, 0.941, 0.95]))],
     )  # fmt: skip
     submission = msgspec.structs.replace(base, **parts)
     path = folder / submission.task / submission.mode / f"{name}.json"
@@ -49,7 +49,7 @@ def measure(folder, name, *measured, **parts):
     """An entry of inference under our own rules."""
     task = task_rules(ruleset("levelbench-1.0"), "digits")
     changes = {"ruleset": "levelbench-1.0", "task": "digits", "mode": "inference", "target": task.target, "runs": []}
-    price = Price(3.06, "https://example.org/prices", "2026-11-20", True)
+    price = SystemPrice(3.06, "https://example.org/prices", "2026-11-20", True)
     changes |= {"clock": None, "crossing": None, "origin": None, "submitted": "2026-11-21", "price": price}
     return write(folder, name, **{**changes, "inference": list(measured), **parts})
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.competition.site.browsing import names
 
-from levelbench.competition.figures import Figure, Times, aggregate
+from levelbench.competition.figures import BoardFigure, Times, aggregate
 from levelbench.competition.rulesets.registry import Aggregation
 from levelbench.competition.site.payload import brief, figure_text
 
@@ -264,4 +264,4 @@ def test_the_script_writes_what_is_small_or_large_as_the_build_does(board):
     shown = board().evaluate(texts.replace("board", "window.levelbench"), values)
     assert shown == [[f"${brief(value * 1e-9)}", f"${brief(value, 5 if value >= 100 else 3)}"] for value in values]
     cents = board().evaluate("(values) => values.map((value) => window.levelbench.dollars(value, true))", values[:4])
-    assert cents == [figure_text("cost", Figure(value), "ceil-seconds") for value in values[:4]]
+    assert cents == [figure_text("cost", BoardFigure(value), "ceil-seconds") for value in values[:4]]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.competition.site.by_hand import board, entry, submission
 
-from levelbench.competition.entries import Inference, Price, Tuning
-from levelbench.competition.figures import COLUMNS, Figure
+from levelbench.competition.entries import Inference, SystemPrice, TuningEffort
+from levelbench.competition.figures import COLUMNS, BoardFigure
 from levelbench.competition.site.drawings import progress_drawing
 from levelbench.competition.site.entry_page import entry_page
 from levelbench.competition.site.payload import brief, brief_interval, figure_text
@@ -21,7 +21,7 @@ POSITIVE = st.floats(min_value=0.0, allow_infinity=False, allow_nan=False)
 
 @given(POSITIVE, st.sampled_from(COLUMNS))
 def test_a_figure_is_short_whatever_it_is(value, column):
-    assert len(figure_text(column, Figure(value), "significant")) <= LONG
+    assert len(figure_text(column, BoardFigure(value), "significant")) <= LONG
 
 
 @given(st.floats(min_value=0.0, max_value=1e300))
@@ -44,7 +44,7 @@ def test_no_page_of_an_entry_has_a_long_row_of_digits(value):
         "server", 1, 1, value, mean_latency_s=value, quantiles_s={"0.9": value}, estimate_s=value, cost_usd=value,
         throughput_per_s=value, target_per_s=value, latency_bound_s=value,
     )  # fmt: skip
-    stated = submission(price=Price(value), inference=[measured], tuning=Tuning(0, value, value))
+    stated = submission(price=SystemPrice(value), inference=[measured], tuning=TuningEffort(0, value, value))
     page = entry_page(board([]), entry("a", best_s=value, n=2, expected_with_restarts_s=value), stated, [])
     assert max(map(len, re.findall(r"[\d,.]+", page))) <= LONG
 

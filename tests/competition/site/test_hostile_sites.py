@@ -10,9 +10,9 @@ from tests.competition.site.leaderboards import DAY, write
 
 from levelbench.competition.entries import (
     Author,
-    Curve,
-    Price,
+    RunCurve,
     SubmittedRun,
+    SystemPrice,
 )
 from levelbench.competition.leaderboard import SITE_MARKER
 from levelbench.competition.site import payload
@@ -120,7 +120,7 @@ def test_two_entries_with_one_page_are_an_error(folder, site, monkeypatch):
 
 @pytest.mark.parametrize("day", ["submitted", "price"])
 def test_a_date_that_lies_ahead_is_judged_again_when_it_has_come(folder, site, day):
-    parts = {"submitted": "2026-11-25"} if day == "submitted" else {"price": Price(3.06, read_on="2026-11-25")}
+    parts = {"submitted": "2026-11-25"} if day == "submitted" else {"price": SystemPrice(3.06, read_on="2026-11-25")}
     write(folder, "ahead", 30.0, **parts)
     shown = [build(folder, site, today=date(2026, 11, number)).entries for number in (21, 23, 24, 26, 21)]
     assert shown == [2, 2, 3, 3, 2]
@@ -128,7 +128,7 @@ def test_a_date_that_lies_ahead_is_judged_again_when_it_has_come(folder, site, d
 
 def runs_of(record, seconds=10.0):
     """One run made from that record; the copies differ in what nobody looks at."""
-    return [SubmittedRun(Curve([seconds / 2, seconds], [0.9, 0.941]), record_digest=record * 64)]
+    return [SubmittedRun(RunCurve([seconds / 2, seconds], [0.9, 0.941]), record_digest=record * 64)]
 
 
 def names_shown(site):

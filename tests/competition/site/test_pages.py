@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from levelbench.competition.checks.findings import Finding
+from levelbench.competition.checks.findings import EntryFinding
 from levelbench.competition.figures import FLAGS
 from levelbench.competition.rulesets.registry import InferenceRules
 from levelbench.competition.site.board_page import task_page
@@ -46,7 +46,7 @@ def all_pages(by_hand):
         whole = by_hand.board([by_hand.hostile(text)], title=text, task_title=text, generated=text)
         whole.ruleset.name = whole.ruleset.source = whole.ruleset.aggregation = whole.ruleset.id = text
         whole.progress = {"time": [("2024-05-01", 10.0, 0)]}
-        finding = Finding("B101", "warning", text, text, text, text)
+        finding = EntryFinding("B101", "warning", text, text, text, text)
         card = TaskCard(
             "task", "task.html", "task", text, Target(text, 0.9), whole.ruleset, ["training"], 1, text,
             [Leader("time", text, text, text, text)],
@@ -166,7 +166,7 @@ def test_nobody_says_that_a_run_of_a_refused_entry_did_not_arrive(by_hand):
 
 
 def test_an_entrys_page_says_of_each_finding_what_to_do(by_hand):
-    finding = Finding("B120", "error", "a.json", "runs[2].seed", "two runs have seed 3", "give each its own")
+    finding = EntryFinding("B120", "error", "a.json", "runs[2].seed", "two runs have seed 3", "give each its own")
     text = Reader(entry_page(by_hand.board([]), by_hand.entry("a"), by_hand.submission(), [finding])).text
     assert "error B120 runs[2].seed two runs have seed 3. give each its own." in text
 

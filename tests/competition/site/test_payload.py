@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from levelbench.competition.entries import (
     Author,
     Code,
-    Curve,
     Hardware,
     Inference,
-    Price,
+    RunCurve,
     Submission,
     SubmittedRun,
+    SystemPrice,
 )
-from levelbench.competition.figures import Figure
+from levelbench.competition.figures import BoardFigure
 from levelbench.competition.rulesets.registry import ruleset, task_rules
 from levelbench.competition.scoring import climbs_of, score
 from levelbench.competition.site.boards import board_slug, card, empty_board, filled
@@ -43,7 +43,7 @@ def an_entry(name="net", seconds=10.0, *, day="2018-01-01", price=None, **parts)
     base = Submission(
         schema=1, ruleset=RULES.id, task="CIFAR10", mode="training", author=Author("A. Author"), submitted=day,
         model=name, framework="torch", hardware=Hardware("a machine"), target=TASK.target,
-        runs=[SubmittedRun(Curve(times, qualities))], price=Price(price) if price else None,
+        runs=[SubmittedRun(RunCurve(times, qualities))], price=SystemPrice(price) if price else None,
     )  # fmt: skip
     submission = msgspec.structs.replace(base, **parts)
     found, climbs = score(submission, RULES), climbs_of(submission, TASK.target, RULES.crossing)
@@ -108,17 +108,17 @@ def test_an_entry_without_a_price_is_unranked_with_the_reason():
 @pytest.mark.parametrize(
     ("column", "figure", "rounding", "text"),
     [
-        ("time", Figure(9.43), "ceil-seconds", "0:00:10"),
-        ("time", Figure(4075.0000000000005), "ceil-seconds", "1:07:55"),
-        ("time", Figure(370087.79), "ceil-seconds", "102:48:08"),
-        ("cost", Figure(54.7936), "ceil-seconds", "$54.79"),
-        ("cost", Figure(1234.5), "ceil-seconds", "$1,234.50"),
-        ("time", Figure(0.9123, 0.8513, 0.9812), "significant", "0.91 s [0.85, 0.98]"),
-        ("time", Figure(9.43), "significant", "9.43 s"),
-        ("cost", Figure(0.105, 0.1, 0.11), "significant", "$0.105 [0.100, 0.110]"),
-        ("latency", Figure(0.028688), "ceil-seconds", "28.7 ms"),
-        ("inference_cost", Figure(7.172), "ceil-seconds", "$7.17"),
-        ("time", Figure(None), "significant", "–"),
+        ("time", BoardFigure(9.43), "ceil-seconds", "0:00:10"),
+        ("time", BoardFigure(4075.0000000000005), "ceil-seconds", "1:07:55"),
+        ("time", BoardFigure(370087.79), "ceil-seconds", "102:48:08"),
+        ("cost", BoardFigure(54.7936), "ceil-seconds", "$54.79"),
+        ("cost", BoardFigure(1234.5), "ceil-seconds", "$1,234.50"),
+        ("time", BoardFigure(0.9123, 0.8513, 0.9812), "significant", "0.91 s [0.85, 0.98]"),
+        ("time", BoardFigure(9.43), "significant", "9.43 s"),
+        ("cost", BoardFigure(0.105, 0.1, 0.11), "significant", "$0.105 [0.100, 0.110]"),
+        ("latency", BoardFigure(0.028688), "ceil-seconds", "28.7 ms"),
+        ("inference_cost", BoardFigure(7.172), "ceil-seconds", "$7.17"),
+        ("time", BoardFigure(None), "significant", "–"),
     ],
 )
 def test_a_figure_is_printed_as_its_rules_round_it(column, figure, rounding, text):
@@ -214,14 +214,14 @@ def test_steps_are_in_the_board_or_in_a_script_of_their_own():
 
 def test_steps_are_rounded_but_never_to_the_other_side_of_the_target():
     qualities = [0.9123456789, 0.9399999999, 0.9400000001, 0.95]
-    entry = an_entry(runs=[SubmittedRun(Curve([1.23456789, 2.0, 3.0, 4.0], qualities))])
+    entry = an_entry(runs=[SubmittedRun(RunCurve([1.23456789, 2.0, 3.0, 4.0], qualities))])
     assert entry.steps == [[0.912346, 1.234568, 0.9399999999, 2.0, 0.9400000001, 3.0, 0.95, 4.0]]
 
 
 def test_long_curves_are_thinned_and_keep_the_time_at_the_target():
     times = [float(at) for at in range(1, 201)]
     qualities = [0.9 + at * 0.0002501 for at in range(200)]
-    entry = an_entry(runs=[SubmittedRun(Curve(times, qualities))])
+    entry = an_entry(runs=[SubmittedRun(RunCurve(times, qualities))])
     (steps,) = entry.steps
     assert len(steps) <= 2 * MOST_STEPS
     pairs = zip(steps[::2], steps[1::2], strict=True)

@@ -29,7 +29,7 @@ from levelbench.claims.reading.run_sides import mean_of, split_of
 from levelbench.claims.view import Claim, QualityView, Side, Summarised, TimingView, TuningView
 from levelbench.competition.entries import Submission
 from levelbench.competition.exchange.dawnbench import read_entry
-from levelbench.competition.figures import Score
+from levelbench.competition.figures import EntryScore
 from levelbench.competition.reading import read_bytes, read_submission
 from levelbench.competition.rulesets.registry import Ruleset, rulesets
 from levelbench.competition.scoring import score
@@ -102,7 +102,7 @@ def submission_claim(
     )
 
 
-def _side(entry: Submission, rules: Ruleset | None, scored: Score | None, where: str) -> Side:
+def _side(entry: Submission, rules: Ruleset | None, scored: EntryScore | None, where: str) -> Side:
     interval = None
     if scored and scored.time.low is not None and scored.time.high is not None and math.isfinite(scored.time.high):
         interval = scored.time.low, scored.time.high
@@ -169,7 +169,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _summaries(scored: Score | None, rules: Ruleset | None, side: Side) -> list[Summarised]:
+def _summaries(scored: EntryScore | None, rules: Ruleset | None, side: Side) -> list[Summarised]:
     """How several runs became one figure."""
     if scored is None or rules is None or scored.n < 2 or scored.time.value is None:
         return []

@@ -12,7 +12,7 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.findings import Finding
+    from levelbench.competition.checks.findings import EntryFinding
     from levelbench.competition.leaderboard import Lint
 
 __all__ = ["command", "finding_lines", "summary_line"]
@@ -115,7 +115,7 @@ def _lint_words(linted: int | None) -> str:
 
 def _checked(
     place: Path, records: dict[str, str] | None, jobs: int, lint: bool | None = None
-) -> tuple[int, list[Finding]]:
+) -> tuple[int, list[EntryFinding]]:
     """How many files, and what is wrong with them; ``lint``: with the linter's warnings, without it, or its errors."""
     from levelbench.cli.board.limits import known_limits
     from levelbench.competition.leaderboard import check_file, checked_folder
@@ -132,12 +132,12 @@ def _linter(*, all_of_it: bool) -> Lint:
     return all_of_linter if all_of_it else worst_of_linter
 
 
-def _counts(found: list[Finding]) -> dict[str, int]:
+def _counts(found: list[EntryFinding]) -> dict[str, int]:
     counts = Counter(each.severity for each in found)
     return {"errors": counts["error"], "warnings": counts["warning"], "notes": counts["note"]}
 
 
-def _by_code(found: list[Finding]) -> list[str]:
+def _by_code(found: list[EntryFinding]) -> list[str]:
     """How often each code was found, where there is more than a screen of findings."""
     from levelbench.competition.checks.findings import CODES
 
@@ -156,7 +156,7 @@ def _rule_name(code: str) -> str:
     return find_rule(code).name
 
 
-def summary_line(checked: int, found: list[Finding]) -> str:
+def summary_line(checked: int, found: list[EntryFinding]) -> str:
     """How many entries were checked, and what was found: one line."""
     parts = [_plural(checked, "entry", "entries")]
     for severity in ("error", "warning", "note"):
@@ -175,7 +175,7 @@ def one_line(text: str) -> str:
     return plain.replace("##[", "# #[")
 
 
-def finding_lines(found: list[Finding]) -> list[str]:
+def finding_lines(found: list[EntryFinding]) -> list[str]:
     """Findings grouped by file, each on two lines: what was found where, and what to do."""
     lines: list[str] = []
     file: Any = None
@@ -188,7 +188,7 @@ def finding_lines(found: list[Finding]) -> list[str]:
     return lines
 
 
-def _github(found: list[Finding], place: Path) -> list[str]:
+def _github(found: list[EntryFinding], place: Path) -> list[str]:
     """Workflow commands, which show a finding beside the file in a pull request."""
     whole = place.is_dir()
     lines = []

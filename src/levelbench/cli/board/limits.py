@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.ceilings import Limits
+    from levelbench.competition.checks.ceilings import MachineLimits
     from levelbench.competition.entries import Setting, Submission
     from levelbench.networks.network import Network
 
@@ -108,23 +108,23 @@ def _flops(network: Network) -> float:
     return network_cost(network).flops
 
 
-def known_limits(submission: Submission) -> Limits:
+def known_limits(submission: Submission) -> MachineLimits:
     """The peak of the named hardware, as the table has it, and the cost of the network that the model is taken for.
 
     For an entry of the closed division the settings of the task's own recipe, too.
     """
     from levelbench import __version__
-    from levelbench.competition.checks.ceilings import Limits
+    from levelbench.competition.checks.ceilings import MachineLimits
 
     recipe = _recipe(submission) if submission.division == "closed" else None
     flop_s, machine = _peak(submission)
     if flop_s is None:
-        return Limits(recipe=recipe, version=__version__)
+        return MachineLimits(recipe=recipe, version=__version__)
     task = submission.task.lower()
     # A task of somebody's own rules may have the name that a benchmark of MLPerf has.
     known = task in _IMAGES and (task not in _FIXED or submission.ruleset.partition("-")[0] == "mlperf")
     network = _network_of(task, submission.model) if known else ""
-    return Limits(
+    return MachineLimits(
         flop_s,
         machine,
         _cost_of(network, submission.mode == "training") if network else None,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from levelbench.claims.beside import beside_entry
-from levelbench.competition.checks.findings import Finding, note, warning
+from levelbench.competition.checks.findings import EntryFinding, note, warning
 from levelbench.errors import LevelbenchError
 
 if TYPE_CHECKING:
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["all_of_linter", "worst_of_linter"]
 
 
-def worst_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[Finding]:
+def worst_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
     """What the linter calls an error in ``entry``, as warnings about ``file``; ``known`` are the rulesets by id."""
     return [each for each in _findings(entry, file, known) if each.severity == "warning"]
 
 
-def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[Finding]:
+def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
     """The same, and its warnings as notes."""
     return list(_findings(entry, file, known))
 
 
-def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[Finding]:
+def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
     try:
         lines = beside_entry(entry, file, known).lines
     except LevelbenchError:

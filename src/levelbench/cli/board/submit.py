@@ -11,7 +11,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.findings import Finding
+    from levelbench.competition.checks.findings import EntryFinding
     from levelbench.competition.entries import Submission
     from levelbench.competition.rulesets.registry import Ruleset
 
@@ -129,7 +129,7 @@ def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
     return add_ruleset(folder, rules, Path(word).read_bytes()) if word.endswith(".toml") else None
 
 
-def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[Finding]]:
+def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[EntryFinding]]:
     """What a check says of each entry that it would keep off the board, before anything is written."""
     from levelbench.cli.board.limits import known_limits
     from levelbench.competition.checks.findings import worst

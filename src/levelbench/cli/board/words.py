@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.competition.entries import Price
+    from levelbench.competition.entries import SystemPrice
     from levelbench.competition.making import Terms
     from levelbench.competition.rulesets.registry import Ruleset
 
@@ -21,7 +21,7 @@ def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
     The ruleset may be one of the leaderboard in ``folder``.
     """
     from levelbench.competition.checks.ceilings import FLOPS
-    from levelbench.competition.entries import Author, Tuning
+    from levelbench.competition.entries import Author, TuningEffort
     from levelbench.competition.making import Terms
     from levelbench.competition.signatures import fingerprint, public_text, read_key
     from levelbench.measure.clocks import utc_now
@@ -40,7 +40,7 @@ def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
         code_url=given["code_url"],
         hardware=given["hardware"],
         model=given["model"],
-        tuning=Tuning(given["tuning_trials"], given["tuning_hours"], given["tuning_usd"], given["tuning_notes"]),
+        tuning=TuningEffort(given["tuning_trials"], given["tuning_hours"], given["tuning_usd"], given["tuning_notes"]),
         settings={} if flops is None else {FLOPS: flops},
         notes=given["notes"],
         only_these=given["because"],
@@ -69,8 +69,8 @@ def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
     return known[word]
 
 
-def _price(given: dict[str, Any], today: str) -> Price | None:
-    from levelbench.competition.entries import Price
+def _price(given: dict[str, Any], today: str) -> SystemPrice | None:
+    from levelbench.competition.entries import SystemPrice
     from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
 
     usd = given["price_per_hour"]
@@ -82,4 +82,4 @@ def _price(given: dict[str, Any], today: str) -> Price | None:
         raise UsageError(f"--price-per-hour {usd:g}", "it is no price", f"give {PRICE_WORDS}")
     if not given["price_source"]:
         raise UsageError(f"--price-per-hour {usd:g}", "it has no source", "give --price-source, where it can be read")
-    return Price(usd, given["price_source"], given["price_date"] or today, not given["not_on_demand"])
+    return SystemPrice(usd, given["price_source"], given["price_date"] or today, not given["not_on_demand"])

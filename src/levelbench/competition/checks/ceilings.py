@@ -8,8 +8,8 @@ from itertools import islice
 
 from msgspec import Struct
 
-from levelbench.competition.checks.findings import Entry, Finding, shown
-from levelbench.competition.entries import Curve, Inference, Setting, Submission
+from levelbench.competition.checks.findings import Candidate, EntryFinding, shown
+from levelbench.competition.entries import Inference, RunCurve, Setting, Submission
 from levelbench.competition.figures import LATENCY_S, is_within
 from levelbench.competition.scoring import ONE_BY_ONE
 
@@ -19,7 +19,7 @@ __all__ = [
     "CEILING_OF",
     "FLOPS",
     "STEP",
-    "Limits",
+    "MachineLimits",
     "ceiling",
     "closed",
 ]
@@ -38,7 +38,7 @@ _FAST = 4.0
 """So many times fewer multiplications than counted a fast convolution needs, F(4x4, 3x3) of Lavin & Gray 2016."""
 
 
-class Limits(Struct, frozen=True):
+class MachineLimits(Struct, frozen=True):
     """What is known of an entry beside what it states; ``None`` is unknown.
 
     ``flop_s`` are the operations a second that ``machine`` does at most. ``flops_per_sample`` is of ``network``, which
@@ -55,10 +55,10 @@ class Limits(Struct, frozen=True):
     version: str = ""
 
 
-def ceiling(entry: Entry) -> Iterator[Finding]:
+def ceiling(entry: Candidate) -> Iterator[EntryFinding]:
     """No run and no measurement needs more operations a second than the machine's ceiling."""
     submission = entry.submission
-    known = entry.aside or Limits()
+    known = entry.aside or MachineLimits()
     limit, works = _lowest(submission, known), _works(submission, known)
     if limit is None or not works:
         return
@@ -73,7 +73,7 @@ def ceiling(entry: Entry) -> Iterator[Finding]:
         yield from islice(filter(None, found), 1)
 
 
-def _works(submission: Submission, known: Limits) -> list[tuple[float, str]]:
+def _works(submission: Submission, known: MachineLimits) -> list[tuple[float, str]]:
     """FLOPs of a sample with the network that they are taken for: as stated (no name), and as known where that is more.
 
     Whoever states less than the network is known to cost is held to both, to the known figure with a warning at most.
@@ -85,7 +85,7 @@ def _works(submission: Submission, known: Limits) -> list[tuple[float, str]]:
     return works
 
 
-def _over(entry: Entry, field: str, rate: float, limit: tuple[float, str], network: str) -> Finding | None:
+def _over(entry: Candidate, field: str, rate: float, limit: tuple[float, str], network: str) -> EntryFinding | None:
     flop_s, machine = limit
     if rate <= flop_s * (1 + _SLACK):
         return None
@@ -98,7 +98,7 @@ def _over(entry: Entry, field: str, rate: float, limit: tuple[float, str], netwo
     return entry.error("B190", field, found, f"correct the times, the samples, or {FLOPS}")
 
 
-def _lowest(submission: Submission, known: Limits) -> tuple[float, str] | None:
+def _lowest(submission: Submission, known: MachineLimits) -> tuple[float, str] | None:
     """The lower of what the entry states and what is known, for nobody is faster than either."""
     stated = _number(submission.provenance.environment.get(CEILING))
     found = [] if stated is None else [(stated, "the machine's ceiling")]
@@ -125,7 +125,7 @@ def _of_answers(each: Inference, at: str) -> dict[str, float]:
     return rates
 
 
-def _samples_a_second(curve: Curve, per_epoch: int | None) -> float:
+def _samples_a_second(curve: RunCurve, per_epoch: int | None) -> float:
     """The highest mean rate from the beginning to any of the evaluations; 0 where it is not known."""
     samples: list[int] | list[float] = curve.samples or []
     if not samples and per_epoch is not None:
@@ -158,7 +158,7 @@ _SCHEME = "scheme."
 """How the names of a scheme's own settings begin."""
 
 
-def closed(entry: Entry) -> Iterator[Finding]:
+def closed(entry: Candidate) -> Iterator[EntryFinding]:
     """No setting of a closed entry differs from the task's own recipe, but those that its division may change."""
     rules, submission = entry.rules, entry.submission
     division = next((each for each in rules.divisions if each.name == submission.division), None) if rules else None
@@ -173,10 +173,10 @@ def closed(entry: Entry) -> Iterator[Finding]:
 
 
 _DO = "submit to the open division, or as the task has it"
-_Tell = Callable[[str, str, str, str], Finding]
+_Tell = Callable[[str, str, str, str], EntryFinding]
 
 
-def _no_recipe(entry: Entry, differs: _Tell) -> Iterator[Finding]:
+def _no_recipe(entry: Candidate, differs: _Tell) -> Iterator[EntryFinding]:
     """Another system's file names no recipe of ours; under its own rules none is asked for."""
     stated, origin = entry.submission.settings.get("recipe"), entry.submission.origin
     if stated is not None:
@@ -187,7 +187,7 @@ def _no_recipe(entry: Entry, differs: _Tell) -> Iterator[Finding]:
         yield entry.warning("B169", "settings.recipe", "it is not stated", "see whether the task's own recipe ran")
 
 
-def _settings(entry: Entry, may_change: frozenset[str], differs: _Tell) -> Iterator[Finding]:
+def _settings(entry: Candidate, may_change: frozenset[str], differs: _Tell) -> Iterator[EntryFinding]:
     assert entry.aside is not None
     assert entry.aside.recipe is not None
     own, wanted = entry.submission.settings, entry.aside.recipe

@@ -1,8 +1,8 @@
 """What a rule finds, and what it looks at.
 
 A finding says which file and field, what is there and what to do. An ``error`` keeps an entry off the board, a
-``warning`` is for its reviewer, a ``note`` is told. A rule is a function of an ``Entry`` and yields findings; it opens
-nothing and knows no other rule.
+``warning`` is for its reviewer, a ``note`` is told. A rule is a function of a ``Candidate`` and yields findings; it
+opens nothing and knows no other rule.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from levelbench.competition.scoring import Climb, climbs_of
 from levelbench.measure.crossing import RULES
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.ceilings import Limits
+    from levelbench.competition.checks.ceilings import MachineLimits
 
 __all__ = [
     "CODES",
-    "Entry",
-    "Finding",
+    "Candidate",
+    "EntryFinding",
     "Severity",
     "day_of",
     "error",
@@ -173,7 +173,7 @@ CODES = MappingProxyType(
 """What each code means. Codes are never used again for something else."""
 
 
-class Finding(Struct, frozen=True, order=True):
+class EntryFinding(Struct, frozen=True, order=True):
     """One thing that is wrong: ``file`` relative to the leaderboard, ``field`` as in ``runs[2].seed``."""
 
     code: str
@@ -184,27 +184,27 @@ class Finding(Struct, frozen=True, order=True):
     do: str
 
 
-def error(code: str, file: str, field: str, found: str, do: str) -> Finding:
+def error(code: str, file: str, field: str, found: str, do: str) -> EntryFinding:
     """A finding that keeps the entry off the board."""
-    return Finding(code, "error", file, field, found, do)
+    return EntryFinding(code, "error", file, field, found, do)
 
 
-def warning(code: str, file: str, field: str, found: str, do: str) -> Finding:
+def warning(code: str, file: str, field: str, found: str, do: str) -> EntryFinding:
     """A finding that a reviewer should look at."""
-    return Finding(code, "warning", file, field, found, do)
+    return EntryFinding(code, "warning", file, field, found, do)
 
 
-def note(code: str, file: str, field: str, found: str, do: str) -> Finding:
+def note(code: str, file: str, field: str, found: str, do: str) -> EntryFinding:
     """A finding that is only told."""
-    return Finding(code, "note", file, field, found, do)
+    return EntryFinding(code, "note", file, field, found, do)
 
 
-def worst(findings: Iterable[Finding]) -> Severity | None:
+def worst(findings: Iterable[EntryFinding]) -> Severity | None:
     """The gravest severity among them; ``None`` if there is no finding."""
     return min((each.severity for each in findings), key=_ORDER.__getitem__, default=None)
 
 
-def ordered(findings: Iterable[Finding]) -> list[Finding]:
+def ordered(findings: Iterable[EntryFinding]) -> list[EntryFinding]:
     """By file, errors first, then by code and field."""
     return sorted(findings, key=lambda each: (each.file, _ORDER[each.severity], each.code, each.field))
 
@@ -216,7 +216,7 @@ _SHA_256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class Entry:
+class Candidate:
     """``file`` is relative to the leaderboard, empty for a submission of no leaderboard yet.
 
     ``records`` maps SHA-256 to the names of the record files at hand; ``None``: there are none to compare with. ``raw``
@@ -229,7 +229,7 @@ class Entry:
     file: str = ""
     records: Mapping[str, str] | None = field(default=None, repr=False)
     raw: bytes | None = field(default=None, repr=False)
-    limits: Callable[[Submission], Limits] | None = field(default=None, repr=False)
+    limits: Callable[[Submission], MachineLimits] | None = field(default=None, repr=False)
 
     @cached_property
     def rules(self) -> Ruleset | None:
@@ -265,7 +265,7 @@ class Entry:
         return "final" if fixed else self.rules.crossing
 
     @cached_property
-    def aside(self) -> Limits | None:
+    def aside(self) -> MachineLimits | None:
         """What is known beside what the entry states; ``None`` where nobody was asked."""
         return None if self.limits is None else self.limits(self.submission)
 
@@ -284,15 +284,15 @@ class Entry:
             return [None] * len(self.submission.runs)
         return [None if climb is None else climb.time_at(threshold) for climb in self.climbs]
 
-    def error(self, code: str, field: str, found: str, do: str) -> Finding:
+    def error(self, code: str, field: str, found: str, do: str) -> EntryFinding:
         """A finding about this file that keeps it off the board."""
         return error(code, self.file, field, found, do)
 
-    def warning(self, code: str, field: str, found: str, do: str) -> Finding:
+    def warning(self, code: str, field: str, found: str, do: str) -> EntryFinding:
         """A finding about this file for its reviewer."""
         return warning(code, self.file, field, found, do)
 
-    def note(self, code: str, field: str, found: str, do: str) -> Finding:
+    def note(self, code: str, field: str, found: str, do: str) -> EntryFinding:
         """A finding about this file that is only told."""
         return note(code, self.file, field, found, do)
 

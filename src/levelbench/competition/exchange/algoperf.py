@@ -24,12 +24,12 @@ from levelbench.competition.entries import (
     SUBMISSION_SCHEMA,
     Author,
     Code,
-    Curve,
     Hardware,
     Origin,
+    RunCurve,
     Submission,
     SubmittedRun,
-    Tuning,
+    TuningEffort,
     curve_digest,
 )
 from levelbench.competition.exchange.files import place_in, read_bytes
@@ -224,7 +224,7 @@ def _submission(trials: list[_Trial], root: Path, problems: list[str]) -> Submis
         crossing="first",
         code=Code(commit=_text(meta.get("git_commit_hash"))),
         runs=runs,
-        tuning=Tuning(trials=len(trials), notes=f"{len(trials)} trials in {len(studies)} studies"),
+        tuning=TuningEffort(trials=len(trials), notes=f"{len(trials)} trials in {len(studies)} studies"),
         settings={} if workload.budget_s is None else {"budget_s": workload.budget_s},
         origin=Origin(FORMAT, f"{first.submission}/{first.workload}_{first.framework}", doubts=doubts, fields=fields),
     )
@@ -245,7 +245,7 @@ def _run(trial: _Trial, workload: Workload, root: Path, doubts: list[str], probl
         if name == "global_step" or (name.endswith(f"/{workload.target.metric}") and name != metric)
     }
     complete = {name: values for name, values in others.items() if all(map(math.isfinite, values))}
-    curve = Curve([rows[_TIME][at] for at in kept], [rows[metric][at] for at in kept], others=complete)
+    curve = RunCurve([rows[_TIME][at] for at in kept], [rows[metric][at] for at in kept], others=complete)
     excluded = {"evaluate": "accumulated_eval_time", "other": "accumulated_logging_time"}
     seed = _meta(trial.path.parent, root, problems).get("rng_seed")
     return SubmittedRun(

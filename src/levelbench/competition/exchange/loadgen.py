@@ -30,14 +30,14 @@ from levelbench.records.schema import Target
 __all__ = [
     "METRICS",
     "SUMMARY_LIMIT",
-    "Answer",
     "Detail",
     "LeftOut",
-    "Metric",
-    "Ranked",
+    "LoadGenSummary",
+    "LoggedAnswer",
+    "RankedResult",
     "Ranking",
+    "ScenarioMetric",
     "Stated",
-    "Summary",
     "inference_of",
     "parse_accuracy",
     "parse_answers",
@@ -61,7 +61,7 @@ _PROCESSED = re.compile(r"rocessed (?:at least \d+ queries \((\d{1,18})\)|(\d{1,
 _LINE = re.compile(r"^\s*(?:\* )?([^:\n]{1,100}?)\s*: ?(.*)$")
 
 
-class Summary(Struct, frozen=True):
+class LoadGenSummary(Struct, frozen=True):
     """One summary. ``scenario`` and ``mode`` are LoadGen's words; latencies are in seconds, by quantile.
 
     ``headline_quantile`` is the scenario's own; ``estimates_s`` are early-stopping estimates by quantile. ``figures``
@@ -82,14 +82,14 @@ class Summary(Struct, frozen=True):
     parameters: dict[str, float] = field(default_factory=dict)
 
 
-def read_summary(path: str | Path) -> Summary:
+def read_summary(path: str | Path) -> LoadGenSummary:
     """The summary at ``path``; ``RecordError`` for a file that is none, as that of an accuracy run is none."""
     path = Path(path)
     asked = f"reading the LoadGen summary {path}"
     return parse_summary(read_bytes(path, asked, SUMMARY_LIMIT), asked)
 
 
-def parse_summary(content: bytes, asked: str) -> Summary:
+def parse_summary(content: bytes, asked: str) -> LoadGenSummary:
     """The summary in a file's bytes; raises as ``read_summary`` does."""
     sections = _sections(content.decode("latin-1"))
     head, stats = sections.get("MLPerf Results Summary", ""), sections.get("Additional Stats", "")
@@ -102,7 +102,7 @@ def parse_summary(content: bytes, asked: str) -> Summary:
     headline = next((match for name in pairs if (match := _PERCENTILE.fullmatch(name))), None)
     processed = _PROCESSED.search(notes)
     figures = {name: value for name, raw in [*pairs.items(), *_pairs(stats)] if (value := _number(raw)) is not None}
-    return Summary(
+    return LoadGenSummary(
         scenario=words["Scenario"][:100],
         mode=words["Mode"][:100],
         sut=words.get("SUT name", "")[:200] or None,
@@ -225,7 +225,7 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _ACCURACY = re.compile(rb"accuracy=\s*(\d{1,3}(?:\.\d{1,15})?)\s*%,\s*good=\s*(\d{1,12}),\s*total=\s*(\d{1,12})")
 
 
-class Answer(Struct, frozen=True):
+class LoggedAnswer(Struct, frozen=True):
     """One answer: the query's number, which sample it was, and its bytes as hexadecimal digits."""
 
     seq_id: Count
@@ -237,17 +237,17 @@ class Answer(Struct, frozen=True):
         return bytes.fromhex(self.data)
 
 
-_DECODER = msgspec.json.Decoder(list[Answer])
+_DECODER = msgspec.json.Decoder(list[LoggedAnswer])
 
 
-def read_answers(path: str | Path) -> list[Answer]:
+def read_answers(path: str | Path) -> list[LoggedAnswer]:
     """The answers at ``path``, none in a run that logged none; ``RecordError`` for a file that is none."""
     path = Path(path)
     asked = f"reading the LoadGen answers {path}"
     return parse_answers(read_bytes(path, asked, FILE_LIMIT), asked)
 
 
-def parse_answers(content: bytes, asked: str) -> list[Answer]:
+def parse_answers(content: bytes, asked: str) -> list[LoggedAnswer]:
     """The answers in a file's bytes; raises as ``read_answers`` does."""
     if not content.strip():
         return []
@@ -281,7 +281,7 @@ _AGREE = 0.01
 """The summary rounds rates; a difference beyond this share is none of rounding."""
 
 
-def inference_of(summary: Summary, detail: Detail | None, asked: str) -> tuple[Inference, list[str]]:
+def inference_of(summary: LoadGenSummary, detail: Detail | None, asked: str) -> tuple[Inference, list[str]]:
     """The measurement that a summary and, if it is there, the detail log of one run tell, and what is doubtful.
 
     Raises ``RecordError`` (about ``asked``) for a run whose scenario is none of ours, that was no performance run, or
@@ -324,7 +324,7 @@ def inference_of(summary: Summary, detail: Detail | None, asked: str) -> tuple[I
     return found, [*([doubt] if doubt else []), *_doubts(summary, detail)]
 
 
-def _rate(summary: Summary, scenario: Scenario) -> float | None:
+def _rate(summary: LoadGenSummary, scenario: Scenario) -> float | None:
     """Samples a second as LoadGen counts them, ``None`` where it prints none (MultiStream)."""
     names = {
         "single-stream": ("QPS w/ loadgen overhead",),
@@ -336,7 +336,7 @@ def _rate(summary: Summary, scenario: Scenario) -> float | None:
 
 
 def _duration(
-    summary: Summary, detail: Detail | None, scenario: Scenario, queries: int, per_query: int, rate: float | None
+    summary: LoadGenSummary, detail: Detail | None, scenario: Scenario, queries: int, per_query: int, rate: float | None
 ) -> tuple[float, str | None]:
     """Seconds of the run, and what is doubtful about them."""
     if scenario == "offline" and rate is not None:
@@ -349,7 +349,7 @@ def _duration(
     return queries * mean_s, "the length of the run is not logged: it is queries times mean latency, a lower bound"
 
 
-def _doubts(summary: Summary, detail: Detail | None) -> list[str]:
+def _doubts(summary: LoadGenSummary, detail: Detail | None) -> list[str]:
     found = (
         [] if summary.valid else ["LoadGen calls the run INVALID" if summary.valid is False else "no verdict is said"]
     )
@@ -512,7 +512,7 @@ def _organisation(at: PurePosixPath) -> str | None:
 
 
 @dataclass(frozen=True)
-class Metric:
+class ScenarioMetric:
     """What a scenario is ranked by: a latency in seconds, the lower the better, or samples a second, the higher."""
 
     name: str
@@ -521,16 +521,16 @@ class Metric:
 
 
 METRICS = {
-    "single-stream": Metric("early-stopping estimate of the 90th percentile", "s", "lower"),
-    "multi-stream": Metric("early-stopping estimate of the 99th percentile", "s", "lower"),
-    "server": Metric("completed samples a second within the bound", "1/s", "higher"),
-    "offline": Metric("samples a second", "1/s", "higher"),
+    "single-stream": ScenarioMetric("early-stopping estimate of the 90th percentile", "s", "lower"),
+    "multi-stream": ScenarioMetric("early-stopping estimate of the 99th percentile", "s", "lower"),
+    "server": ScenarioMetric("completed samples a second within the bound", "1/s", "higher"),
+    "offline": ScenarioMetric("samples a second", "1/s", "higher"),
 }
 _QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99}
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedResult:
     """One line: ``value`` in the unit of the scenario's metric."""
 
     rank: int
@@ -553,7 +553,7 @@ class Ranking:
 
     task: str
     scenario: str
-    rows: list[Ranked]
+    rows: list[RankedResult]
     left_out: list[LeftOut]
 
 
@@ -598,5 +598,5 @@ def _ranking(task: str, scenario: str, members: list[tuple[Submission, Inference
             valued.append((value, entry))
     valued.sort(key=lambda pair: (sign * pair[0], pair[1].origin.file if pair[1].origin else ""))
     values = [value for value, _ in valued]
-    rows = [Ranked(values.index(value) + 1, value, entry) for value, entry in valued[:top]]
+    rows = [RankedResult(values.index(value) + 1, value, entry) for value, entry in valued[:top]]
     return Ranking(task, scenario, rows, left_out)

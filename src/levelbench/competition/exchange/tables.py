@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from levelbench.competition.entries import Curve, Submission, write_whole
+from levelbench.competition.entries import RunCurve, Submission, write_whole
 from levelbench.errors import MissingError, RecordError
 
 __all__ = [
@@ -165,7 +165,7 @@ def _entry(name: str, entry: Submission) -> dict[str, Cell]:
     }
 
 
-def _points(name: str, run: int, curve: Curve) -> Iterator[dict[str, Cell]]:
+def _points(name: str, run: int, curve: RunCurve) -> Iterator[dict[str, Cell]]:
     for at, (time_s, quality) in enumerate(zip(curve.time_s, curve.quality, strict=True)):
         others = {key: values[at] for key, values in curve.others.items()}
         yield {

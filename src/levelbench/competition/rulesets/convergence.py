@@ -23,8 +23,8 @@ __all__ = [
     "CURRENT",
     "RULES_EXAMPLE",
     "Convention",
-    "Outcome",
-    "Reference",
+    "ConvergenceOutcome",
+    "ConvergenceReference",
     "ReferencePoint",
     "interpolate",
     "judge",
@@ -60,7 +60,7 @@ class ReferencePoint(Struct, frozen=True):
     values: tuple[float, ...]
     drop: int = 1
 
-    def at(self, runs: int, convention: Convention = CURRENT) -> Reference:
+    def at(self, runs: int, convention: Convention = CURRENT) -> ConvergenceReference:
         """What a submission of ``runs`` runs at this batch size is compared with.
 
         Raises ``ValueError`` for values that are not finite and above zero, or too few to drop ``drop`` on each side.
@@ -72,7 +72,7 @@ class ReferencePoint(Struct, frozen=True):
         return _reference(float(self.batch_size), mean, spread, len(kept), runs, convention)
 
 
-class Reference(Struct, frozen=True):
+class ConvergenceReference(Struct, frozen=True):
     """What a submission at ``batch_size`` is compared with: the Olympic ``mean`` and ``deviation`` of reference runs.
 
     ``count`` values stand behind it. A submission's mean below ``least`` is refused; ``max_speedup`` is
@@ -87,7 +87,7 @@ class Reference(Struct, frozen=True):
     max_speedup: float
 
 
-class Outcome(Struct, frozen=True):
+class ConvergenceOutcome(Struct, frozen=True):
     """What came of a comparison. ``how`` says with what the submission was compared.
 
     ``found``: its batch size has a point. ``interpolated``: between two. ``smaller``: it is below the smallest point
@@ -100,7 +100,7 @@ class Outcome(Struct, frozen=True):
     how: Literal["found", "interpolated", "smaller", "missing", "none", "not-converged"]
     batch_size: int
     submission_mean: float | None
-    reference: Reference | None
+    reference: ConvergenceReference | None
     scale: float = 1.0
     bypassed: bool = False
 
@@ -135,7 +135,7 @@ def judge(
     pruned: bool = True,
     slack: float = 0.0,
     bypass: bool = False,
-) -> Outcome:
+) -> ConvergenceOutcome:
     """Compare a submission's runs (epochs or samples to converge, ``None`` for one that did not) with ``points``.
 
     At a point's batch size they are compared with it; between two, with their means and deviations interpolated
@@ -148,23 +148,25 @@ def judge(
     """
     used = prune(points, convention) if pruned else _by_batch_size(points)
     if not used:
-        return Outcome(False, "none", batch_size, None, None)
+        return ConvergenceOutcome(False, "none", batch_size, None, None)
     mean = olympic_mean([None if value is None else float(value) for value in values], used[0].drop)
     if mean is None:
-        return Outcome(False, "not-converged", batch_size, None, None)
+        return ConvergenceOutcome(False, "not-converged", batch_size, None, None)
     reference, how = _reference_for(used, batch_size, len(values), convention)
     if reference is None:
-        return Outcome(bypass, "missing", batch_size, mean, None, bypassed=bypass)
+        return ConvergenceOutcome(bypass, "missing", batch_size, mean, None, bypassed=bypass)
     passed = mean >= reference.least - slack
     if how == "smaller" and not passed:
         how = "missing"
     scale = max(1.0, reference.mean / mean)
-    return Outcome(passed or bypass, how, batch_size, mean, reference, scale if passed else 1.0, bypass and not passed)
+    return ConvergenceOutcome(
+        passed or bypass, how, batch_size, mean, reference, scale if passed else 1.0, bypass and not passed
+    )
 
 
 def _reference_for(
     points: Sequence[ReferencePoint], batch_size: int, runs: int, convention: Convention
-) -> tuple[Reference | None, Literal["found", "interpolated", "smaller", "missing"]]:
+) -> tuple[ConvergenceReference | None, Literal["found", "interpolated", "smaller", "missing"]]:
     exact = next((point for point in points if point.batch_size == batch_size), None)
     if exact is not None:
         return exact.at(runs, convention), "found"
@@ -179,7 +181,7 @@ def _reference_for(
 
 def interpolate(
     low: ReferencePoint, high: ReferencePoint, batch_size: int, runs: int, convention: Convention = CURRENT
-) -> Reference:
+) -> ConvergenceReference:
     """The reference between two points: mean and deviation linear in the batch size, as of ``2 runs`` values."""
     first, second = low.at(runs, convention), high.at(runs, convention)
     share = (batch_size - low.batch_size) / (high.batch_size - low.batch_size)
@@ -228,7 +230,7 @@ def _deviation(values: Sequence[float], ddof: int) -> float:
 
 def _reference(
     batch_size: float, mean: float, spread: float, count: int, runs: int, convention: Convention
-) -> Reference:
+) -> ConvergenceReference:
     compared = runs - 2 * convention.submission_drop
     if compared < 1 or count + compared < 3:
         raise ValueError(f"{runs} runs leave {compared} to compare with {count}")
@@ -237,4 +239,4 @@ def _reference(
     t = t_quantile(convention.alpha, count + compared - 2)
     # A spread beyond all reason allows anything.
     least = max(mean + t * spread * math.sqrt(1 / count + 1 / compared), 0.0)
-    return Reference(batch_size, mean, spread, count, least, mean / least if least > 0 else math.inf)
+    return ConvergenceReference(batch_size, mean, spread, count, least, mean / least if least > 0 else math.inf)

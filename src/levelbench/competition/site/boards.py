@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from levelbench.competition.figures import Column, Figure, RankedScenario, own_scenario
-from levelbench.competition.ranking import Bounded, Ranked, order, progress, rank
+from levelbench.competition.figures import BoardFigure, Column, RankedScenario, own_scenario
+from levelbench.competition.ranking import Bounded, Placing, order, progress, rank
 from levelbench.competition.rulesets.registry import InferenceRules, Ruleset, TaskRules
 from levelbench.competition.scoring import aggregation_words
 from levelbench.competition.site.parts import target_text
@@ -225,7 +225,7 @@ def filled(board: BoardPayload, entries: Sequence[EntryPayload]) -> BoardPayload
     )
 
 
-def _placed(figures: Sequence[FigurePayload], column: Column, names: Sequence[str]) -> Iterator[tuple[int, Ranked]]:
+def _placed(figures: Sequence[FigurePayload], column: Column, names: Sequence[str]) -> Iterator[tuple[int, Placing]]:
     """The places of a column's figures in a division, by index and in order."""
     given: Sequence[Bounded] = list(map(_turned, figures)) if column in MORE_IS_BETTER else figures
     ranks = rank(given)
@@ -283,10 +283,10 @@ def goodness(column: Column) -> float:
     return -1.0 if column in MORE_IS_BETTER else 1.0
 
 
-def _turned(figure: Bounded) -> Figure:
+def _turned(figure: Bounded) -> BoardFigure:
     """A figure of which more is better as one of which less is."""
     value, low, high = (None if each is None else -each for each in (figure.value, figure.high, figure.low))
-    return Figure(value, low, high)
+    return BoardFigure(value, low, high)
 
 
 def _value(entry: EntryPayload, column: Column) -> float | None:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench import __version__
-from levelbench.competition.checks.findings import Entry, Finding, ordered
+from levelbench.competition.checks.findings import Candidate, EntryFinding, ordered
 from levelbench.competition.entries import Submission
 from levelbench.competition.figures import RankedScenario, is_apart
 from levelbench.competition.gate import doubts_beside_rank
@@ -34,7 +34,7 @@ from levelbench.competition.leaderboard import (
     submission_paths,
 )
 from levelbench.competition.reading import is_address, parse_submission, read_bytes
-from levelbench.competition.rivals import Rivals, Trace
+from levelbench.competition.rivals import EntryTrace, Rivals
 from levelbench.competition.rulesets.registry import Ruleset, task_rules
 from levelbench.competition.scoring import climbs_of, crossing_of, score
 from levelbench.competition.site.board_page import MOST_OTHERS, task_page
@@ -122,9 +122,9 @@ class _Scored(Struct):
 
     path: str
     file: str
-    findings: list[Finding]
+    findings: list[EntryFinding]
     sha256: bytes = b""
-    trace: Trace | None = None
+    trace: EntryTrace | None = None
     reasons: list[str] = []
     board: BoardKey | None = None
     payload: EntryPayload | None = None
@@ -185,7 +185,7 @@ class _Workshop:
             self._score(scored, read, read.entry)
         return scored
 
-    def _score(self, scored: _Scored, read: FileRead, entry: Entry) -> None:
+    def _score(self, scored: _Scored, read: FileRead, entry: Candidate) -> None:
         """Give the entry its boards and its figures, or the reason why it is on none."""
         submission, listed = entry.submission, self.settings.rulesets
         if self.only is None and listed and submission.ruleset not in listed:
@@ -294,7 +294,7 @@ def build(
         raise UsageError("--base-url", f"it is {base_url!r}", do)
     url = (base_url if base_url is not None else settings.url).rstrip("/")
     with held(site, folder) as place:
-        around: list[Finding] = list(leaderboard.problems)
+        around: list[EntryFinding] = list(leaderboard.problems)
         paths = list(_paths(folder, site, around))
         given = (folder, day, limits, ruleset, lint, site)
         with shared_out(len(paths), processes, _begin, given) as share:
@@ -322,29 +322,31 @@ def _settings_of(folder: Path, known: Mapping[str, Ruleset]) -> BoardSettings:
     return settings
 
 
-def _paths(folder: Path, site: Path, findings: list[Finding]) -> Iterator[str]:
+def _paths(folder: Path, site: Path, findings: list[EntryFinding]) -> Iterator[str]:
     """The files of entries; the site may lie in the leaderboard's folder, and is none of it."""
     root, own = folder.resolve(), site.resolve()
     inside = own.is_relative_to(root)
-    around: list[Finding] = []
+    around: list[EntryFinding] = []
     for path in submission_paths(folder, around, site):
         if not (inside and Path(path).resolve().is_relative_to(own)):
             yield path
     findings += [each for each in around if not (inside and (root / each.file).is_relative_to(own))]
 
 
-def line(finding: Finding) -> str:
+def line(finding: EntryFinding) -> str:
     """A finding as a line for people."""
     at = f" {finding.field}" if finding.field else ""
     return f"{finding.code}{at}: {finding.found.rstrip('.')}. {finding.do[:1].upper()}{finding.do[1:].rstrip('.')}."
 
 
-def _decide(entries: Sequence[_Scored], around: Sequence[Finding], built: Built) -> tuple[list[_Scored], set[BoardKey]]:
+def _decide(
+    entries: Sequence[_Scored], around: Sequence[EntryFinding], built: Built
+) -> tuple[list[_Scored], set[BoardKey]]:
     """Which entries are shown, and which boards are not built; what comes of comparing the entries is added to them.
 
     An entry that cannot be shown is compared with none, so whoever sends a broken one takes nobody's place.
     """
-    rivals, told = Rivals(), dict[str, list[Finding]]()
+    rivals, told = Rivals(), dict[str, list[EntryFinding]]()
     for entry in entries:
         if entry.trace is not None and entry.payload is not None:
             for each in rivals.add(entry.trace, entry.file):
@@ -376,7 +378,7 @@ def _decide(entries: Sequence[_Scored], around: Sequence[Finding], built: Built)
     return shown, crowd
 
 
-def _count(findings: Iterable[Finding], severity: str) -> int:
+def _count(findings: Iterable[EntryFinding], severity: str) -> int:
     return sum(each.severity == severity for each in findings)
 
 

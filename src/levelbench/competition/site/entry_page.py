@@ -35,7 +35,7 @@ from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit
 from levelbench.report.page.beside import Linted, missing_line
 
 if TYPE_CHECKING:
-    from levelbench.competition.checks.findings import Finding
+    from levelbench.competition.checks.findings import EntryFinding
     from levelbench.competition.entries import Inference, Submission, SubmittedRun
 
 __all__ = [
@@ -201,7 +201,7 @@ def entry_page(
     payload: BoardPayload,
     entry: EntryPayload,
     submission: Submission,
-    findings: Sequence[Finding],
+    findings: Sequence[EntryFinding],
     *,
     source: str | bytes = "",
     linted: Linted | None = None,
@@ -394,7 +394,7 @@ def _folded(title: str, values: Mapping[str, object]) -> Html:
     return fill("<details><summary>{title}</summary>{listed}</details>", title=title, listed=listed)
 
 
-def _findings(findings: Sequence[Finding]) -> Html:
+def _findings(findings: Sequence[EntryFinding]) -> Html:
     """What the check says of it, each with what to do."""
     items = [
         _finding(_SEVERITIES.get(one.severity, "plain"), f"{one.severity} {one.code}", one.field, one.found, one.do)

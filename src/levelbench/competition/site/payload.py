@@ -21,9 +21,17 @@ import msgspec
 from msgspec import Struct, field
 
 from levelbench.competition.entries import Submission
-from levelbench.competition.figures import COLUMNS, FLAGS, MORE_IS_BETTER, Column, Figure, RankedScenario, Score
+from levelbench.competition.figures import (
+    COLUMNS,
+    FLAGS,
+    MORE_IS_BETTER,
+    BoardFigure,
+    Column,
+    EntryScore,
+    RankedScenario,
+)
 from levelbench.competition.leaderboard import Signed
-from levelbench.competition.ranking import Ranked
+from levelbench.competition.ranking import Placing
 from levelbench.competition.rulesets.registry import InferenceRules, Ruleset
 from levelbench.competition.scoring import Climb, thinned
 from levelbench.measure.crossing import sign_of
@@ -315,7 +323,7 @@ def safe_url(text: str | None) -> str | None:
     return text if parts.scheme in ("http", "https") and named else None
 
 
-def reached_text(score: Score) -> str:
+def reached_text(score: EntryScore) -> str:
     """``5/5``; with Wilson's interval of the share where some did not arrive: ``3/5 [23 %, 88 %]``."""
     text = f"{score.reached}/{score.n}"
     if score.reached == score.n or score.reached_low is None or score.reached_high is None:
@@ -323,18 +331,19 @@ def reached_text(score: Score) -> str:
     return f"{text} [{score.reached_low * 100:.0f} %, {score.reached_high * 100:.0f} %]"
 
 
-def figure_text(column: Column, figure: Figure, rounding: Rounding) -> str:
+def figure_text(column: Column, figure: BoardFigure, rounding: Rounding) -> str:
     """A figure with its unit and interval, as the rules round it.
 
     ``ceil-seconds`` is DAWNBench's board: hours, minutes and seconds rounded up, dollars with two decimals.
 
-    >>> figure_text("time", Figure(4075.0000000004), "ceil-seconds")
+    >>> figure_text("time", BoardFigure(4075.0000000004), "ceil-seconds")
     '1:07:55'
-    >>> figure_text("time", Figure(3.4638), "significant"), figure_text("cost", Figure(3.4638), "ceil-seconds")
+    >>> figure = BoardFigure(3.4638)
+    >>> figure_text("time", figure, "significant"), figure_text("cost", figure, "ceil-seconds")
     ('3.46 s', '$3.46')
-    >>> figure_text("cost", Figure(1e-9), "ceil-seconds"), figure_text("cost", Figure(1e-9), "significant")
+    >>> figure_text("cost", BoardFigure(1e-9), "ceil-seconds"), figure_text("cost", BoardFigure(1e-9), "significant")
     ('< $0.01', '$1e-9')
-    >>> figure_text("throughput", Figure(5234.0, 5200.0, 5301.0), "significant")
+    >>> figure_text("throughput", BoardFigure(5234.0, 5200.0, 5301.0), "significant")
     '5,234/s [5,200, 5,301]'
     """
     value = figure.value
@@ -356,7 +365,7 @@ def figure_text(column: Column, figure: Figure, rounding: Rounding) -> str:
 def entry_payload(
     id: str,
     submission: Submission,
-    score: Score,
+    score: EntryScore,
     rules: Ruleset,
     *,
     signed: Signed,
@@ -395,7 +404,7 @@ def entry_payload(
     )
 
 
-def further_of(score: Score, apart: RankedScenario | None, rules: Ruleset) -> Further:
+def further_of(score: EntryScore, apart: RankedScenario | None, rules: Ruleset) -> Further:
     """What the entry has of its own in a further scenario; ``apart``: which has a board apart."""
     return Further(
         scenario=apart,
@@ -408,7 +417,7 @@ def further_of(score: Score, apart: RankedScenario | None, rules: Ruleset) -> Fu
     )
 
 
-def _figures(score: Score, rules: Ruleset) -> dict[str, FigurePayload]:
+def _figures(score: EntryScore, rules: Ruleset) -> dict[str, FigurePayload]:
     measured: Column = "latency" if score.scenario is None else score.scenario.column
     columns: Sequence[Column] = ("time", "cost") if score.mode == "training" else (measured, "inference_cost")
     return {column: _figure(column, score.figure(column), rules.cost.rounding) for column in columns}
@@ -421,12 +430,12 @@ def _best(climbs: Sequence[Climb | None], target: Target) -> float | None:
     return None if best is None else best * sign_of(target.direction)
 
 
-def with_rank(figure: FigurePayload, place: Ranked) -> FigurePayload:
+def with_rank(figure: FigurePayload, place: Placing) -> FigurePayload:
     """The figure with its place among the others."""
     return FigurePayload(figure.value, figure.low, figure.high, place.rank, place.shared, figure.text, figure.note)
 
 
-def _figure(column: Column, figure: Figure, rounding: Rounding) -> FigurePayload:
+def _figure(column: Column, figure: BoardFigure, rounding: Rounding) -> FigurePayload:
     return FigurePayload(
         figure.value, figure.low, figure.high, None, False, figure_text(column, figure, rounding), figure.how
     )

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from levelbench.competition.entries import (
     Author,
     Code,
-    Curve,
     Hardware,
     Inference,
-    Price,
+    RunCurve,
     Submission,
     SubmittedRun,
+    SystemPrice,
     curve_digest,
 )
 from levelbench.competition.exchange.dawnbench import failed_checks, read_entry, read_folder, write_entry
@@ -42,7 +42,7 @@ def submission(task=TASKS[0], mode="training", **more):
 
 
 def run(*qualities, seconds=36.0, **more):
-    curve = Curve([seconds * at for at in range(1, len(qualities) + 1)], list(qualities), **more)
+    curve = RunCurve([seconds * at for at in range(1, len(qualities) + 1)], list(qualities), **more)
     return SubmittedRun(curve, curve_digest=curve_digest(curve))
 
 
@@ -60,7 +60,7 @@ SHARES = st.floats(0.5, 1.0)
 SETTINGS = st.dictionaries(
     NAMES, st.integers(-(2**62), 2**62) | st.floats(-1e9, 1e9) | NAMES | st.booleans(), max_size=3
 )
-PRICES = st.none() | st.floats(1e-4, 1e4).map(Price)
+PRICES = st.none() | st.floats(1e-4, 1e4).map(SystemPrice)
 CODES = st.builds(Code, st.none() | st.just("https://example.org/x"), st.none() | st.just("b" * 40))
 
 
@@ -71,7 +71,7 @@ def trained(draw):
     n = len(qualities)
     columns = st.lists(SHARES, min_size=n, max_size=n)
     others = {"top1": draw(columns.map(lambda values: [*values[1:], 0.97]))} if task.task == "imagenet" else {}
-    curve = Curve(sorted(draw(st.lists(SECONDS, min_size=n, max_size=n))), qualities, [float(i) for i in range(n)])
+    curve = RunCurve(sorted(draw(st.lists(SECONDS, min_size=n, max_size=n))), qualities, [float(i) for i in range(n)])
     curve = msgspec.structs.replace(curve, others=others)
     facts = {"price": draw(PRICES), "code": draw(CODES), "settings": draw(SETTINGS), "model": draw(NAMES)}
     return submission(task, runs=[SubmittedRun(curve, curve_digest=curve_digest(curve))], **facts)
@@ -163,7 +163,7 @@ def test_what_the_format_cannot_say_is_listed(tmp_path):
     entry = submission(
         author=Author("A", None, "Org"),
         hardware=Hardware("1 V100", nodes=2),
-        price=Price(3.06, "https://example.org/prices"),
+        price=SystemPrice(3.06, "https://example.org/prices"),
         runs=[msgspec.structs.replace(run(0.95, samples=[50000]), seed=3)],
         notes="said",
         clock="wall",

@@ -3,20 +3,20 @@
 from levelbench.competition.exchange.dawnbench.folder import (
     CHECKS,
     COLUMNS,
-    Row,
+    LeaderboardRow,
     failed_checks,
     leaderboard,
     read_entry,
     read_folder,
     value_of,
 )
-from levelbench.competition.exchange.dawnbench.writing import Written, write_entry
+from levelbench.competition.exchange.dawnbench.writing import WrittenEntry, write_entry
 
 __all__ = [
     "CHECKS",
     "COLUMNS",
-    "Row",
-    "Written",
+    "LeaderboardRow",
+    "WrittenEntry",
     "failed_checks",
     "leaderboard",
     "read_entry",

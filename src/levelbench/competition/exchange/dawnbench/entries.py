@@ -18,13 +18,13 @@ from levelbench.competition.entries import (
     SUBMISSION_SCHEMA,
     Author,
     Code,
-    Curve,
     Hardware,
     Inference,
     Origin,
-    Price,
+    RunCurve,
     Submission,
     SubmittedRun,
+    SystemPrice,
     curve_digest,
 )
 from levelbench.competition.exchange.files import read_bytes
@@ -423,9 +423,9 @@ def _number(value: Any) -> Decimal | None:
     return Decimal(value) if is_number else None
 
 
-def _price(value: Any) -> Price | None:
+def _price(value: Any) -> SystemPrice | None:
     number = _number(value)
-    return Price(float(number)) if number is not None and number > 0 else None
+    return SystemPrice(float(number)) if number is not None and number > 0 else None
 
 
 def _settings(misc: Any) -> dict[str, int | float | str | bool]:
@@ -479,7 +479,7 @@ def as_fraction(value: Any, task: DawnTask) -> float | None:
     return None if number is None else shifted(number, -unit_of([number], task))
 
 
-def _curve(raw: RawEntry, task: DawnTask) -> Curve:
+def _curve(raw: RawEntry, task: DawnTask) -> RunCurve:
     columns, asked = raw.columns, f"reading {raw.path}"
     if columns is None:
         raise RecordError(asked, "there is no TSV of its name beside it", "add the training curve")
@@ -499,7 +499,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> Curve:
         for name, values in columns.items()
         if name not in ("epoch", "hours", task.key)
     }
-    return Curve(
+    return RunCurve(
         time_s=[from_hours(each) for each in columns["hours"]],
         quality=shares[task.key],
         epoch=None if epochs is None else [float(each) for each in epochs],
@@ -507,7 +507,7 @@ def _curve(raw: RawEntry, task: DawnTask) -> Curve:
     )
 
 
-def _run(curve: Curve) -> SubmittedRun:
+def _run(curve: RunCurve) -> SubmittedRun:
     return SubmittedRun(curve, curve_digest=curve_digest(curve))
 
 

@@ -42,8 +42,8 @@ __all__ = [
     "MOST_FILES",
     "PRICE_TOLERANCE",
     "PRINTED_ANSWERS",
-    "Check",
-    "Row",
+    "FolderCheck",
+    "LeaderboardRow",
     "doubts",
     "entry_files",
     "failed_checks",
@@ -60,7 +60,7 @@ _VERSIONS = ("v1.0",)
 _REQUIRED = ("version", "author", "authorEmail", "framework", "model", "hardware", "timestamp")
 
 
-class Check(NamedTuple):
+class FolderCheck(NamedTuple):
     """One check: its name, the mode and task (``None``: all) whose files it reads, and what it asks."""
 
     name: str
@@ -69,18 +69,22 @@ class Check(NamedTuple):
     asks: str
 
 
-def _checks() -> Iterator[Check]:
+def _checks() -> Iterator[FolderCheck]:
     for mode in ("train", "inference"):
-        yield Check(f"{mode}-json", mode, None, "the JSON parses")
+        yield FolderCheck(f"{mode}-json", mode, None, "the JSON parses")
     for mode in ("train", "inference"):
-        yield Check(f"{mode}-fields", mode, None, "required fields are there, day and version are known")
+        yield FolderCheck(f"{mode}-fields", mode, None, "required fields are there, day and version are known")
     for task in TASKS:
-        yield Check(f"{task.task}-tsv", "train", task, "a TSV of its name has these columns alone, and rows")
+        yield FolderCheck(f"{task.task}-tsv", "train", task, "a TSV of its name has these columns alone, and rows")
     for task in TASKS:
-        yield Check(f"{task.task}-train-threshold", "train", task, "the best quality is at the threshold or above")
+        yield FolderCheck(
+            f"{task.task}-train-threshold", "train", task, "the best quality is at the threshold or above"
+        )
     for task in TASKS:
-        yield Check(f"{task.task}-inference-threshold", "inference", task, "the quality is at the threshold or above")
-    yield Check("squad-f1-range", "train", TASKS[2], "every F1 lies within 0 and 1")
+        yield FolderCheck(
+            f"{task.task}-inference-threshold", "inference", task, "the quality is at the threshold or above"
+        )
+    yield FolderCheck("squad-f1-range", "train", TASKS[2], "every F1 lies within 0 and 1")
 
 
 CHECKS = tuple(_checks())
@@ -462,7 +466,7 @@ PRINTED_ANSWERS = 10_000
 
 
 @dataclass(frozen=True)
-class Row:
+class LeaderboardRow:
     """One line: ``value`` in seconds or dollars (of one answer, for inference), ``text`` as the site printed it."""
 
     rank: int
@@ -496,11 +500,11 @@ def _time(entry: Submission) -> float | None:
     return None if found is None else found.position
 
 
-def leaderboard(entries: Iterable[Submission], column: str, top: int | None = None) -> list[Row]:
+def leaderboard(entries: Iterable[Submission], column: str, top: int | None = None) -> list[LeaderboardRow]:
     """The entries of one task that have a figure in ``column``, the best first; its site showed the ``top`` five."""
     valued = [(value, each) for each in entries if (value := value_of(each, column)) is not None]
     valued.sort(key=lambda pair: (pair[0], pair[1].origin.file if pair[1].origin else "", pair[1].model))
-    return [Row(at, value, shown(value, column), each) for at, (value, each) in enumerate(valued[:top], 1)]
+    return [LeaderboardRow(at, value, shown(value, column), each) for at, (value, each) in enumerate(valued[:top], 1)]
 
 
 def shown(value: float, column: str) -> str:

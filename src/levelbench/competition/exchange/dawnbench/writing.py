@@ -29,7 +29,7 @@ from levelbench.measure.crossing import find_crossing
 
 __all__ = [
     "ANSWERED_ALONE",
-    "Written",
+    "WrittenEntry",
     "encoded",
     "stem_of",
     "write_entry",
@@ -40,14 +40,14 @@ ANSWERED_ALONE = ("dawnbench", "single-stream")
 _OURS = {"top1": "top1Accuracy", "top5": "top5Accuracy", "f1": "f1Score"}
 
 
-class Written(NamedTuple):
+class WrittenEntry(NamedTuple):
     """The files of an entry, and what of the submission they cannot say."""
 
     paths: list[Path]
     losses: list[str]
 
 
-def write_entry(submission: Submission, folder: Path, *, stem: str | None = None) -> Written:
+def write_entry(submission: Submission, folder: Path, *, stem: str | None = None) -> WrittenEntry:
     """Write the entry under ``folder`` as ``TASK/MODE/STEM.json`` and ``.tsv``, replacing files of that name.
 
     ``stem`` is that of :func:`stem_of` unless another is given. Raises ``UsageError`` for a submission that the
@@ -59,7 +59,7 @@ def write_entry(submission: Submission, folder: Path, *, stem: str | None = None
     paths = [place / f"{stem}{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_whole(path, text)
-    return Written(paths, losses)
+    return WrittenEntry(paths, losses)
 
 
 def encoded(submission: Submission) -> tuple[DawnTask, str, dict[str, str], list[str]]:

@@ -12,8 +12,8 @@ from levelbench.competition.exchange.mlperf.logs import Dialect, Event, Training
 __all__ = [
     "FORMATS",
     "INIT_CAP_S",
+    "KeyRule",
     "LogFinding",
-    "Rule",
     "State",
     "Test",
     "cap_s",
@@ -53,7 +53,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Rule:
+class KeyRule:
     """A key: ``once`` or at least once (``some``, maybe through another key ``instead``), and its tests."""
 
     key: str
@@ -142,33 +142,33 @@ _DIVISION = Test(
     "its value is neither closed nor open",
     "log the division",
 )
-_RUN: tuple[Rule, ...] = (
-    Rule("run_start", "once"),
-    Rule("run_stop", "once", tests=(_RUNNING,)),
-    Rule("eval_accuracy", "some"),
+_RUN: tuple[KeyRule, ...] = (
+    KeyRule("run_start", "once"),
+    KeyRule("run_stop", "once", tests=(_RUNNING,)),
+    KeyRule("eval_accuracy", "some"),
 )
 """What holds in all dialects; v0.5 has little else in common with later rounds."""
-_ACCUMULATION = Rule(
+_ACCUMULATION = KeyRule(
     "gradient_accumulation_steps",
     "once",
     tests=(Test("count-range", lambda event, _: (number_of(event.value) or 0) > 0, "it is not above zero", _PLACE.do),),
 )
-_COMMON: tuple[Rule, ...] = (
-    Rule("submission_benchmark", "once", tests=(_NOT_EMPTY,)),
-    Rule("submission_org", "once", tests=(_NOT_EMPTY,)),
-    Rule("submission_platform", "once", tests=(_NOT_EMPTY,)),
-    Rule("submission_division", "once", tests=(_DIVISION,)),
-    Rule("cache_clear", "some"),
-    Rule("init_start", "some", tests=(_INIT_START,)),
-    Rule("init_stop", "once", tests=_INIT_STOP),
-    Rule(
+_COMMON: tuple[KeyRule, ...] = (
+    KeyRule("submission_benchmark", "once", tests=(_NOT_EMPTY,)),
+    KeyRule("submission_org", "once", tests=(_NOT_EMPTY,)),
+    KeyRule("submission_platform", "once", tests=(_NOT_EMPTY,)),
+    KeyRule("submission_division", "once", tests=(_DIVISION,)),
+    KeyRule("cache_clear", "some"),
+    KeyRule("init_start", "some", tests=(_INIT_START,)),
+    KeyRule("init_stop", "once", tests=_INIT_STOP),
+    KeyRule(
         "run_start",
         "once",
         tests=(
             Test("run-order", lambda _, s: s.init_stopped, "it comes before init_stop", "end initialisation first"),
         ),
     ),
-    Rule(
+    KeyRule(
         "run_stop",
         "once",
         tests=(
@@ -176,27 +176,27 @@ _COMMON: tuple[Rule, ...] = (
             Test("status-missing", _has("status"), "its metadata has no status", "log success or aborted"),
         ),
     ),
-    Rule("block_start", "some", "epoch_start", _BLOCK),
-    Rule(
+    KeyRule("block_start", "some", "epoch_start", _BLOCK),
+    KeyRule(
         "block_stop",
         "some",
         "epoch_stop",
         (Test("place-missing", _has("first_epoch_num", "samples_count"), "it does not say which block", _PLACE.do),),
     ),
-    Rule("epoch_start", tests=(_PLACE,)),
-    Rule("epoch_stop", tests=(_PLACE,)),
-    Rule("eval_start", "some", "block_start", (_PLACE,)),
-    Rule("eval_stop", "some", "block_stop", (_PLACE,)),
-    Rule("eval_accuracy", "some", tests=(_PLACE,)),
-    Rule("train_samples", "once", tests=(_NOT_EMPTY,)),
-    Rule("eval_samples", "once", tests=(_NOT_EMPTY,)),
-    *(Rule(f"lowest_numerical_precision_in_{part}", tests=(_FORMAT,)) for part in ("linear", "attn", "comm")),
-    *(Rule(f"{kind}_parallelism", tests=(_INTEGER,)) for kind in ("tensor", "pipeline", "context", "expert")),
-    Rule("micro_batch_size", tests=(_INTEGER,)),
+    KeyRule("epoch_start", tests=(_PLACE,)),
+    KeyRule("epoch_stop", tests=(_PLACE,)),
+    KeyRule("eval_start", "some", "block_start", (_PLACE,)),
+    KeyRule("eval_stop", "some", "block_stop", (_PLACE,)),
+    KeyRule("eval_accuracy", "some", tests=(_PLACE,)),
+    KeyRule("train_samples", "once", tests=(_NOT_EMPTY,)),
+    KeyRule("eval_samples", "once", tests=(_NOT_EMPTY,)),
+    *(KeyRule(f"lowest_numerical_precision_in_{part}", tests=(_FORMAT,)) for part in ("linear", "attn", "comm")),
+    *(KeyRule(f"{kind}_parallelism", tests=(_INTEGER,)) for kind in ("tensor", "pipeline", "context", "expert")),
+    KeyRule("micro_batch_size", tests=(_INTEGER,)),
 )
 
 
-def rules_for(dialect: Dialect, division: str | None) -> tuple[Rule, ...]:
+def rules_for(dialect: Dialect, division: str | None) -> tuple[KeyRule, ...]:
     """The rows that a log of this dialect and division is held to."""
     if dialect == "v0.5":
         return _RUN

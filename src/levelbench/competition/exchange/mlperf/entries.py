@@ -15,9 +15,9 @@ from msgspec import Struct, field
 from levelbench.competition.entries import (
     SUBMISSION_SCHEMA,
     Author,
-    Curve,
     Hardware,
     Origin,
+    RunCurve,
     Submission,
     SubmittedRun,
     curve_digest,
@@ -360,7 +360,7 @@ def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
     )
 
 
-def _curve(log: TrainingLog, logged: str) -> tuple[Curve, list[str]]:
+def _curve(log: TrainingLog, logged: str) -> tuple[RunCurve, list[str]]:
     """The curve of the metric that the log calls ``logged``, other metrics beside it, and what is odd about it."""
     suspect: list[str] = []
     metrics = list(dict.fromkeys(each.metric for each in log.evaluations))
@@ -382,7 +382,7 @@ def _curve(log: TrainingLog, logged: str) -> tuple[Curve, list[str]]:
             suspect.append(f"{name} was not logged with every evaluation and is not in the curve")
         else:
             others[names.get(name, name)[:200] or "unnamed"] = column
-    curve = Curve(
+    curve = RunCurve(
         time_s=[each.time_s for each in finite],
         quality=[each.value for each in finite],
         epoch=epochs if epochs and len(epochs) == len(finite) else None,
@@ -400,12 +400,12 @@ def _beside(curve: Sequence[LogEvaluation], other: Sequence[LogEvaluation]) -> l
     return values if len(values) == len(curve) else None
 
 
-def _arrived(curve: Curve, target: Target) -> bool:
+def _arrived(curve: RunCurve, target: Target) -> bool:
     sign = sign_of(target.direction)
     return any(sign * quality >= sign * target.threshold for quality in curve.quality)
 
 
-def _stopped(curve: Curve, time_s: float | None) -> Curve:
+def _stopped(curve: RunCurve, time_s: float | None) -> RunCurve:
     """The curve whose last evaluation is over at ``time_s``."""
     if time_s is None or time_s < curve.time_s[-1]:
         return curve

@@ -40,7 +40,7 @@ __all__ = [
     "Dialect",
     "Event",
     "LogEvaluation",
-    "Metric",
+    "LoggedQuality",
     "Scan",
     "TrainingLog",
     "Tree",
@@ -389,7 +389,7 @@ def _members(archive: tarfile.TarFile, logs: re.Pattern[str]) -> Iterator[tuple[
             yield name, content.read()
 
 
-class Metric(Struct, frozen=True, forbid_unknown_fields=True):
+class LoggedQuality(Struct, frozen=True, forbid_unknown_fields=True):
     """One quality: our ``name``, the name in the log where there are several, and what ends the run."""
 
     name: str
@@ -407,7 +407,7 @@ class Metric(Struct, frozen=True, forbid_unknown_fields=True):
 class Benchmark(Struct, frozen=True, forbid_unknown_fields=True):
     """One benchmark: the first metric is the one that a curve shows; ``drop`` runs are dropped on each side."""
 
-    metrics: list[Metric]
+    metrics: list[LoggedQuality]
     runs: int
     drop: int = 1
     counts: Literal["epochs", "samples"] = "epochs"
