@@ -103,7 +103,7 @@ def make_leaderboard(folder: Path, entries: int) -> None:
 
 def _check(folder: Path, site: Path) -> str:
     """As the command does: with the linter's errors."""
-    from levelbench.cli.board.lint import worst_of_linter
+    from levelbench.cli.board.check import worst_of_linter
 
     return _checked(folder, worst_of_linter)
 

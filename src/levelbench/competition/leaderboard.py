@@ -56,11 +56,9 @@ __all__ = [
     "curves_of",
     "is_new_ruleset",
     "judged",
-    "name_in",
     "own_rulesets",
     "record_digests",
     "shared_out",
-    "submission_files",
     "submission_paths",
 ]
 

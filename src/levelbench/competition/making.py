@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     from levelbench.records.inference import InferenceRecord
 
 __all__ = [
-    "INFERENCE_ENDING",
     "SETTINGS",
-    "Chosen",
     "Terms",
     "choose",
     "code_of",
@@ -64,8 +62,6 @@ __all__ = [
     "left_out",
     "make",
     "provenance_of",
-    "records_named",
-    "refuse_incomplete",
     "run_of",
     "target_of",
     "tried",

@@ -27,17 +27,7 @@ from levelbench.competition.entries import RunCurve, Submission
 from levelbench.competition.gate import BoardFacts, board_facts, compared_with_board
 from levelbench.competition.rulesets.registry import ruleset, ruleset_ids, task_rules
 
-__all__ = [
-    "LEAST_POINTS",
-    "MOST_RIVALS",
-    "CurveMatch",
-    "EntryTrace",
-    "Rivals",
-    "match",
-    "rivals",
-    "sketch",
-    "trace_of",
-]
+__all__ = ["LEAST_POINTS", "MOST_RIVALS", "EntryTrace", "Rivals", "match", "rivals", "sketch", "trace_of"]
 
 LEAST_POINTS = 5
 """Shorter curves are compared by digest only: a few points agree by chance."""

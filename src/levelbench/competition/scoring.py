@@ -50,15 +50,11 @@ from levelbench.measure.statistics import expected_time_with_restarts, wilson
 from levelbench.records.schema import Target
 
 __all__ = [
-    "LONGEST_S",
     "ONE_BY_ONE",
     "QUANTILES",
     "Climb",
-    "Inferred",
     "aggregation_words",
-    "climb_of",
     "climbs_of",
-    "column_of",
     "crossing_of",
     "inference_figures",
     "refusal",

@@ -35,7 +35,6 @@ __all__ = [
     "read_authors",
     "read_key",
     "sign",
-    "sign_bytes",
     "signature_of",
     "verify",
 ]

@@ -1,21 +1,35 @@
-"""``levelbench board check``: every rule over a leaderboard or one entry, each finding with what to do."""
+"""``levelbench board check``: every rule over a leaderboard or one entry, and what the linter says of its claims.
+
+An entry that misleads may be shown, beside its figure, and a reviewer decides; so what the linter calls an error is a
+warning here, and never keeps an entry off the board.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from levelbench.cli import options as shared
+from levelbench.errors import LevelbenchError
 
 if TYPE_CHECKING:
     from levelbench.competition.checks.findings import EntryFinding
+    from levelbench.competition.entries import Submission
     from levelbench.competition.leaderboard import Lint
+    from levelbench.competition.rulesets.registry import Ruleset
 
-__all__ = ["command", "finding_lines", "summary_line"]
+__all__ = [
+    "all_of_linter",
+    "command",
+    "finding_lines",
+    "summary_line",
+    "worst_of_linter",
+]
 
 _MANY = 10
 """From so many findings on they are counted by code as well."""
@@ -127,7 +141,6 @@ def _checked(
 
 
 def _linter(*, all_of_it: bool) -> Lint:
-    from levelbench.cli.board.lint import all_of_linter, worst_of_linter
 
     return all_of_linter if all_of_it else worst_of_linter
 
@@ -201,3 +214,27 @@ def _github(found: list[EntryFinding], place: Path) -> list[str]:
 
 def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def worst_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
+    """What the linter calls an error in ``entry``, as warnings about ``file``; ``known`` are the rulesets by id."""
+    return [each for each in _findings(entry, file, known) if each.severity == "warning"]
+
+
+def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
+    """The same, and its warnings as notes."""
+    return list(_findings(entry, file, known))
+
+
+def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
+    from levelbench.claims.beside import beside_entry
+    from levelbench.competition.checks.findings import note, warning
+
+    try:
+        lines = beside_entry(entry, file, known).lines
+    except LevelbenchError:
+        # No claim can be made of it; what is wrong with it is the check's own to say.
+        return
+    for each in lines:
+        made = warning if each.severity == "error" else note
+        yield made(each.code, file, each.field, f"{each.name}: {each.found}", each.do)

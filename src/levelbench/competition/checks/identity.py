@@ -17,17 +17,7 @@ import msgspec
 
 from levelbench.competition.checks.findings import Candidate, EntryFinding, day_of, instant_of, shown
 
-__all__ = [
-    "ONLY_THESE",
-    "UNSEEN",
-    "author",
-    "dates",
-    "has_mixed_scripts",
-    "place",
-    "rules_of",
-    "skeleton",
-    "texts",
-]
+__all__ = ["ONLY_THESE", "author", "dates", "place", "rules_of", "skeleton", "texts"]
 
 UNSEEN = re.compile(
     "[\u034f\u17b4\u17b5\u180b-\u180f\u2065\u2800\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"

@@ -39,18 +39,7 @@ from levelbench.errors import LevelbenchError, RecordError
 from levelbench.measure.crossing import find_crossing
 from levelbench.records.schema import Target
 
-__all__ = [
-    "FORMAT",
-    "PREFIX",
-    "RULES",
-    "SELF_TUNING",
-    "Workload",
-    "common_times",
-    "read_results",
-    "target_times",
-    "workload_called",
-    "workloads",
-]
+__all__ = ["FORMAT", "RULES", "common_times", "read_results", "target_times", "workloads"]
 
 RULES, SELF_TUNING = "algoperf-0.6", "algoperf-self-tuning-0.6"
 """The rulesets of entries, with trials to tune and without."""

@@ -11,14 +11,7 @@ from levelbench.competition.entries import Submission, cut_at_word, encode, subm
 from levelbench.competition.reading import FILE_LIMIT
 from levelbench.errors import RecordError, StoreError, UsageError
 
-__all__ = [
-    "Placed",
-    "entry_paths",
-    "place",
-    "place_in",
-    "places",
-    "read_bytes",
-]
+__all__ = ["entry_paths", "place", "place_in", "places", "read_bytes"]
 
 
 def read_bytes(path: Path, most: int, root: Path | None = None) -> bytes:

@@ -19,17 +19,7 @@ from levelbench.measure.statistics.distributions import t_quantile
 from levelbench.measure.statistics.means import arithmetic_mean, olympic_mean
 from levelbench.measure.statistics.values import positive
 
-__all__ = [
-    "CURRENT",
-    "RULES_EXAMPLE",
-    "Convention",
-    "ConvergenceOutcome",
-    "ConvergenceReference",
-    "ReferencePoint",
-    "interpolate",
-    "judge",
-    "prune",
-]
+__all__ = ["CURRENT", "RULES_EXAMPLE", "Convention", "ReferencePoint", "interpolate", "judge", "prune"]
 
 
 class Convention(Struct, frozen=True):

@@ -16,11 +16,7 @@ from levelbench.measure.statistics.means import olympic_mean
 from levelbench.records.reader import open_record
 
 __all__ = [
-    "GRID_POINTS",
-    "LARGEST_RATIO",
     "Even",
-    "OlympicScore",
-    "WindowScore",
     "exact_score",
     "geometric_speedup",
     "grid_score",

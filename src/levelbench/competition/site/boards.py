@@ -40,8 +40,6 @@ __all__ = [
     "goodness",
     "inference_facts",
     "inference_note",
-    "kept_text",
-    "ruleset_facts",
     "standing",
     "task_title",
 ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import date
-from functools import cache
 from typing import NamedTuple
 
 from levelbench.competition.site.parts import escaped, fill, many, quality_text
@@ -21,20 +20,12 @@ from levelbench.report.numbers import TIME, choose_unit, number
 from levelbench.report.style import DASHES, PHASES, SERIES
 
 __all__ = [
-    "BOTTOM",
-    "HEIGHT",
     "LEFT",
-    "OF_TIME",
     "RIGHT",
-    "TOP",
-    "WIDTH",
     "Scale",
-    "axis_text",
     "curve_drawing",
-    "horizontal",
     "interval_bar",
     "log_scale",
-    "log_ticks",
     "phases_drawing",
     "progress_drawing",
     "ticks",
@@ -279,37 +270,14 @@ def _run_line(at: int, line: _Line, across: float, zero: float, down: float) -> 
     times, qualities = line.times, line.qualities
     if step > 1:
         times, qualities = [*times[::step], times[-1]], [*qualities[::step], qualities[-1]]
-    way, dashes = _way(times, qualities, across, zero, down), _DASHED[at % len(DASHES)]
+    points = zip(times, qualities, strict=True)
+    way = "L".join([f"{LEFT + across * x:.1f} {zero - down * y:.1f}" for x, y in points])
+    dashes = _DASHED[at % len(DASHES)]
     title = f"<title>{escaped(line.title)}</title>"
     return Html(f'<path class="line s{at % len(SERIES)}" d="M{way}" stroke-dasharray="{dashes}">{title}</path>')
 
 
 _DASHED = [" ".join(f"{2 * length:g}" for length in lengths) or "none" for _, lengths in DASHES]
-
-
-def _way(times: Sequence[float], qualities: Sequence[float], across: float, zero: float, down: float) -> Html:
-    """Where the points of a line go, to tenths."""
-    left, right = LEFT + across * min(times), LEFT + across * max(times)
-    top, foot = zero - down * max(qualities), zero - down * min(qualities)
-    if not (left >= 0 and top >= 0 and right < _TABLED and foot < _TABLED):
-        points = zip(times, qualities, strict=True)
-        return Html("L".join([f"{LEFT + across * x:.1f} {zero - down * y:.1f}" for x, y in points]))
-    # Of ten thousand pages this is the most numbers by far: to look one up takes a fifth of what printing it does.
-    first, second = _tenths()
-    parts = [""] * (2 * len(times))
-    parts[::2] = [first[int(10 * (LEFT + across * time) + 0.5)] for time in times]
-    parts[1::2] = [second[int(10 * (zero - down * quality) + 0.5)] for quality in qualities]
-    return Html("".join(parts)[:-1])
-
-
-_TABLED = 1000.0
-
-
-@cache
-def _tenths() -> tuple[list[str], list[str]]:
-    """Every tenth from 0 on, as the first and as the second number of a point."""
-    texts = [f"{at / 10:.1f}" for at in range(10 * int(_TABLED) + 1)]
-    return [f"{text} " for text in texts], [f"{text}L" for text in texts]
 
 
 def _quality_range(least: float, most: float, target: Target) -> tuple[float, float]:

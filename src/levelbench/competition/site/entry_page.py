@@ -38,14 +38,7 @@ if TYPE_CHECKING:
     from levelbench.competition.checks.findings import EntryFinding
     from levelbench.competition.entries import Inference, Submission, SubmittedRun
 
-__all__ = [
-    "curve_section",
-    "entry_page",
-    "in_unit",
-    "inference_section",
-    "phases_section",
-    "runs_section",
-]
+__all__ = ["entry_page"]
 
 _MOST = 200
 

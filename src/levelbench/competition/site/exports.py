@@ -6,9 +6,11 @@ which no character can end a script or a line, and come as columns, texts that c
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice, repeat
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any
@@ -146,15 +148,9 @@ def _origin(origin: OriginFacts | None) -> str:
 
 _SCENARIO = ("scenario", "latency_bound_s", "samples_per_query")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_BEGUN = [f"|{character}" for character in _FORMULA]
-_QUOTED = re.compile(r'[",\r\n]')
 _BOUNDS = ("value", "low", "high", "rank")
-_OF_BOUNDS = attrgetter(*_BOUNDS)
 _TEXTS = ("id", "page", "model", "author", "organisation", "framework", "hardware", "date", "division", "mode")
-_OF_ROW = attrgetter(*_TEXTS, "code_url", "price", "signed")
 _COUNTS = ("n", "reached", "expected_with_restarts_s", "best_s")
-_OF_COUNTS = attrgetter(*_COUNTS)
-_NO_FIGURE = (None,) * len(_BOUNDS)
 
 
 class _Board(Struct):
@@ -206,58 +202,33 @@ def leaderboard_csv(boards: Iterable[BoardPayload]) -> bytes:
     the task's own. Text that a spreadsheet would run as a formula gets a leading apostrophe. A figure that is not
     finite is empty.
     """
+    out = io.StringIO(newline="")
+    table = csv.writer(out)
     figures = [f"{column}_{name}" for column in COLUMNS for name in _BOUNDS]
-    rows = [
-        ",".join(["task", "ruleset", *_SCENARIO, *_TEXTS, "code_url", "usd_per_hour", "signed", *figures, *_COUNTS])
-    ]
+    table.writerow(["task", "ruleset", *_SCENARIO, *_TEXTS, "code_url", "usd_per_hour", "signed", *figures, *_COUNTS])
     for board in boards:
-        of_entries = board.entries
-        of_all = [*_texts([board.task, board.ruleset.id]), *_of_scenario(board.scenario)]
-        columns: list[Iterable[str]] = [repeat(each, len(of_entries)) for each in of_all]
-        *said, urls, prices, signed = zip(*map(_OF_ROW, of_entries), strict=True)
-        columns += map(_texts, said)
-        columns.append(_texts([url or "" for url in urls]))
-        columns.append(_numbers([price and price.usd_per_hour for price in prices]))
-        columns.append(signed)
-        columns += _figure_columns(of_entries)
-        columns += map(_numbers, zip(*map(_OF_COUNTS, of_entries), strict=True))
-        rows += map(",".join, zip(*columns, strict=True))
-    return ("\r\n".join(rows) + "\r\n").encode("utf-8", "replace")
+        apart, same = board.scenario, [_cell(board.task), _cell(board.ruleset.id)]
+        same += ["", "", ""] if apart is None else [_cell(apart.name), _number(apart.bound_s), _number(apart.samples)]
+        for entry in board.entries:
+            texts = (getattr(entry, name) for name in _TEXTS)
+            shown = [entry.figures.get(column) for column in COLUMNS]
+            bounds = (getattr(figure, name, None) for figure in shown for name in _BOUNDS)
+            counts = (getattr(entry, name) for name in _COUNTS)
+            price = _number(entry.price.usd_per_hour if entry.price else None)
+            about = [*map(_cell, (*texts, entry.code_url or "")), price, entry.signed]
+            table.writerow([*same, *about, *map(_number, bounds), *map(_number, counts)])
+    return out.getvalue().encode("utf-8", "replace")
 
 
-def _of_scenario(scenario: RankedScenario | None) -> list[str]:
-    if scenario is None:
-        return [""] * len(_SCENARIO)
-    return [*_texts([scenario.name]), *_numbers([scenario.bound_s, scenario.samples])]
-
-
-def _figure_columns(entries: Sequence[EntryPayload]) -> Iterator[Iterable[str]]:
-    """Value, bounds and rank of each figure, a column each."""
-    for column in COLUMNS:
-        having = [entry.figures.get(column) for entry in entries]
-        if any(having):
-            bounds = (_NO_FIGURE if each is None else _OF_BOUNDS(each) for each in having)
-            yield from map(_numbers, zip(*bounds, strict=True))
-        else:
-            yield from repeat([""] * len(entries), len(_BOUNDS))
-
-
-def _numbers(values: Sequence[float | None]) -> list[str]:
-    """A column's numbers as cells, empty where there is none. As JSON has them, which is made of all at once."""
-    return msgspec.json.encode(values).decode()[1:-1].replace("null", "").split(",")
-
-
-def _texts(texts: Sequence[str]) -> Sequence[str]:
-    """A column's texts as cells. Nearly all are plain: one look at all of them."""
-    joined = "|" + "|".join(texts)
-    plain = joined.isprintable() and not _QUOTED.search(joined) and not any(begun in joined for begun in _BEGUN)
-    return texts if plain else list(map(_cell, texts))
+def _number(value: float | None) -> str:
+    """A number as a cell, empty where there is none or it is not finite."""
+    return repr(value) if value is not None and math.isfinite(value) else ""
 
 
 def _cell(text: str) -> str:
+    """A text as a cell that no spreadsheet runs as a formula."""
     shown = text if text.isprintable() else clean(text)
-    shown = f"'{shown}" if shown.startswith(_FORMULA) else shown
-    return '"{}"'.format(shown.replace('"', '""')) if _QUOTED.search(shown) else shown
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 _MOST = 50

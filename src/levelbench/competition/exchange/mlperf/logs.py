@@ -40,7 +40,6 @@ __all__ = [
     "Dialect",
     "Event",
     "LogEvaluation",
-    "LoggedQuality",
     "Scan",
     "TrainingLog",
     "Tree",

@@ -22,11 +22,7 @@ from levelbench.errors import RecordError
 from levelbench.records.reader import Record
 from levelbench.records.writer import path_part
 
-__all__ = [
-    "log_text",
-    "write_log",
-    "write_submission",
-]
+__all__ = ["write_log", "write_submission"]
 
 _LATEST_S = 2**53 / 1000
 _KINDS = {"start": "INTERVAL_START", "end": "INTERVAL_END", "point": "POINT_IN_TIME"}
