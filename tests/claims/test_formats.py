@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.claims.made import ERROR, PAGE, RULES, claim, rule
 
-from levelbench.claims.formats import as_json, as_sarif, github_lines
-from levelbench.claims.formats.github import escaped_data, escaped_property
+from levelbench.claims.formats import as_json, as_sarif, escaped_data, escaped_property, github_lines
 from levelbench.claims.lint import lint
 from levelbench.claims.pages import BEGIN, END, all_pages, checklist, rule_page, rule_text, rules_table, with_table
 from levelbench.claims.rules import all_rules

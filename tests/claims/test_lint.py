@@ -9,7 +9,7 @@ from tests.claims.clean import clean_claim
 from tests.claims.made import ERROR, PAGE, RULES, UNSAID, claim
 
 from levelbench.claims.lint import checked_reason, chosen_rules, find_rule, findings_of, lint, read_ignore
-from levelbench.claims.reading.checking import hints
+from levelbench.claims.reading.claim_file import hints
 from levelbench.claims.rule import SEVERITIES
 from levelbench.claims.rules import all_rules
 from levelbench.claims.rules._common import number, pairs, plural, seconds

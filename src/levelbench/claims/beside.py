@@ -13,7 +13,7 @@ from functools import cache
 from msgspec import Struct
 
 from levelbench.claims.lint import findings_of
-from levelbench.claims.reading.submissions import submission_claim
+from levelbench.claims.reading.entries import submission_claim
 from levelbench.claims.rule import Severity
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim

@@ -8,7 +8,7 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from levelbench.claims.reading.places import place_of
+from levelbench.claims.formats import place_of
 
 if TYPE_CHECKING:
     from levelbench.claims.lint import Linted, Report

@@ -12,8 +12,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.claims.lint import Report
-    from levelbench.claims.reading.config import Settings
+    from levelbench.claims.lint import Report, Settings
     from levelbench.claims.rule import Severity
 
 __all__ = ["command"]
@@ -99,7 +98,7 @@ def command(
 
 
 def _settings(config: Path | None) -> Settings:
-    from levelbench.claims.reading.config import find_settings, read_settings
+    from levelbench.claims.lint import find_settings, read_settings
 
     return find_settings(Path.cwd()) if config is None else read_settings(config)
 
@@ -156,7 +155,7 @@ def _emit(report: Report, show: Severity, layout: str, code: int) -> None:
 
 
 def _explain(word: str, layout: str) -> int:
-    from levelbench.claims.formats.json import rule_json
+    from levelbench.claims.formats import rule_json
     from levelbench.claims.lint import find_rule
     from levelbench.claims.pages import rule_text
     from levelbench.claims.rules import all_rules
@@ -169,7 +168,7 @@ def _explain(word: str, layout: str) -> int:
 
 
 def _list(layout: str) -> int:
-    from levelbench.claims.formats.json import rule_json
+    from levelbench.claims.formats import rule_json
     from levelbench.claims.rules import all_rules
     from levelbench.cli.lint_text import rule_lines
 

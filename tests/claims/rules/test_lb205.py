@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.claims.clean import changes, clean_claim, found, other_findings
 
-from levelbench.claims.rules._normality import kurtosis_z, normality, skewness_z
+from levelbench.claims.rules._runs import kurtosis_z, normality, skewness_z
 from levelbench.claims.rules.lb205_normality_assumed import rule
 from levelbench.measure.statistics import normal_quantile
 

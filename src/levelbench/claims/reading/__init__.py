@@ -58,11 +58,11 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
 
         return [read_claim(path)]
     if kind == "submission":
-        from levelbench.claims.reading.submissions import read_submission_file
+        from levelbench.claims.reading.entries import read_submission_file
 
         return list(read_submission_file(path))
     if kind == "mlperf":
-        from levelbench.claims.reading.mlperf import read_mlperf
+        from levelbench.claims.reading.entries import read_mlperf
 
         return list(read_mlperf(path, problems))
     from levelbench.claims.reading.folders import read_folder

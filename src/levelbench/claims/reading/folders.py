@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from levelbench.claims.reading.claim_file import read_claim
+from levelbench.claims.reading.entries import entry_kind, read_mlperf, read_submission_file
 from levelbench.claims.reading.inference_records import ENDING, read_inference_files
-from levelbench.claims.reading.mlperf import read_mlperf
-from levelbench.claims.reading.submissions import entry_kind, read_submission_file
 from levelbench.claims.view import Claim
 from levelbench.errors import LevelbenchError, UsageError
 from levelbench.records.rulesets.registry import folder_rulesets

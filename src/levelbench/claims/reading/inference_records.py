@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from levelbench.claims.reading.environments import digest_of, tidied
-from levelbench.claims.reading.run_sides import ends_of, mean_of, split_of, spread, whole
+from levelbench.claims.reading.run_sides import digest_of, ends_of, mean_of, split_of, spread, tidied, whole
 from levelbench.claims.view import (
     Claim,
     ClockView,

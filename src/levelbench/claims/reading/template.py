@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from levelbench.claims.reading.checking import hints
+from levelbench.claims.reading.claim_file import hints
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim, Comparison, ScalingPoint, Side
 

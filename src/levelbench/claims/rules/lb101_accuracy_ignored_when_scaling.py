@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural
-from levelbench.claims.rules._quality import Level, beyond, direction_of, level_of, misses
+from levelbench.claims.rules._common import (
+    Level,
+    Pair,
+    beyond,
+    direction_of,
+    guilty,
+    level_of,
+    misses,
+    not_stated,
+    number,
+    pairs,
+    plural,
+)
 from levelbench.claims.view import Claim, QualityView, ScalingPoint
 
 __all__ = ["rule"]

@@ -6,8 +6,18 @@ import math
 from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, seconds, sides, times
-from levelbench.claims.rules._quality import is_training
+from levelbench.claims.rules._common import (
+    Pair,
+    guilty,
+    is_training,
+    not_stated,
+    number,
+    pairs,
+    percent,
+    seconds,
+    sides,
+    times,
+)
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.means import amdahl_bound
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, percent, sides
-from levelbench.claims.rules._quality import is_training
+from levelbench.claims.rules._common import guilty, is_training, not_stated, percent, sides
 from levelbench.claims.view import Claim, Side
 
 __all__ = ["rule"]

@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, seconds, sides, times
-from levelbench.claims.rules._quality import direction_of
+from levelbench.claims.rules._common import (
+    Pair,
+    direction_of,
+    guilty,
+    not_stated,
+    number,
+    pairs,
+    percent,
+    seconds,
+    sides,
+    times,
+)
 from levelbench.claims.view import Claim, Side
 
 __all__ = ["rule"]

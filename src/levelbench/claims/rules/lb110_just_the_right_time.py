@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, number, pairs, plural, seconds, sides
-from levelbench.claims.rules._curves import Seen, curves_of
-from levelbench.claims.rules._quality import direction_of
+from levelbench.claims.rules._common import direction_of, guilty, not_stated, number, pairs, plural, seconds, sides
+from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
 __all__ = ["rule"]

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule, Severity
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, seconds
-from levelbench.claims.rules._quality import beyond, direction_of, level_of
+from levelbench.claims.rules._common import (
+    Pair,
+    beyond,
+    direction_of,
+    guilty,
+    level_of,
+    not_stated,
+    number,
+    pairs,
+    seconds,
+)
 from levelbench.claims.view import Claim, Comparison, Side, Standard
 
 __all__ = ["rule"]

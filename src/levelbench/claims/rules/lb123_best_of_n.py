@@ -7,8 +7,17 @@ from functools import cache
 from statistics import fmean, median, stdev
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
-from levelbench.claims.rules._quality import direction_of, run_qualities
+from levelbench.claims.rules._common import (
+    direction_of,
+    guilty,
+    not_stated,
+    number,
+    percent,
+    plural,
+    run_qualities,
+    seconds,
+    sides,
+)
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.distributions import normal_cdf
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, sides
-from levelbench.claims.rules._quality import is_training
+from levelbench.claims.rules._common import guilty, is_training, not_stated, sides
 from levelbench.claims.view import Claim, Side
 
 __all__ = ["rule"]

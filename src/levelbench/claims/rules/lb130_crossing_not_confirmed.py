@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule, Severity
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
-from levelbench.claims.rules._curves import Seen, curves_of
+from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, Side
 
 __all__ = ["rule"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, sides
-from levelbench.claims.rules._samples import fixed_time, matches, side_rates
+from levelbench.claims.rules._runs import fixed_time, matches, side_rates
 from levelbench.claims.view import Claim, Summarised
 from levelbench.measure.statistics.means import arithmetic_mean, harmonic_mean
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural
-from levelbench.claims.rules._samples import matches
+from levelbench.claims.rules._runs import matches
 from levelbench.claims.view import Claim, Summarised
 from levelbench.measure.statistics.means import arithmetic_mean, geometric_mean, harmonic_mean
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
-from levelbench.claims.rules._samples import sample_of, side_rates, side_times
+from levelbench.claims.rules._runs import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.measure.statistics import wilson
 

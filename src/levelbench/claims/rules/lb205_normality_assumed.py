@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from levelbench.claims.rule import Finding, Rule
 from levelbench.claims.rules._common import guilty, not_stated, number, pairs
-from levelbench.claims.rules._normality import FEWEST, Normality, normality
-from levelbench.claims.rules._samples import sample_of, side_qualities, side_times
+from levelbench.claims.rules._runs import FEWEST, Normality, normality, sample_of, side_qualities, side_times
 from levelbench.claims.view import Claim
 
 __all__ = ["rule"]

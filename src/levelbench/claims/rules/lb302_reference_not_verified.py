@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, number, pairs, sides
-from levelbench.claims.rules._quality import direction_of, level_of
+from levelbench.claims.rules._common import direction_of, guilty, level_of, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, Side
 
 __all__ = ["rule"]
