@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from levelbench import __version__
 from levelbench.claims.lint import Linted, Report
-from levelbench.claims.pages import rule_page, rule_text
+from levelbench.claims.pages import rule_text
 from levelbench.claims.reading.claim_file import lines_of, nearest_line
 from levelbench.claims.rule import Finding, Rule, Severity
 
@@ -184,7 +184,7 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": _plain(rule.name.replace("-", " "))},
         "fullDescription": {"text": _plain(rule.why)},
-        "help": {"text": _plain(rule_text(rule)), "markdown": rule_page(rule)},
+        "help": {"text": _plain(rule_text(rule)), "markdown": rule.page},
         "properties": {"tags": [f"way-{rule.way}" if rule.way else "sound-practice"], "source": rule.source},
     }
 

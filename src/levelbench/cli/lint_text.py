@@ -32,11 +32,9 @@ def report_lines(report: Report, show: Severity) -> list[str]:
 
 def rule_lines(rules: tuple[Rule, ...]) -> list[str]:
     """The rules as a table in plain text."""
-    from levelbench.claims.pages import origin
-
     width = max((len(rule.name) for rule in rules), default=0)
-    about = max((len(origin(rule)) for rule in rules), default=0)
-    return [f"{rule.code}  {rule.name:<{width}}  {origin(rule):<{about}}  {rule.why}" for rule in rules]
+    about = max((len(rule.about) for rule in rules), default=0)
+    return [f"{rule.code}  {rule.name:<{width}}  {rule.about:<{about}}  {rule.why}" for rule in rules]
 
 
 def _title(linted: Linted) -> str:

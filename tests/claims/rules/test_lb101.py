@@ -1,7 +1,10 @@
 """LB101: a point of scaling without its target, or whose quality falls as ranks or batch grow."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import QUALITIES_SHORT, specification, team, write_runs
 
 from levelbench.claims.rules.lb101_accuracy_ignored_when_scaling import rule
 
@@ -75,6 +78,18 @@ INNOCENT = {
         "scaling[1].quality_high": 0.91,
     },
 }
+
+
+PLANTED = "the largest point did not reach its target", {"scaling[2].reached": False}
+
+
+def planted_in(store: Path) -> str:
+    write_runs(store)
+    write_runs(store, start=20, spec=specification(distribution=team(4)), qualities=QUALITIES_SHORT, epoch_s=0.6)
+    return "digits"
+
+
+IN_RECORDS = "the runs of 4 ranks never reach the target", planted_in
 
 
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)

@@ -1,9 +1,13 @@
 """LB102: a quality on data that training, stopping or tuning had seen."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb102_no_held_out_quality import rule
+from levelbench.records import Target
 
 Q = "sides[0].quality"
 VALIDATION = {f"{Q}.split": "validation"}
@@ -44,6 +48,21 @@ UNSTATED = {
     ),
     "a time of training without a quality": (NO_QUALITY, f"{Q}.value"),
 }
+
+
+PLANTED = (
+    "the quality is that of the training data",
+    {"sides[0].quality.split": "train", "sides[1].quality.split": "train"},
+)
+
+
+def planted_in(store: Path) -> str:
+    target = Target("top1", 0.9, split="train")
+    write_runs(store, spec=specification(target=target), split="train")
+    return "digits"
+
+
+IN_RECORDS = "the target is looked for on the training data", planted_in
 
 
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)

@@ -1,7 +1,10 @@
 """LB103: runs that are not counted, and tuning that is not stated."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import write_run, write_runs
 
 from levelbench.claims.rules.lb103_tuning_hidden import rule
 from levelbench.claims.view import Uncounted
@@ -38,6 +41,22 @@ UNSTATED = {
         "sides[0].tuning.hours",
     ),
 }
+
+
+PLANTED = (
+    "three runs of the same specification are left out",
+    {"uncounted[0]": Uncounted("3 done", 3, hours=0.03, same_specification=True)},
+)
+
+
+def planted_in(store: Path) -> str:
+    write_runs(store)
+    for at, seed in enumerate((7, 8)):
+        write_run(store / "more", seed, minute=20 + at)
+    return f"{(store / 'digits').resolve()}/"
+
+
+IN_RECORDS = "two more runs of the specification lie in the store", planted_in
 
 
 @pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)

@@ -44,6 +44,10 @@ INNOCENT = {
 }
 
 
+PLANTED = "a kernel's ratio is claimed for the whole", {"comparisons[0].of": "kernel", "comparisons[0].part_share": 0.1}
+IN_RECORDS = "a record times whole runs and no kernel"
+
+
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
 def test_a_part_for_the_whole_is_found(planted, finding):
     assert found(rule, changes(clean_claim(), planted)) == [finding]

@@ -34,6 +34,10 @@ UNSTATED = {
 }
 
 
+PLANTED = "input is not on the clock", {"sides[0].clock.data": False, "sides[1].clock.data": False}
+IN_RECORDS = "every clock of ours has the input on it; under one that leaves preparation out it is not stated"
+
+
 @pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
 def test_input_for_nothing_is_found(planted, findings):
     assert found(rule, changes(clean_claim(), planted)) == findings

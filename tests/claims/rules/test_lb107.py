@@ -88,6 +88,10 @@ INNOCENT = {
 }
 
 
+PLANTED = "mixed precision, of which no shares are given", {"sides[0].operations.mixed": True}
+IN_RECORDS = "a record holds no rate of operations"
+
+
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
 def test_a_rate_that_says_nothing_is_found(planted, finding):
     assert found(rule, changes(clean_claim(), planted)) == [finding]

@@ -69,6 +69,12 @@ INNOCENT = {
 }
 
 
+OTHER_OPTIONS = {"batch": 500, "learning_rate": 0.4, "precision": "float32"}
+
+PLANTED = "the quality is of other options than the speed", {"sides[0].accuracy.options": OTHER_OPTIONS}
+IN_RECORDS = "speed and quality of a record are of one run"
+
+
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
 def test_speed_and_quality_of_two_settings_are_found(planted, finding):
     assert found(rule, changes(clean_claim(), planted)) == [finding]

@@ -1,7 +1,11 @@
 """LB110: runs that end at a chosen moment, and curves that are cut or drawn by time alone."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import QUALITIES, changes, clean_claim, found, other_findings
+from tests.claims.run_store import QUALITIES as QUALITIES_OF_RUNS
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb110_just_the_right_time import rule
 
@@ -125,6 +129,17 @@ INNOCENT = {
     "convergence is drawn by epochs": {"figures[0].x": "epochs"},
     "nothing is drawn": {"figures": []},
 }
+
+
+PLANTED = "convergence is drawn by time alone", {"figures[0].x": "time"}
+
+
+def planted_in(store: Path) -> str:
+    write_runs(store, spec=specification(crossing="first"), qualities=QUALITIES_OF_RUNS[:6])
+    return "digits"
+
+
+IN_RECORDS = "every run ends with its first evaluation at the target", planted_in
 
 
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)

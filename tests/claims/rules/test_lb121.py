@@ -35,6 +35,10 @@ UNSTATED = {
 }
 
 
+PLANTED = "the largest point is extrapolated", {"scaling[2].extrapolated": True}
+IN_RECORDS = "a run of a record was run"
+
+
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
 def test_a_time_that_was_not_measured_is_found(planted, finding):
     assert found(rule, changes(clean_claim(), planted)) == [finding]

@@ -1,7 +1,10 @@
 """LB122: test data that stopped, tuned, or was looked at again and again."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import write_runs
 
 from levelbench.claims.rules.lb122_stopped_on_test_data import rule
 
@@ -28,6 +31,17 @@ UNSTATED = {
     "how often the test data was looked at": ({f"{Q}.test_looks": None}, f"{Q}.test_looks"),
     "what the trials were judged on": ({f"{Q}.tuning_split": None}, f"{Q}.tuning_split"),
 }
+
+
+PLANTED = "the settings were chosen on the test data", {"sides[0].quality.tuning_split": "test"}
+
+
+def planted_in(store: Path) -> str:
+    write_runs(store, looks=True)
+    return "digits"
+
+
+IN_RECORDS = "the test data is evaluated after every epoch", planted_in
 
 
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)

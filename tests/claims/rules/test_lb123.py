@@ -43,6 +43,10 @@ INNOCENT = {
 }
 
 
+PLANTED = "the figure is the best of five runs", {"sides[0].reported": "best"}
+IN_RECORDS = "all runs that are selected are shown; those that are not are LB103's"
+
+
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
 def test_a_chosen_run_is_found(planted, finding):
     assert found(rule, changes(clean_claim(), planted)) == [finding]

@@ -1,7 +1,10 @@
 """LB126: samples that were made up."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import write_runs
 
 from levelbench.claims.rules.lb126_synthetic_data import rule
 
@@ -34,6 +37,17 @@ INNOCENT = {
     "data of the task whose name sounds made up": {f"{DATA}.name": "random digits in nature"},
     "real data": {},
 }
+
+
+PLANTED = "the data was made up", {"sides[0].data.synthetic": True}
+
+
+def planted_in(store: Path) -> str:
+    write_runs(store, synthetic=True)
+    return "digits"
+
+
+IN_RECORDS = "the data is marked synthetic", planted_in
 
 
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)

@@ -1,7 +1,11 @@
 """LB130: a target that is touched once, lost again, or never reached."""
 
+from pathlib import Path
+
 import pytest
-from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.clean import QUALITIES, changes, clean_claim, found, other_findings
+from tests.claims.run_store import QUALITIES as QUALITIES_OF_RUNS
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb130_crossing_not_confirmed import rule
 
@@ -81,6 +85,20 @@ INNOCENT = {
     "a confirmed target without curves": NONE,
     "the time of a step": {**ONCE, "sides[0].time_of": "step"},
 }
+
+
+LOST_AT_THE_END = [*QUALITIES[:-1], 0.9312]
+
+PLANTED = "a run loses its target again", {"sides[0].runs[0].curve.quality": LOST_AT_THE_END}
+
+
+def planted_in(store: Path) -> str:
+    qualities = (*QUALITIES_OF_RUNS[:7], 0.91, 0.88)
+    write_runs(store, spec=specification(crossing="first"), qualities=qualities)
+    return "digits"
+
+
+IN_RECORDS = "the target counts from the first touch, and is lost again", planted_in
 
 
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)

@@ -37,6 +37,10 @@ INNOCENT = {
 }
 
 
+PLANTED = "the ratio has no absolute base", {"comparisons[0].base_time_s": None, "sides[1].time_s": None}
+IN_RECORDS = "ratios come with their base"
+
+
 @pytest.mark.parametrize(("planted", "field"), GUILTY.values(), ids=GUILTY)
 def test_a_ratio_of_nothing_is_found(planted, field):
     assert found(rule, changes(clean_claim(), planted)) == [("warning", field)]

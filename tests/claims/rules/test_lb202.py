@@ -41,6 +41,10 @@ INNOCENT = {
 }
 
 
+PLANTED = "the mean rate is an arithmetic one", {"summaries[1].by": "arithmetic"}
+IN_RECORDS = "no rates are summarised"
+
+
 @pytest.mark.parametrize(("planted", "severity"), GUILTY.values(), ids=GUILTY)
 def test_a_plain_mean_of_rates_is_found(planted, severity):
     assert found(rule, changes(clean_claim(), planted)) == [(severity, f"{R}.by")]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.claims.clean import changed, changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb203_ratios_averaged import rule
+from levelbench.claims.view import Summarised
 
 S = "summaries[2]"
 
@@ -32,6 +33,12 @@ INNOCENT = {
     "one ratio": {"by": "arithmetic", "value": 2.0, "n": 1},
     "a mean of costs": {"of": "costs", "by": "arithmetic", "value": 1.25},
 }
+
+
+RATIOS = Summarised("speed-up over all tasks", "ratios", "arithmetic", n=3, value=1.31, deterministic=True)
+
+PLANTED = "ratios are averaged", {"summaries[2]": RATIOS}
+IN_RECORDS = "no ratios are summarised"
 
 
 @pytest.mark.parametrize("summary", GUILTY.values(), ids=GUILTY)

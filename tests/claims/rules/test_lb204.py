@@ -1,7 +1,10 @@
 """LB204: figures that vary, without an interval."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import SEEDS, write_runs
 
 from levelbench.claims.rules.lb204_no_interval import rule
 
@@ -45,6 +48,17 @@ UNKNOWN = {
         "comparisons[0].interval",
     ),
 }
+
+
+PLANTED = "the mean time has no interval", {"sides[0].interval": None}
+
+
+def planted_in(store: Path) -> str:
+    write_runs(store, seeds=SEEDS[:1])
+    return "digits"
+
+
+IN_RECORDS = "there is one run", planted_in
 
 
 @pytest.mark.parametrize(("planted", "field"), GUILTY.values(), ids=GUILTY)

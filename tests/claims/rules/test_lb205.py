@@ -1,11 +1,13 @@
 """LB205: normal values are assumed: the stated check, and the check of the values themselves."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import specification, write_run
 
 from levelbench.claims.rules._runs import kurtosis_z, normality, skewness_z
 from levelbench.claims.rules.lb205_normality_assumed import rule
@@ -49,6 +51,20 @@ INNOCENT = {
     "nor does a rank test": changes(clean_claim(), {f"{C}.test": "Mann-Whitney", f"{C}.normality_checked": None}),
     "no method is named": changes(clean_claim(), {f"{S}.interval_by": None, f"{S}.normality_checked": None}),
 }
+
+
+PLANTED = "nobody checked that a t interval is allowed", {"summaries[0].normality_checked": False}
+
+
+def planted_in(store: Path) -> str:
+    for at, framework in enumerate(("numpy", "torch")):
+        for seed in range(10):
+            spec = specification(framework=framework)
+            write_run(store, seed, spec=spec, minute=2 * seed + at, epoch_s=20.0 if seed == 9 else 2.0 + at)
+    return "digits"
+
+
+IN_RECORDS = "one run of ten takes ten times as long, and a t test is used", planted_in
 
 
 @pytest.mark.parametrize(("claim", "finding"), GUILTY.values(), ids=GUILTY)

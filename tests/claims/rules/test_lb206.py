@@ -1,7 +1,10 @@
 """LB206: a p-value without a size, or of a size that does not matter."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb206_significance_without_effect import rule
 
@@ -30,6 +33,18 @@ INNOCENT = {
     "within 2 %, and called the same": {f"{C}.p_value": 0.4, f"{C}.interval": (0.99, 1.01)},
     "no difference found, and a small effect": {f"{C}.p_value": 0.4, f"{C}.effect": 0.1},
 }
+
+
+PLANTED = "a p value, and an effect that is negligible", {"comparisons[0].effect": 0.05}
+
+
+def planted_in(store: Path) -> str:
+    write_runs(store, noise=0.0001)
+    write_runs(store, start=20, spec=specification(framework="torch"), epoch_s=2.01, noise=0.0001)
+    return "digits"
+
+
+IN_RECORDS = "half a per cent between two groups that hardly vary", planted_in
 
 
 @pytest.mark.parametrize(("planted", "field"), GUILTY.values(), ids=GUILTY)

@@ -38,6 +38,13 @@ INNOCENT = {
 }
 
 
+PLANTED = (
+    "the time of a step was read without waiting for the device",
+    {"sides[0].timing.synchronised": False, "sides[0].time_of": "step", "sides[1].time_of": "step"},
+)
+IN_RECORDS = "the clock of a record is known, and it waits for its device"
+
+
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
 def test_a_clock_that_waits_for_nobody_is_found(planted, finding):
     assert found(rule, changes(clean_claim(), planted)) == [finding]

@@ -24,6 +24,10 @@ INNOCENT = {
 }
 
 
+PLANTED = "a speed-up is drawn without its limit", {"figures[2].bound_shown": False}
+IN_RECORDS = "a record draws nothing"
+
+
 @pytest.mark.parametrize("planted", GUILTY.values(), ids=GUILTY)
 def test_a_figure_without_its_limit_is_found(planted):
     assert found(rule, changes(clean_claim(), planted)) == [("warning", f"{F}.bound_shown")]

@@ -52,6 +52,18 @@ INNOCENT = {
 }
 
 
+PLANTED = (
+    "a BLEU whose signature does not say how it was tokenised",
+    {
+        "sides[0].quality.metric": "BLEU",
+        "sides[1].quality.metric": "BLEU",
+        "sides[0].quality.signature": "nrefs:1|case:mixed",
+        "sides[1].quality.signature": "nrefs:1|case:mixed|tok:13a",
+    },
+)
+IN_RECORDS = "a record has no place for a signature: it is not stated"
+
+
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
 def test_a_score_that_cannot_be_compared_is_found(planted, finding):
     findings = found(rule, translated(**planted))

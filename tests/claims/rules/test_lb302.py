@@ -1,7 +1,10 @@
 """LB302: a baseline that does not reach what it is known for."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import QUALITIES_SHORT, specification, write_runs
 
 from levelbench.claims.rules.lb302_reference_not_verified import rule
 
@@ -44,6 +47,18 @@ INNOCENT = {
     "a kernel is compared": {f"{BASE}.reference": False, "comparisons[0].of": "kernel"},
     "the new side is not verified": {"sides[0].reference": False},
 }
+
+
+PLANTED = "the baseline is not a verified reference", {"sides[1].reference": False}
+
+
+def planted_in(store: Path) -> str:
+    write_runs(store, qualities=QUALITIES_SHORT)
+    write_runs(store, start=20, spec=specification(framework="torch"))
+    return "digits"
+
+
+IN_RECORDS = "no run of the base reaches the target", planted_in
 
 
 @pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)

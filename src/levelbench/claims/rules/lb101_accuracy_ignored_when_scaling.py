@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import (
     Level,
     Pair,
@@ -123,35 +124,4 @@ def _keeps(quality: QualityView, level: Level) -> bool:
     return sign is not None and quality.target is not None and level.value >= sign * quality.target
 
 
-rule = Rule(
-    code=_CODE,
-    name="accuracy-ignored-when-scaling",
-    way=1,
-    why="Samples per second scale to any machine if nobody asks whether the network still learns.",
-    point=(
-        "Stochastic gradient descent is nearly sequential: a larger batch gives each step more to do, and after some "
-        "size it no longer gives fewer steps. Whoever leaves convergence out of a scaling study therefore scales "
-        "perfectly, towards a network that is worth less with every node."
-    ),
-    practice=(
-        "Run every point of a scaling study until its target is confirmed, with several seeds, and put the quality "
-        "with its interval beside the time. Show a point that does not arrive as not reached; do not drop it."
-    ),
-    bad="8,192 images/s on 64 GPUs, 58 times one GPU. (The 64 GPUs end at 71.2 % where one ends at 76.1 %.)",
-    good="Time to 75.9 %: 1 GPU 29.1 h, 16 GPUs 2.1 h, both 5 of 5 runs; 64 GPUs: 0 of 5 runs reached it.",
-    source="Hoefler, Twelve ways to fool the masses when reporting performance of deep learning workloads (2018), 1",
-    reads=(
-        "scaling[].reached",
-        "scaling[].quality",
-        "scaling[].quality_low",
-        "scaling[].quality_high",
-        "sides[].quality",
-        "sides[].workload.ranks",
-        "sides[].workload.global_batch",
-    ),
-    blind=(
-        "It takes a stated 'reached' at its word, and cannot see points that were left out. Overlapping intervals of "
-        "few runs can hide a loss: with too few seeds everything overlaps."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

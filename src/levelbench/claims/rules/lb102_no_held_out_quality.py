@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
 
@@ -56,34 +57,4 @@ def _selected(field: str, side: Side, metric: str) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.stopping_split", what, _DO, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="no-held-out-quality",
-    way=2,
-    why="What a network reaches on data that shaped it says nothing about data that it has not seen.",
-    point=(
-        "Training minimises the loss on its own samples, and a network that has learnt them by heart has a splendid "
-        "one. People want to know about the next sample. To report the training loss, or the best of many looks at "
-        "the split that chose the moment to stop, is to report the optimiser and not the learning."
-    ),
-    practice=(
-        "Keep a split that decides neither the settings nor when to stop, evaluate it once at the end, and report "
-        "that figure. A time to accuracy may stop on a validation split, which is its definition: the figure is then "
-        "the time, and the quality on held-out data belongs beside it."
-    ),
-    bad="Training loss falls to 0.03 in half the time of the baseline.",
-    good="Validation accuracy reaches 94 % after 30 s [29, 31]; test accuracy then, seen once: 93.9 % [93.7, 94.1].",
-    source="Hoefler, Twelve ways (2018), 2; DAWNBench, Deep learning pitfalls (2018), lesson 1",
-    reads=(
-        "sides[].quality.split",
-        "sides[].quality.metric",
-        "sides[].quality.stopping_split",
-        "sides[].quality.tuning_split",
-        "sides[].time_of",
-    ),
-    blind=(
-        "It believes the name of a split. Test samples that were in the training data, and a community that has "
-        "tuned on one public test set for years, it cannot see."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

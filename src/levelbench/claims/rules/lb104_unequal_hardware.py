@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural, times
 from levelbench.claims.rules._machines import Machine, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
@@ -130,35 +131,4 @@ def _credit(pair: Pair, most: float) -> str:
     return f"; of the ratio of {number(ratio)} that is claimed the hardware can give up to {number(most)}{more}"
 
 
-rule = Rule(
-    code=_CODE,
-    name="unequal-hardware",
-    way=4,
-    why="A ratio between two methods on two machines is mostly a ratio between the machines.",
-    point=(
-        "Nothing makes a method look faster than a slow opponent: one core of an old processor against a tuned "
-        "accelerator, or the new chip against the graphics card of some years ago, which was new when the work began."
-    ),
-    practice=(
-        "Run both sides on the same machine. Where that cannot be, take hardware of the same years and price, use all "
-        "of it, in every precision that it has, and give peak, bandwidth, power and price of both beside the ratio."
-    ),
-    bad="40 times faster than a CPU. (One core of 2012; the accelerator is of 2020.)",
-    good="1.3 times faster, both on 4 A100; against the same recipe on 2 x 32 cores, all of them used: 11 times.",
-    source="Hoefler, Twelve ways (2018), 4; the table of hardware gives its own sources (docs/hardware.md)",
-    reads=(
-        "sides[].hardware",
-        "sides[].operations.precisions",
-        "sides[].performance.options",
-        "comparisons[].of",
-        "comparisons[].base_kind",
-        "comparisons[].ratio",
-    ),
-    blind=(
-        "Where the precision that was used is not said, peaks are compared in the widest that both machines have. They "
-        "are dense figures of datasheets, at nominal clocks. It cannot see which library the base was compiled "
-        "with, nor hardware that the table does not know and nobody states. Less than 1.5 times, and less than three "
-        "years, it lets pass; comparisons of cost it leaves alone, since the price holds the difference."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

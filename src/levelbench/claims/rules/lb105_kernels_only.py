@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import (
     Pair,
     guilty,
@@ -101,36 +102,4 @@ def _timed(field: str, side: Side, ranks: int) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.communication", found, do, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="kernels-only",
-    way=5,
-    why="A part that becomes faster makes the whole faster by no more than the part's share of it.",
-    point=(
-        "Layers, all-reduces and updates look their best alone: nothing waits for them, nothing is in their way, and "
-        "no one can ask for the accuracy of a convolution. Ten times faster there sounds like ten times faster."
-    ),
-    practice=(
-        "Measure the part's share of a whole step and print the bound that it sets: with a share f made r times "
-        "faster, the whole gains 1 / ((1 - f) + f / r) (Amdahl 1967), never more than 1 / (1 - f). Then time the "
-        "whole, and claim that."
-    ),
-    bad="Our all-reduce is 5 times faster, so training is 5 times faster.",
-    good="The all-reduce has 30 % of a step and is 5 times faster; bound 1.32 times, measured 1.27 [1.25, 1.29] times.",
-    source="Hoefler, Twelve ways (2018), 5; Amdahl 1967; Hoefler & Belli, SC15, rule 2",
-    reads=(
-        "comparisons[].of",
-        "comparisons[].claimed_for",
-        "comparisons[].part_share",
-        "comparisons[].ratio",
-        "sides[].clock.whole",
-        "sides[].clock.part_share",
-        "sides[].clock.communication",
-        "sides[].workload.ranks",
-    ),
-    blind=(
-        "The share is the author's. A part that makes another part slower (a faster layer that needs another memory "
-        "layout) is seen only when the whole is timed."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, percent, sides
 from levelbench.claims.view import Claim, Side
 
@@ -49,32 +50,4 @@ def _before(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.data.stall_share", what, do, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="no-input",
-    way=6,
-    why="A network that computes faster than its samples arrive is as fast as the samples.",
-    point=(
-        "Training reads its data many times over, and on a large machine everybody reads at once. Take the reading, "
-        "decoding and copying off the clock, or do it all before the clock starts, and only computing is left: "
-        "which is the part that scales."
-    ),
-    practice=(
-        "Keep input on the clock from the first touch of the data. Report the share of the time that waits for it, "
-        "and whether the first epoch read from a disk or from a warm cache."
-    ),
-    bad="4,900 images/s (batches lay in GPU memory already; the file system delivers 2,100).",
-    good="30 s from the first byte read, 2 % of it waiting for input; page cache dropped before each run.",
-    source="Hoefler, Twelve ways (2018), 6; DAWNBench's answers on what is timed (entries, issues 32 and 53)",
-    reads=(
-        "sides[].clock.data",
-        "sides[].data.in_memory",
-        "sides[].data.cold",
-        "sides[].data.stall_share",
-    ),
-    blind=(
-        "Work that was done days before and stored (resized images, cached features) looks like the data itself. "
-        "Data that was not the task's is LB126."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

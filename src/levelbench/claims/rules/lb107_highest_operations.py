@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, sides, times
 from levelbench.claims.rules._machines import machine_of, precision_name
 from levelbench.claims.view import Claim, Side
@@ -134,36 +135,4 @@ def _progress(pair: Pair) -> Iterator[Finding]:
     yield guilty(_CODE, field, found, _PROGRESS, pair.where, "error" if rate < more else "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="highest-operations",
-    way=7,
-    why="An operation is no unit of work: narrow ones are cheap, and some algorithms need many more of them.",
-    point=(
-        "A rate of operations grows with every bit that is taken from the operands, whether or not anybody was "
-        "helped. Counted as single bits that switch, a laptop is an exascale machine. 'Mixed precision' hides which "
-        "part ran at which width, and a sustained rate hides how many more operations the narrow ones make necessary."
-    ),
-    practice=(
-        "Beside every rate say the precision of each part, the counting convention and the share of the peak for "
-        "that precision. Let the time to the target, or the operations until it is reached, carry the claim."
-    ),
-    bad="1.1 EFLOP/s sustained, mixed precision.",
-    good=(
-        "93 TFLOP/s (97 % bfloat16, 3 % float32; 2 per multiply-add, no recomputation), 30 % of peak; "
-        "1.26e16 operations to 94 %, the float32 baseline 1.25e16."
-    ),
-    source="Hoefler, Twelve ways (2018), 7",
-    reads=(
-        "sides[].operations",
-        "sides[].hardware",
-        "comparisons[].of",
-        "comparisons[].ratio",
-    ),
-    blind=(
-        "It cannot count: operations that were padded, recomputed or multiplied by zero look like work. A peak that "
-        "assumes sparsity is a peak like any other here. Where times to the target are compared, more "
-        "operations are no finding: the time has them in it."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, pairs, plural, sides
 from levelbench.claims.view import Claim, Setup, Side
 
@@ -127,34 +128,4 @@ def _split_between_sides(claim: Claim) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.field}.new", found, _DO, pair.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="options-a-and-b",
-    way=8,
-    why="A fast setting and an accurate setting are two systems, and the one that is both may not exist.",
-    point=(
-        "Readers want to see speed and accuracy. One can oblige them with the speed of the fastest configuration and "
-        "the accuracy of the most accurate one, each perfectly true. It sounds too bold to happen, and happens often, "
-        "mostly because the two tables were made in different weeks."
-    ),
-    practice=(
-        "Let every row carry the time and the quality of the same runs, with one digest of their specification, one "
-        "commit, one environment and the same seeds. A trade-off is a curve of such pairs."
-    ),
-    bad="4,100 images/s (int8, batch 256) at 76.4 % (float32, batch 64).",
-    good="int8: 4,100 images/s at 75.6 % [75.4, 75.8]; float32: 1,300 images/s at 76.4 % [76.2, 76.6].",
-    source="Hoefler, Twelve ways (2018), 8",
-    reads=(
-        "sides[].performance",
-        "sides[].accuracy",
-        "sides[].runs[].specification",
-        "sides[].runs[].time_s",
-        "sides[].runs[].quality",
-        "comparisons[].of",
-    ),
-    blind=(
-        "Settings outside the specification (an environment variable, a compiler's flag) are seen only where the "
-        "environment's digest has them. A new commit that changed the manual alone has the warning as well."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

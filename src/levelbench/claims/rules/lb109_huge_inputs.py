@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import (
     Pair,
     direction_of,
@@ -129,36 +130,4 @@ def _paid(side: Side, usual: _Usual) -> str:
     return f"{seconds(side.time_s or 0.0)} against {seconds(usual.time_s or 0.0)}"
 
 
-rule = Rule(
-    code=_CODE,
-    name="huge-inputs",
-    way=9,
-    why="Larger inputs fill a large machine with work, which is of use only if the result gets better for it.",
-    point=(
-        "Small images keep a big machine waiting. Feed it the originals, and each sample takes a thousand times the "
-        "operations: the rate rises, the communication is hidden, the scaling is a straight line. Whether anything "
-        "was learnt from the additional pixels, for its price, is another question, so it is not asked."
-    ),
-    practice=(
-        "Keep to the task's input and batch. Where a larger one is the point, put quality and cost beside those of "
-        "the usual size, on the same data: the gain must be in the result."
-    ),
-    bad="820 PFLOP/s on images of 2,048 x 2,048; accuracy 76.2 %, as with 224 x 224.",
-    good="448 x 448: 78.9 % [78.7, 79.1] for 61 USD; 224 x 224: 76.3 % [76.1, 76.5] for 18 USD.",
-    source="Hoefler, Twelve ways (2018), 9",
-    reads=(
-        "sides[].workload.flops_per_sample",
-        "sides[].workload.input_size",
-        "sides[].workload.global_batch",
-        "sides[].quality",
-        "sides[].cost_usd",
-        "sides[].time_s",
-        "comparisons[].of",
-        "standards",
-    ),
-    blind=(
-        "It needs a standard, or a baseline, with its sizes. A better result at a far higher cost is left to the "
-        "reader, and the field as a whole may have grown its inputs for no reason."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

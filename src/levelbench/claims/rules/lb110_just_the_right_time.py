@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import direction_of, guilty, not_stated, number, pairs, plural, seconds, sides
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, ScalingPoint, Side
@@ -187,43 +188,4 @@ def _figures(claim: Claim) -> Iterator[Finding]:
         yield guilty(_CODE, f"figures[{at}].x", found, _BY_SAMPLES, each.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="just-the-right-time",
-    way=10,
-    why="Who may choose the moment to stop can choose one that looks good.",
-    point=(
-        "Give every size of machine the same hour, and twice the machine does twice the operations, whether or not "
-        "it learns twice as fast. If a curve turns down, end it before; if it touched the target once, end it there. "
-        "And draw it by time only, so that faster steps and fewer steps cannot be told apart."
-    ),
-    practice=(
-        "Let the target end the run, and confirm it by evaluations that follow; or fix the length before and judge "
-        "the last one. Draw convergence by samples or operations as well as by time, every curve to its end, for the "
-        "sizes of machine that the speed is claimed of."
-    ),
-    bad="One hour each: 64 nodes process 61 times the samples of one. The run ends at 94.01 %, its best evaluation.",
-    good="Time to 94 %, kept for two evaluations: 30 s [29, 31]; curves by samples and by time, all 12 epochs.",
-    source="Hoefler, Twelve ways (2018), 10",
-    reads=(
-        "sides[].clock.fixed_time_s",
-        "sides[].clock.crossing",
-        "sides[].reported",
-        "sides[].runs[].curve",
-        "sides[].runs[].time_s",
-        "sides[].quality.target",
-        "scaling[].fixed_time",
-        "scaling[].time_s",
-        "scaling[].throughput",
-        "comparisons[].of",
-        "figures[].x",
-        "figures[].y",
-        "figures[].curves_cut",
-    ),
-    blind=(
-        "DAWNBench counts the first evaluation at the target, so that runs made for it end there: the warning is then "
-        "about the benchmark. Where MLPerf's rule ends several runs there, and its score drops the fastest, it asks "
-        "and does not accuse. A schedule whose length was tuned to end just there looks like one that was fixed before."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule, Severity
+from levelbench.claims.rule import Finding, Severity, read_rule
 from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, times
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
@@ -122,39 +123,4 @@ def _two_points(pair: Pair, mode: str | None) -> Iterator[Finding]:
         yield guilty(_CODE, field, found, _ITERATIONS, pair.where, severity)
 
 
-rule = Rule(
-    code=_CODE,
-    name="weak-for-strong",
-    way=11,
-    why="A batch that grows with the ranks saves communication, and pays with iterations that nobody counted.",
-    point=(
-        "The network and the data set have one size, so whoever wants the result sooner wants strong scaling. With "
-        "the batch of each rank kept instead, the global batch grows: fewer steps an epoch, less communication, a "
-        "lovely curve, and at some size many more epochs, because less noise is left to learn with."
-    ),
-    practice=(
-        "State the global batch, the batch of a rank, the learning rate and the iterations to the target at every "
-        "point. Micro-batches that leave the global batch as it was are always fine."
-    ),
-    bad="Strong scaling to 256 GPUs: 94 % efficiency. (32 samples a GPU, always.)",
-    good=(
-        "Weak scaling, 32 a GPU: batch 256, 2,048, 8,192 takes 112,000, 14,100, 3,900 iterations to 75.9 % "
-        "(learning rate in proportion); the time to it falls 7.6 and 24 times."
-    ),
-    source="Hoefler, Twelve ways (2018), 11",
-    reads=(
-        "scaling_mode",
-        "scaling[].ranks",
-        "scaling[].global_batch",
-        "scaling[].iterations_to_target",
-        "scaling[].learning_rate",
-        "scaling[].throughput",
-        "sides[].workload",
-        "comparisons[].of",
-    ),
-    blind=(
-        "Batches that stay the same may still change the training: batch normalisation sees the samples of one rank "
-        "only. Whether the quality holds is LB101's."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

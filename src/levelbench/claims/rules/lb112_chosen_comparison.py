@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule, Severity
+from levelbench.claims.rule import Finding, Severity, read_rule
 from levelbench.claims.rules._common import (
     Pair,
     beyond,
@@ -183,38 +184,4 @@ def _beats(one: Standard, side: Side, comparison: Comparison) -> bool:
     return one.time_s < 0.98 * side.time_s
 
 
-rule = Rule(
-    code=_CODE,
-    name="chosen-comparison",
-    way=12,
-    why="Whoever chooses the opponent, the discipline and the finishing line wins.",
-    point=(
-        "A new method is seldom best at everything. Compare it by accuracy where it is accurate, by speed where it is "
-        "fast, with an entry that it beats, at a target that it reaches: each sentence is true, and the reader "
-        "believes something else."
-    ),
-    practice=(
-        "Show time and quality of both sides, on one metric, split, target and clock, and put the best known entry "
-        "into the table, even if it wins."
-    ),
-    bad="3.2 times the throughput of ResNet-50. (Its accuracy is in another paper, 2.1 points lower.)",
-    good="94 % in 30 s [29, 31] against 39 s [38, 40] on the same machine; the best known entry takes 26 s.",
-    source="Hoefler, Twelve ways (2018), 12; DAWNBench, Deep learning pitfalls (2018), lesson 1",
-    reads=(
-        "comparisons[].of",
-        "comparisons[].quality_compared",
-        "comparisons[].performance_compared",
-        "sides[].quality",
-        "sides[].data.name",
-        "sides[].clock.policy",
-        "sides[].time_s",
-        "sides[].cost_usd",
-        "sides[].year",
-        "standards",
-    ),
-    blind=(
-        "It knows only the entries that it is given, so a better one that nobody listed is not missed. Times on "
-        "unlike machines are held against each other where no cost is stated: LB104 looks at the machines."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, percent, plural, sides
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
@@ -63,32 +64,4 @@ def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Fin
         yield guilty(_CODE, f"{field}.iterations_measured", found, _DO, point.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="iterations-extrapolated",
-    way=1,
-    why="The time of a few iterations, multiplied, assumes that the rest would have gone the same way and arrived.",
-    point=(
-        "At full scale a whole training is expensive, so one times a hundred iterations and multiplies. That leaves "
-        "out the evaluations, the checkpoints, the slow start and the input once its cache is cold, and above all "
-        "the question how many iterations it takes, which is the one that changes with scale."
-    ),
-    practice=(
-        "Train to the target at the scales that are claimed. Where that cannot be paid for, claim the time of an "
-        "iteration, say how many were measured, and give no time to accuracy for that scale."
-    ),
-    bad="256 nodes train it in 14 min (0.19 s x 4,500 iterations; 50 were run).",
-    good="256 nodes: 0.19 s an iteration [0.18, 0.20], 50 measured; not trained to the end. 16 nodes: 3.1 h to 75.9 %.",
-    source="Hoefler, Twelve ways (2018), 1",
-    reads=(
-        "scaling[].extrapolated",
-        "scaling[].iterations_measured",
-        "scaling[].iterations_to_target",
-        "scaling[].time_s",
-        "scaling[].reached",
-        "sides[].workload.iterations_measured",
-        "sides[].workload.iterations_to_target",
-    ),
-    blind="A number of iterations that was itself guessed, or taken from another batch size, looks like any other.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

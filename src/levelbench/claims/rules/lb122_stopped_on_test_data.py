@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
 
@@ -65,32 +66,4 @@ def _unsaid(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.tuning_split", what, "name the split", side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="stopped-on-test-data",
-    way=2,
-    why="Data that chose the network cannot judge it: the best of many looks is partly luck.",
-    point=(
-        "Tuning and stopping fit a network to whatever data they watch. If that is the test data, its figure improves "
-        "without anything being learnt that another sample would confirm; and the more often one looks, the more "
-        "luck the best look holds."
-    ),
-    practice=(
-        "Cut a validation split from the training data. Let it choose the settings and the moment to stop, and open "
-        "the test data once, for the network that was chosen."
-    ),
-    bad="94.1 % on the test set (the best epoch of 200, by test accuracy).",
-    good="Stopped by 5,000 validation images at 94 %; the test set, seen once, says 93.8 % [93.3, 94.3].",
-    source="Hoefler, Twelve ways (2018), 2",
-    reads=(
-        "sides[].quality.stopping_split",
-        "sides[].quality.tuning_split",
-        "sides[].quality.test_looks",
-        "sides[].quality.split",
-    ),
-    blind=(
-        "DAWNBench stops CIFAR-10 on the test images, by its rules: every such entry has the warning, and it is the "
-        "benchmark's rather than the author's. Looks that no file records are not seen."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

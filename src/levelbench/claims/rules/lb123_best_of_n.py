@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from statistics import fmean, median, stdev
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import (
     direction_of,
     guilty,
@@ -124,34 +125,4 @@ def _some(field: str, side: Side, n: int) -> Iterator[Finding]:
     yield guilty(_CODE, f"{field}.runs_made", found, do, side.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="best-of-n",
-    way=3,
-    why="The best of several runs is faster than the next run will be, by an amount that grows with their number.",
-    point=(
-        "Two trainings that differ in nothing but the seed take different times. Make enough of them and one is "
-        "pleasantly fast. Reporting that one is reporting one's patience: nobody who repeats it once will see it."
-    ),
-    practice=(
-        "Report the median or mean of all runs with an interval, and how many reached the target. The best of n "
-        "normal values lies E(n) standard deviations from their mean: 0.56 for two, 1.16 for five, 1.54 for ten, 2.51 "
-        "for a hundred. That is the head start over one honest run, before anything was improved."
-    ),
-    bad="Reaches 94 % in 28.6 s. (The fastest of ten; their mean is 30.9 s.)",
-    good="Reaches 94 % in 30.9 s [29.9, 31.9], mean of ten, 10 of 10 runs; the fastest took 28.6 s.",
-    source="Hoefler, Twelve ways (2018), 3; David & Nagaraja, Order Statistics (2003), 3.1; MLPerf's Olympic mean",
-    reads=(
-        "sides[].reported",
-        "sides[].runs_made",
-        "sides[].runs[].time_s",
-        "sides[].runs[].quality",
-        "sides[].time_s",
-        "sides[].quality.value",
-    ),
-    blind=(
-        "The estimate takes the runs for normal and independent; times to accuracy have a longer upper tail, so it is "
-        "a size and not a correction. Runs that were made and not stated are LB103's, where they left files."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

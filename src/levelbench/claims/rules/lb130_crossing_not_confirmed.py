@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule, Severity
+from levelbench.claims.rule import Finding, Severity, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, Side
@@ -131,35 +132,4 @@ def _no_curves(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.clock.crossing", what, _DO, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="crossing-not-confirmed",
-    way=10,
-    why="Evaluations jitter, so a network that stays below a target touches it now and then.",
-    point=(
-        "An evaluation is a sample, and the next one differs a little. With ten looks and a jitter of a tenth of a "
-        "point, most networks that are a tenth of a point short 'reach' the target once. Stop the clock at that look, "
-        "and an early accident has become a fast system."
-    ),
-    practice=(
-        "Count the target as reached when two evaluations in a row have it, at the time of the second. Keep the "
-        "curve beyond, so that everybody can see it stays there, and compute the crossing from the curve."
-    ),
-    bad="94 % in 24 s. (94.02 % at 24 s, 93.81 % at 27 s, 93.90 % at 30 s)",
-    good="94 % in 30 s, confirmed: 94.12 % at 27 s, 94.25 % at 30 s, 94.31 % at 33 s.",
-    source="Hoefler, Twelve ways (2018), 10; DAWNBench's rule is the first crossing",
-    reads=(
-        "sides[].runs[].curve",
-        "sides[].runs[].time_s",
-        "sides[].runs[].reached",
-        "sides[].quality.target",
-        "sides[].quality.direction",
-        "sides[].clock.crossing",
-        "sides[].time_of",
-    ),
-    blind=(
-        "Two evaluations in a row can both be luck where the network hovers at the target; several runs show it. "
-        "How far a target may be missed by rounding, it does not know."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

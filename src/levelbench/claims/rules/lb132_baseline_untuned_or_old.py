@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural
 from levelbench.claims.view import Claim
 
@@ -85,36 +86,4 @@ def _source(pair: Pair) -> Iterator[Finding]:
         yield guilty(_CODE, field, found, _SOURCE, pair.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="baseline-untuned-or-old",
-    way=12,
-    why="A ratio says as much about the baseline as about what is new.",
-    point=(
-        "The new method had months of care: its learning rate searched, its kernels fused. The baseline was cloned "
-        "on the last evening and run with its defaults, or its time was copied from a paper of some years ago. Most "
-        "of the gain may be the care."
-    ),
-    practice=(
-        "Tune both sides with one budget and state it. Take the baseline from its authors' best, name the source and "
-        "the year, and show that it still reaches what they reported."
-    ),
-    bad="2.4 times as fast as the baseline (a quick-start example of 2015, default settings).",
-    good="1.3 times [1.2, 1.4] the speed of last year's best entry (commit 4f1c2aa); 24 trials of tuning each.",
-    source="Hoefler, Twelve ways (2018), 12; DAWNBench, Deep learning pitfalls (2018), lesson 2",
-    reads=(
-        "sides[].tuned",
-        "sides[].tuning.trials",
-        "sides[].tuning.budget_equal",
-        "sides[].year",
-        "sides[].source",
-        "sides[].reference",
-        "comparisons[].base_kind",
-        "standards[].year",
-    ),
-    blind=(
-        "Trials are counted, not judged: ten by somebody who knows the method may be worth a hundred. An old method "
-        "that nobody has beaten is called old all the same, until a newer one stands beside it."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

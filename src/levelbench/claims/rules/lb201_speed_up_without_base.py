@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number
 from levelbench.claims.view import Claim, Comparison, ScalingPoint, Side
 
@@ -82,30 +83,4 @@ def _drawn(claim: Claim) -> Iterator[Finding]:
             yield guilty(_CODE, f"figures[{at}].y", found, _DO, figure.where or claim.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="speed-up-without-base",
-    way=0,
-    why="A ratio says how far, and not from where: a slow base makes any speed-up.",
-    point=(
-        "A slow program scales beautifully, and everything is fast beside a base that nobody tuned. Whoever gives the "
-        "ratio alone never has to say how long anything took."
-    ),
-    practice=(
-        "Give the base's absolute time (or rate, or cost) with the ratio, the hardware that it ran on, and whether it "
-        "is the best serial program or the parallel one with a single process; those can differ by a large factor."
-    ),
-    bad="Our trainer is 37 times faster on 64 GPUs.",
-    good="64 GPUs take 61 s to the target, 37 times less than the 2,260 s of the best program on one GPU.",
-    source="Hoefler & Belli, SC15, rule 1",
-    reads=(
-        "comparisons[].ratio",
-        "comparisons[].base_time_s",
-        "comparisons[].base_kind",
-        "sides[].time_s",
-        "scaling[].time_s",
-        "figures[].y",
-    ),
-    blind="Whether the base could be faster, and whether the ratio is that of the times that are given.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

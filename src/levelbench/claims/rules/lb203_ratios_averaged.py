@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural
 from levelbench.claims.rules._runs import matches
 from levelbench.claims.view import Claim, Summarised
@@ -57,23 +58,4 @@ def _inverse(summary: Summarised, ratios: list[float]) -> float:
     return harmonic_mean(inverses) if summary.by == "harmonic" else arithmetic_mean(inverses)
 
 
-rule = Rule(
-    code=_CODE,
-    name="ratios-averaged",
-    way=0,
-    why="A mean of ratios depends on which side is called the base, so it can show either as the faster.",
-    point=(
-        "Of two programs each twice as fast as the other on one of two tasks, both have a mean speed-up of 1.25 over "
-        "the other. The mean of ratios always finds a winner."
-    ),
-    practice=(
-        "Average the costs behind the ratios and divide the means. If the costs are lost, the geometric mean at least "
-        "does not depend on the direction; say that it is one. Better still, show every ratio."
-    ),
-    bad="On average 1.25 times faster (2.0 and 0.5 times).",
-    good="30 s in place of 30 s for both tasks together (2.0 and 0.5 times; geometric mean 1.0).",
-    source="Hoefler & Belli, SC15, rule 4; Fleming & Wallace, CACM 29(3), 1986",
-    reads=("summaries[].of", "summaries[].by", "summaries[].value", "comparisons[].ratio"),
-    blind="A ratio of one comparison that was itself made by averaging ratios of runs.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

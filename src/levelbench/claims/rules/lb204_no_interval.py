@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
 from levelbench.claims.rules._runs import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
@@ -99,34 +100,4 @@ def _compared(claim: Claim) -> Iterator[Finding]:
         yield not_stated(_CODE, f"comparisons[{at}].interval", what, _DO, comparison.where or claim.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="no-interval",
-    way=0,
-    why="Without its spread a figure cannot be told from luck.",
-    point=(
-        "Machines, seeds and neighbours make every run another one. A single figure with four digits looks exact; the "
-        "next run may look like somebody else's result."
-    ),
-    practice=(
-        "Say whether the figure is deterministic. If not, repeat the whole run, give a confidence interval with its "
-        "level, its method and n, and keep the raw values. Below six runs a t interval of the logarithms does for "
-        "times; from six on the order statistics' interval of the median assumes nothing. Where some runs do not reach "
-        "the target, give their share, and the time to expect when one begins again until a run does."
-    ),
-    bad="Time to 94 %: 75.28 s.",
-    good="Time to 94 %: 75.3 s [74.6, 76.2], median of 20 runs, 95 % by order statistics.",
-    source="Hoefler & Belli, SC15, rule 5",
-    reads=(
-        "sides[].interval",
-        "sides[].timing.deterministic",
-        "sides[].runs_made",
-        "sides[].runs_reached",
-        "sides[].runs[].time_s",
-        "summaries[].interval",
-        "summaries[].deterministic",
-        "comparisons[].interval",
-    ),
-    blind="Whether the runs behind an interval were independent, and whether its method suits them (LB205).",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

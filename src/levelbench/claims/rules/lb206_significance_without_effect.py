@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs
 from levelbench.claims.view import Claim
 
@@ -62,23 +63,4 @@ def _is_negligible(interval: tuple[float, float]) -> bool:
     return min(interval) >= 1.0 / _NEGLIGIBLE and max(interval) <= _NEGLIGIBLE
 
 
-rule = Rule(
-    code=_CODE,
-    name="significance-without-effect",
-    way=0,
-    why="A p-value says that there is a difference, and with enough runs there always is one.",
-    point=(
-        "Significance can be bought: each further run makes a smaller difference significant. 'Significantly faster' "
-        "sounds like 'much faster', and may be a thousandth."
-    ),
-    practice=(
-        "Give the size of the difference with its interval, and the size from which on it matters. A difference is "
-        "worth a claim when the whole interval lies beyond that; it is none when the whole interval lies inside."
-    ),
-    bad="Significantly faster (p < 0.001).",
-    good="1.31 times faster [1.27, 1.34] (p < 0.001, Welch's t on logarithms, 10 + 10 runs).",
-    source="Hoefler & Belli, SC15, rule 7; Cohen 1988",
-    reads=("comparisons[].p_value", "comparisons[].effect", "comparisons[].ratio", "comparisons[].interval"),
-    blind="How many comparisons were made of which this one is shown, and whether the replicates are whole runs.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

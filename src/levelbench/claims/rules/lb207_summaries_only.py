@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Finding, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side, Summarised
 
@@ -46,23 +47,4 @@ def _reported(side: Side, field: str) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.runs", what, _DO, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="summaries-only",
-    way=0,
-    why="A summary can be computed from the values, and the values never from the summary.",
-    point=(
-        "A mean hides the run that failed, the two groups that do not overlap, the trend over the night. Nobody can "
-        "ask another question of a number."
-    ),
-    practice=(
-        "Keep and publish every value. Choose the summary that answers the question (mean for costs that add up, "
-        "median or percentiles for what a user waits), and show the distribution where it has more than one hump."
-    ),
-    bad="Mean of 50 runs: 94.07 %.",
-    good="Mean 94.07 %, median 94.08 %, 33 of 50 at or above 94 %; all 50 values in runs.csv.",
-    source="Hoefler & Belli, SC15, rules 8 and 12",
-    reads=("summaries[].raw_available", "summaries[].n", "sides[].runs", "sides[].runs_made", "sides[].reported"),
-    blind="Whether values that are said to be available are, and whether they are all.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)
