@@ -96,7 +96,7 @@ def rule_of_page(page: str, check: Callable[[Claim], Iterable[Finding]], where: 
     if tuple(titles) != _SECTIONS:
         raise _incomplete(where, f"its sections are not {', '.join(_SECTIONS)}, in this order")
     practice, examples, reads = bodies
-    known, source = reads.rpartition("\n\nSource: ")[::2]
+    known, _, source = reads.partition("\n\nSource: ")
     parts = {
         "a title such as '# LB103 tuning-hidden'": _TITLE.fullmatch(title.strip()),
         "a first paragraph such as '*Way 3: tuning hidden.* Why it matters.'": _LEAD.fullmatch(_one_line(lead)),
