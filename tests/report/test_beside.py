@@ -5,10 +5,9 @@ import csv
 import pytest
 from msgspec import Struct
 
-from levelbench.report.page.beside import all_words, lint_lines, lint_section, lint_words
-from levelbench.report.page.files import write_csv, write_markdown
-from levelbench.report.page.html import report_page
-from levelbench.report.runs.summaries import groups_table
+from levelbench.report.page import report_page, write_csv, write_markdown
+from levelbench.report.remarks import all_words, lint_lines, lint_section, lint_words
+from levelbench.report.runs import groups_table
 
 
 class Remark(Struct):
@@ -79,7 +78,7 @@ def test_the_main_table_has_the_mark_only_where_the_linter_was_asked(two_arms):
 
 
 def test_the_page_has_the_findings_after_the_doubts(one_missed, monkeypatch):
-    monkeypatch.setattr("levelbench.report.figures.figure.can_draw", lambda: False)
+    monkeypatch.setattr("levelbench.report.run_figures.can_draw", lambda: False)
     text = report_page(one_missed, [], linted=[Linted(lines=[Remark()])])
     assert text.index("<h2>Failures</h2>") < text.index("<h2>Lint</h2>") < text.index("<h2>Environment</h2>")
     assert "<h2>Lint</h2>" not in report_page(one_missed, [])

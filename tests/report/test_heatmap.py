@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import UsageError
-from levelbench.report.figures.heatmap import draw_heatmap, fold, heatmap_text, write_heatmap
+from levelbench.report.operators import draw_heatmap, fold, heatmap_text, write_heatmap
 
 
 @pytest.mark.parametrize(

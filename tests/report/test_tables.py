@@ -7,9 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from levelbench.report.exports import to_csv, to_markdown
-from levelbench.report.tables import Absent, Column, Kind, Number, Reached, Table, Text, clean, lay_out
-from levelbench.report.terminal import cell_width, print_table, to_text
+from levelbench.report.tables import (
+    Absent,
+    Column,
+    Kind,
+    Number,
+    Reached,
+    Table,
+    Text,
+    cell_width,
+    clean,
+    lay_out,
+    print_table,
+    to_csv,
+    to_markdown,
+    to_text,
+)
 
 COLUMNS = (
     Column("group", "runs of"),

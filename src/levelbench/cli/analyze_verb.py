@@ -186,7 +186,7 @@ def _conclude(
 
 def _print(found: Composition, groups: list[RunGroup]) -> None:
     from levelbench.cli.reporting import doubt_lines
-    from levelbench.report.runs.composition import arms_table, effects_table
+    from levelbench.report.analyses import arms_table, effects_table
 
     tables = [each for each in (arms_table(found), effects_table(found)) if each is not None]
     click.echo()
@@ -203,9 +203,9 @@ def _as_json(found: Composition, groups: list[RunGroup]) -> dict[str, Any]:
 
 def _write(found: Composition, given: dict[str, Any]) -> dict[str, str | None]:
     """What was asked for, written; the paths by name, ``None`` for a figure that had nothing to show."""
-    from levelbench.report.exports import to_markdown
-    from levelbench.report.page.files import write_whole
-    from levelbench.report.runs.composition import arms_table, effects_table, write_composition
+    from levelbench.report.analyses import arms_table, effects_table, write_composition
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.tables import to_markdown
 
     written: dict[str, str | None] = {}
     if given["markdown_path"] is not None:

@@ -187,7 +187,7 @@ def _template(kind: str) -> str:
 
 def _write_docs(folder: Path) -> int:
     from levelbench.claims.pages import all_pages
-    from levelbench.report.page.files import write_whole
+    from levelbench.report.drawing import write_whole
 
     lint_page = folder / "lint.md"
     if not lint_page.is_file():

@@ -94,7 +94,7 @@ def group_json(group: RunGroup) -> dict[str, Any]:
     """
     from levelbench.analysis.final import final_test
     from levelbench.measure.statistics import wilson
-    from levelbench.report.runs.spread import time_estimate
+    from levelbench.report.runs import time_estimate
 
     found, final = time_estimate(group), final_test(group)
     return {
@@ -163,8 +163,7 @@ def write(
     """
     from levelbench.claims.beside import beside_runs
     from levelbench.cli.scalings import scalings_of
-    from levelbench.report.page.files import write_csv, write_markdown
-    from levelbench.report.page.html import write_report
+    from levelbench.report.page import write_csv, write_markdown, write_report
 
     by_key: dict[str, list[Record]] = {}
     for record in records:

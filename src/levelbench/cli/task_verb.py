@@ -248,8 +248,8 @@ def _time(seconds: float) -> str:
 
 def _draw(path: Path, records: list[Record], tuning: Tuning) -> None:
     from levelbench.records import group_runs, summarise
-    from levelbench.report.figures.bands import AXES, curves_of
-    from levelbench.report.figures.target import write_target
+    from levelbench.report.analyses import write_target
+    from levelbench.report.run_figures import AXES, curves_of
 
     # Crossings of the proposed target, not of the one that the runs were made under.
     threshold = tuning.target.target

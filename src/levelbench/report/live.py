@@ -15,8 +15,7 @@ from typing import TextIO
 
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.report.numbers import ABSENT, duration
-from levelbench.report.tables import clean
-from levelbench.report.terminal import cell_width
+from levelbench.report.tables import cell_width, clean
 
 __all__ = ["LiveLine", "PlainLines", "TerminalLine", "live_line"]
 

@@ -1,19 +1,52 @@
-"""Tables as data: typed cells under columns that know their unit, laid out once for every rendering.
+"""Tables as data, and their text: for a terminal, as plain lines, Markdown, CSV and JSON.
 
-The one idea: a :class:`Table` holds numbers in base units (seconds, bytes, joules) and reasons for what is missing;
-:func:`lay_out` turns it into text once, and the terminal, Markdown and HTML print that same text.
+A :class:`Table` holds numbers in base units (seconds, bytes, joules) and reasons for what is missing. ``lay_out`` turns
+it into text once, and the terminal, Markdown and HTML show that same text; CSV and JSON have the numbers behind it at
+full precision. A table that is too wide for a terminal is not truncated: its headers wrap, then its columns continue in
+a second block that repeats the first column.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
+from levelbench.measure.statistics import Estimate
+from levelbench.measure.verdict import Verdict
+from levelbench.records.judging import Share
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, ONE, PERCENT, TIME, Unit, choose_unit, with_interval
 
-__all__ = ["Absent", "Cell", "Column", "Kind", "Layout", "Number", "Reached", "Table", "Text", "clean", "lay_out"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "Absent",
+    "Cell",
+    "Column",
+    "Kind",
+    "Layout",
+    "Number",
+    "Reached",
+    "Table",
+    "Text",
+    "clean",
+    "error_text",
+    "estimate_cell",
+    "lay_out",
+    "number_cell",
+    "print_table",
+    "share_cell",
+    "to_csv",
+    "to_markdown",
+    "to_text",
+    "verdict_text",
+]
 
 
 class Kind(Enum):
@@ -176,3 +209,248 @@ def _shown(cell: Cell, column: Column, unit: Unit, marks: dict[str, str]) -> str
             return f"{reached}/{n}{interval}"
         case Absent(reason):
             return f"{ABSENT} ({marks.setdefault(reason, str(len(marks) + 1))})" if reason else ABSENT
+
+
+def estimate_cell(found: Estimate | None, reason: str = "", remark: str = "") -> Cell:
+    """The value with its interval; without one the reason."""
+    if found is None:
+        return Absent(reason)
+    inside = found.interval
+    return Number(found.value, inside.low if inside else None, inside.high if inside else None, remark)
+
+
+def number_cell(value: float | None, reason: str = "") -> Cell:
+    """A value that has no spread; without one the reason."""
+    return Absent(reason) if value is None else Number(value)
+
+
+def share_cell(share: Share | None, reason: str = "") -> Cell:
+    """The share of the nearer ceiling: ``c`` for arithmetic, ``m`` for memory."""
+    return Absent(reason) if share is None else Number(share.value, remark="m" if share.bound == "memory" else "c")
+
+
+def verdict_text(found: Verdict) -> str:
+    """``FASTER 0.81 [0.78, 0.84]``."""
+    if found.ratio is None:
+        return str(found.kind)
+    return f"{found.kind} {with_interval(found.ratio, found.low, found.high)}"
+
+
+def error_text(value: float) -> Text:
+    """A relative error in two digits."""
+    return Text("exact" if value == 0 else f"{value:.1e}")
+
+
+_GAP = "  "
+_LABEL_WIDTH = 30
+_TEXT_WIDTH = 48
+_LONG_WORD = 16
+
+
+def to_text(table: Table, width: int = 80) -> str:
+    """The table as lines of at most ``width`` cells, title first, notes last; no colour, no line ends in blanks."""
+    lines = [clean(table.title), *_body(table, width), *_below(table, width)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print the table to ``console`` in its width; a terminal gets bold headers and dim rules."""
+    from rich.text import Text as Styled
+
+    console.print(Styled(clean(table.title), style="bold"), soft_wrap=True)
+    for line in _body(table, console.width):
+        style = "dim" if set(line) <= {"─", " "} else ""
+        console.print(Styled(line.rstrip(), style=style), soft_wrap=True)
+    for line in _below(table, console.width):
+        console.print(Styled(line, style="dim"), soft_wrap=True)
+
+
+def cell_width(text: str) -> int:
+    """How many terminal cells ``text`` takes: two for wide East Asian characters, none for combining ones."""
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+def _body(table: Table, width: int) -> list[str]:
+    """The blocks of the table, an empty line between them."""
+    if not table.rows:
+        return ["(nothing)"]
+    layout = lay_out(table)
+    columns = [_wrapped(layout, table, at) for at in range(len(table.columns))]
+    lines: list[str] = []
+    for block in _blocks([_extent(column) for column in columns], width):
+        lines += ([""] if lines else []) + _lines(
+            [columns[at] for at in block], [table.columns[at].is_text for at in block]
+        )
+    return lines
+
+
+def _below(table: Table, width: int) -> list[str]:
+    """Footnotes and notes, wrapped."""
+    lines: list[str] = []
+    for mark, reason in lay_out(table).footnotes:
+        lines += textwrap.wrap(f"({mark}) {reason}", width, subsequent_indent="    ")
+    for note in table.notes:
+        lines += textwrap.wrap(clean(note), width)
+    return lines
+
+
+def _wrapped(layout: Layout, table: Table, at: int) -> list[list[str]]:
+    """Column ``at`` as cells of lines, the header first; a number's header wraps to its numbers' width."""
+    cells = [row[at] for row in layout.cells]
+    if table.columns[at].is_text:
+        most = _LABEL_WIDTH if at == 0 else _TEXT_WIDTH
+        body = [_fold(cell, most) for cell in cells]
+    else:
+        body = [[cell] for cell in cells]
+    widest = max((cell_width(line) for cell in body for line in cell), default=1)
+    longest_word = max(map(cell_width, layout.headers[at].split()), default=1)
+    return [_fold(layout.headers[at], max(widest, min(longest_word, _LONG_WORD))), *body]
+
+
+def _fold(text: str, width: int) -> list[str]:
+    """``text`` in lines of at most ``width``: at blanks, else after ``[``, ``,`` or ``/``, else anywhere."""
+    lines: list[str] = []
+    for word in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
+        rest = word
+        while cell_width(rest) > width:
+            head = rest[:width]
+            while cell_width(head) > width:
+                head = head[:-1]
+            cut = max(head.rfind(each) for each in "[,/ ") + 1 or len(head)
+            lines.append(rest[:cut])
+            rest = rest[cut:]
+        lines.append(rest)
+    return lines
+
+
+def _extent(column: list[list[str]]) -> int:
+    """The width of a wrapped column."""
+    return max(cell_width(line) for cell in column for line in cell)
+
+
+def _blocks(extents: Sequence[int], width: int) -> list[list[int]]:
+    """Which columns go together so that each block fits ``width``; the first column begins each block."""
+    blocks, used = [[0]], extents[0]
+    for at in range(1, len(extents)):
+        if len(blocks[-1]) > 1 and used + len(_GAP) + extents[at] > width:
+            blocks.append([0])
+            used = extents[0]
+        blocks[-1].append(at)
+        used += len(_GAP) + extents[at]
+    return blocks
+
+
+def _lines(columns: list[list[list[str]]], flush_left: list[bool]) -> list[str]:
+    """One block: headers set at the bottom, a rule, the rows set at the top."""
+    extents = [_extent(column) for column in columns]
+    lines: list[str] = []
+    for row in range(len(columns[0])):
+        cells = [column[row] for column in columns]
+        height = max(len(cell) for cell in cells)
+        for line in range(height):
+            at = [line - (height - len(cell) if row == 0 else 0) for cell in cells]
+            shown = [cell[i] if 0 <= i < len(cell) else "" for cell, i in zip(cells, at, strict=True)]
+            lines.append(_GAP.join(_pad(*each) for each in zip(shown, extents, flush_left, strict=True)))
+        if row == 0:
+            lines.append(_GAP.join("─" * extent for extent in extents))
+    return lines
+
+
+def _pad(text: str, extent: int, flush_left: bool) -> str:
+    """``text`` filled up to ``extent`` cells."""
+    fill = " " * (extent - cell_width(text))
+    return text + fill if flush_left else fill + text
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_MARKDOWN = str.maketrans({each: f"\\{each}" for each in "\\`*_[]#|<>&~$"})
+
+
+def markdown_text(text: str) -> str:
+    """``text`` as Markdown that shows it literally: every mark escaped, line ends removed."""
+    return clean(text).translate(_MARKDOWN)
+
+
+def to_markdown(table: Table, level: int = 2) -> str:
+    """The table under a heading of ``level``, as a pipe table (GitHub-flavoured Markdown)."""
+    layout = lay_out(table)
+    lines = [f"{'#' * level} {markdown_text(table.title)}", ""]
+    lines.append(_pipes(markdown_text(header) for header in layout.headers))
+    lines.append(_pipes(":---" if column.is_text else "---:" for column in table.columns))
+    lines += [_pipes(markdown_text(cell) for cell in row) for row in layout.cells]
+    below = [f"({mark}) {markdown_text(reason)}" for mark, reason in layout.footnotes]
+    below += [markdown_text(note) for note in table.notes]
+    return "\n".join(lines) + "\n" + "".join(f"\n{each}\n" for each in below)
+
+
+def _pipes(cells: Iterable[str]) -> str:
+    """One line of a pipe table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def to_csv(table: Table) -> str:
+    """The table as CSV (RFC 4180, lines end in CRLF), a header first.
+
+    Text that a spreadsheet would run as a formula (it begins with ``= + - @``) gets a leading apostrophe.
+    """
+    spread = [_with_spread(table, at) for at in range(len(table.columns))]
+    reasons = [_with_reason(table, at) for at in range(len(table.columns))]
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(
+        [name for each in zip(table.columns, spread, reasons, strict=True) for name in _names(*each)],
+    )
+    for row in table.rows:
+        writer.writerow([value for each in zip(row, spread, reasons, strict=True) for value in _fields(*each)])
+    return out.getvalue()
+
+
+def _with_spread(table: Table, at: int) -> tuple[str, ...]:
+    """The names of the further columns that column ``at`` needs for its spread."""
+    cells = [row[at] for row in table.rows]
+    if any(isinstance(cell, Reached) for cell in cells):
+        return ("n", "low", "high")
+    return ("low", "high") if any(isinstance(cell, Number) and cell.low is not None for cell in cells) else ()
+
+
+def _with_reason(table: Table, at: int) -> bool:
+    """Whether column ``at`` has a value that is missing for a reason."""
+    return any(isinstance(row[at], Absent) and row[at] != Absent() for row in table.rows)
+
+
+def _names(column: Column, spread: tuple[str, ...], reason: bool) -> list[str]:
+    """The CSV columns of ``column``."""
+    key = _guarded(column.key)
+    return [key, *(f"{key}_{each}" for each in spread), *([f"{key}_reason"] if reason else [])]
+
+
+def _guarded(text: str) -> str:
+    """``text`` cleaned, and with an apostrophe where a spreadsheet would run it."""
+    shown = clean(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
+def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[str]:
+    """The CSV fields of ``cell``, as many as :func:`_names` gives."""
+    none: float | None = None
+    match cell:
+        case Text(text):
+            values: list[str] = [_guarded(text)]
+            bounds = dict.fromkeys(spread, none)
+        case Number(value, low, high):
+            values, bounds = [_plain(value)], {"low": low, "high": high}
+        case Reached(reached, n, low, high):
+            values, bounds = [str(reached)], {"n": n, "low": low, "high": high}
+        case Absent():
+            values, bounds = [""], dict.fromkeys(spread, none)
+    values += [_plain(bounds.get(each)) for each in spread]
+    return values + ([_guarded(cell.reason) if isinstance(cell, Absent) else ""] if reason else [])
+
+
+def _plain(value: float | None) -> str:
+    """A number at full precision, a whole one without a decimal point; nothing for ``None``."""
+    if value is None:
+        return ""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))

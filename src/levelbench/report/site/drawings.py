@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from levelbench.records.schema import Target
-from levelbench.report.markup import Html
+from levelbench.report.markup import DASHES, PHASES, SERIES, Html
 from levelbench.report.numbers import TIME, choose_unit, number
 from levelbench.report.site.axes import (
     BOTTOM,
@@ -37,7 +37,6 @@ from levelbench.report.site.axes import (
 )
 from levelbench.report.site.brief import time_text
 from levelbench.report.site.parts import escaped, fill, many, quality_text
-from levelbench.report.style import DASHES, PHASES, SERIES
 
 __all__ = ["curve_drawing", "interval_bar", "phases_drawing", "progress_drawing"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from levelbench.records.submissions.figures import FLAGS
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES
-from levelbench.report.page.beside import Linted, missing_line
+from levelbench.report.remarks import Linted, missing_line
 from levelbench.report.site.brief import brief, time_text
 from levelbench.report.site.measured_view import curve_section, in_unit, inference_section, phases_section, runs_section
 from levelbench.report.site.parts import (

@@ -35,7 +35,7 @@ from levelbench.records.submissions.scoring import score
 from levelbench.records.submissions.several import Steps
 from levelbench.records.submissions.signatures import AUTHORS, ENDING, available
 from levelbench.records.submissions.steps import climbs_of, crossing_of
-from levelbench.report.page.beside import Linted, all_words
+from levelbench.report.remarks import Linted, all_words
 from levelbench.report.site.entries import Signed, entry_payload, further_of, steps_json
 from levelbench.report.site.payload import FindingCounts
 from levelbench.report.site.state import Entry, glance, is_same, look

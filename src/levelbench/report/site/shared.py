@@ -10,7 +10,7 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 
-from levelbench.report import style
+from levelbench.report.markup import DARK, LIGHT, PHASES, SERIES, style_sheet, variables
 
 __all__ = ["asset", "assets"]
 
@@ -23,7 +23,7 @@ def _named() -> dict[str, tuple[str, bytes]]:
     folder = files("levelbench.report.site") / "assets"
     own = (folder / "board.css").read_text("utf-8")
     contents = {
-        "board.css": f"{style.style_sheet()}\n{_schemes()}\n{_series()}\n{own}".encode(),
+        "board.css": f"{style_sheet()}\n{_schemes()}\n{_series()}\n{own}".encode(),
         "board.js": b"".join((folder / name).read_bytes() for name in _SCRIPTS),
         "theme.js": (folder / "theme.js").read_bytes(),
         "icon.svg": (folder / "icon.svg").read_bytes(),
@@ -47,15 +47,14 @@ def asset(name: str) -> str:
 
 def _schemes() -> str:
     """The two schemes again, for those who chose one of them against their system's; never on paper."""
-    chosen = (("light", style.LIGHT, 0), ("dark", style.DARK, 1))
+    chosen = (("light", LIGHT, 0), ("dark", DARK, 1))
     rules = "".join(
-        f":root[data-theme={name}]{{color-scheme:{name};{style.variables(base, which)}}}"
-        for name, base, which in chosen
+        f":root[data-theme={name}]{{color-scheme:{name};{variables(base, which)}}}" for name, base, which in chosen
     )
     return f"@media screen{{{rules}}}"
 
 
 def _series() -> str:
     """A class for each series and phase: an attribute with a style would be against the page's policy."""
-    series = "".join(f".s{at}{{stroke:var(--series-{at})}}" for at in range(len(style.SERIES)))
-    return series + "".join(f".p-{name}{{fill:var(--phase-{name})}}" for name in style.PHASES)
+    series = "".join(f".s{at}{{stroke:var(--series-{at})}}" for at in range(len(SERIES)))
+    return series + "".join(f".p-{name}{{fill:var(--phase-{name})}}" for name in PHASES)

@@ -1,7 +1,7 @@
-"""A factorial experiment as tables and a figure: what each factor does alone, what all do together, their interplay.
+"""The tables and figures of analyses: a factorial experiment, a proposed target, an optimizer against its reference.
 
-The one idea: speed-ups are drawn on a logarithmic axis, where those that compose stack up to the combination; the gap
-between the stack and what was measured is the answer.
+Speed-ups are drawn on a logarithmic axis, where those that compose stack up to the combination. A rounding error of an
+optimizer grows slowly from 1e-16; a wrong update is seen at once, or at the step at which it begins to differ.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from levelbench.report.cells import verdict_text
-from levelbench.report.figures.drawing import INK, check_ending, draw, plain_axes
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UsageError
+from levelbench.report.drawing import INK, check_ending, draw, plain_axes
+from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import number
-from levelbench.report.style import SERIES
-from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text, clean
+from levelbench.report.run_figures import draw_run, y_limits
+from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text, clean, verdict_text
 
 if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict
+    from levelbench.records.schema import Specification
+    from levelbench.report.run_figures import Curves
 
-__all__ = ["Composed", "arms_table", "effects_table", "write_composition"]
+__all__ = ["Composed", "Way", "arms_table", "effects_table", "write_composition", "write_divergence", "write_target"]
 
 
 class _Arm(Protocol):
@@ -188,14 +194,14 @@ def write_composition(found: Composed, path: Path) -> Path | None:
     """Draw the speed-ups, alone, predicted and measured, to an ``.svg`` or ``.png`` file.
 
     ``None``, and no file, where no speed-up has a number: the runs are in the tables all the same. Raises as
-    :func:`levelbench.report.figures.drawing.draw`.
+    :func:`levelbench.report.drawing.draw`.
     """
     check_ending(path)
     bars = _bars(found)
     if not bars:
         return None
     height = 1.5 + 0.42 * (len(bars))
-    return draw(path, "composition", (6.4, height), lambda figure: _draw(figure.add_subplot(), found, bars))
+    return draw(path, "composition", (6.4, height), lambda figure: _draw_speed_ups(figure.add_subplot(), found, bars))
 
 
 @dataclass(frozen=True)
@@ -219,7 +225,7 @@ def _bars(found: Composed) -> list[_Bar]:
     return bars
 
 
-def _draw(axes: Any, found: Composed, bars: Sequence[_Bar]) -> None:
+def _draw_speed_ups(axes: Any, found: Composed, bars: Sequence[_Bar]) -> None:
     for at, bar in enumerate(bars):
         ratio, low, high = bar.ratio, bar.low, bar.high
         place = len(bars) - 1 - at
@@ -241,3 +247,116 @@ def _draw(axes: Any, found: Composed, bars: Sequence[_Bar]) -> None:
     axes.set_xlabel("speed-up over none of them (time to accuracy)")
     axes.set_title(clean(f"{found.kind}: {' x '.join(found.factors)}"), fontsize=10)
     plain_axes(axes, "x")
+
+
+_MOST_POINTS = 400
+_BANDS = {"quartiles": "the middle half of the runs", "range": "the lowest to the highest run"}
+
+
+def write_target(curves: Curves, specification: Specification, path: Path, whose: str) -> Path:
+    """Draw ``curves`` over samples and the target of ``specification`` to an ``.svg`` or ``.png`` file.
+
+    ``whose`` says beside it which target that is (``proposed``). Raises as ``drawing.draw``.
+    """
+    return draw(
+        path, "target", (6.4, 4.2), lambda figure: _draw_target(figure.add_subplot(), curves, specification, whose)
+    )
+
+
+def _draw_target(axes: Any, curves: Curves, specification: Specification, whose: str) -> None:
+    target, band, colour = specification.target, curves.band, SERIES[0][0]
+    for run in curves.runs:
+        draw_run(axes, run, 1.0, colour, _MOST_POINTS)
+    axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.16, linewidth=0, label=_BANDS.get(band.kind))
+    axes.plot(band.x, band.median, color=colour, linewidth=2.2, label=f"median of {len(curves.runs)} runs")
+    reached = sum(run.reached_at is not None for run in curves.runs)
+    dots = f"target confirmed ({reached} of {len(curves.runs)} runs)"
+    axes.plot([], [], "o", color=colour, markersize=3.5, label=dots)
+    line = f"{whose} target: {target.threshold:.6g}"
+    axes.axhline(target.threshold, color=INK, linewidth=1, linestyle=(0, (4, 3)), label=line)
+    axes.set_xlim(left=0)
+    axes.set_ylim(*y_limits([curves], target))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_xlabel("training samples seen")
+    axes.set_ylabel(clean(f"{target.split} {target.metric}"))
+    axes.set_title(clean(f"{specification.task}[recipe={specification.recipe}]"), fontsize=10, loc="left")
+    # Curves gather at the end of their scale: rising ones above, falling ones below.
+    axes.legend(frameon=False, fontsize=8.5, loc="lower right" if target.direction == "higher" else "upper right")
+    plain_axes(axes)
+
+
+_LEAST, _MOST = 1e-17, 1e30
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One problem: L2 and L∞ by step, and the L∞ that is allowed."""
+
+    problem: str
+    l2: NDArray[np.float64]
+    linf: NDArray[np.float64]
+    tolerance: float
+
+
+def write_divergence(ways: Sequence[Way], path: Path, title: str) -> Path:
+    """Draw to an ``.svg`` or ``.png`` file; raises as ``drawing.draw``."""
+    if not ways:
+        raise UsageError("a figure of divergence", "there is nothing to compare with", "name a reference: --reference")
+    return draw(path, f"divergence {title}", (9.6, 4.2), lambda figure: _draw_divergence(figure, ways, title))
+
+
+def _draw_divergence(figure: Any, ways: Sequence[Way], title: str) -> None:
+    left, right = figure.subplots(1, 2, sharey=True)
+    for axes, name, values in ((left, "L2", [each.l2 for each in ways]), (right, "L∞", [each.linf for each in ways])):
+        for at, (way, found) in enumerate(zip(ways, values, strict=True)):
+            _line(axes, at, len(ways), way.problem, found)
+        # Probes are of 100 steps and of 1,000, and what is wrong is often wrong in the first few.
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_yscale("log")
+        axes.set_xlabel("step")
+        axes.set_title(f"{name} of the difference, relative")
+        axes.minorticks_off()
+        plain_axes(axes)
+    for tolerance, whose in _tolerances(ways).items():
+        right.axhline(tolerance, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        # Beside the axes, where no line is.
+        right.annotate(
+            clean(f"{tolerance:.1e} allowed: {whose}"), (1, tolerance), (4, 0), ("axes fraction", "data"),
+            "offset points", va="center", fontsize=8,
+        )  # fmt: skip
+    _ticks(left)
+    handles, labels = right.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8, handlelength=3)
+    figure.suptitle(clean(title), fontsize=10)
+
+
+def _line(axes: Any, at: int, count: int, problem: str, found: NDArray[np.float64]) -> None:
+    """The way of one problem, wide below and narrow above, so that those that lie over each other are all seen."""
+    # Zero has no place on a logarithmic axis; infinity, and what is on its way there, is the gap that it leaves.
+    shown = np.where(found < _MOST, np.maximum(found, _LEAST), np.nan)
+    colour, dash = SERIES[at % len(SERIES)][0], DASHES[at % len(DASHES)]
+    width = 1.1 + 1.9 * (count - 1 - at) / count
+    axes.plot(
+        np.arange(1, len(found) + 1), shown, color=colour, linestyle=dash, linewidth=width, label=clean(problem)
+    )  # fmt: skip
+
+
+def _tolerances(ways: Sequence[Way]) -> dict[float, str]:
+    """Each tolerance with the problems that it is for, that of the most in two words."""
+    problems: dict[float, list[str]] = {}
+    for each in ways:
+        problems.setdefault(each.tolerance, []).append(each.problem)
+    most = max(problems, key=lambda tolerance: len(problems[tolerance]))
+    others = "all problems" if len(problems) == 1 else "the others"
+    return {
+        tolerance: others if tolerance == most else ", ".join(named) for tolerance, named in sorted(problems.items())
+    }
+
+
+def _ticks(axes: Any) -> None:
+    """Powers of ten, the lowest of which stands for all that is less."""
+    lowest = round(math.log10(_LEAST))
+    top = math.ceil(math.log10(axes.get_ylim()[1]))
+    powers = range(lowest, top + 1, max(1, -(-(top - lowest) // 8)))
+    axes.set_yticks([10.0**each for each in powers], [f"{'≤' * (each == lowest)}1e{each:+03d}" for each in powers])

@@ -1,8 +1,4 @@
-"""What a linter says of the figures that a page shows: a mark beside each of them, and the findings below.
-
-The one idea: the linter's words are given, ready and whole; nothing here knows a rule, and a page without them says
-that none were asked for by having no column and no section.
-"""
+"""What the linter says of the figures on a page: the codes next to each of them, and the findings below."""
 
 from __future__ import annotations
 

@@ -1,21 +1,22 @@
-"""Draws a figure to a file, SVG or PNG, whole or not at all, and the same each time.
+"""Writes figures (SVG or PNG) and other files, whole or not at all.
 
-The one idea: matplotlib's global state (a matplotlibrc, the date, random identifiers) stays outside, so that the same
-numbers make the same file on every machine.
+matplotlib's global state (a matplotlibrc, the date, random identifiers) stays outside, so that the same numbers make
+the same file on every machine.
 """
 
 from __future__ import annotations
 
 import io
+import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from levelbench.errors import MissingError, StoreError, UsageError
 from levelbench.report.numbers import TIME, Unit, choose_unit
-from levelbench.report.page.files import write_whole
 
-__all__ = ["ENDINGS", "INK", "RULE", "check_ending", "draw", "plain_axes", "time_unit"]
+__all__ = ["ENDINGS", "INK", "RULE", "check_ending", "draw", "plain_axes", "time_unit", "write_whole"]
 
 ENDINGS = (".svg", ".png")
 INK = "#1b1f24"
@@ -81,3 +82,30 @@ def _save(figure: Any, path: Path) -> Path:
     finally:
         beside.unlink(missing_ok=True)
     return path
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """Write ``text`` (UTF-8) to ``path`` in one step, making its folder; ``StoreError`` where that fails."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise StoreError(f"write {path}", found, "Choose a folder that is writable and has room") from error
+    finally:
+        # Renamed if all went well; whatever went wrong, an interrupt among it, leaves nothing behind.
+        _remove(beside)
+    return path
+
+
+def _remove(path: Path) -> None:
+    """Remove what was begun; it may never have been made, or lie on a file system that has become read-only."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return
