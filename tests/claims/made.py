@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from levelbench.claims.rule import Finding, rule_of_page
+from levelbench.claims.rule import Diagnostic, rule_of_page
 from levelbench.claims.view import Claim, Side
 
 TEXT = """\
@@ -38,7 +38,7 @@ PAGE = rule_of_page(TEXT, lambda claim: ())
 
 def rule(code, *findings):
     """A rule that finds the same on every claim: ``findings`` are (severity, found, do, field, where) or shorter."""
-    made = tuple(Finding(code, *each) for each in findings)
+    made = tuple(Diagnostic(code, *each) for each in findings)
     about = f"way {int(code[3:]) % 20}: a way" if code.startswith("LB1") else "sound measurement"
     return replace(PAGE, code=code, name=f"rule-{code[2:]}", about=about, check=lambda claim: made)
 

@@ -12,7 +12,7 @@ from tests.claims.clean import changes, clean_claim
 
 from levelbench.claims.lint import findings_of
 from levelbench.claims.reading.records import read_runs
-from levelbench.claims.rule import Finding
+from levelbench.claims.rule import Diagnostic
 from levelbench.claims.rules import shipped_rules
 from levelbench.records import Store
 
@@ -47,14 +47,14 @@ ALSO_IN_RECORDS: dict[tuple[str, str], str] = {}
 
 
 @cache
-def found_in_claim(code: str) -> tuple[Finding, ...]:
+def found_in_claim(code: str) -> tuple[Diagnostic, ...]:
     """Errors and warnings at the fault of ``code`` in the clean claim."""
     found = findings_of(changes(clean_claim(), IN_CLAIM[code][1]))
     return tuple(each for each in found if each.severity != "not-stated")
 
 
 @cache
-def found_in_records(code: str) -> tuple[Finding, ...]:
+def found_in_records(code: str) -> tuple[Diagnostic, ...]:
     """Errors and warnings at a store with the fault of ``code``."""
     with tempfile.TemporaryDirectory() as folder:
         claims = read_runs(IN_RECORDS[code][1](Path(folder)), Store(folder))
@@ -62,7 +62,7 @@ def found_in_records(code: str) -> tuple[Finding, ...]:
     return tuple(each for each in found if each.severity != "not-stated")
 
 
-def fired(found: Iterable[Finding]) -> set[str]:
+def fired(found: Iterable[Diagnostic]) -> set[str]:
     """The rules behind findings."""
     return {each.code for each in found}
 

@@ -39,11 +39,11 @@ Source: ACME's guide.
 """
 MODULE = """\
 from pathlib import Path
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 
 def check(claim):
     if claim.title.isupper():
-        yield Finding("ACME101", "warning", "the title is in capitals", "write a sentence", "title")
+        yield Diagnostic("ACME101", "warning", "the title is in capitals", "write a sentence", "title")
 
 rule = read_rule(Path(__file__).with_suffix(".md"), check)
 """

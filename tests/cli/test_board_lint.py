@@ -120,5 +120,5 @@ def test_an_entry_of_which_no_claim_can_be_made_is_the_checks_own_to_say(monkeyp
     def none(*_):
         raise RecordError("making a claim", "it has no figure", "see the check")
 
-    monkeypatch.setattr(lint, "beside_entry", none)
+    monkeypatch.setattr(lint, "remarks_on_entry", none)
     assert lint.all_of_linter(None, "ada.json", {}) == []

@@ -15,19 +15,28 @@ from enum import StrEnum
 from itertools import combinations
 
 from levelbench.analysis.comparison import check_comparable
-from levelbench.analysis.contrasts import Cell, Contrast, contrast
+from levelbench.analysis.contrasts import Contrast, FactorArm, contrast
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.environment import same_machine
 from levelbench.measure.statistics import more_runs, settling_error
 from levelbench.measure.verdict import Verdict, VerdictKind, verdict
 from levelbench.records import RunGroup, RunSummary
 
-__all__ = ["Alone", "Composition", "Effect", "Kind", "cells_of", "compose", "designs", "one_at_a_time"]
+__all__ = [
+    "Composition",
+    "CompositionKind",
+    "Effect",
+    "SingleFactor",
+    "cells_of",
+    "compose",
+    "designs",
+    "one_at_a_time",
+]
 
 Value = int | float | str | bool
 
 
-class Kind(StrEnum):
+class CompositionKind(StrEnum):
     """What the question ends in."""
 
     COMPOSABLE = "COMPOSABLE"
@@ -37,7 +46,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Alone:
+class SingleFactor:
     """What a factor does by itself: the arm with it alone against the arm with none."""
 
     factor: str
@@ -65,13 +74,13 @@ class Composition:
     """
 
     factors: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[FactorArm, ...]
     against: tuple[Verdict | None, ...]
-    alone: tuple[Alone, ...]
+    alone: tuple[SingleFactor, ...]
     predicted: float | None
     together: Verdict
     departure: Contrast
-    kind: Kind
+    kind: CompositionKind
     effects: tuple[Effect, ...]
     margin: float
     level: float
@@ -109,12 +118,12 @@ def one_at_a_time(factors: Sequence[str]) -> list[frozenset[str]]:
     return list(dict.fromkeys([frozenset[str](), *(frozenset([each]) for each in factors), every]))
 
 
-def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[Cell]:
+def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[FactorArm]:
     """Each group as a cell: a factor is on where its setting is other than its value in ``off``.
 
     :raises IncomparableError: when the groups differ in more than the factors, or two of them have the same ones on.
     """
-    cells: dict[frozenset[str], Cell] = {}
+    cells: dict[frozenset[str], FactorArm] = {}
     first = groups[0].specification
     for group in groups:
         specification = group.specification
@@ -162,12 +171,12 @@ def compose(
 
 
 def _composed(
-    cells: Mapping[frozenset[str], Cell], factors: tuple[str, ...], margin: float, level: float
+    cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], margin: float, level: float
 ) -> Composition:
     none, every = cells[frozenset()], cells[frozenset(factors)]
     singles = [cells[frozenset([each])] for each in factors]
     against = {on: _verdict(none, cell, margin, level) for on, cell in cells.items() if on}
-    alone = tuple(Alone(name, against[frozenset([name])]) for name in factors)
+    alone = tuple(SingleFactor(name, against[frozenset([name])]) for name in factors)
     corners = [every, *singles, none]
     departure = contrast(corners, [1.0, *([-1.0] * len(singles)), len(singles) - 1.0], level)
     ratios = [each.verdict.ratio for each in alone]
@@ -191,7 +200,7 @@ def _composed(
     )
 
 
-def _effects(cells: Mapping[frozenset[str], Cell], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
+def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
     """Main effects and interactions of two, of a full factorial; at Bonferroni's level, so that all hold at once."""
     corners = designs(factors)
     if not all(each in cells for each in corners):
@@ -206,22 +215,22 @@ def _effects(cells: Mapping[frozenset[str], Cell], factors: tuple[str, ...], lev
     return tuple(found)
 
 
-def _kind(found: Contrast, margin: float, level: float) -> tuple[Kind, int | None]:
+def _kind(found: Contrast, margin: float, level: float) -> tuple[CompositionKind, int | None]:
     """The verdict, and where it is unclear how many more runs an arm would settle it."""
     low, high = found.low or 0.0, math.inf if found.high is None else found.high
     if low >= 1 / (1 + margin) and high <= 1 + margin:
-        return Kind.COMPOSABLE, None
+        return CompositionKind.COMPOSABLE, None
     if low > 1:
-        return Kind.SUB_MULTIPLICATIVE, None
+        return CompositionKind.SUB_MULTIPLICATIVE, None
     if high < 1:
-        return Kind.SUPER_MULTIPLICATIVE, None
+        return CompositionKind.SUPER_MULTIPLICATIVE, None
     if found.ratio is None or found.deviation is None:
-        return Kind.UNCLEAR, None
+        return CompositionKind.UNCLEAR, None
     error = settling_error(math.log(found.ratio), math.log1p(margin), level)
-    return Kind.UNCLEAR, more_runs(found.deviation, found.n, 0.0, found.n, error, level)
+    return CompositionKind.UNCLEAR, more_runs(found.deviation, found.n, 0.0, found.n, error, level)
 
 
-def _verdict(a: Cell, b: Cell, margin: float, level: float) -> Verdict:
+def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict:
     if a.failed or b.failed:
         why = f"all runs of {(a if a.failed else b).label} failed"
         return Verdict(VerdictKind.UNCLEAR, None, None, None, len(a.times), len(b.times), margin, level, None, why)
@@ -237,11 +246,11 @@ def _verdict(a: Cell, b: Cell, margin: float, level: float) -> Verdict:
     )
 
 
-def _cell(group: RunGroup, on: frozenset[str]) -> Cell:
+def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
     if not group.runs:
         raise IncomparableError(f"the composition with {group.label}", "none of its runs came to an end", "run it")
     runs = sorted(group.runs, key=lambda run: (run.seed, run.started))
-    return Cell(
+    return FactorArm(
         on=on,
         times=tuple(run.time_to_accuracy_s for run in runs),
         given_up=tuple(_tried(run) for run in runs if run.time_to_accuracy_s is None),

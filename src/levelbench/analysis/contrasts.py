@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from levelbench.measure.statistics import t_quantile
 
-__all__ = ["Cell", "Contrast", "contrast", "horizon_of"]
+__all__ = ["Contrast", "FactorArm", "contrast", "horizon_of"]
 
 Logs = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Cell:
+class FactorArm:
     """The runs of one arm by seed: which factors were ``on``, and the seconds to the target.
 
     ``times`` has ``None`` for a run that never got there, and ``given_up`` for each of these, in order, how long it had
@@ -70,13 +70,13 @@ class Contrast:
     reason: str = ""
 
 
-def horizon_of(cells: Sequence[Cell]) -> float:
+def horizon_of(cells: Sequence[FactorArm]) -> float:
     """The longest time that any run took or was given: what a run that could never arrive took at least."""
     known = [time for cell in cells for time in (*cell.times, *cell.given_up) if time is not None]
     return max(filter(math.isfinite, known), default=math.inf)
 
 
-def contrast(cells: Sequence[Cell], coefficients: Sequence[float], level: float = 0.95) -> Contrast:
+def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: float = 0.95) -> Contrast:
     """The product of the arms' times, each to the power of its coefficient: 1 and -1 make a ratio of two.
 
     ``ValueError`` for other than one coefficient a cell.

@@ -23,7 +23,7 @@ from levelbench.measure.statistics import (
 from levelbench.records import Record, RunGroup, RunSummary
 from levelbench.records.teamwork import Teamwork, teamwork
 
-__all__ = ["CROWDED", "Efficiency", "Point", "Scaling", "scaling"]
+__all__ = ["CROWDED", "Efficiency", "ScaledPoint", "Scaling", "scaling"]
 
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 _BOUNDS = {
@@ -47,7 +47,7 @@ class Efficiency:
 
 
 @dataclass(frozen=True)
-class Point:
+class ScaledPoint:
     """Runs on one number of ranks. Times in seconds; ``teamwork`` is that of each run, empty for one process."""
 
     label: str
@@ -88,7 +88,7 @@ class Scaling:
     """
 
     title: str
-    points: tuple[Point, ...]
+    points: tuple[ScaledPoint, ...]
     level: float
     warnings: tuple[str, ...]
 
@@ -143,12 +143,12 @@ def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
     return False
 
 
-def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level: float) -> Point:
+def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level: float) -> ScaledPoint:
     crowded = _ranks(group) > 1 and _crowded(group, records)
     times = [run.time_to_accuracy_s for run in group.runs if run.time_to_accuracy_s is not None]
     samples = [float(run.samples_to_target) for run in group.runs if run.samples_to_target]
     views = [teamwork(records[run.path]) for run in group.runs if run.path in records]
-    return Point(
+    return ScaledPoint(
         label=group.label,
         ranks=_ranks(group),
         group=group,

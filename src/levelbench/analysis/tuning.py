@@ -19,7 +19,16 @@ from levelbench.measure.crossing import find_crossing
 from levelbench.measure.statistics.distributions import t_quantile
 from levelbench.records.reader import Record
 
-__all__ = ["Cadence", "Runs", "Tuning", "check_evaluations", "check_shares", "propose_cadence", "propose_runs", "tune"]
+__all__ = [
+    "Cadence",
+    "Runs",
+    "TaskProposal",
+    "check_evaluations",
+    "check_shares",
+    "propose_cadence",
+    "propose_runs",
+    "tune",
+]
 
 COST = 0.05
 """The share of a run that evaluations may take (MLPerf Training's advice to the owners of benchmarks)."""
@@ -63,7 +72,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TaskProposal:
     """All three, of one recipe's recorded curves; where there is no target, ``cadence`` and ``runs`` are ``None``."""
 
     target: Proposal
@@ -92,7 +101,9 @@ def check_evaluations(count: int, every: str, epochs: float) -> None:
         )
 
 
-def tune(records: Sequence[Record], *, step: float | None = None, cost: float = COST, width: float = 0.05) -> Tuning:
+def tune(
+    records: Sequence[Record], *, step: float | None = None, cost: float = COST, width: float = 0.05
+) -> TaskProposal:
     """Propose target, cadence and number of runs from finished runs of one specification.
 
     ``step`` rounds the target, ``cost`` is the share that evaluations may take, ``width`` the wanted half-width of the
@@ -108,13 +119,13 @@ def tune(records: Sequence[Record], *, step: float | None = None, cost: float = 
     proposal = propose_target(curves, epochs, direction=target.direction, step=step)
     final = float(np.median(curves[-1]))
     if proposal.target is None:
-        return Tuning(proposal, None, None, target.metric, target.split, final)
+        return TaskProposal(proposal, None, None, target.metric, target.split, final)
     times = [_time_to(record, proposal.target) for record in records]
     reached = [time for time in times if time is not None]
     crossings = [each.crossing for each in proposal.candidates if each.threshold == proposal.target]
     cadence = propose_cadence(records, cost, next(iter(crossings), None))
     runs = propose_runs(reached, len(records), width)
-    return Tuning(proposal, cadence, runs, target.metric, target.split, final)
+    return TaskProposal(proposal, cadence, runs, target.metric, target.split, final)
 
 
 def propose_cadence(records: Sequence[Record], cost: float = COST, crossing_epochs: float | None = None) -> Cadence:

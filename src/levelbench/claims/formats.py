@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from levelbench import __version__
-from levelbench.claims.lint import Linted, Report
+from levelbench.claims.lint import Linted, LintReport
 from levelbench.claims.pages import rule_text
 from levelbench.claims.reading.claim_file import lines_of, nearest_line
-from levelbench.claims.rule import Finding, Rule, Severity
+from levelbench.claims.rule import Diagnostic, Rule, Severity
 
 __all__ = [
-    "Place",
+    "FileLine",
     "as_json",
     "as_sarif",
     "below_here",
@@ -35,7 +35,7 @@ __all__ = [
 _FILE_LINE = re.compile(r"(?P<file>.+?):(?P<line>[1-9]\d{0,8})")
 
 
-class Place(NamedTuple):
+class FileLine(NamedTuple):
     """A file and a line of it, each where it is known."""
 
     file: str | None
@@ -46,20 +46,20 @@ class Place(NamedTuple):
         return f"{self.file or ''}:{self.line}" if self.line else self.file or ""
 
 
-def place_of(finding: Finding, linted: Linted) -> Place:
+def place_of(finding: Diagnostic, linted: Linted) -> FileLine:
     """Where ``finding`` was seen: its own place, or the claim's, or what the user named."""
     claim = linted.claim
     if claim.read_from == "claim" and _is_file(claim.where):
         # Only the file that was read: what an author calls a place may be any other one.
         changed = Path(claim.where).stat().st_mtime_ns
-        return Place(claim.where, nearest_line(finding.field, _lines(str(Path(claim.where).absolute()), changed)))
+        return FileLine(claim.where, nearest_line(finding.field, _lines(str(Path(claim.where).absolute()), changed)))
     here = str(Path.cwd())
     for where in (finding.where, claim.where, linted.source):
         for folder in ("", claim.where):
             place = _file(where, folder, here)
             if place.file is not None:
                 return place
-    return Place(None)
+    return FileLine(None)
 
 
 def below_here(file: str) -> Path | None:
@@ -71,14 +71,14 @@ def below_here(file: str) -> Path | None:
 
 
 @lru_cache(maxsize=4096)
-def _file(where: str, folder: str, here: str) -> Place:
+def _file(where: str, folder: str, here: str) -> FileLine:
     """The file, or file and line, that ``where`` is in ``folder``, seen from ``here``."""
     match = _FILE_LINE.fullmatch(where)
     for name, line in ((where, None), (match["file"], int(match["line"])) if match else ("", None)):
         path = str(Path(folder, name)) if name else ""
         if _is_file(path):
-            return Place(path, line)
-    return Place(None)
+            return FileLine(path, line)
+    return FileLine(None)
 
 
 def _is_file(text: str) -> bool:
@@ -94,7 +94,7 @@ def _lines(file: str, changed: int) -> dict[str, int]:
     return lines_of(Path(file).read_text(encoding="utf-8", errors="replace"))
 
 
-def as_json(report: Report, show: Severity = "warning") -> dict[str, Any]:
+def as_json(report: LintReport, show: Severity = "warning") -> dict[str, Any]:
     """All claims with their findings of severity ``show`` and worse; the counts are of all severities."""
     return {
         "schema": 1,
@@ -124,7 +124,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _json_claim(report: Report, linted: Linted, show: Severity) -> dict[str, Any]:
+def _json_claim(report: LintReport, linted: Linted, show: Severity) -> dict[str, Any]:
     suppressed = [{**_json_finding(report, each.finding, linted), "reason": each.reason} for each in linted.suppressed]
     return {
         "title": linted.claim.title,
@@ -137,7 +137,7 @@ def _json_claim(report: Report, linted: Linted, show: Severity) -> dict[str, Any
     }
 
 
-def _json_finding(report: Report, finding: Finding, linted: Linted) -> dict[str, Any]:
+def _json_finding(report: LintReport, finding: Diagnostic, linted: Linted) -> dict[str, Any]:
     rule = report.rule(finding.code)
     place = place_of(finding, linted)
     return {
@@ -158,7 +158,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 _SARIF_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "not-stated": "note"}
 
 
-def as_sarif(report: Report, show: Severity = "warning") -> dict[str, Any]:
+def as_sarif(report: LintReport, show: Severity = "warning") -> dict[str, Any]:
     """One run with the findings of severity ``show`` and worse, and all that was ignored."""
     numbers = {rule.code: number for number, rule in enumerate(report.rules)}
     results = []
@@ -190,7 +190,7 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
 
 
 def _result(
-    report: Report, finding: Finding, linted: Linted, numbers: dict[str, int], reason: str | None
+    report: LintReport, finding: Diagnostic, linted: Linted, numbers: dict[str, int], reason: str | None
 ) -> dict[str, Any]:
     rule = report.rule(finding.code)
     text = f"{linted.claim.title}: {finding.found}. {rule.why} {finding.do[:1].upper()}{finding.do[1:]}."
@@ -208,7 +208,7 @@ def _result(
     }
 
 
-def _location(finding: Finding, linted: Linted) -> dict[str, Any]:
+def _location(finding: Diagnostic, linted: Linted) -> dict[str, Any]:
     place = place_of(finding, linted)
     name = finding.field or linted.claim.title or "claim"
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": name, "kind": "member"}]}
@@ -233,7 +233,7 @@ def _plain(text: str) -> str:
 _WORKFLOW_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "not-stated": "notice"}
 
 
-def github_lines(report: Report, show: Severity = "warning") -> list[str]:
+def github_lines(report: LintReport, show: Severity = "warning") -> list[str]:
     """One command a finding of severity ``show`` and worse, for each file not read, and for each rule ignored."""
     lines = [_command(report, each, linted) for linted in report.linted for each in linted.shown(show)]
     lines += [f"::warning title=unreadable::{escaped_data(each)}" for each in report.unread]
@@ -255,7 +255,7 @@ def escaped_property(text: str) -> str:
     return escaped_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _command(report: Report, finding: Finding, linted: Linted) -> str:
+def _command(report: LintReport, finding: Diagnostic, linted: Linted) -> str:
     rule, place = report.rule(finding.code), place_of(finding, linted)
     properties = {"title": f"{rule.code} {rule.name}"}
     if place.file:

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from levelbench.claims.rule import SEVERITIES, Finding, Rule, Severity
+from levelbench.claims.rule import SEVERITIES, Diagnostic, Rule, Severity
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim
 from levelbench.errors import UnknownNameError, UsageError
 
 __all__ = [
     "NAMES",
+    "LintReport",
     "Linted",
-    "Report",
     "Settings",
     "Suppressed",
     "checked_reason",
@@ -40,7 +40,7 @@ __all__ = [
 class Suppressed:
     """A finding that was ignored, and why."""
 
-    finding: Finding
+    finding: Diagnostic
     reason: str
 
 
@@ -50,16 +50,16 @@ class Linted:
 
     claim: Claim
     source: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
     suppressed: tuple[Suppressed, ...] = ()
 
-    def shown(self, least: Severity) -> list[Finding]:
+    def shown(self, least: Severity) -> list[Diagnostic]:
         """The findings of ``least`` severity and worse."""
         return [each for each in self.findings if _rank(each.severity) <= _rank(least)]
 
 
 @dataclass(frozen=True)
-class Report:
+class LintReport:
     """All claims after the rules, the rules themselves, and what was to be ignored (code to reason).
 
     ``unread`` says why files could not be read: nothing is known of what they claim.
@@ -90,7 +90,7 @@ class Report:
 
 def lint(
     claims: Iterable[tuple[str, Claim]], rules: Sequence[Rule] | None = None, ignore: Mapping[str, str] | None = None
-) -> Report:
+) -> LintReport:
     """The findings of ``rules`` (all of them, if none are given) on claims, each with what it was read from.
 
     ``ignore`` maps codes to reasons: their findings are kept apart, with the reason.
@@ -103,10 +103,10 @@ def lint(
         kept = tuple(each for each in found if each.code not in reasons)
         suppressed = tuple(Suppressed(each, reasons[each.code]) for each in found if each.code in reasons)
         linted.append(Linted(claim, source, kept, suppressed))
-    return Report(tuple(linted), chosen, reasons)
+    return LintReport(tuple(linted), chosen, reasons)
 
 
-def findings_of(claim: Claim, rules: Sequence[Rule] | None = None) -> list[Finding]:
+def findings_of(claim: Claim, rules: Sequence[Rule] | None = None) -> list[Diagnostic]:
     """What the rules find in one claim: the worst first, then by code."""
     chosen = all_rules() if rules is None else rules
     found = [finding for rule in chosen for finding in rule.check(claim)]

@@ -15,7 +15,7 @@ from typing import Literal
 from levelbench.claims.view import Claim
 from levelbench.errors import DefinitionError
 
-__all__ = ["SEVERITIES", "Finding", "Rule", "Severity", "read_rule", "rule_of_page"]
+__all__ = ["SEVERITIES", "Diagnostic", "Rule", "Severity", "read_rule", "rule_of_page"]
 
 Severity = Literal["error", "warning", "not-stated"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "not-stated")
@@ -30,7 +30,7 @@ _SECTIONS = ("Sound practice", "Examples", "What it reads, and what it cannot se
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnostic:
     """One use of one of the ways: ``found`` with its numbers, what to ``do`` to settle it, and where it was seen.
 
     ``field`` names the field of the claim ("sides[0].quality.split"); ``where`` the file or place.
@@ -64,7 +64,7 @@ class Rule:
     reads: tuple[str, ...]
     blind: str
     page: str
-    check: Callable[[Claim], Iterable[Finding]]
+    check: Callable[[Claim], Iterable[Diagnostic]]
 
     @property
     def way(self) -> int:
@@ -73,7 +73,7 @@ class Rule:
         return int(found[1]) if found else 0
 
 
-def read_rule(path: Path, check: Callable[[Claim], Iterable[Finding]]) -> Rule:
+def read_rule(path: Path, check: Callable[[Claim], Iterable[Diagnostic]]) -> Rule:
     """The rule whose page is the Markdown file at ``path``: ``read_rule(Path(__file__).with_suffix(".md"), check)``.
 
     ``DefinitionError`` where there is no such file, or as :func:`rule_of_page`.
@@ -88,7 +88,7 @@ def read_rule(path: Path, check: Callable[[Claim], Iterable[Finding]]) -> Rule:
     return rule_of_page(page, check, str(path))
 
 
-def rule_of_page(page: str, check: Callable[[Claim], Iterable[Finding]], where: str = "") -> Rule:
+def rule_of_page(page: str, check: Callable[[Claim], Iterable[Diagnostic]], where: str = "") -> Rule:
     """The rule that ``page`` describes; ``DefinitionError`` for a page that lacks a part, with what is missing."""
     opening, *sections = re.split(r"^## (.+)\n", page, flags=re.MULTILINE)
     title, lead, *point = [each for each in opening.split("\n\n") if each.strip()] or [""] * 2

@@ -14,11 +14,11 @@ from msgspec import Struct, field
 __all__ = [
     "Claim",
     "ClockView",
-    "Comparison",
-    "Composition",
+    "ComparisonView",
+    "CompositionView",
     "CurveView",
     "DataView",
-    "Figure",
+    "FigureView",
     "HardwareView",
     "Operations",
     "QualityView",
@@ -26,7 +26,7 @@ __all__ = [
     "ScalingPoint",
     "Setup",
     "Side",
-    "Standard",
+    "StandardView",
     "Summarised",
     "TimingView",
     "TuningView",
@@ -301,7 +301,7 @@ class Side(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The file or place that it was read from."""
 
 
-class Comparison(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ComparisonView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``new`` against ``base`` (names of sides): ``ratio`` is base over new, above 1 where new is faster.
 
     ``of`` says what is compared: time to a target, a step's time, a kernel's, throughput, quality, cost.
@@ -396,7 +396,7 @@ class Summarised(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     where: str = ""
 
 
-class Figure(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FigureView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A plot: what its axes are and what its lines join."""
 
     what: str
@@ -416,7 +416,7 @@ class Figure(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     where: str = ""
 
 
-class Composition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class CompositionView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Several optimisations together: their single ratios by name, what is claimed of all, what was measured."""
 
     parts: dict[str, float]
@@ -430,7 +430,7 @@ class Composition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     where: str = ""
 
 
-class Standard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class StandardView(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A known entry of the same task that the claim can be held against."""
 
     name: str
@@ -467,13 +467,13 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     sides: list[Side]
     task: str | None = None
     read_from: str = "claim"
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[ComparisonView] = field(default_factory=list)
     scaling: list[ScalingPoint] = field(default_factory=list)
     scaling_mode: Literal["strong", "weak"] | None = None
     summaries: list[Summarised] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
-    compositions: list[Composition] = field(default_factory=list)
-    standards: list[Standard] = field(default_factory=list)
+    figures: list[FigureView] = field(default_factory=list)
+    compositions: list[CompositionView] = field(default_factory=list)
+    standards: list[StandardView] = field(default_factory=list)
     uncounted: list[Uncounted] = field(default_factory=list)
     bound: str | None = None
     caveats: list[str] = field(default_factory=list)

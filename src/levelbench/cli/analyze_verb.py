@@ -166,14 +166,14 @@ def _conclude(
     plan: Plan, records: dict[tuple[int, int], Record], off: dict[str, Setting], as_json: bool, given: dict[str, Any]
 ) -> int:
     """Analyse, print, write: in this order, so that a figure that cannot be drawn loses nothing."""
-    from levelbench.analysis.composition import Kind, compose
+    from levelbench.analysis.composition import CompositionKind, compose
     from levelbench.records import group_runs, summarise
 
     clocks = [arm.specification.clock for arm in plan.arms]
     runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
     groups = group_runs(runs)
     found = compose(groups, off, margin=given["margin"], level=given["level"])
-    code = _CANNOT_TELL if found.kind is Kind.UNCLEAR else 0
+    code = _CANNOT_TELL if found.kind is CompositionKind.UNCLEAR else 0
     if as_json:
         shared.emit_json({**_as_json(found, groups), **_write(found, given)})
         return code

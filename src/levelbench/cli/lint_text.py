@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from levelbench.claims.formats import place_of
 
 if TYPE_CHECKING:
-    from levelbench.claims.lint import Linted, Report
-    from levelbench.claims.rule import Finding, Rule, Severity
+    from levelbench.claims.lint import Linted, LintReport
+    from levelbench.claims.rule import Diagnostic, Rule, Severity
 
 __all__ = ["report_lines", "rule_lines"]
 
 
-def report_lines(report: Report, show: Severity) -> list[str]:
+def report_lines(report: LintReport, show: Severity) -> list[str]:
     """The whole report: claims that have findings, what was ignored and why, and the summary."""
     lines: list[str] = []
     for linted in report.linted:
@@ -42,7 +42,7 @@ def _title(linted: Linted) -> str:
     return title if place in title else f"{title} ({place})"
 
 
-def _finding(report: Report, finding: Finding, linted: Linted) -> list[str]:
+def _finding(report: LintReport, finding: Diagnostic, linted: Linted) -> list[str]:
     rule = report.rule(finding.code)
     place = str(place_of(finding, linted)) or finding.where
     seen = ", ".join(each for each in (place, finding.field) if each)
@@ -64,7 +64,7 @@ def _folded(head: str, text: str) -> list[str]:
     ) or [head]
 
 
-def _by_rule(report: Report, show: Severity) -> list[str]:
+def _by_rule(report: LintReport, show: Severity) -> list[str]:
     """Where there are several claims: how often each rule found something, the most frequent first."""
     counts = Counter(each.code for linted in report.linted for each in linted.shown(show))
     if len(report.linted) < 2 or not counts:
@@ -72,7 +72,7 @@ def _by_rule(report: Report, show: Severity) -> list[str]:
     return ["by rule", *(f"  {count:>6,} {code} {report.rule(code).name}" for code, count in counts.most_common()), ""]
 
 
-def _ignored(report: Report) -> list[str]:
+def _ignored(report: LintReport) -> list[str]:
     if not report.ignored:
         return []
     suppressed = report.suppressed()
@@ -83,7 +83,7 @@ def _ignored(report: Report) -> list[str]:
     return [*lines, ""]
 
 
-def _summary(report: Report, show: Severity) -> str:
+def _summary(report: LintReport, show: Severity) -> str:
     counts = report.counts()
     found = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
     text = f"{_plural(len(report.linted), 'claim')} held to {_plural(len(report.rules), 'rule')}: {', '.join(found)}"

@@ -12,7 +12,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.claims.lint import Report, Settings
+    from levelbench.claims.lint import LintReport, Settings
     from levelbench.claims.rule import Severity
 
 __all__ = ["command"]
@@ -116,7 +116,7 @@ def _severities(show: str | None, fail_on: str | None) -> tuple[Severity, Severi
 
 def _report(
     what: tuple[str, ...], select: tuple[str, ...], kept: dict[str, str], ignore: tuple[str, ...], store_path: Path
-) -> Report:
+) -> LintReport:
     from levelbench.claims.lint import checked_reason, chosen_rules, find_rule, lint, read_ignore
     from levelbench.claims.reading import read
 
@@ -129,7 +129,7 @@ def _report(
     return replace(report, unread=tuple(str(each) for each in problems))
 
 
-def _emit(report: Report, show: Severity, layout: str, code: int) -> None:
+def _emit(report: LintReport, show: Severity, layout: str, code: int) -> None:
     for each in report.unread if layout == "text" else ():
         click.echo(shared.visible(f"unreadable: {each}"), err=True)
     if layout == "json":

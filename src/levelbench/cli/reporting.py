@@ -161,7 +161,7 @@ def write(
     ``rows`` are all runs of the store: those that the report leaves out are the linter's business. ``refusals`` say
     which groups could not be compared.
     """
-    from levelbench.claims.beside import beside_runs
+    from levelbench.claims.remarks import remarks_on_runs
     from levelbench.cli.scalings import scalings_of
     from levelbench.report.page import write_csv, write_markdown, write_report
 
@@ -172,7 +172,7 @@ def write(
     verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
     lines = [*final_lines(groups), *attribution_lines(comparisons)]
     against = [*gate_lines(comparisons, refusals), *doubt_lines(groups, comparisons)]
-    linted = beside_runs(records, rows)
+    linted = remarks_on_runs(records, rows)
     scalings = scalings_of(groups, records)
     written = [
         write_report(pairs, verdicts, page, attributions=lines, caveats=against, scalings=scalings, linted=linted)

@@ -19,6 +19,7 @@ _HOMES = {
     "print_table": "tables",
     "runs_table": "runs",
     "to_csv": "tables",
+    "to_json": "tables",
     "to_markdown": "tables",
     "to_text": "tables",
     "write_csv": "page",

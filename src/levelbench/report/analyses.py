@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,97 +20,25 @@ from levelbench.report.drawing import INK, check_ending, draw, plain_axes
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import number
 from levelbench.report.run_figures import draw_run, y_limits
-from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text, clean, verdict_text
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text, clean, verdict_text
 
 if TYPE_CHECKING:
+    from levelbench.analysis.composition import Composition, Effect
+    from levelbench.analysis.contrasts import Contrast, FactorArm
     from levelbench.measure.verdict import Verdict
     from levelbench.records.schema import Specification
     from levelbench.report.run_figures import Curves
 
-__all__ = ["Composed", "Way", "arms_table", "effects_table", "write_composition", "write_divergence", "write_target"]
+__all__ = ["Composition", "Way", "arms_table", "effects_table", "write_composition", "write_divergence", "write_target"]
 
 
-class _Arm(Protocol):
-    @property
-    def on(self) -> frozenset[str]: ...
-    @property
-    def times(self) -> tuple[float | None, ...]: ...
-    @property
-    def reached(self) -> int: ...
-
-
-class _Alone(Protocol):
-    @property
-    def factor(self) -> str: ...
-    @property
-    def verdict(self) -> Verdict: ...
-
-
-class _Contrast(Protocol):
-    @property
-    def ratio(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def reason(self) -> str: ...
-
-
-class _Effect(Protocol):
-    @property
-    def factors(self) -> tuple[str, ...]: ...
-    @property
-    def found(self) -> _Contrast: ...
-
-
-class Composed(Protocol):
-    """What is drawn: :class:`levelbench.analysis.composition.Composition` is one."""
-
-    @property
-    def factors(self) -> tuple[str, ...]:
-        """Their names."""
-
-    @property
-    def cells(self) -> Sequence[_Arm]:
-        """The arms, that with none of them first."""
-
-    @property
-    def against(self) -> Sequence[Verdict | None]:
-        """Each arm against the first, which itself has none."""
-
-    @property
-    def alone(self) -> Sequence[_Alone]:
-        """Each factor by itself against none."""
-
-    @property
-    def predicted(self) -> float | None:
-        """The product of the ratios of times of those alone."""
-
-    @property
-    def together(self) -> Verdict:
-        """All of them against none."""
-
-    @property
-    def effects(self) -> Sequence[_Effect]:
-        """Main effects and interactions, where the design has them."""
-
-    @property
-    def kind(self) -> str:
-        """The answer in a word."""
-
-    @property
-    def level(self) -> float:
-        """Of the intervals."""
-
-
-def arms_table(found: Composed) -> Table:
+def arms_table(found: Composition) -> Table:
     """A row an arm: its factors, its times, its speed-up."""
     columns = (
         Column("on", "factors on"),
         Column("reached", "reached"),
-        Column("time_s", "time to accuracy", Kind.TIME_S),
-        Column("speed_up", "speed-up over none", Kind.NUMBER),
+        Column("time_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("speed_up", "speed-up over none", ColumnKind.NUMBER),
         Column("verdict", "time against none"),
     )
     pairs = zip(found.cells, found.against, strict=True)
@@ -122,7 +50,7 @@ def arms_table(found: Composed) -> Table:
     return Table("composition", f"Composition of {', '.join(found.factors)}", columns, rows, notes)
 
 
-def _arm(cell: _Arm, factors: tuple[str, ...], verdict: Verdict | None) -> tuple[Cell, ...]:
+def _arm(cell: FactorArm, factors: tuple[str, ...], verdict: Verdict | None) -> tuple[Cell, ...]:
     known = [time for time in cell.times if time is not None]
     time: Cell = Absent("not every run reached the target")
     if known and len(known) == len(cell.times):
@@ -156,13 +84,13 @@ def _speed_up(verdict: Verdict | None) -> Cell:
     return Number(1 / verdict.ratio, low, high)
 
 
-def effects_table(found: Composed) -> Table | None:
+def effects_table(found: Composition) -> Table | None:
     """Main effects and interactions of a full factorial; ``None`` for another design."""
     if not found.effects:
         return None
     columns = (
         Column("effect", "effect"),
-        Column("ratio", "ratio of times", Kind.NUMBER),
+        Column("ratio", "ratio of times", ColumnKind.NUMBER),
         Column("meaning", "meaning"),
     )
     rows = tuple(
@@ -175,14 +103,14 @@ def effects_table(found: Composed) -> Table | None:
     return Table("effects", "Effects and interactions", columns, rows, (note,))
 
 
-def _contrast_cell(found: _Contrast) -> Cell:
+def _contrast_cell(found: Contrast) -> Cell:
     if found.ratio is None:
         bound = _bound(found.low, found.high)
         return Text(bound) if bound else Absent(found.reason)
     return Number(found.ratio, found.low, found.high)
 
 
-def _said(effect: _Effect) -> str:
+def _said(effect: Effect) -> str:
     low, high = effect.found.low, effect.found.high
     below, above = high is not None and high < 1, low is not None and low > 1
     if len(effect.factors) == 1:
@@ -190,7 +118,7 @@ def _said(effect: _Effect) -> str:
     return "gain more together" if below else "gain less together" if above else "no interaction shown"
 
 
-def write_composition(found: Composed, path: Path) -> Path | None:
+def write_composition(found: Composition, path: Path) -> Path | None:
     """Draw the speed-ups, alone, predicted and measured, to an ``.svg`` or ``.png`` file.
 
     ``None``, and no file, where no speed-up has a number: the runs are in the tables all the same. Raises as
@@ -215,7 +143,7 @@ class _Bar:
     high: float | None = None
 
 
-def _bars(found: Composed) -> list[_Bar]:
+def _bars(found: Composition) -> list[_Bar]:
     """What has a ratio: each alone, their product, all together."""
     alone, product, measured = (SERIES[at][0] for at in range(3))
     named = [*((each.factor, alone, each.verdict) for each in found.alone), ("all, measured", measured, found.together)]
@@ -225,7 +153,7 @@ def _bars(found: Composed) -> list[_Bar]:
     return bars
 
 
-def _draw_speed_ups(axes: Any, found: Composed, bars: Sequence[_Bar]) -> None:
+def _draw_speed_ups(axes: Any, found: Composition, bars: Sequence[_Bar]) -> None:
     for at, bar in enumerate(bars):
         ratio, low, high = bar.ratio, bar.low, bar.high
         place = len(bars) - 1 - at

@@ -22,17 +22,26 @@ from levelbench.records.teamwork import teamwork
 from levelbench.report.drawing import INK, check_ending, draw, plain_axes, time_unit
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import BYTES, number
-from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text, clean, estimate_cell
+from levelbench.report.tables import (
+    Absent,
+    Cell,
+    Column,
+    ColumnKind,
+    Number,
+    Reached,
+    Table,
+    Text,
+    clean,
+    estimate_cell,
+)
 
 if TYPE_CHECKING:
-    from levelbench.measure.statistics import Estimate, Interval
-    from levelbench.records import RunGroup
-    from levelbench.records.teamwork import Teamwork
+    from levelbench.analysis.scaling import Efficiency, ScaledPoint
+    from levelbench.measure.statistics import Estimate
 
 __all__ = [
     "MessageCurve",
     "PredictedPoint",
-    "ScaledPoint",
     "divergence_table",
     "draw_efficiencies",
     "operations_table",
@@ -71,14 +80,14 @@ def ranks_table(record: Record) -> Table | None:
     if not record.ranks:
         return None
     columns = (
-        Column("rank", "rank", Kind.NUMBER),
+        Column("rank", "rank", ColumnKind.NUMBER),
         Column("role", ""),
-        Column("step_s", "time per step", Kind.TIME_S),
-        Column("communicate_share", "communication", Kind.SHARE),
-        Column("sent_bytes", "sent a step", Kind.BYTES),
-        Column("messages", "messages", Kind.NUMBER),
-        Column("sent_start_bytes", "sent at the start", Kind.BYTES),
-        Column("sent_between_bytes", "sent around evaluations", Kind.BYTES),
+        Column("step_s", "time per step", ColumnKind.TIME_S),
+        Column("communicate_share", "communication", ColumnKind.SHARE),
+        Column("sent_bytes", "sent a step", ColumnKind.BYTES),
+        Column("messages", "messages", ColumnKind.NUMBER),
+        Column("sent_start_bytes", "sent at the start", ColumnKind.BYTES),
+        Column("sent_between_bytes", "sent around evaluations", ColumnKind.BYTES),
     )
     steps = max((len(each["step_time"].values) for each in record.ranks.values() if "step_time" in each), default=0)
     rows = tuple(_rank_row(rank, found, steps) for rank, found in record.ranks.items())
@@ -133,10 +142,10 @@ def operations_table(record: Record) -> Table | None:
     columns = (
         Column("operation", "operation"),
         Column("phase", "phase"),
-        Column("calls", "calls", Kind.NUMBER),
-        Column("sent_bytes", "sent", Kind.BYTES),
-        Column("messages", "messages", Kind.NUMBER),
-        Column("time_s", "time in it", Kind.TIME_S),
+        Column("calls", "calls", ColumnKind.NUMBER),
+        Column("sent_bytes", "sent", ColumnKind.BYTES),
+        Column("messages", "messages", ColumnKind.NUMBER),
+        Column("time_s", "time in it", ColumnKind.TIME_S),
     )
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
@@ -170,8 +179,8 @@ def staleness_table(record: Record) -> Table | None:
     )
     columns = (
         Column("staleness", "updates"),
-        Column("count", "gradients", Kind.NUMBER),
-        Column("share", "share", Kind.SHARE),
+        Column("count", "gradients", ColumnKind.NUMBER),
+        Column("share", "share", ColumnKind.SHARE),
     )
     return Table("staleness", "Staleness: updates between the reading of the weights and their gradient", columns, rows)
 
@@ -181,7 +190,10 @@ def divergence_table(record: Record) -> Table | None:
     found = teamwork(record)
     if found is None or not found.divergence:
         return None
-    columns = (Column("epoch", "epoch", Kind.NUMBER), Column("divergence", "largest relative distance", Kind.NUMBER))
+    columns = (
+        Column("epoch", "epoch", ColumnKind.NUMBER),
+        Column("divergence", "largest relative distance", ColumnKind.NUMBER),
+    )
     rows = tuple(
         (Number(each.epoch), Number(value)) for each, value in zip(record.evaluations, found.divergence, strict=False)
     )
@@ -197,61 +209,6 @@ class _Efficiency(Protocol):
     def high(self) -> float | None: ...
     @property
     def reason(self) -> str: ...
-
-
-class ScaledPoint(Protocol):
-    """What is shown: :class:`levelbench.analysis.scaling.Point` is one."""
-
-    @property
-    def label(self) -> str:
-        """What tells it from the others."""
-
-    @property
-    def ranks(self) -> int:
-        """How many."""
-
-    @property
-    def threads(self) -> int:
-        """Of each rank."""
-
-    @property
-    def crowded(self) -> bool:
-        """Whether threads outnumbered cores."""
-
-    @property
-    def group(self) -> RunGroup:
-        """Its runs."""
-
-    @property
-    def reached(self) -> Interval:
-        """The interval of the share of runs that reached the target."""
-
-    @property
-    def time_to_accuracy_s(self) -> Estimate | None:
-        """Over its runs."""
-
-    @property
-    def epoch_s(self) -> Estimate | None:
-        """Training alone."""
-
-    @property
-    def samples_to_target(self) -> Estimate | None:
-        """Over its runs."""
-
-    @property
-    def teamwork(self) -> tuple[Teamwork, ...]:
-        """Of each run."""
-
-    @property
-    def per_epoch(self) -> _Efficiency:
-        """In time per epoch."""
-
-    @property
-    def to_accuracy(self) -> _Efficiency:
-        """In time to accuracy."""
-
-    def team(self, name: str) -> Estimate | None:
-        """A figure of its teamwork over the runs."""
 
 
 class PredictedPoint(Protocol):
@@ -294,14 +251,14 @@ def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str
     """A row a point: times, samples, and efficiencies in both senses."""
     columns = (
         Column("point", "point"),
-        Column("ranks", "ranks", Kind.NUMBER),
-        Column("threads", "threads each", Kind.NUMBER),
+        Column("ranks", "ranks", ColumnKind.NUMBER),
+        Column("threads", "threads each", ColumnKind.NUMBER),
         Column("reached", "reached"),
-        Column("time_to_accuracy_s", "time to accuracy", Kind.TIME_S),
-        Column("efficiency_to_accuracy", "efficiency to accuracy", Kind.SHARE),
-        Column("epoch_s", "time per epoch", Kind.TIME_S),
-        Column("efficiency_per_epoch", "efficiency per epoch", Kind.SHARE),
-        Column("samples_to_target", "samples to target", Kind.NUMBER),
+        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("efficiency_to_accuracy", "efficiency to accuracy", ColumnKind.SHARE),
+        Column("epoch_s", "time per epoch", ColumnKind.TIME_S),
+        Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
+        Column("samples_to_target", "samples to target", ColumnKind.NUMBER),
     )
     return Table("scaling", title, columns, tuple(map(_point_row, points)), tuple(notes))
 
@@ -322,7 +279,7 @@ def _point_row(point: ScaledPoint) -> tuple[Cell, ...]:
     )
 
 
-def _efficiency(found: _Efficiency) -> Cell:
+def _efficiency(found: Efficiency | _Efficiency) -> Cell:
     return Absent(found.reason) if found.value is None else Number(found.value, found.low, found.high)
 
 
@@ -333,14 +290,14 @@ def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
         return None
     columns = (
         Column("point", "point"),
-        Column("sent_bytes", "sent a step and rank", Kind.BYTES),
-        Column("predicted_bytes", "predicted", Kind.BYTES),
-        Column("messages", "messages", Kind.NUMBER),
-        Column("predicted_messages", "predicted", Kind.NUMBER),
-        Column("communicate_share", "communication", Kind.SHARE),
-        Column("waiting_share", "of it waiting", Kind.SHARE),
-        Column("overlap", "overlapped", Kind.SHARE),
-        Column("imbalance", "imbalance", Kind.NUMBER),
+        Column("sent_bytes", "sent a step and rank", ColumnKind.BYTES),
+        Column("predicted_bytes", "predicted", ColumnKind.BYTES),
+        Column("messages", "messages", ColumnKind.NUMBER),
+        Column("predicted_messages", "predicted", ColumnKind.NUMBER),
+        Column("communicate_share", "communication", ColumnKind.SHARE),
+        Column("waiting_share", "of it waiting", ColumnKind.SHARE),
+        Column("overlap", "overlapped", ColumnKind.SHARE),
+        Column("imbalance", "imbalance", ColumnKind.NUMBER),
         Column("staleness", "staleness"),
         Column("divergence", "divergence"),
     )
@@ -375,13 +332,13 @@ def predictions_table(points: Sequence[PredictedPoint], notes: Sequence[str] = (
     """A row a prediction."""
     columns = (
         Column("point", "predicted"),
-        Column("ranks", "ranks", Kind.NUMBER),
-        Column("step_s", "time per step", Kind.TIME_S),
-        Column("efficiency_per_epoch", "efficiency per epoch", Kind.SHARE),
-        Column("communicate_share", "communication", Kind.SHARE),
-        Column("sent_bytes", "sent a step and rank", Kind.BYTES),
-        Column("messages", "messages", Kind.NUMBER),
-        Column("time_to_target_s", "training to target", Kind.TIME_S),
+        Column("ranks", "ranks", ColumnKind.NUMBER),
+        Column("step_s", "time per step", ColumnKind.TIME_S),
+        Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
+        Column("communicate_share", "communication", ColumnKind.SHARE),
+        Column("sent_bytes", "sent a step and rank", ColumnKind.BYTES),
+        Column("messages", "messages", ColumnKind.NUMBER),
+        Column("time_to_target_s", "training to target", ColumnKind.TIME_S),
     )
     rows = tuple(
         (

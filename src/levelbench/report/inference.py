@@ -22,7 +22,18 @@ from levelbench.records.inference.summary import InferenceEntry, InferenceSummar
 from levelbench.report.drawing import draw, plain_axes, time_unit
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import TIME, estimate_text, number
-from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text, clean, estimate_cell, verdict_text
+from levelbench.report.tables import (
+    Absent,
+    Cell,
+    Column,
+    ColumnKind,
+    Number,
+    Table,
+    Text,
+    clean,
+    estimate_cell,
+    verdict_text,
+)
 
 __all__ = [
     "inference_lines",
@@ -43,14 +54,14 @@ def inference_table(summary: InferenceSummary) -> Table:
     metric = next((each.accuracy.metric for each in summary.entries if each.accuracy and each.accuracy.metric), "")
     columns = (
         Column("framework", "framework"),
-        *(Column(f"{name.replace('.', '_')}_s", name, Kind.TIME_S) for name in _LABELS.values()),
-        Column("mean_s", "mean", Kind.TIME_S),
-        Column("estimate_s", f"early stopping p{scenario.quantile * 100:g}", Kind.TIME_S),
-        Column("samples_per_s", "samples/s", Kind.NUMBER),
-        Column("peak_per_s", "highest rate/s", Kind.NUMBER),
-        Column("quality", metric or "quality", Kind.NUMBER, digits=4),
-        Column("usd_per_million", "$ a million", Kind.NUMBER),
-        Column("peak_memory_bytes", "peak memory", Kind.BYTES),
+        *(Column(f"{name.replace('.', '_')}_s", name, ColumnKind.TIME_S) for name in _LABELS.values()),
+        Column("mean_s", "mean", ColumnKind.TIME_S),
+        Column("estimate_s", f"early stopping p{scenario.quantile * 100:g}", ColumnKind.TIME_S),
+        Column("samples_per_s", "samples/s", ColumnKind.NUMBER),
+        Column("peak_per_s", "highest rate/s", ColumnKind.NUMBER),
+        Column("quality", metric or "quality", ColumnKind.NUMBER, digits=4),
+        Column("usd_per_million", "$ a million", ColumnKind.NUMBER),
+        Column("peak_memory_bytes", "peak memory", ColumnKind.BYTES),
         Column("valid", "valid"),
         Column("verdict", f"against {first}"),
     )
@@ -238,13 +249,13 @@ def inference_rows_table(rows: Sequence[dict[str, Any]]) -> Table:
     """The rows of :func:`inference_row` as a table."""
     columns = (
         *(Column(each, each) for each in ("id", "model", "scenario", "framework")),
-        Column("process", "process", Kind.NUMBER),
+        Column("process", "process", ColumnKind.NUMBER),
         Column("status", "status"),
         Column("started", "begun"),
-        Column("queries", "queries", Kind.NUMBER),
-        *(Column(name, name.removesuffix("_s"), Kind.TIME_S) for name in _QUANTILES),
-        Column("samples_per_s", "samples/s", Kind.NUMBER),
-        Column("quality", "quality", Kind.NUMBER, digits=4),
+        Column("queries", "queries", ColumnKind.NUMBER),
+        *(Column(name, name.removesuffix("_s"), ColumnKind.TIME_S) for name in _QUANTILES),
+        Column("samples_per_s", "samples/s", ColumnKind.NUMBER),
+        Column("quality", "quality", ColumnKind.NUMBER, digits=4),
         Column("valid", "valid"),
     )
     cells = tuple(tuple(_figure_cell(row[each.key], each.key) for each in columns) for row in rows)

@@ -22,7 +22,7 @@ from levelbench.report.tables import (
     Absent,
     Cell,
     Column,
-    Kind,
+    ColumnKind,
     Number,
     Table,
     Text,
@@ -60,14 +60,14 @@ def latency_table(summary: NetworkSummary) -> Table:
     """Latency, throughput, memory, the first call, overhead, rate, error, and the verdict against the first column."""
     columns = (
         Column("row", "batch and framework"),
-        *(Column(f"{name}_s", name, Kind.TIME_S) for name in _QUANTILES),
-        Column("samples_s", "samples/s", Kind.NUMBER),
-        Column("peak_memory_bytes", "peak memory", Kind.BYTES),
-        Column("compile_s", "compile", Kind.TIME_S),
-        Column("cold_start_s", "cold start", Kind.TIME_S),
-        Column("overhead_s", "overhead", Kind.TIME_S),
-        Column("gflop_s", "GFLOP/s", Kind.NUMBER),
-        Column("ceiling_share", "of ceiling", Kind.SHARE, digits=2),
+        *(Column(f"{name}_s", name, ColumnKind.TIME_S) for name in _QUANTILES),
+        Column("samples_s", "samples/s", ColumnKind.NUMBER),
+        Column("peak_memory_bytes", "peak memory", ColumnKind.BYTES),
+        Column("compile_s", "compile", ColumnKind.TIME_S),
+        Column("cold_start_s", "cold start", ColumnKind.TIME_S),
+        Column("overhead_s", "overhead", ColumnKind.TIME_S),
+        Column("gflop_s", "GFLOP/s", ColumnKind.NUMBER),
+        Column("ceiling_share", "of ceiling", ColumnKind.SHARE, digits=2),
         Column("error", "error"),
         Column("verdict", f"against {arm_label(summary.arms[0])}"),
     )
@@ -138,7 +138,7 @@ def phases_table(summary: NetworkSummary) -> Table:
     names = (*PHASES, *titles)
     columns = (
         Column("row", "batch and framework"),
-        *(Column(f"{name}_s", titles.get(name, name), Kind.TIME_S) for name in names),
+        *(Column(f"{name}_s", titles.get(name, name), ColumnKind.TIME_S) for name in names),
     )
     rows = tuple(
         (Text(f"{case_label(case)} · {arm_label(arm)}"), *(_figure(entry.phases.get(name)) for name in names))
@@ -157,14 +157,14 @@ def records_table(summary: NetworkSummary) -> Table:
     """A row a case and arm with every figure in a column of its own: for CSV and for whoever computes on."""
     columns = [
         *(Column(each, each) for each in ("network", "framework", "mode", "device", "transforms", "status")),
-        *(Column(each, each, Kind.NUMBER) for each in ("batch", "processes", "samples")),
-        *(Column(f"{name}_s", name, Kind.TIME_S) for name in _QUANTILES),
-        Column("samples_s", "samples/s", Kind.NUMBER),
-        Column("peak_memory_bytes", "peak memory", Kind.BYTES),
-        *(Column(f"{name}_s", name, Kind.TIME_S) for name in (*PHASES, "compile", "cold_start", "overhead")),
-        Column("overhead_share", "overhead share", Kind.SHARE),
-        *(Column(each, each, Kind.NUMBER) for each in ("parameters", "flops", "bytes", "activation_bytes")),
-        Column("ceiling_share", "of ceiling", Kind.SHARE),
+        *(Column(each, each, ColumnKind.NUMBER) for each in ("batch", "processes", "samples")),
+        *(Column(f"{name}_s", name, ColumnKind.TIME_S) for name in _QUANTILES),
+        Column("samples_s", "samples/s", ColumnKind.NUMBER),
+        Column("peak_memory_bytes", "peak memory", ColumnKind.BYTES),
+        *(Column(f"{name}_s", name, ColumnKind.TIME_S) for name in (*PHASES, "compile", "cold_start", "overhead")),
+        Column("overhead_share", "overhead share", ColumnKind.SHARE),
+        *(Column(each, each, ColumnKind.NUMBER) for each in ("parameters", "flops", "bytes", "activation_bytes")),
+        Column("ceiling_share", "of ceiling", ColumnKind.SHARE),
         *(Column(f"{each}_error", f"{each} error") for each in ("output", "loss", "gradient")),
         *(Column(each, each) for each in ("checked", "verdict", "reason")),
     ]
@@ -335,10 +335,10 @@ def _breakdown_table(summary: NetworkSummary, case: NetworkCase, arms: Arms, by:
     columns = [Column("operator", "operator"), Column("calls", "calls")]
     for label in heads:
         columns += [
-            Column(f"{label}_share", f"{label} share", Kind.SHARE),
-            Column(f"{label}_time_s", f"{label} time", Kind.TIME_S),
-            Column(f"{label}_gflop_s", f"{label} GFLOP/s", Kind.NUMBER),
-            Column(f"{label}_ceiling", f"{label} of ceiling", Kind.SHARE, digits=2),
+            Column(f"{label}_share", f"{label} share", ColumnKind.SHARE),
+            Column(f"{label}_time_s", f"{label} time", ColumnKind.TIME_S),
+            Column(f"{label}_gflop_s", f"{label} GFLOP/s", ColumnKind.NUMBER),
+            Column(f"{label}_ceiling", f"{label} of ceiling", ColumnKind.SHARE, digits=2),
         ]
     shown, others = names[:top], names[top:]
     rows: list[tuple[Cell, ...]] = [
@@ -449,11 +449,11 @@ def operators_table(summary: NetworkSummary, by: str = "node") -> Table:
     """A row a case, arm and operator (or type of operator): for CSV and for whoever computes on."""
     columns = (
         *(Column(each, each) for each in ("case", "framework", "operator", "output")),
-        *(Column(each, each, Kind.NUMBER) for each in ("index", "calls")),
-        Column("time_s", "time", Kind.TIME_S),
-        Column("share", "share", Kind.SHARE),
-        *(Column(each, each, Kind.NUMBER) for each in ("flops", "bytes", "flop_s")),
-        Column("ceiling_share", "of ceiling", Kind.SHARE),
+        *(Column(each, each, ColumnKind.NUMBER) for each in ("index", "calls")),
+        Column("time_s", "time", ColumnKind.TIME_S),
+        Column("share", "share", ColumnKind.SHARE),
+        *(Column(each, each, ColumnKind.NUMBER) for each in ("flops", "bytes", "flop_s")),
+        Column("ceiling_share", "of ceiling", ColumnKind.SHARE),
     )
     rows = tuple(
         (

@@ -31,7 +31,7 @@ from levelbench.report.tables import (
     Absent,
     Cell,
     Column,
-    Kind,
+    ColumnKind,
     Number,
     Table,
     Text,
@@ -68,10 +68,10 @@ def problems_table(summary: BenchmarkSummary) -> Table:
     columns = [Column("problem", "problem")]
     for at, name in enumerate(summary.frameworks):
         columns += [
-            Column(f"{name}_time_s", f"{name} time", Kind.TIME_S),
-            Column(f"{name}_gflop_s", f"{name} GFLOP/s", Kind.NUMBER),
-            Column(f"{name}_share", f"{name} of ceiling", Kind.SHARE, digits=2),
-            Column(f"{name}_error", f"{name} error", Kind.TEXT),
+            Column(f"{name}_time_s", f"{name} time", ColumnKind.TIME_S),
+            Column(f"{name}_gflop_s", f"{name} GFLOP/s", ColumnKind.NUMBER),
+            Column(f"{name}_share", f"{name} of ceiling", ColumnKind.SHARE, digits=2),
+            Column(f"{name}_error", f"{name} error", ColumnKind.TEXT),
         ]
         columns += [Column(f"{name}_verdict", f"{name}/{summary.frameworks[0]}")] * (at > 0)
     rows = tuple(
@@ -117,8 +117,8 @@ def details_table(summary: BenchmarkSummary) -> Table:
         Column("problem", "problem"),
         Column("framework", "framework"),
         Column("status", "status"),
-        Column("flops", "FLOPs", Kind.NUMBER),
-        Column("bytes", "compulsory bytes", Kind.BYTES),
+        Column("flops", "FLOPs", ColumnKind.NUMBER),
+        Column("bytes", "compulsory bytes", ColumnKind.BYTES),
         *(Column(name, name) for name in errors),
         Column("checked", "compared"),
         Column("reason", "reason"),
@@ -221,8 +221,8 @@ def totals_table(found: Sequence[tuple[str, Counts]]) -> Table:
     keys = ("passed", *_WORDS)
     columns = (
         Column("framework", "Framework"),
-        Column("tests", "Tests", Kind.NUMBER, digits=5),
-        *(Column(key, key.capitalize(), Kind.NUMBER, digits=5) for key in keys),
+        Column("tests", "Tests", ColumnKind.NUMBER, digits=5),
+        *(Column(key, key.capitalize(), ColumnKind.NUMBER, digits=5) for key in keys),
     )
     rows: list[tuple[Cell, ...]] = [
         (Text(name), *(Number(float(each)) for each in (sum(counts.values()), *(counts[key] for key in keys))))
@@ -247,7 +247,11 @@ def ceilings_table(ceilings: Ceilings) -> Table:
     rows += [
         (Text(f"memory, {kernel}"), _giga(limit), Text("GB/s")) for kernel, limit in ceilings.bandwidth_b_s.items()
     ]
-    columns = (Column("limit", "limit of this machine"), Column("value", "measured", Kind.NUMBER), Column("unit", ""))
+    columns = (
+        Column("limit", "limit of this machine"),
+        Column("value", "measured", ColumnKind.NUMBER),
+        Column("unit", ""),
+    )
     note = "Medians with 95 % intervals. A multiply-add counts as 2 operations; copy counts 2 words, triad 3 (STREAM)."
     return Table("ceilings", "Ceilings", columns, tuple(rows), (note,))
 

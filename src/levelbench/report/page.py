@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from levelbench.records.comparable import doubts_of
 from levelbench.report.distributed import (
-    ScaledPoint,
     draw_efficiencies,
     rank_tables,
     scaling_table,
@@ -34,18 +33,18 @@ from levelbench.report.markup import (
     tag,
 )
 from levelbench.report.numbers import number
-from levelbench.report.remarks import Linted, lint_lines, lint_section, missing_line
+from levelbench.report.remarks import Remarks, lint_lines, lint_section, missing_line
 from levelbench.report.run_figures import Figure, Group, can_draw, figures_of
 from levelbench.report.runs import groups_table, listing, phases_by_group, runs_table, target_text
 from levelbench.report.tables import Table, markdown_text, to_csv, to_markdown
 
 if TYPE_CHECKING:
+    from levelbench.analysis.scaling import Scaling
     from levelbench.measure.verdict import Verdict
     from levelbench.records.reader import Record
     from levelbench.records.summary import RunSummary
 
 __all__ = [
-    "Scaled",
     "all_runs",
     "by_task",
     "environment_section",
@@ -196,23 +195,7 @@ def settings_text(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(settings.items())) or "none"
 
 
-class Scaled(Protocol):
-    """Points of one task: :class:`levelbench.analysis.scaling.Scaling` is one."""
-
-    @property
-    def title(self) -> str:
-        """What is scaled."""
-
-    @property
-    def points(self) -> Sequence[ScaledPoint]:
-        """The smallest number of ranks first."""
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Why some points claim nothing."""
-
-
-def ranks_section(groups: Sequence[Group], scalings: Sequence[Scaled], figures: Sequence[Html]) -> Html:
+def ranks_section(groups: Sequence[Group], scalings: Sequence[Scaling], figures: Sequence[Html]) -> Html:
     """Empty where no run has several ranks. ``figures`` are those of ``scalings``, in their order."""
     parts: list[Html] = []
     for scaled, figure in zip(scalings, figures, strict=True):
@@ -238,7 +221,7 @@ def _of_run(label: str, record: Record, runs: int) -> list[Html]:
     return parts
 
 
-def scaling_figure(scaled: Scaled, name: str) -> Figure:
+def scaling_figure(scaled: Scaling, name: str) -> Figure:
     """Both efficiencies over the number of ranks, with their table."""
     table = scaling_table(scaled.title, scaled.points)
     said = [
@@ -258,7 +241,7 @@ def scaling_figure(scaled: Scaled, name: str) -> Figure:
     )
 
 
-def _drawn(scaled: Scaled, name: str) -> str:
+def _drawn(scaled: Scaling, name: str) -> str:
     from levelbench.report.markup import SERIES
     from levelbench.report.run_figures import INK_PLACEHOLDER, page_canvas, page_svg, series_colour
 
@@ -281,7 +264,7 @@ def all_runs(groups: Sequence[Group]) -> list[RunSummary]:
     return [run for group, _ in groups for run in (*group.runs, *group.unfinished)]
 
 
-def report_tables(groups: Sequence[Group], linted: Sequence[Linted] = ()) -> list[tuple[str, Table]]:
+def report_tables(groups: Sequence[Group], linted: Sequence[Remarks] = ()) -> list[tuple[str, Table]]:
     """Every table of a report with a name for its file: groups, phases, evaluations and ranks by task, then all runs.
 
     Those of ranks are of each group's run of the median time. ``linted`` is what the linter says of the groups.
@@ -304,7 +287,7 @@ def _safe(name: str) -> str:
     return kept.strip("-")[:60] or "task"
 
 
-def write_csv(groups: Sequence[Group], folder: Path, *, linted: Sequence[Linted] = ()) -> list[Path]:
+def write_csv(groups: Sequence[Group], folder: Path, *, linted: Sequence[Remarks] = ()) -> list[Path]:
     """Every table of the report as a CSV file in ``folder``; numbers in base units at full precision.
 
     With ``linted`` the table of groups has a column of the rules that fired.
@@ -333,7 +316,7 @@ def write_markdown(
     *,
     attributions: Iterable[str] = (),
     caveats: Iterable[str] = (),
-    linted: Sequence[Linted] = (),
+    linted: Sequence[Remarks] = (),
 ) -> Path:
     """The verdicts and every table but the single evaluations as one Markdown file.
 
@@ -372,8 +355,8 @@ def write_report(
     *,
     attributions: Iterable[str] = (),
     caveats: Iterable[str] | None = None,
-    scalings: Sequence[Scaled] = (),
-    linted: Sequence[Linted] = (),
+    scalings: Sequence[Scaling] = (),
+    linted: Sequence[Remarks] = (),
 ) -> Path:
     """Write the report of ``groups`` (each with its records) and ``verdicts`` (name a, name b, verdict) to ``path``.
 
@@ -391,8 +374,8 @@ def report_page(
     *,
     attributions: Iterable[str] = (),
     caveats: Iterable[str] | None = None,
-    scalings: Sequence[Scaled] = (),
-    linted: Sequence[Linted] = (),
+    scalings: Sequence[Scaling] = (),
+    linted: Sequence[Remarks] = (),
 ) -> str:
     """The report as the text of an HTML document."""
     only = [group for group, _ in groups]
@@ -448,7 +431,7 @@ def _verdict_section(verdicts: Sequence[tuple[str, str, Verdict]], caveats: list
     return tag("section", tag("h2", "Verdict" if len(verdicts) == 1 else "Verdicts"), *lines)
 
 
-def _task_section(task: str, members: Sequence[Group], at: int, whole: int, linted: Sequence[Linted]) -> Html:
+def _task_section(task: str, members: Sequence[Group], at: int, whole: int, linted: Sequence[Remarks]) -> Html:
     """One task: its main table and its figures, with one legend for all."""
     figures = figures_of(members, f"t{at}-" if at else "")
     budget = _DATA_BYTES // (4 * max(1, min(whole, 8)))
@@ -462,7 +445,7 @@ def _task_section(task: str, members: Sequence[Group], at: int, whole: int, lint
     )
 
 
-def _scaling(scaled: Scaled, at: int) -> Html:
+def _scaling(scaled: Scaling, at: int) -> Html:
     return tag("div", _figure(scaling_figure(scaled, f"scaling-{at}"), _DATA_BYTES // 8), class_="figures")
 
 

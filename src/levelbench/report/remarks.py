@@ -3,71 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+
+from msgspec import Struct
 
 from levelbench.report.markup import Html, tag
 from levelbench.report.tables import clean
 
-__all__ = ["NOTHING", "Linted", "Remark", "all_words", "lint_lines", "lint_section", "lint_words", "missing_line"]
+__all__ = ["NOTHING", "Remark", "Remarks", "lint_lines", "lint_section", "lint_words", "missing_line"]
 
 NOTHING = "nothing found"
 _MOST = 60
 _MOST_CHARACTERS = 1000
 
 
-class Remark(Protocol):
-    """One finding: :class:`levelbench.claims.beside.Line` is one. ``side`` is a figure's label; empty: all of them."""
+class Remark(Struct, frozen=True):
+    """One error or warning: the rule's code and name, its page in the documentation, what was found, what to do.
 
-    @property
-    def code(self) -> str:
-        """Of the rule."""
+    ``field`` is the field of the claim that it is about; ``side`` the label of the figure that it stands next to (a
+    group's, an entry's model), empty for the claim as a whole.
+    """
 
-    @property
-    def name(self) -> str:
-        """Of the rule."""
-
-    @property
-    def severity(self) -> str:
-        """``error`` or ``warning``."""
-
-    @property
-    def found(self) -> str:
-        """The evidence, with its numbers."""
-
-    @property
-    def do(self) -> str:
-        """What settles it."""
-
-    @property
-    def side(self) -> str:
-        """The label of the figure."""
+    code: str
+    name: str
+    severity: str
+    found: str
+    do: str
+    field: str
+    side: str
+    page: str
 
 
-class Linted(Protocol):
-    """What is said of one claim: :class:`levelbench.claims.beside.Beside` is one."""
+class Remarks(Struct, frozen=True):
+    """What the linter says of one claim. ``title`` names it, ``sides`` are the labels of its figures.
 
-    @property
-    def title(self) -> str:
-        """What is claimed."""
+    ``lines`` has the findings, the worst first; ``not_stated`` counts the facts that are missing.
+    """
 
-    @property
-    def task(self) -> str | None:
-        """Of what task."""
+    title: str
+    task: str | None
+    sides: list[str]
+    lines: list[Remark]
+    not_stated: int
 
-    @property
-    def sides(self) -> Sequence[str]:
-        """The labels of its figures."""
-
-    @property
-    def lines(self) -> Sequence[Remark]:
-        """The findings, the worst first."""
-
-    @property
-    def not_stated(self) -> int:
-        """How many facts are missing."""
+    def words(self, side: str | None = None) -> str:
+        """As a column of a table has it: ``"LB110, LB122"``, of one side or of all; or that nothing was found."""
+        return _codes(each.code for each in self.lines if side is None or each.side in ("", side))
 
 
-def lint_words(linted: Sequence[Linted], label: str, task: str) -> str:
+def lint_words(linted: Sequence[Remarks], label: str, task: str) -> str:
     """What stands beside the figure ``label`` of ``task``: codes, or that nothing was found; empty if none looked.
 
     A figure that is a point of a study and no side of its own has what is said of the study as a whole.
@@ -76,16 +59,11 @@ def lint_words(linted: Sequence[Linted], label: str, task: str) -> str:
     return _codes(line.code for each in about for line in each.lines if line.side in ("", label)) if about else ""
 
 
-def all_words(linted: Linted) -> str:
-    """The same of a whole claim."""
-    return _codes(line.code for line in linted.lines)
-
-
 def _codes(codes: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(codes)) or NOTHING
 
 
-def lint_lines(linted: Sequence[Linted]) -> list[str]:
+def lint_lines(linted: Sequence[Remarks]) -> list[str]:
     """Every finding as a line of text: rule, severity, figure, what was found, what to do."""
     return [
         f"{line.code} {line.name} ({line.severity}), {line.side or each.title}: {_sentence(line.found)} "
@@ -95,7 +73,7 @@ def lint_lines(linted: Sequence[Linted]) -> list[str]:
     ]
 
 
-def lint_section(linted: Sequence[Linted]) -> Html:
+def lint_section(linted: Sequence[Remarks]) -> Html:
     """The findings, each with its code, its severity, what was found and what to do; and what is not stated."""
     items = [
         tag(
@@ -115,7 +93,7 @@ def lint_section(linted: Sequence[Linted]) -> Html:
     return tag("section", tag("h2", "Lint"), *parts)
 
 
-def missing_line(linted: Sequence[Linted]) -> str:
+def missing_line(linted: Sequence[Remarks]) -> str:
     """How many facts are not stated, and what lists them; empty where none is missing."""
     missing = sum(each.not_stated for each in linted)
     counted = f"{missing:,} facts are" if missing != 1 else "1 fact is"

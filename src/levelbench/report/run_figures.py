@@ -24,7 +24,7 @@ import numpy as np
 from levelbench.report.markup import DASHES, PHASES, SERIES
 from levelbench.report.numbers import estimate_text, number
 from levelbench.report.runs import phase_seconds, phases_by_group, target_text, time_estimate
-from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text, clean
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,10 +39,10 @@ __all__ = [
     "AXES",
     "Axis",
     "Band",
-    "Curve",
     "Curves",
     "Figure",
     "Group",
+    "RunCurve",
     "can_draw",
     "curves_of",
     "draw_curves",
@@ -127,7 +127,7 @@ def _band_table(name: str, curves: Sequence[Curves], axis: Axis) -> Table:
     columns = (
         Column("group", "runs of"),
         Column(axis.key, axis.title, axis.kind, digits=4),
-        *(Column(key, key, Kind.NUMBER, digits=4) for key in ("low", "median", "high")),
+        *(Column(key, key, ColumnKind.NUMBER, digits=4) for key in ("low", "median", "high")),
     )
     rows: list[tuple[Cell, ...]] = []
     for each in curves:
@@ -164,9 +164,9 @@ def _times_table(groups: Sequence[RunGroup]) -> Table:
     columns = (
         Column("group", "runs of"),
         Column("run", "run"),
-        Column("seed", "seed", Kind.NUMBER),
-        Column("time_to_accuracy_s", "time to accuracy", Kind.TIME_S),
-        Column("given_up_s", "given up after", Kind.TIME_S),
+        Column("seed", "seed", ColumnKind.NUMBER),
+        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("given_up_s", "given up after", ColumnKind.TIME_S),
     )
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
@@ -210,14 +210,14 @@ class Axis:
 
     key: str
     title: str
-    kind: Kind
+    kind: ColumnKind
 
 
-AXES = (Axis("time_s", "time", Kind.TIME_S), Axis("samples", "samples seen", Kind.NUMBER))
+AXES = (Axis("time_s", "time", ColumnKind.TIME_S), Axis("samples", "samples seen", ColumnKind.NUMBER))
 
 
 @dataclass(frozen=True)
-class Curve:
+class RunCurve:
     """One run: ``x`` ascending (seconds on the clock, or samples), ``quality`` of the same length."""
 
     run: str
@@ -248,7 +248,7 @@ class Curves:
     """A group's curves along one axis, and their band (empty where no run was evaluated)."""
 
     label: str
-    runs: tuple[Curve, ...]
+    runs: tuple[RunCurve, ...]
     band: Band
 
 
@@ -268,7 +268,7 @@ def curves_of(group: RunGroup, records: Sequence[Record], axis: Axis) -> Curves:
         known = [(x, quality) for x, quality in points if quality is not None and math.isfinite(quality)]
         if known:
             x, quality = zip(*known, strict=True)
-            runs.append(Curve(record.header.id, record.header.seed, x, quality, reached.get(record.header.id)))
+            runs.append(RunCurve(record.header.id, record.header.seed, x, quality, reached.get(record.header.id)))
     return Curves(group.label, tuple(runs), _band(runs))
 
 
@@ -288,7 +288,7 @@ def _reached_at(run: RunSummary, axis: Axis) -> float | None:
     return {"time_s": run.time_to_accuracy_s, "samples": run.samples_to_target}[axis.key] if run.reached else None
 
 
-def _band(runs: Sequence[Curve]) -> Band:
+def _band(runs: Sequence[RunCurve]) -> Band:
     """The band on the evaluations' own positions, at most ``_GRID`` of them."""
     if not runs:
         return Band("", (), (), (), ())
@@ -308,11 +308,11 @@ def evaluations_table(groups: Sequence[tuple[RunGroup, Sequence[Record]]]) -> Ta
     columns = (
         Column("group", "runs of"),
         Column("run", "run"),
-        Column("seed", "seed", Kind.NUMBER),
-        Column("epoch", "epoch", Kind.NUMBER, digits=4),
-        Column("samples", "samples seen", Kind.NUMBER),
-        Column("time_s", "time on the clock", Kind.TIME_S, digits=4),
-        Column("quality", "quality", Kind.NUMBER, digits=4),
+        Column("seed", "seed", ColumnKind.NUMBER),
+        Column("epoch", "epoch", ColumnKind.NUMBER, digits=4),
+        Column("samples", "samples seen", ColumnKind.NUMBER),
+        Column("time_s", "time on the clock", ColumnKind.TIME_S, digits=4),
+        Column("quality", "quality", ColumnKind.NUMBER, digits=4),
     )
     rows: list[tuple[Cell, ...]] = []
     for group, records in groups:
@@ -355,7 +355,7 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
     """Single runs thin, medians bold, the range as a band, the target as a line. SVG text."""
     with page_canvas(name, 3.5) as (canvas, axes):
         scale, unit = (
-            _time_scale([x for each in curves for x in each.band.x]) if axis.kind is Kind.TIME_S else (1.0, "")
+            _time_scale([x for each in curves for x in each.band.x]) if axis.kind is ColumnKind.TIME_S else (1.0, "")
         )
         shown = max([1, *(len(each.runs) for each in curves)]) * len(curves)
         for at, each in enumerate(curves):
@@ -376,12 +376,12 @@ def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target,
         axes.set_xlim(left=0)
         low, high = y_limits(curves, target)
         axes.set_ylim(low, high)
-        if axis.kind is Kind.NUMBER:
+        if axis.kind is ColumnKind.NUMBER:
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         return page_svg(canvas, name)
 
 
-def draw_run(axes: Axes, run: Curve, scale: float, colour: str, points: int) -> None:
+def draw_run(axes: Axes, run: RunCurve, scale: float, colour: str, points: int) -> None:
     """One run, thin, in about ``points`` points, with a dot where it reached its target."""
     step = max(1, -(-len(run.x) // points))
     axes.plot([x / scale for x in run.x[::step]], run.quality[::step], color=colour, linewidth=0.7, alpha=0.55)

@@ -21,8 +21,8 @@ from levelbench.records.selection import format_item
 from levelbench.records.summary import RunSummary
 from levelbench.report.markup import PHASES
 from levelbench.report.numbers import estimate_text, number
-from levelbench.report.remarks import Linted, lint_words
-from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text
+from levelbench.report.remarks import Remarks, lint_words
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text
 
 if TYPE_CHECKING:
     from levelbench.measure.statistics import Estimate
@@ -174,7 +174,7 @@ def target_text(target: Target) -> str:
     return f"{target.split} {target.metric} {bound} {target.threshold:.6g}"
 
 
-def groups_table(groups: Sequence[RunGroup], linted: Sequence[Linted] = ()) -> Table:
+def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> Table:
     """The main table: one row a group, every figure with its interval over the group's runs.
 
     Columns: reached k/n, time to accuracy on the groups' clock, the expected time with restarts where some runs missed,
@@ -186,15 +186,18 @@ def groups_table(groups: Sequence[RunGroup], linted: Sequence[Linted] = ()) -> T
     missed = any(group.reached < group.n for group in groups)
     columns: tuple[tuple[Column, Callable[[RunGroup], Spread]], ...] = (
         (Column("reached", "reached"), spread_of_reached),
-        (Column("time_to_accuracy_s", f"time to accuracy{clock and f' ({clock})'}", Kind.TIME_S), spread_of_times),
-        *(((Column("restarts_s", "expected with restarts", Kind.TIME_S), spread_of_restarts),) if missed else ()),
-        (Column("left_out_s", "left out by the clock", Kind.TIME_S), _left_out),
-        (Column("epochs_to_target", "epochs to target", Kind.NUMBER), _of_reached("epochs_to_target")),
-        (Column("samples_to_target", "samples to target", Kind.NUMBER), _of_reached("samples_to_target")),
-        (Column("time_per_step_s", "time per step", Kind.TIME_S), _of_all("time_per_step_s")),
-        (Column("test_quality", f"test {metric}", Kind.NUMBER, digits=4), _test_quality),
-        (Column("peak_memory_bytes", "peak memory", Kind.BYTES), _of_all("peak_memory_bytes")),
-        (Column("energy_j", "energy", Kind.ENERGY_J), _energy),
+        (
+            Column("time_to_accuracy_s", f"time to accuracy{clock and f' ({clock})'}", ColumnKind.TIME_S),
+            spread_of_times,
+        ),
+        *(((Column("restarts_s", "expected with restarts", ColumnKind.TIME_S), spread_of_restarts),) if missed else ()),
+        (Column("left_out_s", "left out by the clock", ColumnKind.TIME_S), _left_out),
+        (Column("epochs_to_target", "epochs to target", ColumnKind.NUMBER), _of_reached("epochs_to_target")),
+        (Column("samples_to_target", "samples to target", ColumnKind.NUMBER), _of_reached("samples_to_target")),
+        (Column("time_per_step_s", "time per step", ColumnKind.TIME_S), _of_all("time_per_step_s")),
+        (Column("test_quality", f"test {metric}", ColumnKind.NUMBER, digits=4), _test_quality),
+        (Column("peak_memory_bytes", "peak memory", ColumnKind.BYTES), _of_all("peak_memory_bytes")),
+        (Column("energy_j", "energy", ColumnKind.ENERGY_J), _energy),
     )
     head = [Column("group", "runs of"), *([] if clock else [Column("clock", "clock")])]
     rows: list[tuple[Cell, ...]] = []
@@ -283,14 +286,14 @@ def runs_table(runs: Sequence[RunSummary]) -> Table:
         Column("id", "run"),
         Column("recipe", "recipe"),
         Column("framework", "framework"),
-        Column("seed", "seed", Kind.NUMBER),
+        Column("seed", "seed", ColumnKind.NUMBER),
         Column("status", "status"),
         Column("reached", "reached"),
-        Column("time_to_accuracy_s", "time to accuracy", Kind.TIME_S),
-        Column("given_up_s", "given up after", Kind.TIME_S),
-        Column("epochs_to_target", "epochs", Kind.NUMBER),
-        Column("test_quality", "test quality", Kind.NUMBER, digits=4),
-        Column("doubts", "doubts", Kind.NUMBER),
+        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("given_up_s", "given up after", ColumnKind.TIME_S),
+        Column("epochs_to_target", "epochs", ColumnKind.NUMBER),
+        Column("test_quality", "test quality", ColumnKind.NUMBER, digits=4),
+        Column("doubts", "doubts", ColumnKind.NUMBER),
         Column("started", "started"),
     )
     rows = tuple(_run_row(run) for run in runs)
@@ -324,7 +327,7 @@ def phases_by_group(groups: Sequence[RunGroup]) -> Table:
     """Seconds a phase for each group, the mean over its runs, and the sum."""
     phases = [[phase_seconds(run.phases_s) for run in group.runs] for group in groups]
     names = list(dict.fromkeys(name for runs in phases for run in runs for name in run))
-    columns = (Column("group", "runs of"), *(Column(f"{name}_s", name, Kind.TIME_S) for name in [*names, "all"]))
+    columns = (Column("group", "runs of"), *(Column(f"{name}_s", name, ColumnKind.TIME_S) for name in [*names, "all"]))
     rows: list[tuple[Cell, ...]] = []
     for group, runs in zip(groups, phases, strict=True):
         means = [sum(run.get(name, 0.0) for run in runs) / group.n for name in names]
@@ -400,7 +403,11 @@ def phases_table(run: RunSummary) -> Table:
     """Seconds and share of each phase, up to the evaluation that counts."""
     phases = phase_seconds(run.phases_s)
     whole = sum(phases.values()) or 1.0
-    columns = (Column("phase", "phase"), Column("time_s", "time", Kind.TIME_S), Column("share", "share", Kind.SHARE))
+    columns = (
+        Column("phase", "phase"),
+        Column("time_s", "time", ColumnKind.TIME_S),
+        Column("share", "share", ColumnKind.SHARE),
+    )
     rows = tuple((Text(name), Number(seconds), Number(seconds / whole)) for name, seconds in phases.items())
     return Table("phases", "Phases", columns, rows)
 
@@ -409,11 +416,11 @@ def curve_table(record: Record, run: RunSummary) -> Table:
     """The evaluations: when, after how much, how good; the one that counts is marked."""
     clock = policy(run.clock)
     columns = (
-        Column("epoch", "epoch", Kind.NUMBER),
-        Column("samples", "samples", Kind.NUMBER),
-        Column("time_s", f"time ({run.clock})", Kind.TIME_S),
-        Column("loss", "training loss", Kind.NUMBER, digits=4),
-        Column("quality", f"{run.target.split} {run.target.metric}", Kind.NUMBER, digits=4),
+        Column("epoch", "epoch", ColumnKind.NUMBER),
+        Column("samples", "samples", ColumnKind.NUMBER),
+        Column("time_s", f"time ({run.clock})", ColumnKind.TIME_S),
+        Column("loss", "training loss", ColumnKind.NUMBER, digits=4),
+        Column("quality", f"{run.target.split} {run.target.metric}", ColumnKind.NUMBER, digits=4),
         Column("mark", ""),
     )
     rows: list[tuple[Cell, ...]] = []
@@ -445,10 +452,10 @@ def rows_table(rows: Sequence[Row]) -> Table:
         Column("recipe", "recipe"),
         Column("framework", "framework"),
         Column("ranks", "ranks"),
-        Column("seed", "seed", Kind.NUMBER),
+        Column("seed", "seed", ColumnKind.NUMBER),
         Column("status", "status"),
-        Column("time_to_accuracy_s", "time to accuracy", Kind.TIME_S),
-        Column("test", "test quality", Kind.NUMBER, digits=4),
+        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("test", "test quality", ColumnKind.NUMBER, digits=4),
         Column("started", "started"),
     )
     cells: tuple[tuple[Cell, ...], ...] = tuple(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -17,24 +18,25 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from levelbench.measure.statistics import Estimate
-from levelbench.measure.verdict import Verdict
-from levelbench.records.judging import Share
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, ONE, PERCENT, TIME, Unit, choose_unit, with_interval
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from levelbench.measure.statistics import Estimate
+    from levelbench.measure.verdict import Verdict
+    from levelbench.records.judging import Share
+
 __all__ = [
     "Absent",
     "Cell",
     "Column",
-    "Kind",
-    "Layout",
+    "ColumnKind",
     "Number",
     "Reached",
     "Table",
     "Text",
+    "TextTable",
     "clean",
     "error_text",
     "estimate_cell",
@@ -43,13 +45,14 @@ __all__ = [
     "print_table",
     "share_cell",
     "to_csv",
+    "to_json",
     "to_markdown",
     "to_text",
     "verdict_text",
 ]
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """What a column holds; a name ends in its base unit."""
 
     TEXT = "text"
@@ -60,13 +63,13 @@ class Kind(Enum):
     SHARE = "share"
 
 
-_UNITS: dict[Kind, tuple[Unit, ...]] = {
-    Kind.TEXT: (Unit(""),),
-    Kind.NUMBER: ONE,
-    Kind.TIME_S: TIME,
-    Kind.BYTES: BYTES,
-    Kind.ENERGY_J: ENERGY,
-    Kind.SHARE: PERCENT,
+_UNITS: dict[ColumnKind, tuple[Unit, ...]] = {
+    ColumnKind.TEXT: (Unit(""),),
+    ColumnKind.NUMBER: ONE,
+    ColumnKind.TIME_S: TIME,
+    ColumnKind.BYTES: BYTES,
+    ColumnKind.ENERGY_J: ENERGY,
+    ColumnKind.SHARE: PERCENT,
 }
 
 
@@ -113,13 +116,13 @@ class Column:
 
     key: str
     title: str
-    kind: Kind = Kind.TEXT
+    kind: ColumnKind = ColumnKind.TEXT
     digits: int = 3
 
     @property
     def is_text(self) -> bool:
         """Whether it is set flush left."""
-        return self.kind is Kind.TEXT
+        return self.kind is ColumnKind.TEXT
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextTable:
     """A table as text: ``headers`` and ``cells`` (rows of the same length), footnotes as ``(mark, reason)``."""
 
     headers: tuple[str, ...]
@@ -174,7 +177,7 @@ def _escape(character: str) -> str:
     return " " if character in "\t\n\r" else character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def lay_out(table: Table) -> Layout:
+def lay_out(table: Table) -> TextTable:
     """The table as text: a unit chosen for each column and put into its header, reasons gathered as footnotes."""
     units = [_unit(column, [row[at] for row in table.rows]) for at, column in enumerate(table.columns)]
     marks: dict[str, str] = {}
@@ -186,7 +189,7 @@ def lay_out(table: Table) -> Layout:
         clean(f"{column.title}, {unit.symbol}" if unit.symbol else column.title)
         for column, unit in zip(table.columns, units, strict=True)
     )
-    return Layout(headers, cells, tuple((mark, clean(reason)) for reason, mark in marks.items()))
+    return TextTable(headers, cells, tuple((mark, clean(reason)) for reason, mark in marks.items()))
 
 
 def _unit(column: Column, cells: Sequence[Cell]) -> Unit:
@@ -296,7 +299,7 @@ def _below(table: Table, width: int) -> list[str]:
     return lines
 
 
-def _wrapped(layout: Layout, table: Table, at: int) -> list[list[str]]:
+def _wrapped(layout: TextTable, table: Table, at: int) -> list[list[str]]:
     """Column ``at`` as cells of lines, the header first; a number's header wraps to its numbers' width."""
     cells = [row[at] for row in layout.cells]
     if table.columns[at].is_text:
@@ -395,58 +398,66 @@ def to_csv(table: Table) -> str:
 
     Text that a spreadsheet would run as a formula (it begins with ``= + - @``) gets a leading apostrophe.
     """
-    spread = [_with_spread(table, at) for at in range(len(table.columns))]
-    reasons = [_with_reason(table, at) for at in range(len(table.columns))]
+    names, rows = _full(table)
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(
-        [name for each in zip(table.columns, spread, reasons, strict=True) for name in _names(*each)],
-    )
-    for row in table.rows:
-        writer.writerow([value for each in zip(row, spread, reasons, strict=True) for value in _fields(*each)])
+    writer.writerow([_guarded(name) for name in names])
+    writer.writerows([_guarded(each) if isinstance(each, str) else _plain(each) for each in row] for row in rows)
     return out.getvalue()
 
 
-def _with_spread(table: Table, at: int) -> tuple[str, ...]:
-    """The names of the further columns that column ``at`` needs for its spread."""
-    cells = [row[at] for row in table.rows]
-    if any(isinstance(cell, Reached) for cell in cells):
-        return ("n", "low", "high")
-    return ("low", "high") if any(isinstance(cell, Number) and cell.low is not None for cell in cells) else ()
+def to_json(table: Table) -> dict[str, object]:
+    """The table as plain data: ``rows`` have the columns of the CSV as keys, numbers in base units, ``None`` if absent.
+
+    A number that is not finite is ``None`` too, for JSON has no such number.
+    """
+    names, rows = _full(table)
+    finite = (
+        {name: None if isinstance(each, float) and not math.isfinite(each) else each for name, each in zipped}
+        for zipped in (zip(names, row, strict=True) for row in rows)
+    )
+    return {"name": table.name, "title": table.title, "rows": list(finite), "notes": list(table.notes)}
 
 
-def _with_reason(table: Table, at: int) -> bool:
-    """Whether column ``at`` has a value that is missing for a reason."""
-    return any(isinstance(row[at], Absent) and row[at] != Absent() for row in table.rows)
+Field = str | float | None
 
 
-def _names(column: Column, spread: tuple[str, ...], reason: bool) -> list[str]:
-    """The CSV columns of ``column``."""
-    key = _guarded(column.key)
-    return [key, *(f"{key}_{each}" for each in spread), *([f"{key}_reason"] if reason else [])]
+def _full(table: Table) -> tuple[list[str], list[list[Field]]]:
+    """Names and rows with all that the cells hold: spreads and reasons stand in columns of their own, where needed."""
+    names: list[str] = []
+    columns: list[list[list[Field]]] = []
+    for at, column in enumerate(table.columns):
+        cells = [row[at] for row in table.rows]
+        spread: tuple[str, ...] = ()
+        if any(isinstance(cell, Reached) for cell in cells):
+            spread = ("n", "low", "high")
+        elif any(isinstance(cell, Number) and cell.low is not None for cell in cells):
+            spread = ("low", "high")
+        reason = any(isinstance(cell, Absent) and cell.reason for cell in cells)
+        names += [column.key, *(f"{column.key}_{each}" for each in spread), *([f"{column.key}_reason"] * reason)]
+        columns.append([_fields(cell, spread, reason) for cell in cells])
+    return names, [[field for fields in row for field in fields] for row in zip(*columns, strict=True)]
+
+
+def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[Field]:
+    """The value of ``cell``, its ``spread`` and, where the column has a ``reason``, why there is none."""
+    bounds: dict[str, Field] = {}
+    value: Field = None
+    match cell:
+        case Text(text):
+            value = text
+        case Number(number, low, high):
+            value, bounds = number, {"low": low, "high": high}
+        case Reached(reached, n, low, high):
+            value, bounds = reached, {"n": n, "low": low, "high": high}
+    why: list[Field] = [cell.reason if isinstance(cell, Absent) else ""] * reason
+    return [value, *(bounds.get(each) for each in spread), *why]
 
 
 def _guarded(text: str) -> str:
     """``text`` cleaned, and with an apostrophe where a spreadsheet would run it."""
     shown = clean(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
-
-
-def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[str]:
-    """The CSV fields of ``cell``, as many as :func:`_names` gives."""
-    none: float | None = None
-    match cell:
-        case Text(text):
-            values: list[str] = [_guarded(text)]
-            bounds = dict.fromkeys(spread, none)
-        case Number(value, low, high):
-            values, bounds = [_plain(value)], {"low": low, "high": high}
-        case Reached(reached, n, low, high):
-            values, bounds = [str(reached)], {"n": n, "low": low, "high": high}
-        case Absent():
-            values, bounds = [""], dict.fromkeys(spread, none)
-    values += [_plain(bounds.get(each)) for each in spread]
-    return values + ([_guarded(cell.reason) if isinstance(cell, Absent) else ""] if reason else [])
 
 
 def _plain(value: float | None) -> str:

@@ -5,10 +5,11 @@ from datetime import date
 
 import pytest
 
-from levelbench.claims.beside import Beside, beside_entry
+from levelbench.claims.remarks import remarks_on_entry
 from levelbench.records.rulesets.registry import ruleset, task_rules
 from levelbench.records.submissions.digests import encode
 from levelbench.records.submissions.schema import Author, Curve, Hardware, Origin, Submission, SubmittedRun
+from levelbench.report.remarks import Remarks
 from levelbench.report.site.build import build
 
 TODAY = date(2024, 1, 2)
@@ -39,11 +40,11 @@ def pages(site):
 
 def nothing_found(submission, where, rulesets=None):
     """A linter of another package that finds nothing."""
-    return Beside(submission.model, None, [], [], 0)
+    return Remarks(submission.model, None, [], [], 0)
 
 
 def test_an_entry_shows_what_the_linter_says_of_it(folder, tmp_path):
-    build(folder, tmp_path / "site", today=TODAY, lint=beside_entry)
+    build(folder, tmp_path / "site", today=TODAY, lint=remarks_on_entry)
     entry, board, data = pages(tmp_path / "site")
     assert "The linter on its claim" in entry
     assert "LB110" in entry
@@ -68,13 +69,19 @@ def test_what_is_remembered_holds_until_the_rules_change(folder, tmp_path):
     def read(lint):
         return build(folder, tmp_path / "site", today=TODAY, lint=lint).read
 
-    assert [read(beside_entry), read(beside_entry), read(nothing_found), read(None), read(None)] == [1, 0, 1, 1, 0]
+    assert [read(remarks_on_entry), read(remarks_on_entry), read(nothing_found), read(None), read(None)] == [
+        1,
+        0,
+        1,
+        1,
+        0,
+    ]
 
 
 def test_what_an_author_wrote_stays_text_in_the_linters_words(folder, tmp_path):
     (path,) = folder.rglob("net.json")
     path.write_text(path.read_text().replace('"net"', '"<img src=x>"'))
-    build(folder, tmp_path / "site", today=TODAY, lint=beside_entry)
+    build(folder, tmp_path / "site", today=TODAY, lint=remarks_on_entry)
     entry, *_ = pages(tmp_path / "site")
     assert "LB110" in entry
     assert "&lt;img src=x&gt;&#x27; ends with" in entry
@@ -82,4 +89,4 @@ def test_what_an_author_wrote_stays_text_in_the_linters_words(folder, tmp_path):
 
 
 def test_other_processes_have_the_linter_too():
-    assert pickle.loads(pickle.dumps(beside_entry)) is beside_entry
+    assert pickle.loads(pickle.dumps(remarks_on_entry)) is remarks_on_entry

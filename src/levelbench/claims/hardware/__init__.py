@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from levelbench.claims.hardware.matching import Match, lookup
-from levelbench.claims.hardware.table import Device, Instance, Source, Table, table
+from levelbench.claims.hardware.matching import Identification, lookup
+from levelbench.claims.hardware.table import Chip, HardwareTable, Instance, Publication, table
 
-__all__ = ["Device", "Instance", "Match", "Source", "Table", "lookup", "table"]
+__all__ = ["Chip", "HardwareTable", "Identification", "Instance", "Publication", "lookup", "table"]

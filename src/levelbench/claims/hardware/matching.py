@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from levelbench.claims.hardware.table import Device, Instance, table
+from levelbench.claims.hardware.table import Chip, Instance, table
 
-__all__ = ["Hit", "Match", "count_of_all", "hits", "lookup", "names_pattern", "nodes_of_all", "normalised"]
+__all__ = ["Hit", "Identification", "count_of_all", "hits", "lookup", "names_pattern", "nodes_of_all", "normalised"]
 
 _LONGEST = 1000
 _BY = r"[x×*]"
@@ -122,7 +122,7 @@ def nodes_of_all(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Match:
+class Identification:
     """So many ``units`` of ``device``: accelerators, or sockets of a processor (a share where an instance has less).
 
     ``count_stated`` says whether the description or its instance gave the number; else one is taken. ``assumed`` lists
@@ -130,12 +130,12 @@ class Match:
     """
 
     description: str
-    device: Device | None
+    device: Chip | None
     units: float
     count_stated: bool
     how: str
     instance: Instance | None = None
-    processor: Device | None = None
+    processor: Chip | None = None
     assumed: tuple[str, ...] = ()
 
     @property
@@ -187,7 +187,7 @@ class Match:
             return None
         return f"{self._instances()} x {self.instance.name}, {self.instance.priced}"
 
-    def with_accelerators(self, count: int) -> Match:
+    def with_accelerators(self, count: int) -> Identification:
         """The same with another number of accelerators: one that is stated apart from the description."""
         if not self.is_accelerator or count < 1:
             return self
@@ -208,7 +208,7 @@ _ONE = "how many there are is not stated: one is taken"
 
 
 @lru_cache(maxsize=4096)
-def lookup(description: str, accelerators: int | None = None) -> Match | None:
+def lookup(description: str, accelerators: int | None = None) -> Identification | None:
     """What the description means, or ``None`` where the table does not have it or the description is ambiguous.
 
     ``accelerators`` is their number where it is stated apart from the description; it then takes precedence.
@@ -218,7 +218,7 @@ def lookup(description: str, accelerators: int | None = None) -> Match | None:
     return found.with_accelerators(accelerators) if found is not None and accelerators else found
 
 
-def _identified(text: str) -> Match | None:
+def _identified(text: str) -> Identification | None:
     rented = [(hit, _instance_names()[1][_key(hit.name)]) for hit in hits(text, _instance_names()[0])]
     inside = [range(hit.start, hit.end) for hit, _ in rented]
     named = [hit for hit in hits(text, _device_names()[0]) if not any(hit.start in each for each in inside)]
@@ -275,13 +275,13 @@ def _marks(text: str) -> set[str]:
     return found
 
 
-def _family(hit: Hit) -> list[Device]:
+def _family(hit: Hit) -> list[Chip]:
     """The variants of the device of that name, the usual one first."""
     family = _device_names()[1][_plain(hit)]
     return [each for each in table().devices.values() if each.family == family]
 
 
-def _variants(chips: list[Hit]) -> list[Device]:
+def _variants(chips: list[Hit]) -> list[Chip]:
     """The variants that the words after the names allow, the likeliest first; none where the words contradict."""
     allowed = _family(chips[0])
     told = {mark for hit in chips for mark in _marks(f"{hit.name} {hit.rest}")}
@@ -289,7 +289,7 @@ def _variants(chips: list[Hit]) -> list[Device]:
     return [each for each in allowed if told <= set(each.marks)]
 
 
-def _units(hit: Hit, device: Device, text: str) -> float | None:
+def _units(hit: Hit, device: Chip, text: str) -> float | None:
     """How many chips stand at the name: a number beside it, or the cores of a name such as "v3-32"."""
     each = device.cores_in_names
     cores = _CORES.match(text, hit.end) if device.vendor == "Google" else None
@@ -301,8 +301,8 @@ def _units(hit: Hit, device: Device, text: str) -> float | None:
 
 
 def _accelerator(
-    text: str, chips: list[Hit], rented: tuple[Hit, Instance] | None, processor: Device | None
-) -> Match | None:
+    text: str, chips: list[Hit], rented: tuple[Hit, Instance] | None, processor: Chip | None
+) -> Identification | None:
     variants = _variants(chips)
     if not variants:
         return None
@@ -325,25 +325,27 @@ def _accelerator(
     if not stated:
         assumed.append(_ONE)
     total = (1.0 if units is None else units) * nodes_of_all(text)
-    return Match(text, device, total, stated, how, instance, processor, tuple(assumed))
+    return Identification(text, device, total, stated, how, instance, processor, tuple(assumed))
 
 
-def _instance(text: str, hit: Hit, instance: Instance) -> Match:
+def _instance(text: str, hit: Hit, instance: Instance) -> Identification:
     devices, many = table().devices, hit.count or 1
     processor = devices.get(instance.processor)
     how = f"instance '{hit.name}'"
     if instance.device:
         how += f" has {instance.count} x {instance.device}"
-        return Match(text, devices[instance.device], float(many * instance.count), True, how, instance, processor)
+        return Identification(
+            text, devices[instance.device], float(many * instance.count), True, how, instance, processor
+        )
     if processor is None or not processor.cores or not instance.cores:
         how += ", whose processor is not known"
-        return Match(text, None, float(many), True, how, instance)
+        return Identification(text, None, float(many), True, how, instance)
     how += f" has {instance.cores} cores of {processor.name}"
-    return Match(text, processor, many * instance.cores / processor.cores, True, how, instance, processor)
+    return Identification(text, processor, many * instance.cores / processor.cores, True, how, instance, processor)
 
 
-def _processor(text: str, hit: Hit, device: Device) -> Match:
+def _processor(text: str, hit: Hit, device: Chip) -> Identification:
     stated = hit.count is not None
     how = f"'{hit.name}', {hit.count} of them" if stated else f"'{hit.name}'"
     assumed = () if stated else (_ONE,)
-    return Match(text, device, float(hit.count or 1), stated, how, None, device, assumed)
+    return Identification(text, device, float(hit.count or 1), stated, how, None, device, assumed)

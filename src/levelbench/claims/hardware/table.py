@@ -15,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-__all__ = ["BEGIN", "END", "Device", "Instance", "Source", "Table", "table", "tables", "with_tables"]
+__all__ = ["BEGIN", "END", "Chip", "HardwareTable", "Instance", "Publication", "table", "tables", "with_tables"]
 
 _FILES = ("sources", "accelerators", "processors", "instances")
 
 
-class Source(Struct, frozen=True, forbid_unknown_fields=True):
+class Publication(Struct, frozen=True, forbid_unknown_fields=True):
     """Where figures were published: by whom, under which title, when (as on the page, or when it was read), where."""
 
     id: str
@@ -30,7 +30,7 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
 
 
-class Device(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Chip(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An accelerator (one chip with its memory) or a processor (one socket), at its nominal clock.
 
     ``tflops`` is the dense peak in 1e12 operations a second by precision, a multiply-add being two, products summed in
@@ -93,26 +93,26 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     note: str = ""
 
 
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
+class HardwareTable(Struct, frozen=True, forbid_unknown_fields=True):
     """All of it, by name."""
 
-    sources: dict[str, Source]
-    devices: dict[str, Device]
+    sources: dict[str, Publication]
+    devices: dict[str, Chip]
     instances: dict[str, Instance]
 
 
 @cache
-def table() -> Table:
+def table() -> HardwareTable:
     """The table that ships. A name that stands twice, or a source or device that is not there, is a ``ValueError``."""
     read: dict[str, list[dict[str, Any]]] = {"source": [], "device": [], "instance": []}
     for name in _FILES:
         text = resources.files(__package__).joinpath("data", f"{name}.toml").read_text(encoding="utf-8")
         for kind, entries in tomllib.loads(text).items():
             read[kind] += entries
-    sources = [msgspec.convert(each, Source) for each in read["source"]]
-    devices = [msgspec.convert(each, Device) for each in read["device"]]
+    sources = [msgspec.convert(each, Publication) for each in read["source"]]
+    devices = [msgspec.convert(each, Chip) for each in read["device"]]
     instances = [msgspec.convert(each, Instance) for each in read["instance"]]
-    made = Table(
+    made = HardwareTable(
         {each.id: each for each in sources},
         {each.name: each for each in devices},
         {each.name: each for each in instances},
@@ -121,10 +121,10 @@ def table() -> Table:
     return made
 
 
-def _check(made: Table, counts: tuple[int, int, int]) -> None:
+def _check(made: HardwareTable, counts: tuple[int, int, int]) -> None:
     if counts != (len(made.sources), len(made.devices), len(made.instances)):
         raise ValueError("a name stands twice in the hardware table")
-    entries: list[Device | Instance] = [*made.devices.values(), *made.instances.values()]
+    entries: list[Chip | Instance] = [*made.devices.values(), *made.instances.values()]
     for entry in entries:
         for source in (entry.source, *entry.also):
             if source not in made.sources:
@@ -167,11 +167,11 @@ def tables() -> str:
     return "\n".join(parts)
 
 
-def _notes(entries: Sequence[Device | Instance]) -> str:
+def _notes(entries: Sequence[Chip | Instance]) -> str:
     return "".join(f"- {each.name}: {each.note}.\n" for each in entries if each.note)
 
 
-def _devices(devices: Sequence[Device], precisions: Sequence[str]) -> str:
+def _devices(devices: Sequence[Chip], precisions: Sequence[str]) -> str:
     head = ("Name", "Released", *(f"{each}, TFLOP/s" for each in precisions), "GB/s", "W", "Source")
     rows = []
     for each in devices:
@@ -192,7 +192,7 @@ def _instances(instances: Sequence[Instance]) -> str:
     return _markdown_table(head, rows)
 
 
-def _sources(all_of_it: Table) -> str:
+def _sources(all_of_it: HardwareTable) -> str:
     rows = []
     for each in all_of_it.sources.values():
         title = f"[{each.title}]({each.url})" if each.url else each.title
@@ -200,7 +200,7 @@ def _sources(all_of_it: Table) -> str:
     return _markdown_table(("Id", "Publisher", "Title", "Date"), rows)
 
 
-def _cited(entry: Device | Instance) -> str:
+def _cited(entry: Chip | Instance) -> str:
     return ", ".join([entry.source, *entry.also]) if entry.checked else "from memory"
 
 

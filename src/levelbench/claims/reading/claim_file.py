@@ -29,7 +29,7 @@ __all__ = [
     "DEPTH_LIMIT",
     "FILE_LIMIT",
     "TABLE_LIMIT",
-    "Wrong",
+    "ClaimFault",
     "faults",
     "hints",
     "lines_of",
@@ -120,7 +120,7 @@ _LARGEST = 2**63
 _EXTREME = 1e300
 
 
-class Wrong(NamedTuple):
+class ClaimFault(NamedTuple):
     """One thing that is wrong: the path of the field, what was found there and what to do."""
 
     field: str
@@ -128,7 +128,7 @@ class Wrong(NamedTuple):
     do: str
 
 
-def faults(value: dict[str, Any], kind: type[msgspec.Struct]) -> list[Wrong]:
+def faults(value: dict[str, Any], kind: type[msgspec.Struct]) -> list[ClaimFault]:
     """What keeps ``value`` from being a ``kind``, up to a hundred things; none means that it converts."""
     found = list(islice(_of_struct(value, kind, ""), _MOST))
     return found or list(islice(chain(_of_names(value), _of_curves(value)), _MOST))
@@ -146,9 +146,9 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, bool]:
     return {field.name: field.required for field in msgspec.structs.fields(kind)}
 
 
-def _of_struct(value: Any, kind: type[msgspec.Struct], path: str) -> Iterator[Wrong]:
+def _of_struct(value: Any, kind: type[msgspec.Struct], path: str) -> Iterator[ClaimFault]:
     if not isinstance(value, dict):
-        yield Wrong(path, f"{path} is {_kind_of(value)}", "write a table there")
+        yield ClaimFault(path, f"{path} is {_kind_of(value)}", "write a table there")
         return
     fields, types = _fields(kind), hints(kind)
     for name in value:
@@ -163,16 +163,16 @@ def _of_struct(value: Any, kind: type[msgspec.Struct], path: str) -> Iterator[Wr
     for name, required in fields.items():
         if required and name not in value:
             at = f"{path}.{name}" if path else name
-            yield Wrong(path or name, f"{at} is missing", f"add {name} to {path or 'the file'}")
+            yield ClaimFault(path or name, f"{at} is missing", f"add {name} to {path or 'the file'}")
 
 
-def _unknown(at: str, name: str, fields: list[str], path: str) -> Wrong:
+def _unknown(at: str, name: str, fields: list[str], path: str) -> ClaimFault:
     close = nearest(name, fields)
     do = f"write {' or '.join(close)}" if close else f"there are {', '.join(sorted(fields))}"
-    return Wrong(at, f"{path or 'the file'} has no field {name!r}", do)
+    return ClaimFault(at, f"{path or 'the file'} has no field {name!r}", do)
 
 
-def _of_value(value: Any, kind: Any, at: str, name: str) -> Iterator[Wrong]:
+def _of_value(value: Any, kind: Any, at: str, name: str) -> Iterator[ClaimFault]:
     kinds = [each for each in _alternatives(kind) if each is not type(None)]
     kind = kinds[0] if len(kinds) == 1 else kind
     origin, inside = get_origin(kind), get_args(kind)
@@ -180,7 +180,7 @@ def _of_value(value: Any, kind: Any, at: str, name: str) -> Iterator[Wrong]:
         yield from _of_struct(value, kind, at)
     elif origin is list and isinstance(value, list):
         if len(value) > TABLE_LIMIT and isinstance(value[0], dict):
-            yield Wrong(at, f"{at} has {len(value)} tables, more than {TABLE_LIMIT}", "split the claim")
+            yield ClaimFault(at, f"{at} has {len(value)} tables, more than {TABLE_LIMIT}", "split the claim")
             return
         for number, each in enumerate(value):
             yield from _of_value(each, inside[0], f"{at}[{number}]", name)
@@ -188,42 +188,44 @@ def _of_value(value: Any, kind: Any, at: str, name: str) -> Iterator[Wrong]:
         if value not in inside:
             close = nearest(value, inside) if isinstance(value, str) else []
             hint = f"write {close[0]!r}; there are" if close else "write one of"
-            yield Wrong(at, f"{at} is {_shown(value)}", f"{hint} {', '.join(map(repr, inside))}")
+            yield ClaimFault(at, f"{at} is {_shown(value)}", f"{hint} {', '.join(map(repr, inside))}")
     else:
         yield from _of_leaf(value, kind, at, name)
 
 
-def _of_leaf(value: Any, kind: Any, at: str, name: str) -> Iterator[Wrong]:
+def _of_leaf(value: Any, kind: Any, at: str, name: str) -> Iterator[ClaimFault]:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        yield Wrong(at, f"{at} is {_kind_of(value)} ({_shown(value)})", f"write {_wanted(kind)}")
+        yield ClaimFault(at, f"{at} is {_kind_of(value)} ({_shown(value)})", f"write {_wanted(kind)}")
         return
     numbers = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
     for each in numbers:
         if isinstance(each, int | float) and not isinstance(each, bool):
             yield from _of_number(each, at, name)
     if get_origin(kind) is tuple and isinstance(value, list) and value[0] > value[1]:
-        yield Wrong(at, f"{at} goes down from {value[0]:g} to {value[1]:g}", "write the lower end first")
+        yield ClaimFault(at, f"{at} goes down from {value[0]:g} to {value[1]:g}", "write the lower end first")
 
 
-def _of_number(value: float, at: str, name: str) -> Iterator[Wrong]:
+def _of_number(value: float, at: str, name: str) -> Iterator[ClaimFault]:
     if not math.isfinite(value) or abs(value) > (_LARGEST if isinstance(value, int) else _EXTREME):
-        yield Wrong(at, f"{at} is {_shown(value)}", "write a finite number, or leave the field out")
+        yield ClaimFault(at, f"{at} is {_shown(value)}", "write a finite number, or leave the field out")
     elif (name in _SHARES or name == "precisions") and not 0 <= value <= 1:
-        yield Wrong(at, f"{at} is {value:g}", "write a share from 0 to 1: 40 % is 0.4")
+        yield ClaimFault(at, f"{at} is {value:g}", "write a share from 0 to 1: 40 % is 0.4")
     elif value < 0 and (name in _COUNTS or name.endswith(_NOT_NEGATIVE)):
-        yield Wrong(at, f"{at} is {value:g}", "write a number that is not negative")
+        yield ClaimFault(at, f"{at} is {value:g}", "write a number that is not negative")
 
 
-def _of_names(value: dict[str, Any]) -> Iterator[Wrong]:
+def _of_names(value: dict[str, Any]) -> Iterator[ClaimFault]:
     names = [side["name"] for side in value["sides"]]
     if not names:
-        yield Wrong("sides", "the claim has no side", "add [[sides]] with a name")
+        yield ClaimFault("sides", "the claim has no side", "add [[sides]] with a name")
     known: set[str] = set()
     for at, name in enumerate(names):
         if name in known:
-            yield Wrong(f"sides[{at}].name", f"two sides have the name {name!r}", "give each side a name of its own")
+            yield ClaimFault(
+                f"sides[{at}].name", f"two sides have the name {name!r}", "give each side a name of its own"
+            )
         known.add(name)
     meant = [(f"scaling[{at}].side", each["side"]) for at, each in enumerate(value.get("scaling", ()))]
     for at, each in enumerate(value.get("comparisons", ())):
@@ -232,10 +234,10 @@ def _of_names(value: dict[str, Any]) -> Iterator[Wrong]:
         if name not in known:
             close = nearest(name, names[:_MOST])
             do = f"write {close[0]!r}" if close else f"there are {', '.join(map(repr, names[:_SHOWN]))}"
-            yield Wrong(field, f"{field} is {name!r}, and no side has that name", do)
+            yield ClaimFault(field, f"{field} is {name!r}, and no side has that name", do)
 
 
-def _of_curves(value: dict[str, Any]) -> Iterator[Wrong]:
+def _of_curves(value: dict[str, Any]) -> Iterator[ClaimFault]:
     for at, side in enumerate(value["sides"]):
         for number, run in enumerate(side.get("runs", ())):
             curve = run.get("curve", {})
@@ -243,7 +245,9 @@ def _of_curves(value: dict[str, Any]) -> Iterator[Wrong]:
             if len(set(lengths.values())) > 1:
                 field = f"sides[{at}].runs[{number}].curve"
                 stated = ", ".join(f"{name} {length}" for name, length in lengths.items())
-                yield Wrong(field, f"the columns of {field} differ in length: {stated}", "give one value an evaluation")
+                yield ClaimFault(
+                    field, f"the columns of {field} differ in length: {stated}", "give one value an evaluation"
+                )
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
@@ -339,7 +343,7 @@ def parse_claim(text: str, where: str = "") -> Claim:
     return msgspec.convert(value, Claim)
 
 
-def _error(asked: str, wrong: list[Wrong], lines: dict[str, int]) -> RecordError:
+def _error(asked: str, wrong: list[ClaimFault], lines: dict[str, int]) -> RecordError:
     first = min(wrong, key=lambda each: nearest_line(each.field, lines) or math.inf)
     line = nearest_line(first.field, lines)
     more = f" (the first of {len(wrong)} errors)" if len(wrong) > 1 else ""

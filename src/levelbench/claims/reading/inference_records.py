@@ -16,7 +16,7 @@ from levelbench.claims.reading.run_sides import digest_of, ends_of, mean_of, spl
 from levelbench.claims.view import (
     Claim,
     ClockView,
-    Comparison,
+    ComparisonView,
     DataView,
     HardwareView,
     QualityView,
@@ -66,7 +66,7 @@ def _claim(arms: dict[str, list[InferenceRecord]]) -> Claim:
     first = next(iter(arms.values()))[0].header.specification
     base = sides[0]
     comparisons = [
-        Comparison(
+        ComparisonView(
             new=side.name,
             base=base.name,
             of="latency",

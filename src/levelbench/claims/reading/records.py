@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from levelbench.claims.reading.run_sides import ends_of, is_study, mode_of, points_of, ranks_of, run_side, times_of
-from levelbench.claims.view import Claim, Comparison, Side, Summarised, Uncounted
+from levelbench.claims.view import Claim, ComparisonView, Side, Summarised, Uncounted
 from levelbench.errors import LevelbenchError, RecordError, UsageError
 from levelbench.measure.statistics import LogRatio, estimate, paired_log_ratio, welch_log_ratio
 from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
@@ -32,7 +32,7 @@ _PAIRED = "Student's t on the logarithms of the ratios of the times, paired by s
 _WELCH = "Welch's t on the logarithms of the times"
 
 
-def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> Comparison:
+def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> ComparisonView:
     """The second of the gate's sides against the first: time to the target, where both have two times.
 
     The test is the one that the verdict uses.
@@ -52,7 +52,7 @@ def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> Compa
     if ratio is None and all_arrived and base_side.time_s and new_side.time_s:
         ratio = base_side.time_s / new_side.time_s
     same_scale = ranks_of(base) == ranks_of(new)
-    return Comparison(
+    return ComparisonView(
         new=new_side.name,
         base=base_side.name,
         of="target",

@@ -21,7 +21,7 @@ import msgspec
 from levelbench.claims.reading.claim_file import hints
 from levelbench.claims.rule import Rule
 from levelbench.claims.rules import all_rules
-from levelbench.claims.view import Claim, Comparison, ScalingPoint, Side
+from levelbench.claims.view import Claim, ComparisonView, ScalingPoint, Side
 
 __all__ = ["template"]
 
@@ -35,8 +35,8 @@ _HEAD = """\
 _SAMPLES: dict[tuple[type, str], str] = {
     (Claim, "title"): '"What is claimed, in one sentence"',
     (Side, "name"): '"ours"',
-    (Comparison, "new"): '"ours"',
-    (Comparison, "base"): '"baseline"',
+    (ComparisonView, "new"): '"ours"',
+    (ComparisonView, "base"): '"baseline"',
     (ScalingPoint, "side"): '"ours"',
 }
 _PLAIN = {int: "0", float: "0.0", str: '"..."', bool: "false"}

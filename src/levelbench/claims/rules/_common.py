@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from levelbench.claims.rule import Finding, Severity
-from levelbench.claims.view import Claim, Comparison, QualityView, RunView, ScalingPoint, Side
+from levelbench.claims.rule import Diagnostic, Severity
+from levelbench.claims.view import Claim, ComparisonView, QualityView, RunView, ScalingPoint, Side
 
 __all__ = [
     "TRAINING_TIMES",
+    "ComparedPair",
     "Level",
-    "Pair",
     "beyond",
     "direction_of",
     "guilty",
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 
-class Pair(NamedTuple):
+class ComparedPair(NamedTuple):
     """One comparison with both of its sides. ``field``, ``new_field`` and ``base_field`` are paths in the claim."""
 
-    comparison: Comparison
+    comparison: ComparisonView
     new: Side
     base: Side
     field: str
@@ -56,7 +56,7 @@ def sides(claim: Claim) -> Iterator[tuple[str, Side]]:
         yield f"sides[{at}]", side
 
 
-def pairs(claim: Claim) -> Iterator[Pair]:
+def pairs(claim: Claim) -> Iterator[ComparedPair]:
     """The sides of every comparison; one that names a side which is not there has no pair.
 
     Where no comparison is stated and exactly one of several sides is called the baseline, each other is compared
@@ -68,7 +68,7 @@ def pairs(claim: Claim) -> Iterator[Pair]:
     for at, comparison in enumerate(claim.comparisons):
         new, base = claim.side(comparison.new), claim.side(comparison.base)
         if new is not None and base is not None:
-            yield Pair(comparison, new, base, f"comparisons[{at}]", paths[new.name], paths[base.name])
+            yield ComparedPair(comparison, new, base, f"comparisons[{at}]", paths[new.name], paths[base.name])
     if claim.comparisons:
         return
     baselines = [side for side in claim.sides if side.baseline]
@@ -76,17 +76,17 @@ def pairs(claim: Claim) -> Iterator[Pair]:
         base = baselines[0]
         for path, side in sides(claim):
             if side is not base:
-                yield Pair(Comparison(side.name, base.name), side, base, path, path, paths[base.name])
+                yield ComparedPair(ComparisonView(side.name, base.name), side, base, path, path, paths[base.name])
 
 
-def guilty(code: str, field: str, found: str, do: str, where: str = "", severity: Severity = "error") -> Finding:
+def guilty(code: str, field: str, found: str, do: str, where: str = "", severity: Severity = "error") -> Diagnostic:
     """A finding that rests on evidence, which ``found`` gives with its numbers."""
-    return Finding(code, severity, found, do, field, where)
+    return Diagnostic(code, severity, found, do, field, where)
 
 
-def not_stated(code: str, field: str, what: str, do: str, where: str = "") -> Finding:
+def not_stated(code: str, field: str, what: str, do: str, where: str = "") -> Diagnostic:
     """A fact that would decide and is missing: ``what`` names it ("the split of the quality of 'a'")."""
-    return Finding(code, "not-stated", f"not stated: {what}", do, field, where)
+    return Diagnostic(code, "not-stated", f"not stated: {what}", do, field, where)
 
 
 def number(value: float, digits: int = 3) -> str:

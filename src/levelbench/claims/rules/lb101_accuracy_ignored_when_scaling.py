@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import (
+    ComparedPair,
     Level,
-    Pair,
     beyond,
     direction_of,
     guilty,
@@ -28,7 +28,7 @@ _RERUN = "run every point to the target, with the same number of seeds as the sm
 _Indexed = tuple[int, ScalingPoint]
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for name in dict.fromkeys(point.side for point in claim.scaling):
         side = claim.side(name)
         quality = QualityView() if side is None else side.quality
@@ -53,7 +53,7 @@ def _lost(point: ScalingPoint, quality: QualityView) -> bool:
     return misses(quality, level_of(quality, point))
 
 
-def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
+def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic]:
     for at, point in points:
         if not _lost(point, quality):
             continue
@@ -65,7 +65,7 @@ def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
         yield guilty(_CODE, f"scaling[{at}].reached", found, do, point.where)
 
 
-def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
+def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic]:
     """Every point against the smallest that has a quality."""
     known = [(at, point, level) for at, point in points if (level := level_of(quality, point)) is not None]
     if not known:
@@ -86,7 +86,7 @@ def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
             yield guilty(_CODE, field, found, _RERUN, point.where, "warning" if point.reached else "error")
 
 
-def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Finding]:
+def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Diagnostic]:
     silent = [(at, point) for at, point in points if point.reached is None and point.quality is None]
     if not silent:
         return
@@ -96,7 +96,7 @@ def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Finding]:
     yield not_stated(_CODE, f"scaling[{at}].reached", what, _RERUN, point.where)
 
 
-def _grown(pair: Pair) -> Iterator[Finding]:
+def _grown(pair: ComparedPair) -> Iterator[Diagnostic]:
     """A comparison is a scaling study of two points where its new side has more ranks or a larger batch."""
     new, base = pair.new.workload, pair.base.workload
     more_ranks = new.ranks is not None and base.ranks is not None and new.ranks > base.ranks

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
 
@@ -17,7 +17,7 @@ _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
 _DO = "evaluate the final network once on data that decided nothing, and report that figure with its split"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if _has_quality(side):
             yield from _judged(f"{field}.quality", side)
@@ -30,7 +30,7 @@ def _has_quality(side: Side) -> bool:
     return side.quality.value is not None or any(run.quality is not None for run in side.runs)
 
 
-def _judged(field: str, side: Side) -> Iterator[Finding]:
+def _judged(field: str, side: Side) -> Iterator[Diagnostic]:
     quality = side.quality
     metric = quality.metric or "quality"
     if quality.split == "train" or (quality.split is None and _ON_TRAINING.search(metric.lower())):
@@ -43,7 +43,7 @@ def _judged(field: str, side: Side) -> Iterator[Finding]:
         yield from _selected(field, side, metric)
 
 
-def _selected(field: str, side: Side, metric: str) -> Iterator[Finding]:
+def _selected(field: str, side: Side, metric: str) -> Iterator[Diagnostic]:
     """A time to a target is defined on the data it stops on; for any other figure that data is used up."""
     uses = {"stopping_split": "when to stop", "tuning_split": "on the settings"}
     deciding = [what for name, what in uses.items() if getattr(side.quality, name) == side.quality.split]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
 from levelbench.claims.view import Claim, Side, Uncounted
 
@@ -14,7 +14,7 @@ __all__ = ["rule"]
 _CODE = "LB103"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     yield from _left_out(claim)
     yield from _beside(claim)
     for field, side in sides(claim):
@@ -39,7 +39,7 @@ def _hours(group: list[Uncounted]) -> list[float]:
     return [each.hours for each in group if each.hours is not None]
 
 
-def _left_out(claim: Claim) -> Iterator[Finding]:
+def _left_out(claim: Claim) -> Iterator[Diagnostic]:
     """Runs of the very specification: what was claimed is a selection of what was measured."""
     for at, each in enumerate(claim.uncounted):
         if each.same_specification and each.runs:
@@ -49,7 +49,7 @@ def _left_out(claim: Claim) -> Iterator[Finding]:
             yield guilty(_CODE, f"uncounted[{at}]", found, do, each.where)
 
 
-def _beside(claim: Claim) -> Iterator[Finding]:
+def _beside(claim: Claim) -> Iterator[Diagnostic]:
     """Runs of the task with other settings are tuning, unless as many trials are stated.
 
     A store states nothing: its other runs may be a search, or a comparison, or a first try. Whoever publishes says.
@@ -72,7 +72,7 @@ def _beside(claim: Claim) -> Iterator[Finding]:
     yield guilty(_CODE, f"uncounted[{at}]", found, do, first.where, "warning")
 
 
-def _unsaid(field: str, side: Side) -> Iterator[Finding]:
+def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
     tuning = side.tuning
     if tuning.trials is None:
         what = f"how many trials chose the settings of '{side.name}'"

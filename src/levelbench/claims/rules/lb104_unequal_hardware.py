@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural, times
-from levelbench.claims.rules._machines import Machine, machine_of, precision_of
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural, times
+from levelbench.claims.rules._machines import ResolvedHardware, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
 
 __all__ = ["rule"]
@@ -23,7 +23,7 @@ _YEARS = 3
 _DO = "measure both sides on the same machine, or claim the difference of the systems and not of the method"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         stated = pair.new.hardware
         if pair.comparison.of in _SKIPPED or (stated == pair.base.hardware and stated != HardwareView()):
@@ -35,7 +35,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
         yield from _weaker(pair, new, base)
 
 
-def _unsaid(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     if new.part and new[:2] == base[:2]:
         return
     for side, field, machine in ((pair.new, pair.new_field, new), (pair.base, pair.base_field, base)):
@@ -50,7 +50,7 @@ def _unsaid(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
             yield not_stated(_CODE, f"{field}.hardware.accelerators", what, "give their number", side.where)
 
 
-def _single_core(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+def _single_core(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     """A processor of which hardly anything is used, against an accelerator."""
     used, cores = base.cores_used, base.cores
     if (
@@ -67,7 +67,7 @@ def _single_core(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
     yield guilty(_CODE, field, found, do, pair.where, "error" if used == 1 else "warning")
 
 
-def _older(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+def _older(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     if new.year is None or base.year is None or new.year - base.year < _YEARS:
         return
     found = f"'{base.name}' of the base is of {base.year}, '{new.name}' of {new.year}: {new.year - base.year} years"
@@ -75,7 +75,7 @@ def _older(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.base_field}.hardware.release_year", found, do, pair.where, "warning")
 
 
-def _peaks(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
+def _peaks(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
     """The ratio of the peaks in the precisions that are used; where that is not said, in the widest that both have.
 
     What one machine could do in a precision that nobody says was used explains nothing.
@@ -91,7 +91,7 @@ def _peaks(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
     return {name: new.peaks[ours] / base.peaks[theirs]}
 
 
-def _ratios(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
+def _ratios(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
     """How many times more the new side's machine has, of whatever is known of both."""
     ratios = _peaks(pair, new, base)
     for name in ("bandwidth", "power_w", "price_per_hour"):
@@ -104,7 +104,7 @@ def _ratios(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
 _NAMES = {"bandwidth": "memory bandwidth", "power_w": "power", "price_per_hour": "price"}
 
 
-def _weaker(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     """The machines' peaks decide; price and power do only where no peak and no bandwidth is known of both."""
     same_part = bool(new.part) and new.part == base.part
     if same_part and pair.comparison.base_kind in _OWN_SCALING:
@@ -120,7 +120,7 @@ def _weaker(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.new_field}.hardware", found, _DO, pair.where, "warning")
 
 
-def _credit(pair: Pair, most: float) -> str:
+def _credit(pair: ComparedPair, most: float) -> str:
     ratio = pair.comparison.ratio
     if ratio is None or ratio <= 1.0:
         return ""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import (
-    Pair,
+    ComparedPair,
     guilty,
     is_training,
     not_stated,
@@ -29,7 +29,7 @@ _MARGIN = 1.01
 """A ratio may be over the bound by its rounding: 1 %."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         yield from _compared(pair)
     for field, side in sides(claim):
@@ -55,7 +55,7 @@ def _share(stated: float | None) -> float | None:
     return stated if stated is not None and 0.0 <= stated <= 1.0 else None
 
 
-def _compared(pair: Pair) -> Iterator[Finding]:
+def _compared(pair: ComparedPair) -> Iterator[Diagnostic]:
     comparison, share = pair.comparison, _share(pair.comparison.part_share)
     of_part = comparison.of == "kernel"
     if comparison.claimed_for == "part" or not (of_part or (share is not None and share < 1.0)) or _allowed(pair):
@@ -75,7 +75,7 @@ def _compared(pair: Pair) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{pair.field}.part_share", what, do, pair.where)
 
 
-def _allowed(pair: Pair) -> bool:
+def _allowed(pair: ComparedPair) -> bool:
     """Whether Amdahl's bound allows the ratio for the whole: a part's own only where the part is nearly everything."""
     share, ratio = _share(pair.comparison.part_share), pair.comparison.ratio
     if ratio is not None and ratio < 1.0:
@@ -86,7 +86,7 @@ def _allowed(pair: Pair) -> bool:
     return share == 1.0 or ratio <= _MARGIN * amdahl_bound(factor, 1.0 - share)
 
 
-def _timed(field: str, side: Side, ranks: int) -> Iterator[Finding]:
+def _timed(field: str, side: Side, ranks: int) -> Iterator[Diagnostic]:
     clock = side.clock
     do = "put the whole step on the clock: input, communication, update and all"
     if clock.whole is False:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, percent, sides
 from levelbench.claims.view import Claim, Side
 
@@ -15,14 +15,14 @@ _CODE = "LB106"
 _DO = "start the clock at the first touch of the data and leave loading and preparing on it"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if is_training(side) and side.time_s is not None and side.data.synthetic is not True:
             yield from _clock(field, side)
             yield from _before(field, side)
 
 
-def _clock(field: str, side: Side) -> Iterator[Finding]:
+def _clock(field: str, side: Side) -> Iterator[Diagnostic]:
     stall = side.data.stall_share
     if side.clock.data is False:
         hidden = "" if not stall else f", and {percent(stall)} of the whole time waits for it"
@@ -33,7 +33,7 @@ def _clock(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.clock.data", what, _DO, side.where)
 
 
-def _before(field: str, side: Side) -> Iterator[Finding]:
+def _before(field: str, side: Side) -> Iterator[Diagnostic]:
     """What was ready before the clock began is off the clock, even where the clock counts the input."""
     data = side.data
     if data.in_memory is True:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, sides, times
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, percent, sides, times
 from levelbench.claims.rules._machines import machine_of, precision_name
 from levelbench.claims.view import Claim, Side
 
@@ -18,7 +18,7 @@ _SHARE = "give the rate as a share of the peak (or of the roof) for the precisio
 _PROGRESS = "compare the time to the target, or the operations until it was reached"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.operations.flops is not None:
             yield from _precision(f"{field}.operations", side)
@@ -51,7 +51,7 @@ def _text(shares: dict[str, float]) -> str:
     return ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
 
 
-def _precision(field: str, side: Side) -> Iterator[Finding]:
+def _precision(field: str, side: Side) -> Iterator[Diagnostic]:
     shares, mixed = _shares(side), side.operations.mixed
     rate = f"{number(side.operations.flops or 0.0)} FLOP/s of '{side.name}'"
     if mixed and len(shares) < 2:
@@ -79,7 +79,7 @@ def _peak(side: Side) -> float | None:
     return 1.0 / time if time > 0 else None
 
 
-def _share(field: str, side: Side) -> Iterator[Finding]:
+def _share(field: str, side: Side) -> Iterator[Diagnostic]:
     rate, stated, peak = side.operations.flops or 0.0, side.operations.share_of_peak, _peak(side)
     label = f"the {number(rate)} FLOP/s of '{side.name}'"
     if peak is not None and rate > 1.001 * peak:
@@ -98,7 +98,7 @@ def _share(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.share_of_peak", what, _SHARE, side.where)
 
 
-def _unlike(pair: Pair) -> Iterator[Finding]:
+def _unlike(pair: ComparedPair) -> Iterator[Diagnostic]:
     """Two rates are comparable when the same things were counted."""
     new, base = _shares(pair.new), _shares(pair.base)
     if new and base and next(iter(new)) != next(iter(base)):
@@ -112,7 +112,7 @@ def _unlike(pair: Pair) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.field}.of", found, do, pair.where)
 
 
-def _progress(pair: Pair) -> Iterator[Finding]:
+def _progress(pair: ComparedPair) -> Iterator[Diagnostic]:
     """A higher rate of more operations: what the target takes. A compared time to the target has it in already."""
     of, new, base = pair.comparison.of, pair.new.operations, pair.base.operations
     timed = of is None and pair.new.time_of == pair.base.time_of == "target"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, pairs, plural, sides
 from levelbench.claims.view import Claim, Setup, Side
 
@@ -16,7 +16,7 @@ _DO = "take the time and the quality from the same runs, and give that pair; a s
 _SPEED = ("target", "epoch", "step", "throughput", "latency", "operations")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         yield from _runs(field, side)
         if side.quality.value is not None and _has_speed(claim, side):
@@ -30,7 +30,7 @@ def _has_speed(claim: Claim, side: Side) -> bool:
     return any(point.side == side.name for point in claim.scaling)
 
 
-def _setups(field: str, side: Side) -> Iterator[Finding]:
+def _setups(field: str, side: Side) -> Iterator[Diagnostic]:
     speed, accuracy = side.performance, side.accuracy
     if speed == Setup() or accuracy == Setup():
         # A time to the target is of runs that reached it: the quality comes with them.
@@ -48,7 +48,7 @@ def _setups(field: str, side: Side) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.accuracy.seeds", found, _DO, side.where, "warning")
 
 
-def _options(field: str, side: Side) -> Iterator[Finding]:
+def _options(field: str, side: Side) -> Iterator[Diagnostic]:
     """Named options say more than the digest of them, and stand for it where they differ."""
     speed, accuracy = side.performance, side.accuracy
     both = [name for name in speed.options if name in accuracy.options]
@@ -69,7 +69,7 @@ def _options(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.options", what, "give every option for both", side.where)
 
 
-def _commits(field: str, side: Side) -> Iterator[Finding]:
+def _commits(field: str, side: Side) -> Iterator[Diagnostic]:
     speed, accuracy = side.performance, side.accuracy
     if not speed.commit or not accuracy.commit:
         return
@@ -95,7 +95,7 @@ def _short(digest: str) -> str:
     return digest if len(digest) <= 24 else f"{digest[:20]}..."
 
 
-def _runs(field: str, side: Side) -> Iterator[Finding]:
+def _runs(field: str, side: Side) -> Iterator[Diagnostic]:
     """Runs that give only a time and runs that give only a quality, of specifications that have none in common."""
     known = [run for run in side.runs if run.specification and not run.failed]
     timed = [run for run in known if run.time_s is not None and run.quality is None and run.curve is None]
@@ -109,7 +109,7 @@ def _runs(field: str, side: Side) -> Iterator[Finding]:
     yield guilty(_CODE, f"{field}.runs", found, _DO, side.where)
 
 
-def _split_between_sides(claim: Claim) -> Iterator[Finding]:
+def _split_between_sides(claim: Claim) -> Iterator[Diagnostic]:
     """One variant is compared in speed alone and another in quality alone, both with the same baseline."""
     rows = list(pairs(claim))
     judged = [pair for pair in rows if pair.comparison.of == "quality"]

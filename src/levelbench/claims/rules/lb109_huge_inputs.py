@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import (
-    Pair,
+    ComparedPair,
     direction_of,
     guilty,
     not_stated,
@@ -47,7 +47,7 @@ class _Usual(NamedTuple):
     time_s: float | None
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     stated = {name: _of_standards(claim, name) for name in _SIZES}
     bases = {pair.new.name: pair for pair in pairs(claim)}
     for field, side in sides(claim):
@@ -74,7 +74,7 @@ def _of_standards(claim: Claim, name: str) -> list[_Usual]:
     return [_Usual(one.name, size, one.quality, one.cost_usd, one.time_s) for one, size in known if size]
 
 
-def _of_base(pair: Pair | None, name: str) -> list[_Usual]:
+def _of_base(pair: ComparedPair | None, name: str) -> list[_Usual]:
     """Without a standard the baseline stands for what is usual; a comparison to the target shows the gain itself."""
     size = None if pair is None else getattr(pair.base.workload, name)
     if pair is None or not size:
@@ -88,7 +88,7 @@ def _of_base(pair: Pair | None, name: str) -> list[_Usual]:
     return [_Usual(pair.base.name, size, quality, pair.base.cost_usd, pair.base.time_s if whole else None)]
 
 
-def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iterator[Finding]:
+def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iterator[Diagnostic]:
     found = f"'{side.name}' has {has}, {times(size / usual.size)} those of '{usual.name}'"
     gained, cheaper = _gain(side, usual), _cheaper(side, usual)
     if gained is None and not cheaper:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import direction_of, guilty, not_stated, number, pairs, plural, seconds, sides
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, ScalingPoint, Side
@@ -24,7 +24,7 @@ _FALLEN = 0.25
 """Share of the whole improvement that a curve may lose again before it counts as diverging."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         yield from _fixed_time(field, side, claim)
         yield from _curves(field, side)
@@ -34,7 +34,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
     yield from _figures(claim)
 
 
-def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Finding]:
+def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
     """A limit of time is sound where runs reach their target before it, or where the others are shown."""
     limit = side.clock.fixed_time_s
     # To repeat a step or a call for a minute is how its time is measured.
@@ -56,7 +56,7 @@ def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.clock.fixed_time_s", found, _TO_TARGET, side.where, "warning")
 
 
-def _equal_times(claim: Claim) -> Iterator[Finding]:
+def _equal_times(claim: Claim) -> Iterator[Diagnostic]:
     """Two whole runs of one length, compared by how much they did in it."""
     for pair in pairs(claim):
         new, base, of = pair.new, pair.base, pair.comparison.of
@@ -71,7 +71,7 @@ def _equal_times(claim: Claim) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.field}.of", found, _TO_TARGET, pair.where, "warning")
 
 
-def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Finding]:
+def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Diagnostic]:
     fixed = [(at, point) for at, point in points if point.fixed_time]
     if fixed:
         at, point = fixed[0]
@@ -92,7 +92,7 @@ def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Finding]:
         yield guilty(_CODE, f"scaling[{at}].time_s", found, _TO_TARGET, point.where, "warning")
 
 
-def _curves(field: str, side: Side) -> Iterator[Finding]:
+def _curves(field: str, side: Side) -> Iterator[Diagnostic]:
     seen = curves_of(side)
     ends = [each for each in seen if each.ends_at_its_first_touch and each.claimed is not False]
     # Where it is said to be confirmed, LB130 says that it is not.
@@ -127,7 +127,7 @@ def _place(side: Side, seen: Seen) -> str:
     return side.runs[seen.at].where or side.where
 
 
-def _truncated(field: str, side: Side) -> Iterator[Finding]:
+def _truncated(field: str, side: Side) -> Iterator[Diagnostic]:
     """Curves that end well before the run whose time is given."""
     short = []
     for at, run in enumerate(side.runs):
@@ -140,7 +140,7 @@ def _truncated(field: str, side: Side) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.runs[{at}].curve", found, _BY_SAMPLES, side.runs[at].where, "warning")
 
 
-def _diverged(field: str, side: Side) -> Iterator[Finding]:
+def _diverged(field: str, side: Side) -> Iterator[Diagnostic]:
     """Curves that end far below their best. A run that is said not to have reached its target hides nothing."""
     sign = direction_of(side.quality)
     target = side.quality.target
@@ -163,7 +163,7 @@ def _diverged(field: str, side: Side) -> Iterator[Finding]:
             return
 
 
-def _figures(claim: Claim) -> Iterator[Finding]:
+def _figures(claim: Claim) -> Iterator[Diagnostic]:
     plots = [(at, each) for at, each in enumerate(claim.figures) if each.y in {"quality", "loss"}]
     for at, each in plots:
         if each.curves_cut:

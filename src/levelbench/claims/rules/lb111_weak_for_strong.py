@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, Severity, read_rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, times
+from levelbench.claims.rule import Diagnostic, Severity, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, times
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
 __all__ = ["rule"]
@@ -18,7 +18,7 @@ _RATE = "give the learning rate at every point, or the rule by which it follows 
 _Indexed = tuple[int, ScalingPoint]
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for name in dict.fromkeys(point.side for point in claim.scaling):
         points = [(at, point) for at, point in enumerate(claim.scaling) if point.side == name]
         points.sort(key=lambda each: each[1].ranks)
@@ -29,7 +29,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
             yield from _two_points(pair, claim.scaling_mode)
 
 
-def _study(name: str, points: list[_Indexed], claim: Claim) -> Iterator[Finding]:
+def _study(name: str, points: list[_Indexed], claim: Claim) -> Iterator[Diagnostic]:
     unknown = [(at, point) for at, point in points if point.global_batch is None]
     growth = _growth(points)
     if growth is None:
@@ -74,7 +74,7 @@ def _to_target(point: ScalingPoint, side: Side | None) -> bool:
 
 def _statistics(
     name: str, small: _Indexed, large: _Indexed, points: list[_Indexed], side: Side | None
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     open_ = [(at, each) for at, each in points if each.iterations_to_target is None and not _to_target(each, side)]
     if open_:
         at, point = open_[0]
@@ -94,7 +94,7 @@ def _statistics(
     yield guilty(_CODE, field, found, "claim the time to the target at every point", many.where, "warning")
 
 
-def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Finding]:
+def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Diagnostic]:
     if side is not None and side.workload.learning_rate_rule:
         return
     silent = [(at, point) for at, point in points if point.learning_rate is None]
@@ -104,7 +104,7 @@ def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Fin
         yield not_stated(_CODE, f"scaling[{at}].learning_rate", what, _RATE, point.where)
 
 
-def _two_points(pair: Pair, mode: str | None) -> Iterator[Finding]:
+def _two_points(pair: ComparedPair, mode: str | None) -> Iterator[Diagnostic]:
     """A comparison of two sizes of machine by their rates is a scaling study of two points."""
     new, base, comparison = pair.new.workload, pair.base.workload, pair.comparison
     if comparison.of not in {"throughput", "epoch", "step", "operations"} or mode == "weak":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, Severity, read_rule
+from levelbench.claims.rule import Diagnostic, Severity, read_rule
 from levelbench.claims.rules._common import (
-    Pair,
+    ComparedPair,
     beyond,
     direction_of,
     guilty,
@@ -17,7 +17,7 @@ from levelbench.claims.rules._common import (
     pairs,
     seconds,
 )
-from levelbench.claims.view import Claim, Comparison, Side, Standard
+from levelbench.claims.view import Claim, ComparisonView, Side, StandardView
 
 __all__ = ["rule"]
 
@@ -32,7 +32,7 @@ _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints",
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         if _unlike(pair):
             yield from _incomparable(pair)
@@ -41,7 +41,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
         yield from _dominated(pair, claim)
 
 
-def _unlike(pair: Pair) -> list[tuple[str, str, str]]:
+def _unlike(pair: ComparedPair) -> list[tuple[str, str, str]]:
     """(field, of the new side, of the base) where both say what was asked for, and say different things."""
     new, base = pair.new.quality, pair.base.quality
     rows = [
@@ -62,7 +62,7 @@ def _unlike(pair: Pair) -> list[tuple[str, str, str]]:
     return found
 
 
-def _left_out(name: str, pair: Pair) -> bool:
+def _left_out(name: str, pair: ComparedPair) -> bool:
     """Whether the new side's clock leaves out what the baseline's has in it; the reverse favours the baseline."""
     return getattr(pair.new.clock, name) is False and getattr(pair.base.clock, name) is True
 
@@ -79,7 +79,7 @@ def _easier(new: Side, base: Side) -> bool:
     return sign is None or sign * new.quality.target < sign * base.quality.target
 
 
-def _incomparable(pair: Pair) -> Iterator[Finding]:
+def _incomparable(pair: ComparedPair) -> Iterator[Diagnostic]:
     for name, new, base in _unlike(pair):
         found = f"'{pair.new.name}' has {name.replace('.', ' ')} '{new}' and '{pair.base.name}' has '{base}'"
         # Two clocks may differ by a second or by an hour; two targets or metrics are different races.
@@ -87,7 +87,7 @@ def _incomparable(pair: Pair) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.new_field}.{name}", found, _ALIKE, pair.where, severity)
 
 
-def _one_only(pair: Pair, claim: Claim) -> Iterator[Finding]:
+def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     of = pair.comparison.of
     others = [each for each in claim.comparisons if each is not pair.comparison and each.base == pair.base.name]
     if of in _NEVER_ALONE:
@@ -102,7 +102,7 @@ def _one_only(pair: Pair, claim: Claim) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{pair.new_field}.quality.value", what, _BOTH, pair.where)
 
 
-def _speed_only(pair: Pair, elsewhere: bool) -> Iterator[Finding]:
+def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
     """``elsewhere``: another comparison with the same baseline is of quality."""
     comparison, new, base = pair.comparison, pair.new.quality, pair.base.quality
     level, known, field = level_of(new), level_of(base), f"{pair.field}.quality_compared"
@@ -125,13 +125,13 @@ def _said(compared: bool | None) -> Severity:
     return "error" if compared is False else "warning"
 
 
-def _grown(pair: Pair) -> bool:
+def _grown(pair: ComparedPair) -> bool:
     new, base = pair.new.workload, pair.base.workload
     more = new.ranks is not None and base.ranks is not None and new.ranks > base.ranks
     return more or (new.global_batch or 0) > (base.global_batch or new.global_batch or 0)
 
 
-def _quality_only(pair: Pair) -> Iterator[Finding]:
+def _quality_only(pair: ComparedPair) -> Iterator[Diagnostic]:
     new, base, compared = pair.new, pair.base, pair.comparison.performance_compared
     if compared:
         return
@@ -155,7 +155,7 @@ def _quality_only(pair: Pair) -> Iterator[Finding]:
         yield not_stated(_CODE, field, what, _BOTH, pair.where)
 
 
-def _dominated(pair: Pair, claim: Claim) -> Iterator[Finding]:
+def _dominated(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     """A known entry is as good and faster (and not dearer), and is not the one that was compared with."""
     named = {each.base for each in claim.comparisons}
     better = [one for one in claim.standards if one.name not in named and _beats(one, pair.new, pair.comparison)]
@@ -171,7 +171,7 @@ def _dominated(pair: Pair, claim: Claim) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.new_field}.time_s", found, do, pair.where, "error" if costs else "warning")
 
 
-def _beats(one: Standard, side: Side, comparison: Comparison) -> bool:
+def _beats(one: StandardView, side: Side, comparison: ComparisonView) -> bool:
     sign, target = direction_of(side.quality), side.quality.target
     if comparison.of not in {"target", None} or side.time_of != "target" or sign is None or target is None:
         return False

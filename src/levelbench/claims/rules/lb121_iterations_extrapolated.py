@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, percent, plural, sides
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
@@ -15,7 +15,7 @@ _CODE = "LB121"
 _DO = "train to the target, or claim the time of an iteration and nothing of the time to accuracy"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.time_s is not None and side.time_of in {"target", "run"}:
             yield from _short_side(f"{field}.workload.iterations_measured", side)
@@ -35,14 +35,14 @@ def _short(measured: int | None, needed: int | None) -> bool:
     return measured is not None and needed is not None and measured < needed
 
 
-def _short_side(field: str, side: Side) -> Iterator[Finding]:
+def _short_side(field: str, side: Side) -> Iterator[Diagnostic]:
     measured, needed = side.workload.iterations_measured, side.workload.iterations_to_target
     if _short(measured, needed):
         found = f"the time of '{side.name}' is of a whole training that was not done{_part(measured, needed)}"
         yield guilty(_CODE, field, found, _DO, side.where)
 
 
-def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Finding]:
+def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Diagnostic]:
     measured, needed = point.iterations_measured, point.iterations_to_target
     label = f"'{point.side}' on {plural(point.ranks, 'rank')}"
     if point.extrapolated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
 
@@ -15,7 +15,7 @@ _CODE = "LB122"
 _DO = "decide on a validation split that was cut from the training data, and open the test data once, at the end"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         yield from _guilt(f"{field}.quality", side)
         if side.quality.split == "test":
@@ -30,7 +30,7 @@ def _looks(side: Side) -> int | None:
     return max(curves, default=None) if side.quality.stopping_split == "test" else None
 
 
-def _guilt(field: str, side: Side) -> Iterator[Finding]:
+def _guilt(field: str, side: Side) -> Iterator[Diagnostic]:
     quality, looks = side.quality, _looks(side)
     often = f", looked at {plural(looks, 'time')} in a run" if looks is not None and looks > 1 else ""
     if quality.stopping_split == "test":
@@ -51,7 +51,7 @@ def _guilt(field: str, side: Side) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.test_looks", found, _DO, side.where, "warning")
 
 
-def _unsaid(field: str, side: Side) -> Iterator[Finding]:
+def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
     quality = side.quality
     if quality.stopping_split is None:
         what = f"which data decided when '{side.name}' stopped"

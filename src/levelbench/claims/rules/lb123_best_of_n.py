@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean, median, stdev
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import (
     direction_of,
     guilty,
@@ -42,7 +42,7 @@ def expected_extreme(n: int) -> float:
     return step * (sum(heights) + 0.5 * (1.0 - 2.0 * 0.5**n))
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.time_s is None and side.quality.value is None:
             continue
@@ -101,7 +101,7 @@ def _bias(side: Side, n: int) -> str:
     return f"{luck}; {percent(expected)} is expected by chance of the best of {n:,} (normal, same spread)"
 
 
-def _chosen(field: str, side: Side, n: int) -> Iterator[Finding]:
+def _chosen(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
     single = side.reported == "single"
     if not (single or side.reported == "best" or _is_best(side)):
         return
@@ -116,7 +116,7 @@ def _chosen(field: str, side: Side, n: int) -> Iterator[Finding]:
     yield guilty(_CODE, f"{field}.reported", found, _DO, side.where, "warning" if mild else "error")
 
 
-def _some(field: str, side: Side, n: int) -> Iterator[Finding]:
+def _some(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
     """A mean over fewer runs than were made is a choice too."""
     if side.reported in {"best", "single"} or not 0 < len(side.runs) < n:
         return

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, sides
 from levelbench.claims.view import Claim, Side
 
@@ -17,13 +17,13 @@ _MADE_UP = re.compile(r"(?<![a-z])(synthetic|dummy|fake|random|generated)(?![a-z
 _DO = "measure with the task's own data, read from where a user would have it"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if is_training(side) or (side.time_of == "call" and side.quality.value is not None):
             yield from _judged(f"{field}.data", side, claim)
 
 
-def _judged(field: str, side: Side, claim: Claim) -> Iterator[Finding]:
+def _judged(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
     data = side.data
     if data.synthetic is True:
         if side.time_of in {"target", "run"} or side.quality.value is not None or _for_the_whole(claim, side):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural
 from levelbench.claims.view import Claim
 
 __all__ = ["rule"]
@@ -23,7 +23,7 @@ _NAMED = re.compile(r"(?!\W*(none|unknown|unpublished|internal|private|n/?a|tba|
 """A source is a name that somebody can look for."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         # A speed-up over one process of itself needs no opponent.
         if pair.comparison.base_kind in {"serial", "one-process"} or _itself(pair):
@@ -33,13 +33,13 @@ def _check(claim: Claim) -> Iterator[Finding]:
         yield from _source(pair)
 
 
-def _itself(pair: Pair) -> bool:
+def _itself(pair: ComparedPair) -> bool:
     """The same specification on another machine: there is nothing to tune or to cite apart."""
     new, base = pair.new.performance.specification, pair.base.performance.specification
     return new is not None and new == base
 
 
-def _tuning(pair: Pair) -> Iterator[Finding]:
+def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
     new, base = pair.new, pair.base
     field = f"{pair.base_field}.tuned"
     trials, base_trials = new.tuning.trials, base.tuning.trials
@@ -62,7 +62,7 @@ def _tuning(pair: Pair) -> Iterator[Finding]:
         yield not_stated(_CODE, field, what, _TUNE, pair.where)
 
 
-def _age(pair: Pair, claim: Claim) -> Iterator[Finding]:
+def _age(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     new, base = pair.new, pair.base
     if new.year is None or base.year is None:
         if base.year is None and not base.runs:
@@ -77,7 +77,7 @@ def _age(pair: Pair, claim: Claim) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.base_field}.year", found, _NEWER, pair.where, "warning")
 
 
-def _source(pair: Pair) -> Iterator[Finding]:
+def _source(pair: ComparedPair) -> Iterator[Diagnostic]:
     base, field = pair.base, f"{pair.base_field}.source"
     if base.source is None:
         yield not_stated(_CODE, field, f"the source of the baseline '{base.name}'", _SOURCE, pair.where)

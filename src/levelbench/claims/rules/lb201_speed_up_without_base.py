@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number
-from levelbench.claims.view import Claim, Comparison, ScalingPoint, Side
+from levelbench.claims.view import Claim, ComparisonView, ScalingPoint, Side
 
 __all__ = ["rule"]
 
@@ -15,14 +15,14 @@ _CODE = "LB201"
 _DO = "give the time of the base in seconds, on which hardware, and whether it is the best serial one"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, comparison in enumerate(claim.comparisons):
         if comparison.ratio is not None and comparison.of != "quality":
             yield from _compared(claim, comparison, f"comparisons[{at}]")
     yield from _drawn(claim)
 
 
-def _compared(claim: Claim, comparison: Comparison, field: str) -> Iterator[Finding]:
+def _compared(claim: Claim, comparison: ComparisonView, field: str) -> Iterator[Diagnostic]:
     base, new = claim.side(comparison.base), claim.side(comparison.new)
     where = comparison.where or claim.where
     if not _has_base(claim, comparison, base):
@@ -36,7 +36,7 @@ def _compared(claim: Claim, comparison: Comparison, field: str) -> Iterator[Find
         yield not_stated(_CODE, f"{field}.base_kind", what, do, where)
 
 
-def _has_base(claim: Claim, comparison: Comparison, base: Side | None) -> bool:
+def _has_base(claim: Claim, comparison: ComparisonView, base: Side | None) -> bool:
     """Whether an absolute figure of what is compared stands anywhere: in the comparison, its base, its scaling."""
     if comparison.base_time_s is not None:
         return True
@@ -70,7 +70,7 @@ def _is_absolute(point: ScalingPoint) -> bool:
     return point.time_s is not None or point.throughput is not None
 
 
-def _drawn(claim: Claim) -> Iterator[Finding]:
+def _drawn(claim: Claim) -> Iterator[Diagnostic]:
     """A figure of speed-ups whose one-rank time is nowhere."""
     if any(_is_absolute(point) for point in claim.scaling) or any(side.time_s is not None for side in claim.sides):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, sides
 from levelbench.claims.rules._runs import fixed_time, matches, side_rates
 from levelbench.claims.view import Claim, Summarised
@@ -19,7 +19,7 @@ _MUCH = 0.01
 """From an overstatement of 1 % on it is an error."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     if fixed_time(claim):
         return
     for at, summary in enumerate(claim.summaries):
@@ -27,7 +27,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
             yield from _judged(claim, summary, f"summaries[{at}]")
 
 
-def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Finding]:
+def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnostic]:
     where = summary.where or claim.where
     again = _again(claim, summary)
     if again is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural
 from levelbench.claims.rules._runs import matches
 from levelbench.claims.view import Claim, Summarised
@@ -18,13 +18,13 @@ _DO = "average the times (or costs) behind the ratios and divide the means; the 
 _WRONG = ("arithmetic", "harmonic", "olympic")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, summary in enumerate(claim.summaries):
         if summary.of == "ratios" and summary.n != 1:
             yield from _judged(claim, summary, f"summaries[{at}]")
 
 
-def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Finding]:
+def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnostic]:
     where = summary.where or claim.where
     ratios = [each.ratio for each in claim.comparisons if each.ratio is not None and each.ratio > 0.0]
     again = _again(summary, ratios)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
 from levelbench.claims.rules._runs import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
@@ -20,7 +20,7 @@ _SAME = 1e-6
 """Runs whose times agree to six digits are no evidence of variation."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     said: list[list[float]] = []
     for field, side in sides(claim):
         if side.time_s is None or side.interval is not None:
@@ -38,7 +38,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
     yield from _compared(claim)
 
 
-def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
+def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     """A time to the target of which not all runs arrive is the time of the lucky ones, whatever else it is."""
     made, reached = side.runs_made, side.runs_reached
     if side.time_of != "target" or not made or not reached or reached >= made:
@@ -54,7 +54,7 @@ def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
     yield guilty(_CODE, f"{field}.runs_reached", found, _ALL, side.where, "warning")
 
 
-def _timed(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
+def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     values = side_times(side)
     if len(values) > 1 and max(values) - min(values) > _SAME * max(values):
         found = (
@@ -76,7 +76,7 @@ def _is_of(summary: Summarised, side: Side) -> bool:
     return summary.of == "times" and value is not None and abs(value - (side.time_s or 0.0)) <= 1e-3 * abs(value)
 
 
-def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Finding]:
+def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnostic]:
     where = summary.where or claim.where
     of = "several values" if summary.n is None else plural(summary.n, "value")
     value = "" if summary.value is None else f" ({number(summary.value, 4)})"
@@ -88,7 +88,7 @@ def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Findi
         yield not_stated(_CODE, f"{field}.interval", what, _DO, where)
 
 
-def _compared(claim: Claim) -> Iterator[Finding]:
+def _compared(claim: Claim) -> Iterator[Diagnostic]:
     """Ratios whose sides have no times of their own, so that nothing above has judged them."""
     for at, comparison in enumerate(claim.comparisons):
         if comparison.ratio is None or comparison.interval is not None or comparison.of == "operations":

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, pairs
 from levelbench.claims.rules._runs import FEWEST, Normality, normality, sample_of, side_qualities, side_times
 from levelbench.claims.view import Claim
@@ -23,7 +23,7 @@ _FREE = re.compile(r"bootstrap|permutation|rank|order[ -]statistic|mann|wilcoxon
 _LOG = re.compile(r"(?<![a-z])(log|logs|logarithms?|lognormal|log-normal)(?![a-z])")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, summary in enumerate(claim.summaries):
         if summary.interval_by and _assumes(summary.interval_by):
             sample = sample_of(claim, summary)
@@ -54,7 +54,7 @@ def _tested(method: str, values: Sequence[float]) -> Normality | None:
 
 def _judged(
     place: tuple[str, str, str], method: str, checked: bool | None, samples: list[tuple[str, Sequence[float]]]
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     field, what, where = place
     results = [(name, _tested(method, values)) for name, values in samples]
     for name, result in results:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs
 from levelbench.claims.view import Claim
 
 __all__ = ["rule"]
@@ -20,13 +20,13 @@ _SMALL_EFFECT = 0.2
 _DO = "give the ratio (or difference) with its interval, and say from which size on it would matter"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         if pair.comparison.p_value is not None:
             yield from _judged(pair, pair.comparison.p_value)
 
 
-def _judged(pair: Pair, p_value: float) -> Iterator[Finding]:
+def _judged(pair: ComparedPair, p_value: float) -> Iterator[Diagnostic]:
     comparison = pair.comparison
     p = f"p = {number(p_value)}"
     if not _has_size(pair):
@@ -47,7 +47,7 @@ def _judged(pair: Pair, p_value: float) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{pair.field}.test", what, "name the test, its n and what a replicate was", pair.where)
 
 
-def _has_size(pair: Pair) -> bool:
+def _has_size(pair: ComparedPair) -> bool:
     """Whether the size of the difference is stated, or both figures of which it is the difference."""
     comparison = pair.comparison
     if comparison.effect is not None or comparison.ratio is not None or comparison.interval is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side, Summarised
 
@@ -16,7 +16,7 @@ _DO = "publish the value of every run with its seed and settings, so that others
 _SUMMARIES = ("best", "median", "mean", "olympic")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     most = max((len(side.runs) for side in claim.sides), default=0)
     for at, summary in enumerate(claim.summaries):
         if summary.n != 1:
@@ -26,7 +26,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
             yield from _reported(side, field)
 
 
-def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Iterator[Finding]:
+def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Iterator[Diagnostic]:
     where = summary.where or claim.where
     of = "several values" if summary.n is None else plural(summary.n, "value")
     if summary.raw_available is False:
@@ -36,7 +36,7 @@ def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Ite
         yield not_stated(_CODE, f"{field}.raw_available", f"where the {of} behind '{summary.what}' are", _DO, where)
 
 
-def _reported(side: Side, field: str) -> Iterator[Finding]:
+def _reported(side: Side, field: str) -> Iterator[Diagnostic]:
     """A side whose figure is a summary of runs that are not shown."""
     made = side.runs_made
     if side.reported in _SUMMARIES and made is not None and made > 1 and len(side.runs) < made:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, seconds, sides
 from levelbench.claims.rules._machines import machine_of
 from levelbench.claims.view import Claim, Side
@@ -17,13 +17,13 @@ _SHORT = ("step", "call", "epoch")
 _DO = "say which clock, from where to where, how devices and ranks were synchronised, and what was warm-up"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.time_s is not None:
             yield from _timed(side, f"{field}.timing")
 
 
-def _timed(side: Side, field: str) -> Iterator[Finding]:
+def _timed(side: Side, field: str) -> Iterator[Diagnostic]:
     timing, time = side.timing, f"the {seconds(side.time_s or 0.0)} of '{side.name}'"
     short = side.time_of in _SHORT
     if timing.method is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, sides
 from levelbench.claims.view import Claim
 
@@ -16,7 +16,7 @@ _BOUNDED = ("speed-up", "throughput", "operations")
 _DO = "show the limit beside it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, figure in enumerate(claim.figures):
         if figure.bound_shown is False and figure.y in _BOUNDED:
             found = f"'{figure.what}' shows {figure.y} without a limit to hold it against"
@@ -28,7 +28,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
     yield from _stated(claim)
 
 
-def _stated(claim: Claim) -> Iterator[Finding]:
+def _stated(claim: Claim) -> Iterator[Diagnostic]:
     """What has a limit, in a claim that gives none."""
     ranks = sorted({point.ranks for point in claim.scaling})
     if len(ranks) > 1:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated
-from levelbench.claims.view import Claim, Figure
+from levelbench.claims.view import Claim, FigureView
 
 __all__ = ["rule"]
 
@@ -16,12 +16,12 @@ _DO = "draw points or bars with their intervals, or measure enough points betwee
 _CONTINUOUS = ("time", "epochs", "samples", "operations")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, figure in enumerate(claim.figures):
         yield from _drawn(figure, f"figures[{at}]", figure.where or claim.where)
 
 
-def _drawn(figure: Figure, field: str, where: str) -> Iterator[Finding]:
+def _drawn(figure: FigureView, field: str, where: str) -> Iterator[Diagnostic]:
     if figure.joined is False:
         return
     if figure.joined is None:

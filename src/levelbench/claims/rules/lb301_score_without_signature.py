@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, sides
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, QualityView
 
 __all__ = ["rule"]
@@ -19,7 +19,7 @@ _DECIDES = {"tok": "tokeniser", "case": "case", "nrefs": "references", "test": "
 _NAMES = {"#": "nrefs", "numrefs": "nrefs", "refs": "nrefs", "c": "case", "tokenize": "tok", "t": "test", "l": "lang"}
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         quality = side.quality
         if _is_bleu(quality) and (quality.value is not None or quality.target is not None):
@@ -44,7 +44,7 @@ def _parts(signature: str) -> dict[str, str]:
     return found
 
 
-def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Finding]:
+def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Diagnostic]:
     if quality.signature is None:
         what = f"how the {quality.metric} of '{name}' was computed (tokeniser, case, references)"
         yield not_stated(_CODE, field, what, _DO, where)
@@ -61,7 +61,7 @@ def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Fi
     yield guilty(_CODE, field, found, _DO, where, "warning")
 
 
-def _two(pair: Pair) -> Iterator[Finding]:
+def _two(pair: ComparedPair) -> Iterator[Diagnostic]:
     new, base = pair.new.quality, pair.base.quality
     one, other = _parts(new.signature or ""), _parts(base.signature or "")
     unlike = [name for name in _DECIDES if name in one and name in other and one[name] != other[name]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import direction_of, guilty, level_of, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, Side
 
@@ -15,7 +15,7 @@ _CODE = "LB302"
 _DO = "show first that the reference reaches what its source reports: the same metric and split, with its interval"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     bases = {pair.base.name: pair for pair in pairs(claim) if pair.comparison.of != "kernel"}
     for field, side in sides(claim):
         if side.name not in bases and not side.reference:

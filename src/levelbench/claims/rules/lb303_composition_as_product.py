@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from levelbench.claims.rule import Finding, read_rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, times
-from levelbench.claims.view import Claim, Composition
+from levelbench.claims.view import Claim, CompositionView
 
 __all__ = ["rule"]
 
@@ -18,13 +18,13 @@ _NEAR = 0.05
 """How near a claim must be to the product to have been made by multiplying, and a measurement to confirm it."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, each in enumerate(claim.compositions):
         if len(each.parts) >= 2 and all(ratio > 0 for ratio in each.parts.values()):
             yield from _one(f"compositions[{at}]", each)
 
 
-def _one(field: str, each: Composition) -> Iterator[Finding]:
+def _one(field: str, each: CompositionView) -> Iterator[Diagnostic]:
     product = math.prod(each.parts.values())
     parts = " x ".join(f"{number(ratio)} ({name})" for name, ratio in each.parts.items())
     claimed, measured = each.claimed, each.measured

@@ -49,7 +49,7 @@ def command(
     Only what has changed is read and made again. An entry that is wrong is listed as not shown and stops no other;
     the exit code is then 1. Entries whose curves are nearly those of others are listed, and shown.
     """
-    from levelbench.claims.beside import beside_entry
+    from levelbench.claims.remarks import remarks_on_entry
     from levelbench.cli.board.check import one_line
     from levelbench.cli.board.limits import known_limits
     from levelbench.report.site.build import build
@@ -62,7 +62,7 @@ def command(
         base_url=base_url,
         force=force,
         processes=jobs,
-        lint=beside_entry,
+        lint=remarks_on_entry,
         limits=known_limits,
     )
     if as_json:

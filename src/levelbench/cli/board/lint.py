@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from levelbench.claims.beside import beside_entry
+from levelbench.claims.remarks import remarks_on_entry
 from levelbench.errors import LevelbenchError
 from levelbench.records.submissions.rules.findings import Finding, note, warning
 
@@ -32,7 +32,7 @@ def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) ->
 
 def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[Finding]:
     try:
-        lines = beside_entry(entry, file, known).lines
+        lines = remarks_on_entry(entry, file, known).lines
     except LevelbenchError:
         # No claim can be made of it; what is wrong with it is the check's own to say.
         return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from levelbench.records.submissions.figures import FLAGS
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES
-from levelbench.report.remarks import Linted, missing_line
+from levelbench.report.remarks import Remarks, missing_line
 from levelbench.report.site.brief import brief, time_text
 from levelbench.report.site.measured_view import curve_section, in_unit, inference_section, phases_section, runs_section
 from levelbench.report.site.parts import (
@@ -59,7 +59,7 @@ def entry_page(
     findings: Sequence[Finding],
     *,
     source: str | bytes = "",
-    linted: Linted | None = None,
+    linted: Remarks | None = None,
     further: Sequence[Side] = (),
     off: Sequence[str] = (),
 ) -> str:
@@ -269,7 +269,7 @@ def _finding(kind: str, badge: str, field: str | None, found: str, do: str) -> H
     )
 
 
-def _lint(linted: Linted) -> Html:
+def _lint(linted: Remarks) -> Html:
     """What the linter says of the claim that the entry makes: an error of its is a reader's to judge, not a fault."""
     items = [
         _finding("open", f"{one.severity} {one.code}", one.name, one.found, one.do) for one in linted.lines[:_MOST]

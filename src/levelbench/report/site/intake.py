@@ -35,7 +35,7 @@ from levelbench.records.submissions.scoring import score
 from levelbench.records.submissions.several import Steps
 from levelbench.records.submissions.signatures import AUTHORS, ENDING, available
 from levelbench.records.submissions.steps import climbs_of, crossing_of
-from levelbench.report.remarks import Linted, all_words
+from levelbench.report.remarks import Remarks
 from levelbench.report.site.entries import Signed, entry_payload, further_of, steps_json
 from levelbench.report.site.payload import FindingCounts
 from levelbench.report.site.state import Entry, glance, is_same, look
@@ -48,7 +48,7 @@ _WRONG = frozenset({"B230", "B232", "B233", "B235"})
 _UNVERIFIED = "B231"
 _DAY = timedelta(days=1)
 
-Lint = Callable[[Submission, str, Mapping[str, Ruleset]], Linted]
+Lint = Callable[[Submission, str, Mapping[str, Ruleset]], Remarks]
 """What says what the linter finds in an entry: a function of a module, so that other processes have it, too."""
 
 
@@ -67,7 +67,7 @@ class Read(Struct):
     raw: bytes
     submission: Submission | None
     findings: list[Finding]
-    linted: Linted | None = None
+    linted: Remarks | None = None
 
 
 class Leaderboard:
@@ -180,11 +180,11 @@ class Leaderboard:
         yield from pause
         linted = self._linted(submission, file) if entry.payload is not None else None
         if entry.payload is not None and linted is not None:
-            entry.payload.lint = all_words(linted)
+            entry.payload.lint = linted.words()
         yield from pause
         return Read(entry, raw, submission, findings, linted)
 
-    def _linted(self, submission: Submission, file: str) -> Linted | None:
+    def _linted(self, submission: Submission, file: str) -> Remarks | None:
         """What the linter says of the entry; nothing where no claim can be made of it."""
         try:
             return None if self.lint is None else self.lint(submission, file, self.known)
