@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from levelbench.analysis.contrasts import FactorArm, contrast
+from levelbench.analysis.composition import FactorArm, contrast
 
 
 def cell(*times, on=(), given_up=(), seeds=None, **more):

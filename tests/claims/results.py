@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.claims.checked import ARTICLES, DAWNBENCH, MLPERF, STOPPED_ON_TEST, Verdicts
 
 from levelbench.claims.lint import findings_of
-from levelbench.claims.reading.folders import read_folder
+from levelbench.claims.reading import read_folder
 from levelbench.claims.rule import Diagnostic
 from levelbench.claims.view import Claim
 

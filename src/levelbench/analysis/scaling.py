@@ -1,8 +1,8 @@
 """How time to accuracy scales with the number of ranks: points, and efficiencies against the smallest one.
 
-The one idea: there are two efficiencies, and they part where a scheme or a larger batch needs more samples for the same
-accuracy. Time per epoch says how fast ranks compute together; time to accuracy says what a user gets of it. Both count
-cores, ranks times the threads of each: a process alone that had all cores is no base for ranks with one each.
+There are two efficiencies, and they differ where a scheme or a larger batch needs more samples for the same accuracy.
+Time per epoch says how fast ranks compute together; time to accuracy says what a user gets of it. Both count cores,
+ranks times the threads of each: a process alone that had all cores is no base for ranks with one each.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = 
 
 def final_lines(groups: Sequence[RunGroup]) -> list[str]:
     """For each schedule of fixed length, whether its mean final quality is at the target."""
-    from levelbench.analysis.final import final_line
+    from levelbench.analysis.targets import final_line
 
     return [line for group in groups if (line := final_line(group)) is not None]
 
@@ -92,7 +92,7 @@ def group_json(group: RunGroup) -> dict[str, Any]:
 
     For schedules of fixed length, with the test of whether their mean final quality is at the target.
     """
-    from levelbench.analysis.final import final_test
+    from levelbench.analysis.targets import final_test
     from levelbench.measure.statistics import wilson
     from levelbench.report.runs import time_estimate
 

@@ -13,7 +13,7 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
-    from levelbench.analysis.tuning import Runs, TaskProposal
+    from levelbench.analysis.targets import Runs, TaskProposal
     from levelbench.records import Record, Store
     from levelbench.report.tables import Table
     from levelbench.runner.plan import Plan
@@ -62,7 +62,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
 
     Exits with 4 where the curves have no good target.
     """
-    from levelbench.analysis.tuning import check_shares, tune
+    from levelbench.analysis.targets import check_shares, tune
     from levelbench.cli.watching import LiveWatcher
     from levelbench.measure.environment import capture
     from levelbench.runner.campaign import carry_out
@@ -112,7 +112,7 @@ def _arm(task: str, given: dict[str, Any]) -> Arm:
 
 def _check_evaluations(arm: Arm, data: Path | None) -> None:
     """Refuse curves that will be too short before anybody waits for them."""
-    from levelbench.analysis.tuning import check_evaluations
+    from levelbench.analysis.targets import check_evaluations
     from levelbench.runner.request import load_task
     from levelbench.training.cadence import Evaluate
 

@@ -23,8 +23,7 @@ from levelbench.report.run_figures import draw_run, y_limits
 from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text, clean, verdict_text
 
 if TYPE_CHECKING:
-    from levelbench.analysis.composition import Composition, Effect
-    from levelbench.analysis.contrasts import Contrast, FactorArm
+    from levelbench.analysis.composition import Composition, Contrast, Effect, FactorArm
     from levelbench.measure.verdict import Verdict
     from levelbench.records.schema import Specification
     from levelbench.report.run_figures import Curves

@@ -1,8 +1,8 @@
 """The line that says where a running measurement stands: run, phase, time, quality against target, estimate.
 
-The one idea: nobody asks whether there is a terminal. A :class:`LiveLine` says nothing; of its two twins one rewrites
-one line of a terminal, the other prints a plain line now and then. No remaining time is shown, because
-nothing is known of a run that has not yet reached its target.
+Callers need not ask whether there is a terminal. A :class:`LiveLine` prints nothing; of the classes below, one rewrites
+one line of a terminal, the other prints a plain line now and then. No remaining time is shown, because nothing is known
+of a run that has not yet reached its target.
 """
 
 from __future__ import annotations

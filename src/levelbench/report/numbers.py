@@ -1,8 +1,8 @@
 """Numbers as text: one unit a column, and only the digits that the interval supports.
 
-The one idea: the width of the interval decides how many decimals a value and its bounds are printed with. The rule is
-the Particle Data Group's (Review of Particle Physics, introduction, 5.3 "Rounding"), applied to the width: of its first
-three digits, 100 to 354 keep two and 355 to 949 keep one, so that rounding moves a bound by at most 15 % of the width.
+The width of the interval decides how many decimals a value and its bounds are printed with. The rule is the Particle
+Data Group's (Review of Particle Physics, introduction, 5.3 "Rounding"), applied to the width: of its first three
+digits, 100 to 354 keep two and 355 to 949 keep one, so that rounding moves a bound by at most 15 % of the width.
 """
 
 from __future__ import annotations

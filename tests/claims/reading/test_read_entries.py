@@ -6,9 +6,8 @@ import pytest
 from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.lint import findings_of
-from levelbench.claims.reading import read
+from levelbench.claims.reading import read, read_folder
 from levelbench.claims.reading.entries import read_mlperf, read_submission_file
-from levelbench.claims.reading.folders import read_folder
 from levelbench.errors import RecordError, UsageError
 from levelbench.records import Store, Target
 from levelbench.records.rulesets.registry import ruleset

@@ -1,7 +1,7 @@
 """Records of inference as claims: the processes of one framework are the runs of a side.
 
-The one idea: the replicate is the process, and a latency is the one that its scenario is judged by; quality comes from
-the very answers that were timed.
+The replicate is the process, and a latency is the one that its scenario is judged by; quality comes from the very
+answers that were timed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ from levelbench.records.inference import InferenceRecord, read_inference
 from levelbench.records.inference.figures import score, scored_by
 from levelbench.records.submissions.terms import hardware_of
 
-__all__ = ["ENDING", "read_inference_files"]
-
-ENDING = ".jsonlines"
+__all__ = ["read_inference_files"]
 
 _METHOD = "one monotonic clock, from each query to its answer"
 

@@ -1,7 +1,4 @@
-"""The hardware of a side: what is stated, and for the rest what the table says of its name.
-
-The one idea: a stated figure goes before the table's, and what neither has stays unknown.
-"""
+"""The hardware of a side: a stated figure goes before the table's, and what neither has stays unknown."""
 
 from __future__ import annotations
 

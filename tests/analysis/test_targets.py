@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from levelbench.analysis.threshold import propose_target
+from levelbench.analysis.targets import propose_target
 from levelbench.errors import UnknownNameError, UsageError
 
 EPOCHS = np.arange(1, 41) * 0.5
