@@ -94,7 +94,7 @@ def _lines(file: str, changed: int) -> dict[str, int]:
     return lines_of(Path(file).read_text(encoding="utf-8", errors="replace"))
 
 
-def as_json(report: LintReport, show: Severity = "warning") -> dict[str, Any]:
+def as_json(report: LintReport, show: Severity = "warning") -> dict[str, object]:
     """All claims with their findings of severity ``show`` and worse; the counts are of all severities."""
     return {
         "schema": 1,
@@ -107,7 +107,7 @@ def as_json(report: LintReport, show: Severity = "warning") -> dict[str, Any]:
     }
 
 
-def rule_json(rule: Rule) -> dict[str, Any]:
+def rule_json(rule: Rule) -> dict[str, object]:
     """A rule's page as plain data."""
     return {
         "code": rule.code,
@@ -124,7 +124,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _json_claim(report: LintReport, linted: Linted, show: Severity) -> dict[str, Any]:
+def _json_claim(report: LintReport, linted: Linted, show: Severity) -> dict[str, object]:
     suppressed = [{**_json_finding(report, each.finding, linted), "reason": each.reason} for each in linted.suppressed]
     return {
         "title": linted.claim.title,
@@ -137,7 +137,7 @@ def _json_claim(report: LintReport, linted: Linted, show: Severity) -> dict[str,
     }
 
 
-def _json_finding(report: LintReport, finding: Diagnostic, linted: Linted) -> dict[str, Any]:
+def _json_finding(report: LintReport, finding: Diagnostic, linted: Linted) -> dict[str, object]:
     rule = report.rule(finding.code)
     place = place_of(finding, linted)
     return {
@@ -158,7 +158,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 _SARIF_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "not-stated": "note"}
 
 
-def as_sarif(report: LintReport, show: Severity = "warning") -> dict[str, Any]:
+def as_sarif(report: LintReport, show: Severity = "warning") -> dict[str, object]:
     """One run with the findings of severity ``show`` and worse, and all that was ignored."""
     numbers = {rule.code: number for number, rule in enumerate(report.rules)}
     results = []
@@ -178,7 +178,7 @@ def as_sarif(report: LintReport, show: Severity = "warning") -> dict[str, Any]:
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _descriptor(rule: Rule) -> dict[str, Any]:
+def _descriptor(rule: Rule) -> dict[str, object]:
     return {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
@@ -191,7 +191,7 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
 
 def _result(
     report: LintReport, finding: Diagnostic, linted: Linted, numbers: dict[str, int], reason: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     rule = report.rule(finding.code)
     text = f"{linted.claim.title}: {finding.found}. {rule.why} {finding.do[:1].upper()}{finding.do[1:]}."
     suppressions = [] if reason is None else [{"kind": "external", "status": "accepted", "justification": reason}]
@@ -208,7 +208,7 @@ def _result(
     }
 
 
-def _location(finding: Diagnostic, linted: Linted) -> dict[str, Any]:
+def _location(finding: Diagnostic, linted: Linted) -> dict[str, object]:
     place = place_of(finding, linted)
     name = finding.field or linted.claim.title or "claim"
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": name, "kind": "member"}]}

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from levelbench.claims.rule import SEVERITIES, Diagnostic, Rule, Severity
 from levelbench.claims.rules import all_rules
@@ -200,12 +199,12 @@ def read_settings(path: Path) -> Settings:
     return _checked(value, asked)
 
 
-def _table(value: dict[str, Any], name: str) -> dict[str, Any]:
+def _table(value: dict[str, object], name: str) -> dict[str, object]:
     inside = value.get(name, {})
     return inside if isinstance(inside, dict) else {}
 
 
-def _checked(value: dict[str, Any], asked: str) -> Settings:
+def _checked(value: dict[str, object], asked: str) -> Settings:
     for name in value:
         if name not in NAMES:
             raise UnknownNameError("setting of lint", name, NAMES)
@@ -214,7 +213,11 @@ def _checked(value: dict[str, Any], asked: str) -> Settings:
         raise UsageError(asked, "select is no list of codes", 'write select = ["LB1", "LB204"]')
     if not isinstance(ignore, dict) or not all(isinstance(each, str) for each in ignore.values()):
         raise UsageError(asked, "ignore has no reasons", 'write [ignore] and a line as LB107 = "why it is sound here"')
-    for name in ("show", "fail-on"):
-        if not isinstance(value.get(name, ""), str):
-            raise UsageError(asked, f"{name} is no text", 'write "error", "warning" or "not-stated"')
-    return Settings(tuple(select), ignore, value.get("show"), value.get("fail-on"))
+    return Settings(tuple(select), ignore, _severity(value, "show", asked), _severity(value, "fail-on", asked))
+
+
+def _severity(value: dict[str, object], name: str, asked: str) -> str | None:
+    word = value.get(name)
+    if word is None or isinstance(word, str):
+        return word
+    raise UsageError(asked, f"{name} is no text", 'write "error", "warning" or "not-stated"')

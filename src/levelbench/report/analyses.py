@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from levelbench.report.run_figures import draw_run, y_limits
 from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text, clean, verdict_text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
     from levelbench.analysis.composition import Composition, Contrast, Effect, FactorArm
     from levelbench.measure.verdict import Verdict
     from levelbench.records.schema import Specification
@@ -152,7 +155,7 @@ def _bars(found: Composition) -> list[_Bar]:
     return bars
 
 
-def _draw_speed_ups(axes: Any, found: Composition, bars: Sequence[_Bar]) -> None:
+def _draw_speed_ups(axes: Axes, found: Composition, bars: Sequence[_Bar]) -> None:
     for at, bar in enumerate(bars):
         ratio, low, high = bar.ratio, bar.low, bar.high
         place = len(bars) - 1 - at
@@ -190,7 +193,7 @@ def write_target(curves: Curves, specification: Specification, path: Path, whose
     )
 
 
-def _draw_target(axes: Any, curves: Curves, specification: Specification, whose: str) -> None:
+def _draw_target(axes: Axes, curves: Curves, specification: Specification, whose: str) -> None:
     target, band, colour = specification.target, curves.band, SERIES[0][0]
     for run in curves.runs:
         draw_run(axes, run, 1.0, colour, _MOST_POINTS)
@@ -232,7 +235,7 @@ def write_divergence(ways: Sequence[Way], path: Path, title: str) -> Path:
     return draw(path, f"divergence {title}", (9.6, 4.2), lambda figure: _draw_divergence(figure, ways, title))
 
 
-def _draw_divergence(figure: Any, ways: Sequence[Way], title: str) -> None:
+def _draw_divergence(figure: Canvas, ways: Sequence[Way], title: str) -> None:
     left, right = figure.subplots(1, 2, sharey=True)
     for axes, name, values in ((left, "L2", [each.l2 for each in ways]), (right, "L∞", [each.linf for each in ways])):
         for at, (way, found) in enumerate(zip(ways, values, strict=True)):
@@ -258,7 +261,7 @@ def _draw_divergence(figure: Any, ways: Sequence[Way], title: str) -> None:
     figure.suptitle(clean(title), fontsize=10)
 
 
-def _line(axes: Any, at: int, count: int, problem: str, found: NDArray[np.float64]) -> None:
+def _line(axes: Axes, at: int, count: int, problem: str, found: NDArray[np.float64]) -> None:
     """The way of one problem, wide below and narrow above, so that those that lie over each other are all seen."""
     # Zero has no place on a logarithmic axis; infinity, and what is on its way there, is the gap that it leaves.
     shown = np.where(found < _MOST, np.maximum(found, _LEAST), np.nan)
@@ -281,7 +284,7 @@ def _tolerances(ways: Sequence[Way]) -> dict[float, str]:
     }
 
 
-def _ticks(axes: Any) -> None:
+def _ticks(axes: Axes) -> None:
     """Powers of ten, the lowest of which stands for all that is less."""
     lowest = round(math.log10(_LEAST))
     top = math.ceil(math.log10(axes.get_ylim()[1]))

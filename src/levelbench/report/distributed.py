@@ -19,7 +19,7 @@ from levelbench.measure.statistics import Estimate
 from levelbench.records.reader import Record
 from levelbench.records.schema import Samples
 from levelbench.records.teamwork import teamwork
-from levelbench.report.drawing import INK, check_ending, draw, plain_axes, time_unit
+from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes, time_unit
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import BYTES, number
 from levelbench.report.tables import (
@@ -36,6 +36,9 @@ from levelbench.report.tables import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
     from levelbench.analysis.scaling import Efficiency, ScaledPoint
     from levelbench.measure.statistics import Estimate
 
@@ -360,7 +363,7 @@ def write_scaling(title: str, points: Sequence[ScaledPoint], predicted: Sequence
     """Draw both efficiencies over the number of ranks to a .png or .svg file; predictions are hollow and dashed."""
     check_ending(path)
 
-    def onto(figure: Any) -> None:
+    def onto(figure: Canvas) -> None:
         axes = figure.add_subplot(title=title)
         draw_efficiencies(axes, points, predicted, [colour for colour, *_ in SERIES], INK)
         plain_axes(axes)
@@ -369,7 +372,7 @@ def write_scaling(title: str, points: Sequence[ScaledPoint], predicted: Sequence
 
 
 def draw_efficiencies(
-    axes: Any, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], colours: Sequence[str], ink: str
+    axes: Axes, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], colours: Sequence[str], ink: str
 ) -> None:
     """Both efficiencies over ranks, a colour of ``colours`` a scheme; lines that are no curve in ``ink``."""
     axes.axhline(1, color=ink, linewidth=0.8, linestyle=":")
@@ -408,7 +411,7 @@ def _scheme(point: ScaledPoint) -> str:
 
 
 def _efficiency_curve(
-    axes: Any, shown: Sequence[tuple[int, Any]], colour: str, label: str, style: str, *, filled: bool
+    axes: Axes, shown: Sequence[tuple[int, Any]], colour: str, label: str, style: str, *, filled: bool
 ) -> None:
     if not shown:
         return
@@ -417,9 +420,6 @@ def _efficiency_curve(
     above = [(found.value if found.high is None else found.high) - found.value for _, found in shown]
     face = colour if filled else "none"
     axes.errorbar(xs, ys, yerr=[below, above], fmt=style, color=colour, markerfacecolor=face, capsize=3, label=label)
-
-
-_MARKERS = "osD^vPX*"
 
 
 @dataclass(frozen=True)
@@ -443,12 +443,12 @@ def write_communicators(title: str, curves: Sequence[MessageCurve], path: Path) 
     return draw(path, title, (9.2, 3.9), lambda figure: _draw_messages(figure, title, sized))
 
 
-def _draw_messages(figure: Any, title: str, curves: Sequence[MessageCurve]) -> None:
+def _draw_messages(figure: Canvas, title: str, curves: Sequence[MessageCurve]) -> None:
     times, bandwidths = figure.subplots(1, 2)
     seconds = [estimate.value for each in curves for _, estimate in each.points]
     unit = time_unit(times.yaxis, seconds)
     for at, curve in enumerate(curves):
-        _message_curve(times, bandwidths, curve, unit.size, SERIES[at % len(SERIES)][0], _MARKERS[at % len(_MARKERS)])
+        _message_curve(times, bandwidths, curve, unit.size, SERIES[at % len(SERIES)][0], MARKERS[at % len(MARKERS)])
     for axes, name in ((times, f"time, {unit.symbol}"), (bandwidths, "bus bandwidth, GB/s")):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
@@ -471,7 +471,7 @@ def _size_ticks(curves: Sequence[MessageCurve]) -> list[float]:
     return [2.0**power for power in range(low, high + 1, -(-(high - low + 1) // 7))]
 
 
-def _message_curve(times: Any, bandwidths: Any, curve: MessageCurve, unit: float, colour: str, marker: str) -> None:
+def _message_curve(times: Axes, bandwidths: Axes, curve: MessageCurve, unit: float, colour: str, marker: str) -> None:
     points = [(nbytes, estimate) for nbytes, estimate in curve.points if nbytes]
     sizes = [nbytes for nbytes, _ in points]
     medians = [estimate.value / unit for _, estimate in points]

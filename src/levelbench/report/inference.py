@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
 from levelbench.measure.statistics.early_stopping import nearest_rank
@@ -19,7 +20,7 @@ from levelbench.records.inference.figures import Figure, scored_by
 from levelbench.records.inference.files import InferenceRecord
 from levelbench.records.inference.schema import InferenceSpecification, ScenarioSettings
 from levelbench.records.inference.summary import InferenceEntry, InferenceSummary
-from levelbench.report.drawing import draw, plain_axes, time_unit
+from levelbench.report.drawing import MARKERS, draw, plain_axes, time_unit
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.numbers import TIME, estimate_text, number
 from levelbench.report.tables import (
@@ -34,6 +35,10 @@ from levelbench.report.tables import (
     estimate_cell,
     verdict_text,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 __all__ = [
     "inference_lines",
@@ -218,6 +223,7 @@ def _passed(passed: bool | None) -> str:
     return "cannot tell" if passed is None else "passed" if passed else "FAILED"
 
 
+Figures = str | float | bool | None
 _QUANTILES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 
 
@@ -262,21 +268,21 @@ def inference_rows_table(rows: Sequence[dict[str, Any]]) -> Table:
     return Table("inference", "Inference", columns, cells).without_empty()
 
 
-def _figure_cell(value: Any, name: str) -> Cell:
+def _figure_cell(value: Figures, name: str) -> Cell:
     if value is None:
         return Absent()
-    if name == "started":
-        return Text(value[:19].replace("T", " "))
-    if name == "valid":
+    if isinstance(value, bool):
         return Text("yes" if value else "no")
-    return Text(value) if isinstance(value, str) else Number(value)
+    if isinstance(value, str):
+        return Text(value[:19].replace("T", " ") if name == "started" else value)
+    return Number(value)
 
 
+Vector = NDArray[np.float64]
 _POINTS = 400
 _WIDE = 8.0
 _APART = 0.022
 """Of the axis, between the marks of two frameworks."""
-_MARKERS = "osD^vPX*"
 _TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
@@ -291,7 +297,9 @@ def write_inference(summary: InferenceSummary, arms: Sequence[Sequence[Inference
     return draw(path, summary.title, (6.4, 4.2), lambda figure: _draw_latencies(figure, summary, shown))
 
 
-def _draw_latencies(figure: Any, summary: InferenceSummary, shown: Sequence[tuple[int, Mapping[int, Any]]]) -> None:
+def _draw_latencies(
+    figure: Canvas, summary: InferenceSummary, shown: Sequence[tuple[int, Mapping[int, Vector]]]
+) -> None:
     axes = figure.subplots()
     taken = [values for _, processes in shown for values in processes.values()]
     low, high = min(float(each[0]) for each in taken), max(float(each[-1]) for each in taken)
@@ -324,7 +332,7 @@ def _draw_latencies(figure: Any, summary: InferenceSummary, shown: Sequence[tupl
     plain_axes(axes)
 
 
-def _steps(values: Any) -> tuple[Any, Any]:
+def _steps(values: Vector) -> tuple[Vector, Vector]:
     """The empirical distribution at not more than ``_POINTS`` of its steps, evenly by the number of nines."""
     n = len(values)
     wanted = n * (1 - np.logspace(0, -np.log10(n), min(n, _POINTS)))
@@ -332,14 +340,14 @@ def _steps(values: Any) -> tuple[Any, Any]:
     return values[at], (at + 1) / n
 
 
-def _nines(share: Any, longest: int) -> Any:
+def _nines(share: Vector, longest: int) -> Vector:
     """0.9 as 1, 0.99 as 2; the last of all values, whose share is 1, a little above what they can tell."""
     return -np.log10(np.maximum(1 - share, 0.5 / longest))
 
 
-def _marks(axes: Any, summary: InferenceSummary, at: int, size: float, longest: int, shift: float) -> None:
+def _marks(axes: Axes, summary: InferenceSummary, at: int, size: float, longest: int, shift: float) -> None:
     """The percentiles of one framework with their intervals, ``shift`` above the heights of their shares."""
-    colour, marker = SERIES[at % len(SERIES)][0], _MARKERS[at % len(_MARKERS)]
+    colour, marker = SERIES[at % len(SERIES)][0], MARKERS[at % len(MARKERS)]
     for q, figure in summary.entries[at].quantiles:
         if figure.estimate is None:
             continue

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
 from levelbench.records.network_summary import NetworkEntry, NetworkSummary
 from levelbench.records.networks import NetworkArm, NetworkCase
-from levelbench.report.drawing import INK, RULE, draw, plain_axes, time_unit
+from levelbench.report.drawing import INK, MARKERS, RULE, draw, plain_axes, time_unit
 from levelbench.report.markup import DASHES, SERIES
 from levelbench.report.networks import arm_label, case_label, memory_limit, summary_title
 from levelbench.report.numbers import BYTES, choose_unit, number
 from levelbench.report.tables import clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["write_breakdown", "write_latency", "write_memory_curve"]
 
@@ -52,7 +57,7 @@ def write_breakdown(summary: NetworkSummary, path: Path) -> Path:
     return draw(path, f"{summary.title} breakdown", size, lambda figure: _draw_breakdown(figure, summary, panels))
 
 
-def _draw_breakdown(figure: Any, summary: NetworkSummary, panels: Sequence[BreakdownPanel]) -> None:
+def _draw_breakdown(figure: Canvas, summary: NetworkSummary, panels: Sequence[BreakdownPanel]) -> None:
     names = _types(panels)
     heights = [len(shown) + 0.6 for _, shown in panels]
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -87,7 +92,7 @@ def _types(panels: Sequence[BreakdownPanel]) -> list[str]:
 
 
 def _breakdown_panel(
-    axes: Any, case: NetworkCase, shown: Sequence[tuple[NetworkArm, NetworkEntry]], names: list[str]
+    axes: Axes, case: NetworkCase, shown: Sequence[tuple[NetworkArm, NetworkEntry]], names: list[str]
 ) -> None:
     wholes = [entry.latency[0].estimate for _, entry in shown]
     sums = [sum(row.time.value for row in entry.types) for _, entry in shown]
@@ -113,7 +118,7 @@ def _breakdown_panel(
     plain_axes(axes, "x")
 
 
-def _bar(axes: Any, at: int, entry: NetworkEntry, names: list[str], size: float, longest: float) -> None:
+def _bar(axes: Axes, at: int, entry: NetworkEntry, names: list[str], size: float, longest: float) -> None:
     """The segments in the legend's order, with their share inside where there is room."""
     spent = {row.type: (row.time.value, row.share) for row in entry.types}
     rest = [value for name, value in spent.items() if name not in names]
@@ -141,7 +146,6 @@ def _folded(label: str) -> str:
 _POINTS = 400
 _WIDE = 8.0
 _APART = 0.018
-_MARKERS = "osD^vPX*"
 
 LatencyPanel = tuple[NetworkCase, list[tuple[int, NetworkArm, NetworkEntry]]]
 
@@ -169,7 +173,7 @@ def _measured(summary: NetworkSummary, entries: Sequence[NetworkEntry]) -> list[
 
 
 def _draw_latency(
-    figure: Any, summary: NetworkSummary, panels: Sequence[LatencyPanel], lines: int, columns: int
+    figure: Canvas, summary: NetworkSummary, panels: Sequence[LatencyPanel], lines: int, columns: int
 ) -> None:
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True).flat
     handles: dict[str, Any] = {}
@@ -186,7 +190,7 @@ def _draw_latency(
     )  # fmt: skip
 
 
-def _latency_panel(axes: Any, case: NetworkCase, shown: Sequence[tuple[int, NetworkArm, NetworkEntry]]) -> None:
+def _latency_panel(axes: Axes, case: NetworkCase, shown: Sequence[tuple[int, NetworkArm, NetworkEntry]]) -> None:
     taken = [np.sort(np.asarray(v)) for _, _, entry in shown for v in entry.samples.values() if len(v)]
     low, high = min(float(v[0]) for v in taken), max(float(np.quantile(v, 0.995)) for v in taken)
     if low > 0 and high > _WIDE * low:
@@ -199,7 +203,7 @@ def _latency_panel(axes: Any, case: NetworkCase, shown: Sequence[tuple[int, Netw
             axes.plot(x / unit.size, y, color=colour, linestyle=dash, linewidth=0.9, alpha=0.55, drawstyle="steps-post")
         # A little above or below each other, for intervals of several arms would lie on one line.
         shift = _APART * ((len(shown) - 1) / 2 - [place for place, _, _ in shown].index(at))
-        _marks(axes, entry, colour, _MARKERS[at % len(_MARKERS)], unit.size, shift, clean(arm_label(arm)))
+        _marks(axes, entry, colour, MARKERS[at % len(MARKERS)], unit.size, shift, clean(arm_label(arm)))
     # A single call that took ten times as long is in the records; here it would hide all others.
     axes.set_xlim(low * 0.97 / unit.size, high * 1.05 / unit.size)
     axes.set_ylim(0, 1.04)
@@ -211,14 +215,14 @@ def _latency_panel(axes: Any, case: NetworkCase, shown: Sequence[tuple[int, Netw
     plain_axes(axes)
 
 
-def _steps(values: Sequence[float]) -> tuple[Any, Any]:
+def _steps(values: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The empirical distribution function at not more than ``_POINTS`` of its steps."""
     ordered = np.sort(np.asarray(values))
     at = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), _POINTS)).round().astype(int))
     return ordered[at], (at + 1) / len(ordered)
 
 
-def _marks(axes: Any, entry: NetworkEntry, colour: str, marker: str, size: float, shift: float, label: str) -> None:
+def _marks(axes: Axes, entry: NetworkEntry, colour: str, marker: str, size: float, shift: float, label: str) -> None:
     found = [(each.q, each.estimate) for each in entry.latency if each.estimate is not None]
     for q, estimate in found:
         if estimate.interval is not None and np.isfinite([estimate.interval.low, estimate.interval.high]).all():
@@ -249,13 +253,15 @@ def _points(summary: NetworkSummary, entries: Sequence[NetworkEntry]) -> list[Me
     return [(arm, entry) for arm, entry in pairs if entry.memory.estimate is not None and entry.latency[0].estimate]
 
 
-def _draw_memory(figure: Any, summary: NetworkSummary, panels: Sequence[tuple[NetworkCase, list[MemoryPoint]]]) -> None:
+def _draw_memory(
+    figure: Canvas, summary: NetworkSummary, panels: Sequence[tuple[NetworkCase, list[MemoryPoint]]]
+) -> None:
     for axes, (case, shown) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
         _memory_panel(axes, case, shown)
     figure.suptitle(clean(f"{summary_title(summary)}: memory against time"), fontsize=10)
 
 
-def _memory_panel(axes: Any, case: NetworkCase, shown: Sequence[MemoryPoint]) -> None:
+def _memory_panel(axes: Axes, case: NetworkCase, shown: Sequence[MemoryPoint]) -> None:
     times = [entry.latency[0].estimate.value for _, entry in shown if entry.latency[0].estimate]
     sizes = [entry.memory.estimate.value for _, entry in shown if entry.memory.estimate]
     limits = [limit for arm, _ in shown if (limit := memory_limit(arm)) is not None]
@@ -272,7 +278,7 @@ def _memory_panel(axes: Any, case: NetworkCase, shown: Sequence[MemoryPoint]) ->
     for at, ((arm, _), time, memory) in enumerate(zip(shown, times, sizes, strict=True)):
         colour = SERIES[at % len(SERIES)][0]
         axes.plot(
-            memory / size.size, time / unit.size, _MARKERS[at % len(_MARKERS)], color=colour, markersize=8,
+            memory / size.size, time / unit.size, MARKERS[at % len(MARKERS)], color=colour, markersize=8,
             label=clean(arm_label(arm)),
         )  # fmt: skip
     axes.set_xlim(0, max([*sizes, *limits]) / size.size * 1.12)

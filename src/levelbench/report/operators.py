@@ -7,26 +7,24 @@ those before them a grid of such images; large ones are shown by their worst blo
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from levelbench.errors import MissingError, StoreError, UsageError
+from levelbench.errors import UsageError
 from levelbench.measure.ceilings import Ceilings
 from levelbench.measure.selftest import Diagnosis
 from levelbench.measure.statistics import Estimate
 from levelbench.measure.verdict import format_verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
-from levelbench.report.drawing import INK, check_ending, draw, plain_axes
+from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes
 from levelbench.report.markup import SERIES
 from levelbench.report.numbers import number
-from levelbench.report.run_figures import can_draw
 from levelbench.report.tables import (
     Absent,
     Cell,
@@ -41,6 +39,10 @@ from levelbench.report.tables import (
     verdict_text,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
 __all__ = [
     "Folded",
     "RooflinePoint",
@@ -49,7 +51,6 @@ __all__ = [
     "conformance_table",
     "details_table",
     "doctor_lines",
-    "draw_heatmap",
     "fold",
     "heatmap_text",
     "problems_table",
@@ -270,7 +271,6 @@ def _giga(limit: Estimate) -> Number:
     return Number(limit.value * _GIGA, low, high)
 
 
-_MARKERS = "osD^vPX*"
 _LEAST_ROOM = 2.0
 
 
@@ -307,13 +307,13 @@ def write_roofline(summary: BenchmarkSummary, path: Path) -> Path:
     return draw(path, summary.title, (6.4, 4.4), lambda figure: _draw_roofline(figure.add_subplot(), summary, points))
 
 
-def _draw_roofline(axes: Any, summary: BenchmarkSummary, points: list[RooflinePoint]) -> None:
+def _draw_roofline(axes: Axes, summary: BenchmarkSummary, points: list[RooflinePoint]) -> None:
     for at, name in enumerate(summary.frameworks):
         mine = [point for point in points if point.framework == name]
         axes.plot(
             [point.intensity for point in mine],
             [point.flop_s * 1e-9 for point in mine],
-            _MARKERS[at % len(_MARKERS)],
+            MARKERS[at % len(MARKERS)],
             color=SERIES[at % len(SERIES)][0],
             markersize=4.5,
             alpha=0.75,
@@ -337,7 +337,7 @@ def _dtypes(summary: BenchmarkSummary) -> list[str]:
     return list(dict.fromkeys(problem.tensors[0].dtype for problem, _ in summary.rows if problem.tensors))
 
 
-def _roofs(axes: Any, ceilings: Mapping[str, Any], low: float, high: float, dtypes: list[str]) -> None:
+def _roofs(axes: Axes, ceilings: Mapping[str, Any], low: float, high: float, dtypes: list[str]) -> None:
     memory = ceilings["bandwidth_b_s"].get("triad")
     for dtype in dtypes:
         limit = ceilings["flop_s"].get(dtype)
@@ -448,47 +448,26 @@ def _character(value: float, low: float, span: float) -> str:
     return _SHADES[1 + min(len(_SHADES) - 2, round(share * (len(_SHADES) - 2)))]
 
 
-def draw_heatmap(difference: ArrayLike, title: str = "", form: Literal["png", "svg"] = "png") -> bytes:
-    """The difference as a PNG or SVG file; ``MissingError`` without matplotlib, ``UsageError`` for an empty one."""
-    if not can_draw():
-        raise MissingError("a heat map as a picture", "matplotlib is not here", "pip install levelbench[plot]")
+def write_heatmap(difference: ArrayLike, path: Path, title: str = "") -> Path:
+    """Draw the difference to a .png or .svg file; ``UsageError`` for an empty one, else as :func:`draw`."""
+    check_ending(path)
     folded = fold(difference)
     if not folded.image.size:
         raise UsageError("a heat map", f"the difference is empty, of shape {folded.shape}", "compare arrays of values")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    return draw(path, title or "heat map", (6.4, 4.8), lambda figure: _draw_heatmap(figure, folded, title))
+
+
+def _draw_heatmap(figure: Canvas, folded: Folded, title: str) -> None:
+    from matplotlib.colors import LogNorm, Normalize
 
     image, low, high = _level(_worst_blocks(folded.image, _MOST_PIXELS, _MOST_PIXELS))
-    figure = Figure(figsize=(6.4, 4.8), layout="constrained")
-    FigureCanvasAgg(figure)
+    norm = LogNorm(low, high) if 0 < low < high else Normalize(0, high or 1.0)
     axes = figure.add_subplot()
-    shown = axes.imshow(np.where(image > 0, image, np.nan), aspect="auto", interpolation="nearest", **_scale(low, high))
-    axes.set_title(title)
+    values = np.where(image > 0, image, np.nan)
+    shown = axes.imshow(values, aspect="auto", interpolation="nearest", norm=norm, cmap="viridis")
+    axes.set_title(clean(title))
     axes.set_xlabel(folded.columns)
     axes.set_ylabel(folded.rows)
     axes.set_facecolor("white")
     if high > 0:
         figure.colorbar(shown, label="|difference|")
-    buffer = io.BytesIO()
-    metadata = {"Date": None} if form == "svg" else {"Software": None}
-    figure.savefig(buffer, format=form, metadata=metadata)
-    return buffer.getvalue()
-
-
-def _scale(low: float, high: float) -> dict[str, Any]:
-    from matplotlib.colors import LogNorm, Normalize
-
-    return {"norm": LogNorm(low, high) if 0 < low < high else Normalize(0, high or 1.0), "cmap": "viridis"}
-
-
-def write_heatmap(difference: ArrayLike, path: Path, title: str = "") -> Path:
-    """Write the picture to ``path``, whose name ends in .png or .svg; ``StoreError`` where that fails."""
-    if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"the heat map {path}", f"its name ends in {path.suffix!r}", "end it in .png or .svg")
-    drawn = draw_heatmap(difference, title, "png" if path.suffix == ".png" else "svg")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(drawn)
-    except OSError as error:
-        raise StoreError(f"write {path}", error.strerror or str(error), "choose a folder that is writable") from error
-    return path

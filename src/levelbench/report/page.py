@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from levelbench.records.comparable import doubts_of
 from levelbench.report.distributed import (
@@ -93,10 +93,10 @@ def environment_section(groups: Sequence[Group]) -> Html:
     return tag("section", *parts)
 
 
-_Arm = tuple[str, Sequence[Mapping[str, Any]]]
+_Arm = tuple[str, Sequence[Mapping[str, object]]]
 
 
-def _distinct(environments: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _distinct(environments: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
     """Each environment once, in order."""
     return list({json.dumps(each, sort_keys=True, default=str): each for each in environments}.values())
 
@@ -120,7 +120,7 @@ def _differences(one: _Arm, other: _Arm, title: str) -> list[Html]:
     return [tag("h3", title), table_markup(table, _MOST_FACTS)]
 
 
-def _flattened(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+def _flattened(tree: Mapping[str, object], path: str = "") -> Iterator[tuple[str, str]]:
     """The leaves of nested dictionaries as ``(path, text)``, without those that say nothing."""
     for key, value in tree.items():
         if isinstance(value, Mapping):

@@ -250,16 +250,16 @@ def _of_curves(value: dict[str, Any]) -> Iterator[ClaimFault]:
                 )
 
 
-def _alternatives(kind: Any) -> tuple[Any, ...]:
+def _alternatives(kind: object) -> tuple[object, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     kinds = {dict: "a table", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
     return kinds.get(type(value), "a date or time")
 
 
-def _wanted(kind: Any) -> str:
+def _wanted(kind: object) -> str:
     names = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
     if kind in names:
         return names[kind]
@@ -273,7 +273,7 @@ def _wanted(kind: Any) -> str:
     return " or ".join(_wanted(each) for each in _alternatives(kind)) if origin else "a table"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -351,7 +351,7 @@ def _error(asked: str, wrong: list[ClaimFault], lines: dict[str, int]) -> Record
     return RecordError(asked, f"{place}{first.found}{more}", first.do)
 
 
-def _depth(value: Any) -> int:
+def _depth(value: object) -> int:
     deepest, waiting = 0, [(value, 1)]
     while waiting:
         each, depth = waiting.pop()

@@ -81,7 +81,7 @@ def options_of(entry: Submission) -> dict[str, Any]:
     return {**found, **entry.settings}
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -363,7 +363,7 @@ def _training_quality(entry: Submission) -> QualityView:
     )
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 

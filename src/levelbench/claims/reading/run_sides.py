@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -92,7 +92,7 @@ def _counts(chosen: ClockPolicy, phase: Phase) -> bool:
 _NUMBERS = ("cores_allowed", "cores_logical", "memory_bytes")
 
 
-def tidied(environment: Mapping[str, Any], device: str, ranks: int) -> dict[str, Any]:
+def tidied(environment: Mapping[str, object], device: str, ranks: int) -> dict[str, dict[str, object]]:
     """``machine``, ``accelerators`` (those that ``ranks`` used), ``git``, ``framework``: each a table, maybe empty."""
     machine = _table(environment, "machine")
     kept = {name: value for name, value in machine.items() if name not in _NUMBERS or _is_count(value)}
@@ -110,16 +110,16 @@ def tidied(environment: Mapping[str, Any], device: str, ranks: int) -> dict[str,
     }
 
 
-def _table(environment: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _table(environment: Mapping[str, object], name: str) -> dict[str, object]:
     value = environment.get(name)
     return dict(value) if isinstance(value, dict) else {}
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def digest_of(environment: Mapping[str, Any]) -> str:
+def digest_of(environment: Mapping[str, object]) -> str:
     """What tells environments apart that a figure may depend on: machine, accelerators, libraries, threads."""
     names = _table(environment, "accelerators").get("names")
     safe = {"machine": _table(environment, "machine"), "accelerators": {"names": names}}
@@ -310,19 +310,19 @@ def ranks_of(group: RunGroup) -> int:
     return distribution.ranks if distribution else 1
 
 
-def whole(value: Any) -> int | None:
+def whole(value: object) -> int | None:
     """A whole number of zero or more, and nothing else."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def batch_of(settings: Mapping[str, Any]) -> int | None:
+def batch_of(settings: Mapping[str, object]) -> int | None:
     """The batch that the settings name, by the names that recipes and other systems use."""
     return next((found for name in _BATCH if (found := whole(settings.get(name))) is not None), None)
 
 
-def rate_of(settings: Mapping[str, Any]) -> float | None:
+def rate_of(settings: Mapping[str, object]) -> float | None:
     """The learning rate that the settings name, where it is one number."""
     for name in _RATE:
         value = settings.get(name)
@@ -386,7 +386,7 @@ def _setup(group: RunGroup) -> Setup:
     )
 
 
-def _agreed(values: Any) -> str | None:
+def _agreed(values: Iterable[object]) -> str | None:
     found = list(dict.fromkeys(str(value) for value in values if value))
     return " and ".join(found) if found else None
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -125,21 +125,20 @@ def _comment(text: str) -> Iterator[str]:
         yield from (f"# {line}" for line in textwrap.wrap(text.replace("``", "`"), _WIDTH, break_on_hyphens=False))
 
 
-def _table(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
+def _table(kind: object) -> tuple[type[msgspec.Struct] | None, bool]:
     """The struct that a field holds, and whether it holds a list of them."""
     kind, listed = _present(kind), False
     if get_origin(kind) is list:
         kind, listed = get_args(kind)[0], True
-    is_table = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-    return (kind if is_table else None), listed
+    return (kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None), listed
 
 
-def _words(kind: Any) -> list[str]:
+def _words(kind: object) -> list[str]:
     kind = _present(kind)
     return [f'"{word}"' for word in get_args(kind)] if get_origin(kind) is Literal else []
 
 
-def _sample(kind: Any, name: str) -> str:
+def _sample(kind: object, name: str) -> str:
     kind = _present(kind)
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
@@ -154,7 +153,7 @@ def _sample(kind: Any, name: str) -> str:
     return _PLAIN[kind] if kind in _PLAIN else _PLAIN[str]
 
 
-def _present(kind: Any) -> Any:
+def _present(kind: object) -> object:
     """The type of a value that is there: without ``None``."""
     if get_origin(kind) in (Union, UnionType):
         kinds = [each for each in get_args(kind) if each is not type(None)]
