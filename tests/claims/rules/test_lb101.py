@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 from tests.claims.run_store import QUALITIES_SHORT, specification, team, write_runs
 
@@ -90,16 +89,6 @@ def planted_in(store: Path) -> str:
 
 
 IN_RECORDS = "the runs of 4 ranks never reach the target", planted_in
-
-
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_accuracy_that_is_ignored_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
 
 
 def test_a_side_that_says_nothing_of_its_quality_is_asked_once():

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 from tests.claims.run_store import write_run, write_runs
 
@@ -57,21 +56,6 @@ def planted_in(store: Path) -> str:
 
 
 IN_RECORDS = "two more runs of the specification lie in the store", planted_in
-
-
-@pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
-def test_tuning_that_is_hidden_is_found(planted, findings):
-    assert found(rule, changes(clean_claim(), planted)) == findings
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
-
-
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
 
 
 def test_a_side_that_claims_nothing_is_not_asked():

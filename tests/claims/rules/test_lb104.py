@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 from tests.claims.run_store import environment, specification, write_runs
 
@@ -111,21 +110,6 @@ def planted_in(store: Path) -> str:
 
 
 IN_RECORDS = "the base ran on a K80, the other side on a V100", planted_in
-
-
-@pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
-def test_the_better_machine_is_found(planted, findings):
-    assert found(rule, changes(clean_claim(), planted)) == findings
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
-
-
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
 
 
 def test_without_a_comparison_there_is_nothing_unequal():

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from tests.claims.clean import QUALITIES, changes, clean_claim, found, other_findings
 from tests.claims.run_store import QUALITIES as QUALITIES_OF_RUNS
 from tests.claims.run_store import specification, write_runs
@@ -140,16 +139,6 @@ def planted_in(store: Path) -> str:
 
 
 IN_RECORDS = "every run ends with its first evaluation at the target", planted_in
-
-
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_chosen_moment_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
 
 
 def test_a_time_to_the_target_before_the_limit_is_asked_how_many_runs_reached_it():

@@ -82,16 +82,6 @@ def planted_in(store: Path) -> str:
 IN_RECORDS = "the two groups trained on other data", planted_in
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_chosen_comparison_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
-
-
 @pytest.mark.parametrize(
     ("unknown", "field"),
     [

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.clean import changes, clean_claim, other_findings
 from tests.claims.run_store import write_runs
 
 from levelbench.claims.rules.lb122_stopped_on_test_data import rule
@@ -42,21 +41,6 @@ def planted_in(store: Path) -> str:
 
 
 IN_RECORDS = "the test data is evaluated after every epoch", planted_in
-
-
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_test_data_that_decides_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
-
-
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
 
 
 def test_the_looks_are_counted_on_the_curve_where_they_are_not_stated():

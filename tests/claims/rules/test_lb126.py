@@ -50,16 +50,6 @@ def planted_in(store: Path) -> str:
 IN_RECORDS = "the data is marked synthetic", planted_in
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_synthetic_data_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
-
-
 @pytest.mark.parametrize("name", ["ImageNet", "photosynthetic leaves", "Randomised trials"])
 def test_a_name_alone_that_does_not_say_it_is_not_guilt(name):
     claim = changes(clean_claim(), {f"{DATA}.synthetic": None, f"{DATA}.name": name})

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from tests.claims.clean import QUALITIES, changes, clean_claim, found, other_findings
 from tests.claims.run_store import QUALITIES as QUALITIES_OF_RUNS
 from tests.claims.run_store import specification, write_runs
@@ -99,16 +98,6 @@ def planted_in(store: Path) -> str:
 
 
 IN_RECORDS = "the target counts from the first touch, and is lost again", planted_in
-
-
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_target_that_is_not_kept_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
 
 
 def test_a_time_to_the_target_without_curves_is_asked_for_its_rule():

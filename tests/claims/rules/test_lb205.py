@@ -53,6 +53,10 @@ INNOCENT = {
 }
 
 
+def claim(planted):
+    return planted
+
+
 PLANTED = "nobody checked that a t interval is allowed", {"summaries[0].normality_checked": False}
 
 
@@ -65,16 +69,6 @@ def planted_in(store: Path) -> str:
 
 
 IN_RECORDS = "one run of ten takes ten times as long, and a t test is used", planted_in
-
-
-@pytest.mark.parametrize(("claim", "finding"), GUILTY.values(), ids=GUILTY)
-def test_values_that_are_taken_for_normal_are_found(claim, finding):
-    assert found(rule, claim) == [finding]
-
-
-@pytest.mark.parametrize("claim", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(claim):
-    assert found(rule, claim) == []
 
 
 def test_five_values_are_too_few_to_tell_so_the_author_is_asked():

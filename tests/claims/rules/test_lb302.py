@@ -61,16 +61,6 @@ def planted_in(store: Path) -> str:
 IN_RECORDS = "no run of the base reaches the target", planted_in
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_an_unverified_baseline_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
-
-
 @pytest.mark.parametrize("unknown", ["standard", "value"])
 def test_a_baseline_of_which_nobody_says_whether_it_is_right_is_asked_for(unknown):
     claim = changes(clean_claim(), {**UNSAID, f"{BASE}.quality.{unknown}": None})
