@@ -73,4 +73,4 @@ def test_a_finding_says_where_the_fault_was_planted(code):
 
 
 def test_the_page_says_what_the_rules_do():
-    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.claims.matrix writes it anew"
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.claims.matrix writes it"

@@ -191,7 +191,7 @@ def test_a_figure_that_nothing_can_draw_is_refused_before_a_run(study, call, tmp
         ("{}", ("--factor", "wide", "--factor", "nesterov"), "it declares wide, momentum"),
         ("{}", ("--factor", "wide", "--factor", "speed=1"), "speed"),
         ("{}[momentum=0.0]", (), "it is off already"),
-        ("{}", ("--plot", "c.pdf"), "none of a figure"),
+        ("{}", ("--plot", "c.pdf"), "end it in .svg or .png"),
     ],
 )
 def test_what_cannot_be_a_study_is_refused_before_a_run(study, call, tmp_path, task, words, found):

@@ -148,7 +148,7 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
     ("words", "says"),
     [
         (("-n", "9"), "9 is not in the range"),
-        (("--plot", "curves.txt"), "none of a figure"),
+        (("--plot", "curves.txt"), "end it in .svg or .png"),
         (("--epochs", "3"), "that is 3 evaluations, and a knee takes 8 or more"),
         (("--epochs", "7"), "--epochs; of a schedule of fixed length [epochs=...]) or evaluate more often (--every)"),
         (("--every", "2 epochs", "--epochs", "14"), "that is 7 evaluations"),

@@ -302,14 +302,14 @@ class TaskProposal:
 
 
 def check_shares(cost: float, width: float) -> None:
-    """Raise ``UsageError`` for a share that is none, so that nobody makes runs first."""
+    """Raise ``UsageError`` for an impossible share, before any run is made."""
     for name, value in (("cost", cost), ("width", width)):
         if not 0 < value < 1:
             raise UsageError(f"a {name} of {value:g}", "it is no share", "give one between 0 and 1: 0.05 is 5 per cent")
 
 
 def check_evaluations(count: int, every: str, epochs: float) -> None:
-    """Raise ``UsageError`` for curves of too few evaluations, so that nobody makes runs first."""
+    """Raise ``UsageError`` for curves of too few evaluations, before any run is made."""
     if count < LEAST_EVALUATIONS:
         raise UsageError(
             f"a target from curves of {epochs:g} epochs, evaluated every {every}",

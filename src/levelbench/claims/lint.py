@@ -210,7 +210,7 @@ def _checked(value: dict[str, object], asked: str) -> Settings:
             raise UnknownNameError("setting of lint", name, NAMES)
     select, ignore = value.get("select", []), value.get("ignore", {})
     if not isinstance(select, list) or not all(isinstance(each, str) for each in select):
-        raise UsageError(asked, "select is no list of codes", 'write select = ["LB1", "LB204"]')
+        raise UsageError(asked, "select is not a list of codes", 'write select = ["LB1", "LB204"]')
     if not isinstance(ignore, dict) or not all(isinstance(each, str) for each in ignore.values()):
         raise UsageError(asked, "ignore has no reasons", 'write [ignore] and a line as LB107 = "why it is sound here"')
     return Settings(tuple(select), ignore, _severity(value, "show", asked), _severity(value, "fail-on", asked))
@@ -220,4 +220,4 @@ def _severity(value: dict[str, object], name: str, asked: str) -> str | None:
     word = value.get(name)
     if word is None or isinstance(word, str):
         return word
-    raise UsageError(asked, f"{name} is no text", 'write "error", "warning" or "not-stated"')
+    raise UsageError(asked, f"{name} is not text", 'write "error", "warning" or "not-stated"')

@@ -1,6 +1,6 @@
 """A claim as rules see it, whatever it was read from: its sides, what is said of them together, how it was summarised.
 
-``None`` means that nobody stated it, and never "no"; a rule that needs it answers "not stated". The names here are the
+``None`` means not stated, and never "no"; a rule that needs it answers "not stated". The names here are the
 schema of ``claim.toml`` too, so whatever a rule can see, an author can state. Times are in seconds, rates per second,
 shares between 0 and 1.
 """
@@ -329,7 +329,7 @@ class ComparisonView(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     p_value: float | None = None
     """Of the test."""
     effect: float | None = None
-    """The size of the difference beside its spread."""
+    """The size of the difference in units of its spread."""
     test: str | None = None
     """The name of the test."""
     normality_checked: bool | None = None

@@ -86,7 +86,8 @@ def _ignored(report: LintReport) -> list[str]:
 def _summary(report: LintReport, show: Severity) -> str:
     counts = report.counts()
     found = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
-    text = f"{_plural(len(report.linted), 'claim')} held to {_plural(len(report.rules), 'rule')}: {', '.join(found)}"
+    text = f"{_plural(len(report.linted), 'claim')} checked against {_plural(len(report.rules), 'rule')}"
+    text += f": {', '.join(found)}"
     if unsaid := counts["not-stated"]:
         text += f", {unsaid} not stated"
         text += "" if show == "not-stated" else " (--show not-stated lists them)"

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 _MOST_BINS = 12
-_NOTHING = "it noted none"
+_NOTHING = "not recorded"
 
 
 def typical(records: Sequence[Record]) -> Record | None:
@@ -108,8 +108,8 @@ def _rank_row(rank: int, found: Mapping[str, Samples], made: int) -> tuple[Cell,
     return (
         Number(rank),
         Text("worker" if trains else "server"),
-        Number(float(np.median(steps)) * 1e-9) if trains else Absent("it trains no batch"),
-        Number(float(talk.sum() / steps.sum())) if trains and len(talk) == len(steps) else Absent("it trains no batch"),
+        Number(float(np.median(steps)) * 1e-9) if trains else Absent("it does not train"),
+        Number(float(talk.sum() / steps.sum())) if trains and len(talk) == len(steps) else Absent("it does not train"),
         _per_step(found, "sent", len(steps) or made),
         _per_step(found, "messages", len(steps) or made),
         _sum(found, "sent_at_start"),
@@ -131,7 +131,7 @@ def _sum(found: Mapping[str, Samples], name: str) -> Cell:
 
 
 def operations_table(record: Record) -> Table | None:
-    """What all ranks together called and sent, by operation and phase; ``None`` where nobody noted it."""
+    """What all ranks together called and sent, by operation and phase; ``None`` where not recorded."""
     sums: dict[tuple[str, str], dict[str, float]] = {}
     for found in record.ranks.values():
         for name, samples in found.items():
@@ -163,7 +163,7 @@ def operations_table(record: Record) -> Table | None:
 
 
 def staleness_table(record: Record) -> Table | None:
-    """How many gradients were how many updates old when they were applied; ``None`` where nobody noted it."""
+    """How many gradients were how many updates old when they were applied; ``None`` where not recorded."""
     found = teamwork(record)
     if found is None or not found.staleness:
         return None
@@ -189,7 +189,7 @@ def staleness_table(record: Record) -> Table | None:
 
 
 def divergence_table(record: Record) -> Table | None:
-    """How far replicas were from their mean at each evaluation; ``None`` where they are equal, or nobody noted it."""
+    """How far replicas were from their mean at each evaluation; ``None`` where they are equal, or not recorded."""
     found = teamwork(record)
     if found is None or not found.divergence:
         return None
@@ -316,7 +316,7 @@ _UNCOUNTED = "not counted: the framework sends by itself"
 
 
 def _team_row(point: ScaledPoint) -> tuple[Cell, ...]:
-    nothing = "nobody noted it"
+    nothing = "not recorded"
     figures = (
         *("sent_bytes", "predicted_bytes", "messages", "predicted_messages"),
         *("communicate_share", "waiting_share", "overlap", "imbalance"),
@@ -327,7 +327,7 @@ def _team_row(point: ScaledPoint) -> tuple[Cell, ...]:
         Text(clean(point.label)),
         *(estimate_cell(point.team(name), _UNCOUNTED if name in _COUNTED else nothing) for name in figures),
         Text(f"{stale[len(stale) // 2]:g}, {stale[-1]:g}") if stale else Absent(nothing),
-        Text(f"{max(apart):.2g}") if apart else Absent("replicas are equal, or nobody noted it"),
+        Text(f"{max(apart):.2g}") if apart else Absent("replicas are equal, or not recorded"),
     )
 
 

@@ -171,7 +171,7 @@ def _notes(summary: InferenceSummary) -> tuple[str, ...]:
 
 
 def inference_lines(summary: InferenceSummary) -> list[str]:
-    """What is to be known beside the table: the model, the answers' quality, broken rules, audits, verdicts, doubts."""
+    """What to know besides the table: the model, the quality, broken rules, audits, verdicts, doubts."""
     lines = [_model(summary.specification)]
     for entry in summary.entries:
         name = entry.arm.title
@@ -196,13 +196,13 @@ def _model(specification: InferenceSpecification) -> str:
         settings = ",".join(f"{name}={value}" for name, value in model.settings.items())
         reached = "" if model.quality is None else f"; its test quality was {model.quality:.4g} when training ended"
         return f"network: {model.name}, trained by run {model.run} ({model.recipe}: {settings}){reached}"
-    return f"network: {model.name}" + (f", SHA-256 {model.digest[:16]}" if model.digest else ", parameters drawn anew")
+    return f"network: {model.name}" + (f", SHA-256 {model.digest[:16]}" if model.digest else ", random parameters")
 
 
 def _quality_lines(entry: InferenceEntry) -> list[str]:
     kept = entry.quality
     if kept.value is None or entry.accuracy is None:
-        return [f"quality: not told: {kept.reason}"] if kept.reason else []
+        return [f"quality: not known: {kept.reason}"] if kept.reason else []
     said = f"{entry.accuracy.metric} {kept.value:.6g} over {entry.accuracy.examples:,} answers by the measured path"
     if kept.least is None:
         return [f"quality: {said}; {kept.reason}"]

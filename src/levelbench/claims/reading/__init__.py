@@ -86,7 +86,7 @@ def _measured(paths: list[Path], problems: list[LevelbenchError] | None) -> list
 
 
 def kind_of(path: Path) -> Kind:
-    """What the file or folder at ``path`` is, told by its content."""
+    """What the file or folder at ``path`` is, by its content."""
     if path.is_dir():
         return "records" if _has_records(path) else "folder"
     if path.suffix == ".toml":
@@ -111,7 +111,7 @@ def kind_of(path: Path) -> Kind:
         return "record"
     if head.lstrip()[:1] == b"{" or path.suffix == ".json":
         return "submission"
-    found = "it is no claim.toml, record, submission or MLPerf log"
+    found = "it is not a claim.toml, a record, a submission or an MLPerf log"
     raise UsageError(f"levelbench lint {path}", found, "write the claim down: levelbench lint --template > claim.toml")
 
 

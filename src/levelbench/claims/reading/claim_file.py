@@ -290,7 +290,7 @@ _DO = "levelbench lint --template shows every field"
 
 
 def read_claim(path: str | Path) -> Claim:
-    """The claim in the file at ``path``; ``RecordError`` for whatever is none, with the line where it can be told."""
+    """The claim in the file at ``path``; ``RecordError`` if it is not a claim, with the line where known."""
     path = Path(path)
     asked = f"reading the claim {path}"
     try:
@@ -301,7 +301,7 @@ def read_claim(path: str | Path) -> Claim:
         raise RecordError(asked, found, "give a file that can be read") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RecordError(asked, "it is no regular file", "give the path of a file")
+        raise RecordError(asked, "it is not a regular file", "give the path of a file")
     with os.fdopen(descriptor, "rb") as file:
         raw = file.read(FILE_LIMIT + 1)
     try:

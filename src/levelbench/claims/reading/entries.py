@@ -286,7 +286,7 @@ def submission_claim(
     title = f"{entry.task}: {entry.model} on {entry.hardware.description}, {entry.author.name}"
     if entry.mode == "inference":
         return inference_claim(entry, title, where, read_from)
-    # A ruleset that nobody here has: the entry is read, and has no figure.
+    # An unknown ruleset: the entry is read, and has no figure.
     rules = (_shipped() if rulesets_by_id is None else rulesets_by_id).get(entry.ruleset)
     scored = score(entry, rules) if rules else None
     side = _training_side(entry, rules, scored, where)

@@ -234,7 +234,7 @@ def _on_clock(clock: str) -> Callable[[Mapping[str, int]], float]:
 
 
 def split_of(name: str) -> Split | None:
-    """A split's name as the view has it; ``None`` for another, of which nobody knows what it decided."""
+    """A split's name as the view has it; ``None`` for another, whose use is not known."""
     word = name.lower().partition(".")[0]
     if word in ("train", "training"):
         return "train"
