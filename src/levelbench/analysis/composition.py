@@ -30,20 +30,8 @@ from levelbench.measure.statistics import more_runs, settling_error, t_quantile
 from levelbench.measure.verdict import Verdict, VerdictKind, verdict
 from levelbench.records import RunGroup, RunSummary
 
-__all__ = [
-    "Composition",
-    "CompositionKind",
-    "Contrast",
-    "Effect",
-    "FactorArm",
-    "SingleFactor",
-    "cells_of",
-    "compose",
-    "contrast",
-    "designs",
-    "horizon_of",
-    "one_at_a_time",
-]
+__all__ = ["Composition", "CompositionKind", "Contrast", "Effect", "FactorArm", "SingleFactor", "cells_of"]
+__all__ += ["compose", "contrast", "designs", "horizon_of", "one_at_a_time"]
 
 Logs = NDArray[np.float64]
 

@@ -27,21 +27,8 @@ from levelbench.measure.statistics.means import coefficient_of_variation
 from levelbench.records import RunGroup
 from levelbench.records.reader import Record
 
-__all__ = [
-    "Cadence",
-    "Candidate",
-    "Proposal",
-    "Runs",
-    "TaskProposal",
-    "check_evaluations",
-    "check_shares",
-    "final_line",
-    "final_test",
-    "propose_cadence",
-    "propose_runs",
-    "propose_target",
-    "tune",
-]
+__all__ = ["Cadence", "Candidate", "Proposal", "Runs", "TaskProposal", "check_evaluations", "check_shares"]
+__all__ += ["final_line", "final_test", "propose_cadence", "propose_runs", "propose_target", "tune"]
 
 LEAST_SEEDS = 10
 LEAST_EVALUATIONS = 8

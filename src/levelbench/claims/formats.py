@@ -20,17 +20,8 @@ from levelbench.claims.pages import rule_text
 from levelbench.claims.reading.claim_file import lines_of, nearest_line
 from levelbench.claims.rule import Diagnostic, Rule, Severity
 
-__all__ = [
-    "FileLine",
-    "as_json",
-    "as_sarif",
-    "below_here",
-    "escaped_data",
-    "escaped_property",
-    "github_lines",
-    "place_of",
-    "rule_json",
-]
+__all__ = ["FileLine", "as_json", "as_sarif", "below_here", "escaped_data", "escaped_property", "github_lines"]
+__all__ += ["place_of", "rule_json"]
 
 _FILE_LINE = re.compile(r"(?P<file>.+?):(?P<line>[1-9]\d{0,8})")
 

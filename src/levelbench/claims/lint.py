@@ -18,21 +18,8 @@ from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = [
-    "NAMES",
-    "LintReport",
-    "Linted",
-    "Settings",
-    "Suppressed",
-    "checked_reason",
-    "chosen_rules",
-    "find_rule",
-    "find_settings",
-    "findings_of",
-    "lint",
-    "read_ignore",
-    "read_settings",
-]
+__all__ = ["NAMES", "LintReport", "Linted", "Settings", "Suppressed", "checked_reason", "chosen_rules", "find_rule"]
+__all__ += ["find_settings", "findings_of", "lint", "read_ignore", "read_settings"]
 
 
 @dataclass(frozen=True)

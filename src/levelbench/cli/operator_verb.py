@@ -72,7 +72,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
 
     shared.check_statistics(given["margin"], given["level"])
     if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):
-        raise UsageError(f"--plot {given['plot']}", "its ending is none of a figure", "write .svg or .png")
+        raise UsageError(f"--plot {given['plot']}", "its ending is not that of a figure", "write .svg or .png")
     title, problems, left_out = _problems(operator, given)
     shared.check_writable(given["csv_path"], given["markdown_path"], given["plot"])
     count, arms = _arms(title, problems, given)

@@ -42,22 +42,9 @@ if TYPE_CHECKING:
     from levelbench.analysis.scaling import Efficiency, ScaledPoint
     from levelbench.measure.statistics import Estimate
 
-__all__ = [
-    "MessageCurve",
-    "PredictedPoint",
-    "divergence_table",
-    "draw_efficiencies",
-    "operations_table",
-    "predictions_table",
-    "rank_tables",
-    "ranks_table",
-    "scaling_table",
-    "staleness_table",
-    "teamwork_table",
-    "typical",
-    "write_communicators",
-    "write_scaling",
-]
+__all__ = ["MessageCurve", "PredictedPoint", "divergence_table", "draw_efficiencies", "operations_table"]
+__all__ += ["predictions_table", "rank_tables", "ranks_table", "scaling_table", "staleness_table", "teamwork_table"]
+__all__ += ["typical", "write_communicators", "write_scaling"]
 
 _MOST_BINS = 12
 _NOTHING = "not recorded"

@@ -40,14 +40,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = [
-    "inference_lines",
-    "inference_row",
-    "inference_rows_table",
-    "inference_table",
-    "scenario_words",
-    "write_inference",
-]
+__all__ = ["inference_lines", "inference_row", "inference_rows_table", "inference_table", "scenario_words"]
+__all__ += ["write_inference"]
 
 _LABELS = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9"}
 

@@ -11,21 +11,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = [
-    "ABSENT",
-    "BYTES",
-    "ENERGY",
-    "ONE",
-    "PERCENT",
-    "TIME",
-    "Unit",
-    "choose_unit",
-    "decimals_for",
-    "duration",
-    "estimate_text",
-    "number",
-    "with_interval",
-]
+__all__ = ["ABSENT", "BYTES", "ENERGY", "ONE", "PERCENT", "TIME", "Unit", "choose_unit", "decimals_for", "duration"]
+__all__ += ["estimate_text", "number", "with_interval"]
 
 ABSENT = "–"
 _MOST_DIGITS = 6

@@ -35,25 +35,8 @@ if TYPE_CHECKING:
     from levelbench.records.schema import Evaluation, Specification, Target
     from levelbench.records.summary import RunSummary
 
-__all__ = [
-    "AXES",
-    "Axis",
-    "Band",
-    "Curves",
-    "Figure",
-    "Group",
-    "RunCurve",
-    "can_draw",
-    "curves_of",
-    "draw_curves",
-    "draw_phases",
-    "draw_run",
-    "draw_times",
-    "evaluations_table",
-    "figures_of",
-    "quality_of",
-    "y_limits",
-]
+__all__ = ["AXES", "Axis", "Band", "Curves", "Figure", "Group", "RunCurve", "can_draw", "curves_of", "draw_curves"]
+__all__ += ["draw_phases", "draw_run", "draw_times", "evaluations_table", "figures_of", "quality_of", "y_limits"]
 
 Group = tuple["RunGroup", Sequence["Record"]]
 

@@ -30,25 +30,9 @@ if TYPE_CHECKING:
     from levelbench.records.schema import Target
     from levelbench.records.summary import RunSummary
 
-__all__ = [
-    "Spread",
-    "curve_table",
-    "groups_table",
-    "listing",
-    "mean_and_range",
-    "phase_seconds",
-    "phases_by_group",
-    "phases_table",
-    "rows_table",
-    "run_facts",
-    "runs_table",
-    "spread_of_reached",
-    "spread_of_restarts",
-    "spread_of_times",
-    "spread_of_values",
-    "target_text",
-    "time_estimate",
-]
+__all__ = ["Spread", "curve_table", "groups_table", "listing", "mean_and_range", "phase_seconds", "phases_by_group"]
+__all__ += ["phases_table", "rows_table", "run_facts", "runs_table", "spread_of_reached", "spread_of_restarts"]
+__all__ += ["spread_of_times", "spread_of_values", "target_text", "time_estimate"]
 
 
 @dataclass(frozen=True)

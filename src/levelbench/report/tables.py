@@ -27,29 +27,9 @@ if TYPE_CHECKING:
     from levelbench.measure.verdict import Verdict
     from levelbench.records.judging import Share
 
-__all__ = [
-    "Absent",
-    "Cell",
-    "Column",
-    "ColumnKind",
-    "Number",
-    "Reached",
-    "Table",
-    "Text",
-    "TextTable",
-    "clean",
-    "error_text",
-    "estimate_cell",
-    "lay_out",
-    "number_cell",
-    "print_table",
-    "share_cell",
-    "to_csv",
-    "to_json",
-    "to_markdown",
-    "to_text",
-    "verdict_text",
-]
+__all__ = ["Absent", "Cell", "Column", "ColumnKind", "Number", "Reached", "Table", "Text", "TextTable", "clean"]
+__all__ += ["error_text", "estimate_cell", "lay_out", "number_cell", "print_table", "share_cell", "to_csv", "to_json"]
+__all__ += ["to_markdown", "to_text", "verdict_text"]
 
 
 class ColumnKind(Enum):

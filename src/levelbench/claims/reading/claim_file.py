@@ -25,18 +25,8 @@ import msgspec
 from levelbench.claims.view import Claim, Side
 from levelbench.errors import RecordError, nearest
 
-__all__ = [
-    "DEPTH_LIMIT",
-    "FILE_LIMIT",
-    "TABLE_LIMIT",
-    "ClaimFault",
-    "faults",
-    "hints",
-    "lines_of",
-    "nearest_line",
-    "parse_claim",
-    "read_claim",
-]
+__all__ = ["DEPTH_LIMIT", "FILE_LIMIT", "TABLE_LIMIT", "ClaimFault", "faults", "hints", "lines_of", "nearest_line"]
+__all__ += ["parse_claim", "read_claim"]
 
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _KEY = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"

@@ -45,20 +45,8 @@ from levelbench.records.submissions.reading import read_bytes, read_submission
 from levelbench.records.submissions.schema import Inference, Submission, SubmittedRun
 from levelbench.records.submissions.scoring import score
 
-__all__ = [
-    "data_of",
-    "entry_kind",
-    "hardware_of",
-    "inference_claim",
-    "is_ours",
-    "options_of",
-    "read_mlperf",
-    "read_submission_file",
-    "runs_of",
-    "setup_of",
-    "submission_claim",
-    "workload_of",
-]
+__all__ = ["data_of", "entry_kind", "hardware_of", "inference_claim", "is_ours", "options_of", "read_mlperf"]
+__all__ += ["read_submission_file", "runs_of", "setup_of", "submission_claim", "workload_of"]
 
 _JSON = ":json"
 _LONGEST = 1 << 16

@@ -36,26 +36,9 @@ from levelbench.measure.timeline import Phase
 from levelbench.records import Record, RunGroup, RunSummary, Specification
 from levelbench.records.submissions.terms import hardware_of, machine_of
 
-__all__ = [
-    "batch_of",
-    "clock_of",
-    "digest_of",
-    "ends_of",
-    "is_study",
-    "mean_of",
-    "mode_of",
-    "points_of",
-    "quality_of",
-    "ranks_of",
-    "rate_of",
-    "run_side",
-    "split_of",
-    "spread",
-    "tidied",
-    "times_of",
-    "whole",
-    "workload_of",
-]
+__all__ = ["batch_of", "clock_of", "digest_of", "ends_of", "is_study", "mean_of", "mode_of", "points_of"]
+__all__ += ["quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread", "tidied", "times_of", "whole"]
+__all__ += ["workload_of"]
 
 _CROSSINGS = ("first", "confirmed", "sustained", "final", "interpolated")
 

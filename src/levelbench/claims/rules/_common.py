@@ -12,26 +12,9 @@ from typing import NamedTuple
 from levelbench.claims.rule import Diagnostic, Severity
 from levelbench.claims.view import Claim, ComparisonView, QualityView, RunView, ScalingPoint, Side
 
-__all__ = [
-    "TRAINING_TIMES",
-    "ComparedPair",
-    "Level",
-    "beyond",
-    "direction_of",
-    "guilty",
-    "is_training",
-    "level_of",
-    "misses",
-    "not_stated",
-    "number",
-    "pairs",
-    "percent",
-    "plural",
-    "run_qualities",
-    "seconds",
-    "sides",
-    "times",
-]
+__all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "direction_of", "guilty", "is_training", "level_of"]
+__all__ += ["misses", "not_stated", "number", "pairs", "percent", "plural", "run_qualities", "seconds", "sides"]
+__all__ += ["times"]
 
 
 class ComparedPair(NamedTuple):

@@ -21,8 +21,6 @@ from levelbench.claims.rules._common import (
 )
 from levelbench.claims.view import Claim, QualityView, ScalingPoint
 
-__all__ = ["rule"]
-
 _CODE = "LB101"
 _RERUN = "run every point to the target, with the same number of seeds as the smallest, and give its quality"
 _Indexed = tuple[int, ScalingPoint]

@@ -10,8 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB102"
 _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
 _DO = "evaluate the final network once on data that decided nothing, and report that figure with its split"

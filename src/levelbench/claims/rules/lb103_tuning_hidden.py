@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
 from levelbench.claims.view import Claim, Side, Uncounted
 
-__all__ = ["rule"]
-
 _CODE = "LB103"
 
 

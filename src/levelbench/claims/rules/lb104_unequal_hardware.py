@@ -10,8 +10,6 @@ from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, nu
 from levelbench.claims.rules._machines import ResolvedHardware, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
 
-__all__ = ["rule"]
-
 _CODE = "LB104"
 _SKIPPED = {"quality", "operations", "cost"}
 """A quality or a count of operations is not the hardware's, and a cost has the hardware's price in it."""

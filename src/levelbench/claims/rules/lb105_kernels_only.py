@@ -22,8 +22,6 @@ from levelbench.claims.rules._common import (
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.means import amdahl_bound
 
-__all__ = ["rule"]
-
 _CODE = "LB105"
 _MARGIN = 1.01
 """A ratio may be over the bound by its rounding: 1 %."""

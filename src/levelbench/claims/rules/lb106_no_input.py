@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, percent, sides
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB106"
 _DO = "start the clock at the first touch of the data and leave loading and preparing on it"
 

@@ -10,8 +10,6 @@ from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, nu
 from levelbench.claims.rules._machines import machine_of, precision_name
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB107"
 _FRACTIONS = "give the share of the operations at each precision"
 _SHARE = "give the rate as a share of the peak (or of the roof) for the precision that was used"

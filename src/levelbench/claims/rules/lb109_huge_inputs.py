@@ -21,8 +21,6 @@ from levelbench.claims.rules._common import (
 )
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB109"
 _FAR = 4.0
 """An image of twice the width and height, from which on "far over" is meant."""

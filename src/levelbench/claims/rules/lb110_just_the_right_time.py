@@ -10,8 +10,6 @@ from levelbench.claims.rules._common import direction_of, guilty, not_stated, nu
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB110"
 _TO_TARGET = "train to the target and compare the times until it was reached"
 _GO_ON = "go on for some evaluations after the target, or fix the length before and judge the last evaluation"

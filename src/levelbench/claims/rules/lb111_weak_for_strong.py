@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, Severity, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, times
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB111"
 _SAY = "say which stays the same, the global batch or the batch of a rank, and give both at every point"
 _ITERATIONS = "give the iterations until the target was reached at every batch, or the time until it was"

@@ -19,8 +19,6 @@ from levelbench.claims.rules._common import (
 )
 from levelbench.claims.view import Claim, ComparisonView, Side, StandardView
 
-__all__ = ["rule"]
-
 _CODE = "LB112"
 _BOTH = "give time and quality of both sides, each with its interval"
 _ALIKE = "compare on one metric, split, target and clock"

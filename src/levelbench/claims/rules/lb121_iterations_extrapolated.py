@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, percent, plural, sides
 from levelbench.claims.view import Claim, ScalingPoint, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB121"
 _DO = "train to the target, or claim the time of an iteration and nothing of the time to accuracy"
 

@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB122"
 _DO = "decide on a validation split that was cut from the training data, and open the test data once, at the end"
 

@@ -10,8 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, is_training, not_stated, sides
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB126"
 _MADE_UP = re.compile(r"(?<![a-z])(synthetic|dummy|fake|random|generated)(?![a-z])")
 _DO = "measure with the task's own data, read from where a user would have it"

@@ -10,8 +10,6 @@ from levelbench.claims.rules._common import guilty, not_stated, number, plural, 
 from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB130"
 _DO = "count the target as reached at the second evaluation in a row that has it, and give the curve past it"
 _KEPT = {"confirmed": "confirmed", "sustained": "kept to the end", "final": "there at the end"}

@@ -10,8 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural
 from levelbench.claims.view import Claim
 
-__all__ = ["rule"]
-
 _CODE = "LB132"
 _TUNE = "tune the baseline with the same budget, or give what its own authors report as its best"
 _NEWER = "add the best entry of today, or say why this one still is it"

@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number
 from levelbench.claims.view import Claim, ComparisonView, ScalingPoint, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB201"
 _DO = "give the time of the base in seconds, on which hardware, and whether it is the best serial one"
 

@@ -11,8 +11,6 @@ from levelbench.claims.rules._runs import fixed_time, matches, side_rates
 from levelbench.claims.view import Claim, Summarised
 from levelbench.measure.statistics.means import arithmetic_mean, harmonic_mean
 
-__all__ = ["rule"]
-
 _CODE = "LB202"
 _DO = "divide all the work by all the time: the harmonic mean of the rates"
 _MUCH = 0.01

@@ -11,8 +11,6 @@ from levelbench.claims.rules._runs import matches
 from levelbench.claims.view import Claim, Summarised
 from levelbench.measure.statistics.means import arithmetic_mean, geometric_mean, harmonic_mean
 
-__all__ = ["rule"]
-
 _CODE = "LB203"
 _DO = "average the times (or costs) behind the ratios and divide the means; the geometric mean only if those are lost"
 _WRONG = ("arithmetic", "harmonic", "olympic")

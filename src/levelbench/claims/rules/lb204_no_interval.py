@@ -11,8 +11,6 @@ from levelbench.claims.rules._runs import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.measure.statistics import wilson
 
-__all__ = ["rule"]
-
 _CODE = "LB204"
 _DO = "give a confidence interval with its method, from runs repeated whole; or show that the figure cannot vary"
 _ALL = "give the time to expect with restarts, or an interval that counts those that do not arrive, beside the share"

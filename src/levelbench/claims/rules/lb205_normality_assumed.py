@@ -12,8 +12,6 @@ from levelbench.claims.rules._common import guilty, not_stated, number, pairs
 from levelbench.claims.rules._runs import FEWEST, Normality, normality, sample_of, side_qualities, side_times
 from levelbench.claims.view import Claim
 
-__all__ = ["rule"]
-
 _CODE = "LB205"
 _DO = "use order statistics (or a rank test), or logarithms, or show a normality test and a Q-Q plot of the values"
 _PARAMETRIC = re.compile(

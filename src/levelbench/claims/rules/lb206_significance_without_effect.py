@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs
 from levelbench.claims.view import Claim
 
-__all__ = ["rule"]
-
 _CODE = "LB206"
 _LEVEL = 0.05
 _NEGLIGIBLE = 1.02

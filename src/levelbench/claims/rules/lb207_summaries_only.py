@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side, Summarised
 
-__all__ = ["rule"]
-
 _CODE = "LB207"
 _DO = "publish the value of every run with its seed and settings, so that others can summarise them in their way"
 _SUMMARIES = ("best", "median", "mean", "olympic")

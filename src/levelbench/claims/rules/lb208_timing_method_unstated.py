@@ -10,8 +10,6 @@ from levelbench.claims.rules._common import guilty, not_stated, seconds, sides
 from levelbench.claims.rules._machines import machine_of
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB208"
 _SHORT = ("step", "call", "epoch")
 _DO = "say which clock, from where to where, how devices and ranks were synchronised, and what was warm-up"

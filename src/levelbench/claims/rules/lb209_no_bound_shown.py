@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, sides
 from levelbench.claims.view import Claim
 
-__all__ = ["rule"]
-
 _CODE = "LB209"
 _BOUNDED = ("speed-up", "throughput", "operations")
 _DO = "show the limit beside it: linear scaling or Amdahl's bound, the roof of the machine, the peak of the precision"

@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated
 from levelbench.claims.view import Claim, FigureView
 
-__all__ = ["rule"]
-
 _CODE = "LB210"
 _DO = "draw points or bars with their intervals, or measure enough points between them that a line is true"
 _CONTINUOUS = ("time", "epochs", "samples", "operations")

@@ -10,8 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, QualityView
 
-__all__ = ["rule"]
-
 _CODE = "LB301"
 _DO = "score detokenised output with sacrebleu and give its signature"
 _BLEU = re.compile(r"(?<![a-z])(sacre)?bleu(?!rt)")

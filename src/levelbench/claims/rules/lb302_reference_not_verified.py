@@ -9,8 +9,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import direction_of, guilty, level_of, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, Side
 
-__all__ = ["rule"]
-
 _CODE = "LB302"
 _DO = "show first that the reference reaches what its source reports: the same metric and split, with its interval"
 

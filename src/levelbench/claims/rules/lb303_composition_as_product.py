@@ -10,8 +10,6 @@ from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, times
 from levelbench.claims.view import Claim, CompositionView
 
-__all__ = ["rule"]
-
 _CODE = "LB303"
 _DO = "measure all of them together, to the same target, and claim that figure"
 _NEAR = 0.05

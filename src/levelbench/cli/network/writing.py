@@ -26,7 +26,7 @@ def check_figures(place: Path | None) -> None:
         shared.check_writable(place / "figure.svg")
         return
     if place.suffix.lower() not in _ENDINGS:
-        found = "its ending is none of a figure"
+        found = "its ending is not that of a figure"
         raise UsageError(f"--plot {place}", found, "write .svg or .png, or the name of a folder")
     shared.check_writable(place)
 
