@@ -124,12 +124,12 @@ def _checked(folder: Path, lint: Lint | None) -> str:
 
 
 def _build(folder: Path, site: Path) -> str:
-    from levelbench.claims.beside import beside_entry
     from levelbench.cli.board.limits import known_limits
+    from levelbench.competition.claims import remarks_on_entry
     from levelbench.competition.site.build import build
 
     processes = len(os.sched_getaffinity(0))
-    built = build(folder, site, processes=processes, lint=beside_entry, limits=known_limits)
+    built = build(folder, site, processes=processes, lint=remarks_on_entry, limits=known_limits)
     return f"{built.entries} entries, {built.read} read, {len(built.written)} written"
 
 

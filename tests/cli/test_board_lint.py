@@ -120,5 +120,5 @@ def test_an_entry_of_which_no_claim_can_be_made_is_the_checks_own_to_say(monkeyp
     def none(*_):
         raise RecordError("making a claim", "it has no figure", "see the check")
 
-    monkeypatch.setattr("levelbench.claims.beside.beside_entry", none)
+    monkeypatch.setattr("levelbench.competition.claims.remarks_on_entry", none)
     assert check.all_of_linter(None, "ada.json", {}) == []

@@ -35,7 +35,7 @@ from levelbench.competition.entries import (
 )
 from levelbench.competition.rulesets.registry import Ruleset, task_rules
 from levelbench.errors import IncomparableError, UsageError
-from levelbench.measure.environment import machine_of
+from levelbench.measure.environment import machine_of, system_of
 from levelbench.measure.environment.settings import harmless
 from levelbench.measure.policies import policy
 from levelbench.records.comparable import one_kind
@@ -94,23 +94,16 @@ class Terms(Struct, frozen=True):
 
 def hardware_of(environment: Mapping[str, Any], device: str, description: str | None) -> Hardware:
     """The system, as ``description`` or in words of its parts; ``UsageError`` if neither says what it was."""
-    machine = environment.get("machine") or {}
-    names = [str(name) for name in (environment.get("accelerators") or {}).get("names") or []]
-    used = names if device.partition(":")[0] not in ("cpu", "") else []
-    cpu = machine.get("cpu")
-    processor = str(cpu.get("model") or "") if isinstance(cpu, dict) else str(cpu or "")
-    cores = machine.get("cores_allowed") or machine.get("cores_logical")
-    words = " and ".join(dict.fromkeys(f"{used.count(name)} x {name}" for name in used))
-    words = words or (f"{cores} core{'s' if cores != 1 else ''} of {processor}" if cores and processor else processor)
-    if not (description or words):
+    system = system_of(environment, device)
+    if not (description or system.description):
         raise UsageError("the hardware of an entry", "the records do not say what it was", 'give --hardware "..."')
     return Hardware(
-        description=(description or words)[:200],
-        accelerators=len(used),
-        accelerator=used[0] if used else None,
-        processor=processor or None,
-        cores=cores,
-        memory_bytes=machine.get("memory_bytes"),
+        description=(description or system.description)[:200],
+        accelerators=system.accelerators,
+        accelerator=system.accelerator,
+        processor=system.processor,
+        cores=system.cores,
+        memory_bytes=system.memory_bytes,
     )
 
 

@@ -6,10 +6,8 @@ import pytest
 from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.lint import findings_of
-from levelbench.claims.reading import read
-from levelbench.claims.reading.folders import read_folder
-from levelbench.claims.reading.mlperf import read_mlperf
-from levelbench.claims.reading.submissions import read_submission_file
+from levelbench.claims.reading import read, read_folder
+from levelbench.competition.claims import read_mlperf, read_submission_file
 from levelbench.competition.entries import Author, SystemPrice, TuningEffort, encode
 from levelbench.competition.making import Terms, make
 from levelbench.competition.rulesets.registry import ruleset

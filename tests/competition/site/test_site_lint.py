@@ -5,10 +5,11 @@ from datetime import date
 
 import pytest
 
-from levelbench.claims.beside import Beside, beside_entry
+from levelbench.competition.claims import remarks_on_entry
 from levelbench.competition.entries import Author, Hardware, Origin, RunCurve, Submission, SubmittedRun, encode
 from levelbench.competition.rulesets.registry import ruleset, task_rules
 from levelbench.competition.site.build import build
+from levelbench.report.remarks import Remarks
 
 TODAY = date(2024, 1, 2)
 TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
@@ -38,11 +39,11 @@ def pages(site):
 
 def nothing_found(submission, where, rulesets=None):
     """A linter of another package that finds nothing."""
-    return Beside(submission.model, None, [], [], 0)
+    return Remarks(submission.model, None, [], [], 0)
 
 
 def test_an_entry_shows_what_the_linter_says_of_it(folder, tmp_path):
-    build(folder, tmp_path / "site", today=TODAY, lint=beside_entry)
+    build(folder, tmp_path / "site", today=TODAY, lint=remarks_on_entry)
     entry, board, data = pages(tmp_path / "site")
     assert "The linter on its claim" in entry
     assert "LB110" in entry
@@ -66,7 +67,7 @@ def test_an_entry_on_which_it_finds_nothing_says_so(folder, tmp_path):
 def test_what_an_author_wrote_stays_text_in_the_linters_words(folder, tmp_path):
     (path,) = folder.rglob("net.json")
     path.write_text(path.read_text().replace('"net"', '"<img src=x>"'))
-    build(folder, tmp_path / "site", today=TODAY, lint=beside_entry)
+    build(folder, tmp_path / "site", today=TODAY, lint=remarks_on_entry)
     entry, *_ = pages(tmp_path / "site")
     assert "LB110" in entry
     assert "&lt;img src=x&gt;&#x27; ends with" in entry
@@ -74,4 +75,4 @@ def test_what_an_author_wrote_stays_text_in_the_linters_words(folder, tmp_path):
 
 
 def test_other_processes_have_the_linter_too():
-    assert pickle.loads(pickle.dumps(beside_entry)) is beside_entry
+    assert pickle.loads(pickle.dumps(remarks_on_entry)) is remarks_on_entry

@@ -50,9 +50,9 @@ def command(
     stops no other; the exit code is then 1. Entries that are nearly copies of others, or not comparable with most of
     their board, are listed, and shown with that doubt beside their rank.
     """
-    from levelbench.claims.beside import beside_entry
     from levelbench.cli.board.check import one_line
     from levelbench.cli.board.limits import known_limits
+    from levelbench.competition.claims import remarks_on_entry
     from levelbench.competition.site.build import build
 
     jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
@@ -62,7 +62,7 @@ def command(
         ruleset=ruleset,
         base_url=base_url,
         processes=jobs,
-        lint=beside_entry,
+        lint=remarks_on_entry,
         limits=known_limits,
     )
     if as_json:

@@ -227,11 +227,11 @@ def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) ->
 
 
 def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
-    from levelbench.claims.beside import beside_entry
     from levelbench.competition.checks.findings import note, warning
+    from levelbench.competition.claims import remarks_on_entry
 
     try:
-        lines = beside_entry(entry, file, known).lines
+        lines = remarks_on_entry(entry, file, known).lines
     except LevelbenchError:
         # No claim can be made of it; what is wrong with it is the check's own to say.
         return

@@ -132,11 +132,11 @@ def shortened(text: str) -> str:
 
 
 def _ranking_table(ranking: dict[str, Any]) -> Table:
-    from levelbench.report.tables import Cell, Column, Kind, Number, Table, Text
+    from levelbench.report.tables import Cell, Column, ColumnKind, Number, Table, Text
 
     names = ("model", "hardware", "submitted")
     columns = (
-        Column("rank", "rank", Kind.NUMBER),
+        Column("rank", "rank", ColumnKind.NUMBER),
         Column("figure", ranking["head"]),
         *(Column(each, each) for each in names),
     )
@@ -152,14 +152,14 @@ def _ranking_table(ranking: dict[str, Any]) -> Table:
 
 
 def _listing(kind: str, submissions: Sequence[Submission]) -> Table:
-    from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Table, Text
+    from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text
 
     def score(entry: Submission) -> Cell:
         value = _olympic(entry)
         return Absent("not enough runs reached the target") if value is None else Number(value)
 
     count = "measurements" if kind == "loadgen" else "runs"
-    columns = [*(Column(name, name) for name in ("task", "model", "hardware")), Column(count, count, Kind.NUMBER)]
+    columns = [*(Column(name, name) for name in ("task", "model", "hardware")), Column(count, count, ColumnKind.NUMBER)]
     rows: list[tuple[Cell, ...]] = []
     for each in submissions:
         said = (each.task, each.model, each.hardware.description)
@@ -167,7 +167,7 @@ def _listing(kind: str, submissions: Sequence[Submission]) -> Table:
         rows.append((*(Text(shortened(text)) for text in said), Number(counted)))
         rows[-1] += (score(each),) if kind == "mlperf" else ()
     if kind == "mlperf":
-        columns.append(Column("olympic_s", "Olympic mean", Kind.TIME_S, digits=4))
+        columns.append(Column("olympic_s", "Olympic mean", ColumnKind.TIME_S, digits=4))
     return Table("entries", "entries", tuple(columns), tuple(rows))
 
 
@@ -180,14 +180,14 @@ def _olympic(entry: Submission) -> float | None:
 
 
 def _score_table(rows: list[dict[str, Any]]) -> list[Table]:
-    from levelbench.report.tables import Column, Kind, Number, Table, Text
+    from levelbench.report.tables import Column, ColumnKind, Number, Table, Text
 
     if not rows:
         return []
     columns = (
         Column("submission", "submission"),
-        Column("score", "score", Kind.NUMBER, digits=4),
-        Column("published", "on 100 points", Kind.NUMBER, digits=4),
+        Column("score", "score", ColumnKind.NUMBER, digits=4),
+        Column("published", "on 100 points", ColumnKind.NUMBER, digits=4),
     )
     cells = tuple((Text(row["submission"]), Number(row["score"]), Number(row["published"])) for row in rows)
     title = f"performance profile over {rows[0]['workloads']} workloads that all took part in"

@@ -61,7 +61,7 @@ def _installed() -> list[str]:
 
 
 def _draw(checked: dict[str, Checked], path: Path) -> None:
-    from levelbench.report.figures.divergence import Way, write_divergence
+    from levelbench.report.analyses import Way, write_divergence
 
     compared = {name: each for name, each in checked.items() if each.divergences}
     if not compared:

@@ -64,7 +64,7 @@ from levelbench.competition.site.payload import (
 from levelbench.competition.site.place import SiteFolder, held, stage
 from levelbench.errors import DefinitionError, LevelbenchError, StoreError, UnknownNameError, UsageError
 from levelbench.measure.clocks import utc_now
-from levelbench.report.page.beside import Linted, all_words
+from levelbench.report.remarks import Remarks
 
 __all__ = [
     "CARRIED_BYTES",
@@ -75,7 +75,7 @@ __all__ = [
     "build",
 ]
 
-Lint = Callable[[Submission, str, Mapping[str, Ruleset]], Linted]
+Lint = Callable[[Submission, str, Mapping[str, Ruleset]], Remarks]
 """What says what the linter finds in an entry: a function of a module, so that other processes have it, too."""
 BoardKey = tuple[str, str, RankedScenario | None]
 """A board: the ruleset's id, the task, and the scenario that it is apart for."""
@@ -130,7 +130,7 @@ class _Scored(Struct):
     payload: EntryPayload | None = None
     further: list[Further] = []
     steps: bytes = b"[]"
-    linted: Linted | None = None
+    linted: Remarks | None = None
 
     def for_page(self) -> _Scored:
         """Without what its page has no use for, which need not be sent to another process."""
@@ -216,7 +216,7 @@ class _Workshop:
             # No claim can be made of it.
             return
         if scored.linted is not None:
-            scored.payload.lint = all_words(scored.linted)
+            scored.payload.lint = scored.linted.words()
 
     def make_page(self, scored: _Scored, off: set[BoardKey]) -> list[tuple[str, bool]]:
         """Write the files of an entry that is shown; their names, and whether each differs from what lies there."""

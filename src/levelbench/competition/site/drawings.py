@@ -15,9 +15,8 @@ from typing import NamedTuple
 from levelbench.competition.site.parts import escaped, fill, many, quality_text
 from levelbench.competition.site.payload import brief, time_text
 from levelbench.records.schema import Target
-from levelbench.report.markup import Html
+from levelbench.report.markup import DASHES, PHASES, SERIES, Html
 from levelbench.report.numbers import TIME, choose_unit, number
-from levelbench.report.style import DASHES, PHASES, SERIES
 
 __all__ = [
     "LEFT",

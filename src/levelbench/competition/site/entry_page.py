@@ -32,7 +32,7 @@ from levelbench.competition.site.payload import COLUMNS, BoardPayload, EntryPayl
 from levelbench.records.schema import Target
 from levelbench.report.markup import Html
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, Unit, choose_unit
-from levelbench.report.page.beside import Linted, missing_line
+from levelbench.report.remarks import Remarks, missing_line
 
 if TYPE_CHECKING:
     from levelbench.competition.checks.findings import EntryFinding
@@ -197,7 +197,7 @@ def entry_page(
     findings: Sequence[EntryFinding],
     *,
     source: str | bytes = "",
-    linted: Linted | None = None,
+    linted: Remarks | None = None,
     further: Sequence[Side] = (),
     off: Sequence[str] = (),
 ) -> str:
@@ -409,7 +409,7 @@ def _finding(kind: str, badge: str, field: str | None, found: str, do: str) -> H
     )
 
 
-def _lint(linted: Linted) -> Html:
+def _lint(linted: Remarks) -> Html:
     """What the linter says of the claim that the entry makes: an error of its is a reader's to judge, not a fault."""
     items = [
         _finding("open", f"{one.severity} {one.code}", one.name, one.found, one.do)

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 
 from levelbench.competition.site.payload import EntryPayload, RulesetFacts
 from levelbench.records.schema import Target
-from levelbench.report import style
-from levelbench.report.markup import Html
+from levelbench.report.markup import DARK, LIGHT, PHASES, SERIES, Html, style_sheet, variables
 from levelbench.report.numbers import ABSENT
 from levelbench.report.tables import clean
 
@@ -53,7 +52,7 @@ def _named() -> dict[str, tuple[str, bytes]]:
     folder = files("levelbench.competition.site") / "assets"
     own = (folder / "board.css").read_text("utf-8")
     contents = {
-        "board.css": f"{style.style_sheet()}\n{_schemes()}\n{_series()}\n{own}".encode(),
+        "board.css": f"{style_sheet()}\n{_schemes()}\n{_series()}\n{own}".encode(),
         "board.js": b"".join((folder / name).read_bytes() for name in _SCRIPTS),
         "theme.js": (folder / "theme.js").read_bytes(),
         "icon.svg": (folder / "icon.svg").read_bytes(),
@@ -77,18 +76,17 @@ def asset(name: str) -> str:
 
 def _schemes() -> str:
     """The two schemes again, for those who chose one of them against their system's; never on paper."""
-    chosen = (("light", style.LIGHT, 0), ("dark", style.DARK, 1))
+    chosen = (("light", LIGHT, 0), ("dark", DARK, 1))
     rules = "".join(
-        f":root[data-theme={name}]{{color-scheme:{name};{style.variables(base, which)}}}"
-        for name, base, which in chosen
+        f":root[data-theme={name}]{{color-scheme:{name};{variables(base, which)}}}" for name, base, which in chosen
     )
     return f"@media screen{{{rules}}}"
 
 
 def _series() -> str:
     """A class for each series and phase: an attribute with a style would be against the page's policy."""
-    series = "".join(f".s{at}{{stroke:var(--series-{at})}}" for at in range(len(style.SERIES)))
-    return series + "".join(f".p-{name}{{fill:var(--phase-{name})}}" for name in style.PHASES)
+    series = "".join(f".s{at}{{stroke:var(--series-{at})}}" for at in range(len(SERIES)))
+    return series + "".join(f".p-{name}{{fill:var(--phase-{name})}}" for name in PHASES)
 
 
 TITLES = {

@@ -11,7 +11,14 @@ from typing import Any
 
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.environment.accelerators import accelerators
-from levelbench.measure.environment.compare import Difference, difference, differences, machine_of, same_machine
+from levelbench.measure.environment.compare import (
+    Difference,
+    difference,
+    differences,
+    machine_of,
+    same_machine,
+    system_of,
+)
 from levelbench.measure.environment.doubts import doubts
 from levelbench.measure.environment.machine import machine
 from levelbench.measure.environment.software import libraries, malloc, threads
@@ -27,6 +34,7 @@ __all__ = [
     "doubts",
     "machine_of",
     "same_machine",
+    "system_of",
 ]
 
 
