@@ -10,7 +10,7 @@ ENVIRONMENT = {
     "accelerators": {"names": ["V100", "V100"]},
     "libraries": {"numpy": "2.4", "python": {"version": "3.11"}},
     "git": {"commit": "0a1b2c3d4e", "dirty": False},
-    "load": {"one_minute": 3.0},
+    "load": {"one_minute": 0.1},
 }
 
 
