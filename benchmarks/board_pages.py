@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from levelbench.records.schema import Target
-from levelbench.report.site import pages
-from levelbench.report.site.payload import (
+from levelbench.competition.site.board_page import task_page
+from levelbench.competition.site.exports import joined_steps, script, steps_script
+from levelbench.competition.site.parts import assets
+from levelbench.competition.site.payload import (
     BOARD_SCHEMA,
     BoardPayload,
     EntryPayload,
@@ -28,7 +29,7 @@ from levelbench.report.site.payload import (
     PriceFacts,
     RulesetFacts,
 )
-from levelbench.report.site.scripts import joined_steps, script, steps_script
+from levelbench.records.schema import Target
 
 ROUNDS = 5
 RUNS, POINTS = 5, 16
@@ -99,14 +100,14 @@ def write_site(folder: Path, count: int) -> BoardPayload:
         Target("top1", 0.92), ["training"], [entry(at, chance) for at in range(count)], {},
         "data/task-steps.js",
     )  # fmt: skip
-    for name, content in pages.assets().items():
+    for name, content in assets().items():
         (folder / "assets").mkdir(exist_ok=True)
         (folder / "assets" / name).write_bytes(content)
     (folder / "data").mkdir()
     (folder / board.data).write_bytes(script(board))
     (folder / board.steps).write_bytes(steps_script(joined_steps(board)))
     begin = time.perf_counter()
-    (folder / board.page).write_text(pages.task_page(board))
+    (folder / board.page).write_text(task_page(board))
     made_s = time.perf_counter() - begin
     sizes = [(folder / name).stat().st_size / 2**20 for name in (board.page, board.data, board.steps)]
     print("page made in {:.2f} s, {:.1f} MiB, data {:.1f} MiB, steps {:.1f} MiB".format(made_s, *sizes))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
+from levelbench.competition.entries import Author, Hardware, Inference, RunCurve, Submission, SubmittedRun, SystemPrice
 from levelbench.records.schema import Target
-from levelbench.records.submissions.schema import Author, Curve, Hardware, Inference, Price, Submission, SubmittedRun
 
 __all__ = ["ANSWERS", "CLAIM", "DETAIL", "DIALECTS", "POINTS", "RULES", "SUMMARY", "SYSTEM", "entry"]
 
 
 def entry(mode: str = "training") -> Submission:
-    curve = Curve([10.0, 20.0, 30.0], [0.5, 0.945, 0.95], [1.0, 2.0, 3.0])
+    curve = RunCurve([10.0, 20.0, 30.0], [0.5, 0.945, 0.95], [1.0, 2.0, 3.0])
     measured = Inference("dawnbench", 10000, 10000, 20.0, 0.002, {"0.5": 0.002, "0.9": 0.003}, quality=0.95)
     return Submission(
         schema=1,
@@ -26,7 +26,7 @@ def entry(mode: str = "training") -> Submission:
         target=Target("top1", 0.94, split="test"),
         clock="dawnbench",
         crossing="first",
-        price=Price(3.06, "https://example.org/prices", "2020-01-01", True),
+        price=SystemPrice(3.06, "https://example.org/prices", "2020-01-01", True),
         runs=[SubmittedRun(curve, seed=1), SubmittedRun(curve, seed=2)] if mode == "training" else [],
         inference=[measured] if mode == "inference" else [],
         settings={"lr": 0.1, "batch": 128},

@@ -13,18 +13,16 @@ from pathlib import Path
 
 from fuzz_samples import ANSWERS, CLAIM, DETAIL, DIALECTS, POINTS, RULES, SUMMARY, SYSTEM, entry
 from levelbench.claims.reading.claim_file import read_claim
-from levelbench.records.exchange import algoperf, tables
-from levelbench.records.exchange.dawnbench import read_entry, write_entry
-from levelbench.records.exchange.loadgen import read_answers, read_detail, read_summary
-from levelbench.records.exchange.mlperf import check_log, read_log, read_results, write_submission
-from levelbench.records.exchange.mlperf.references import read_points
-from levelbench.records.rulesets.registry import read_ruleset
-from levelbench.records.submissions.board import BOARD
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.reading import read_submission
-from levelbench.records.submissions.rules import check
-from levelbench.records.submissions.rules.checking import check_folder
-from levelbench.records.submissions.signatures import AUTHORS, ENDING, available, new_key, sign
+from levelbench.competition.entries import encode
+from levelbench.competition.exchange import algoperf, tables
+from levelbench.competition.exchange.dawnbench import read_entry, write_entry
+from levelbench.competition.exchange.loadgen import read_answers, read_detail, read_summary
+from levelbench.competition.exchange.mlperf import check_log, read_log, read_results, write_submission
+from levelbench.competition.exchange.mlperf.results import read_points
+from levelbench.competition.leaderboard import BOARD, check, check_folder
+from levelbench.competition.reading import read_submission
+from levelbench.competition.rulesets.registry import read_ruleset
+from levelbench.competition.signatures import AUTHORS, ENDING, available, new_key, sign
 
 __all__ = ["Reader", "readers"]
 

@@ -40,12 +40,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.warm import TORCH, WARM
 
 from levelbench.cli import main as levelbench
+from levelbench.competition import making
+from levelbench.competition.entries import file_digest
+from levelbench.competition.reading import read_submission
 from levelbench.errors import LevelbenchError
 from levelbench.records import read_record, summarise
 from levelbench.records.lines import checksum_in, sealed
-from levelbench.records.submissions import making
-from levelbench.records.submissions.digests import file_digest
-from levelbench.records.submissions.reading import read_submission
 
 _ARMS = {"a": "digits[hidden=96]", "b": "digits"}
 _RUNS = 3

@@ -1,4 +1,4 @@
-"""Proposes a task's target from accuracy curves, by the knee rule (``levelbench.analysis.threshold``).
+"""Proposes a task's target from accuracy curves, by the knee rule (``levelbench.analysis.targets``).
 
 Make curves that go on past any target, with twenty seeds or more, then read them:
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from levelbench.analysis.threshold import propose_target
+from levelbench.analysis.targets import propose_target
 from levelbench.records import Store
 
 

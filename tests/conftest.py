@@ -46,8 +46,8 @@ frameworks/jax/test_jax_gradients cli/test_run_verb operators/custom/test_tutori
 frameworks/test_conformance tasks/test_vision_recipes report/test_html_runs
 frameworks/jax/test_jax_executor runner/test_campaign_kills networks/zoo/test_vision
 networks/fuzz/test_agreement tasks/test_text_tasks operators/test_conformance
-distributed/communicators/test_mpi distributed/probes/test_own_schemes distributed/hosts/test_ranks
-report/site/test_board_in_a_browser frameworks/jax/test_jax_versions frameworks/jax/test_jax_conformance
+distributed/communicators/test_mpi distributed/probes/test_own_schemes distributed/launching/test_ranks
+competition/site/test_board_in_a_browser frameworks/jax/test_jax_versions frameworks/jax/test_jax_conformance
 networks/transforms/test_measured_memory simulation/test_coverage frameworks/test_optimizers runner/test_networks
 simulation/test_false_positives cli/test_check_verb cli/test_scale_verb networks/benchmark/test_measuring
 networks/test_third_party operators/custom/test_compile frameworks/torch/test_distributed cli/test_operator_verb

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from levelbench.analysis.composition import Kind, compose, designs, one_at_a_time
+from levelbench.analysis.composition import CompositionKind, compose, designs, one_at_a_time
 from levelbench.errors import IncomparableError, UsageError
 
 OFF = {"smooth": 0.0, "half": False}
@@ -36,7 +36,7 @@ def product(on, smooth=0.8, half=0.5):
 
 def test_factors_whose_gains_multiply_are_composable(study):
     found = compose(study(product), OFF)
-    assert found.kind is Kind.COMPOSABLE
+    assert found.kind is CompositionKind.COMPOSABLE
     assert found.predicted == pytest.approx(0.4, rel=0.05)
     assert found.together.ratio == pytest.approx(0.4, rel=0.05)
     assert found.departure.ratio == pytest.approx(found.together.ratio / found.predicted)
@@ -44,17 +44,20 @@ def test_factors_whose_gains_multiply_are_composable(study):
 
 def test_factors_that_gain_less_together_are_sub_multiplicative(study):
     found = compose(study(lambda on: product(on) * (1.4 if len(on) == 2 else 1)), OFF)
-    assert found.kind is Kind.SUB_MULTIPLICATIVE
+    assert found.kind is CompositionKind.SUB_MULTIPLICATIVE
     assert found.departure.low > 1.1
 
 
 def test_factors_that_gain_more_together_are_super_multiplicative(study):
-    assert compose(study(lambda on: product(on) * (0.6 if len(on) == 2 else 1)), OFF).kind is Kind.SUPER_MULTIPLICATIVE
+    assert (
+        compose(study(lambda on: product(on) * (0.6 if len(on) == 2 else 1)), OFF).kind
+        is CompositionKind.SUPER_MULTIPLICATIVE
+    )
 
 
 def test_too_much_noise_is_unclear_and_says_how_many_runs_would_settle_it(study):
     found = compose(study(product, spread=0.3), OFF)
-    assert found.kind is Kind.UNCLEAR
+    assert found.kind is CompositionKind.UNCLEAR
     assert found.runs_to_settle > 5
     assert "more runs an arm" in found.lines()[0]
 
@@ -90,7 +93,7 @@ def test_one_at_a_time_tells_whether_they_compose_but_no_effects(study):
     ]
     found = compose(kept, off)
     assert len(kept) == len(one_at_a_time(tuple(off))) == 5
-    assert found.kind is Kind.COMPOSABLE
+    assert found.kind is CompositionKind.COMPOSABLE
     assert found.effects == ()
 
 
@@ -102,7 +105,7 @@ def test_a_combination_that_misses_its_target_bounds_the_answer_and_is_not_dropp
     ]
     groups[-1] = type(last)(last.label, last.key, last.specification, tuple(missed))
     found = compose(groups, OFF)
-    assert found.kind is Kind.SUB_MULTIPLICATIVE
+    assert found.kind is CompositionKind.SUB_MULTIPLICATIVE
     assert found.departure.high is None
     assert found.predicted is None
     assert any("15 of 20 runs reached" in line for line in found.lines())
@@ -132,7 +135,7 @@ def test_an_arm_whose_runs_all_failed_gives_no_answer(study):
     ]
     groups[1] = type(each)(each.label, each.key, each.specification, tuple(failed))
     found = compose(groups, OFF)
-    assert found.kind is Kind.UNCLEAR
+    assert found.kind is CompositionKind.UNCLEAR
     assert "failed" in found.reason
 
 
@@ -158,15 +161,15 @@ def test_runs_of_several_machines_are_refused_unless_it_is_wished(study):
     groups = [*study(product)[:-1], study(product, environment={"machine": {"id": "m2"}})[-1]]
     with pytest.raises(IncomparableError, match="several machines"):
         compose(groups, OFF)
-    assert compose(groups, OFF, across_machines=True).kind is Kind.COMPOSABLE
+    assert compose(groups, OFF, across_machines=True).kind is CompositionKind.COMPOSABLE
 
 
 @pytest.mark.parametrize(
     ("truth", "wrong"),
     [
-        (1.0, (Kind.SUB_MULTIPLICATIVE, Kind.SUPER_MULTIPLICATIVE)),
-        (1.1, (Kind.COMPOSABLE, Kind.SUPER_MULTIPLICATIVE)),
-        (1 / 1.1, (Kind.COMPOSABLE, Kind.SUB_MULTIPLICATIVE)),
+        (1.0, (CompositionKind.SUB_MULTIPLICATIVE, CompositionKind.SUPER_MULTIPLICATIVE)),
+        (1.1, (CompositionKind.COMPOSABLE, CompositionKind.SUPER_MULTIPLICATIVE)),
+        (1 / 1.1, (CompositionKind.COMPOSABLE, CompositionKind.SUB_MULTIPLICATIVE)),
     ],
 )
 def test_the_answer_is_wrong_no_more_often_than_the_level_allows(study, truth, wrong):
@@ -180,7 +183,7 @@ def test_the_answer_is_wrong_no_more_often_than_the_level_allows(study, truth, w
 
 def test_with_little_noise_the_answer_is_found(study):
     kinds = [compose(study(product, spread=0.02, seed=seed), OFF).kind for seed in range(20)]
-    assert kinds.count(Kind.COMPOSABLE) >= 17
+    assert kinds.count(CompositionKind.COMPOSABLE) >= 17
 
 
 def test_the_designs():

@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from levelbench.analysis.contrasts import Cell, contrast
+from levelbench.analysis.composition import FactorArm, contrast
 
 
 def cell(*times, on=(), given_up=(), seeds=None, **more):
-    return Cell(frozenset(on), times, tuple(given_up), tuple(seeds or range(len(times))), **more)
+    return FactorArm(frozenset(on), times, tuple(given_up), tuple(seeds or range(len(times))), **more)
 
 
 def test_a_contrast_of_two_arms_is_the_paired_ratio_of_times():

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from levelbench.analysis.final import final_line, final_test
+from levelbench.analysis.targets import final_line, final_test
 
 
 def ends(run, group, qualities):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from levelbench.analysis.tuning import propose_cadence, propose_runs, tune
+from levelbench.analysis.targets import propose_cadence, propose_runs, tune
 from levelbench.errors import UsageError
 from levelbench.measure.statistics.distributions import t_quantile
 from levelbench.records.reader import Record

@@ -26,19 +26,28 @@ from tests.claims.clean_side import (
     t_interval,
 )
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, Rule
 from levelbench.claims.rules import all_rules
-from levelbench.claims.view import Claim, Comparison, Composition, Figure, ScalingPoint, Side, Standard, Summarised
+from levelbench.claims.view import (
+    Claim,
+    ComparisonView,
+    CompositionView,
+    FigureView,
+    ScalingPoint,
+    Side,
+    StandardView,
+    Summarised,
+)
 from levelbench.measure.statistics import harmonic_mean, welch_log_ratio
 
 __all__ = ["FLOPS_PER_SAMPLE", "QUALITIES", "changed", "changes", "clean_claim", "found", "other_findings"]
 
 
-def comparison(new: Side, base: Side) -> Comparison:
+def comparison(new: Side, base: Side) -> ComparisonView:
     new_s, base_s = ([each.time_s for each in one.runs] for one in (new, base))
     log = welch_log_ratio(new_s, base_s)
     pooled = math.sqrt((stdev(new_s) ** 2 + stdev(base_s) ** 2) / 2)
-    return Comparison(
+    return ComparisonView(
         new="new",
         base="base",
         of="target",
@@ -107,11 +116,11 @@ def summaries(new: Side) -> list[Summarised]:
     ]
 
 
-def figures() -> list[Figure]:
+def figures() -> list[FigureView]:
     return [
-        Figure("quality by samples", "samples", "quality", joined=True, interpolable=True, curves_cut=False),
-        Figure("quality by time", "time", "quality", joined=True, interpolable=True, curves_cut=False),
-        Figure("speed-up by ranks", "ranks", "speed-up", joined=False, interpolable=False, bound_shown=True),
+        FigureView("quality by samples", "samples", "quality", joined=True, interpolable=True, curves_cut=False),
+        FigureView("quality by time", "time", "quality", joined=True, interpolable=True, curves_cut=False),
+        FigureView("speed-up by ranks", "ranks", "speed-up", joined=False, interpolable=False, bound_shown=True),
     ]
 
 
@@ -129,10 +138,12 @@ def clean_claim() -> Claim:
         summaries=summaries(new),
         figures=figures(),
         compositions=[
-            Composition({"decoding ahead": 1.2, "pinned memory": 1.15}, claimed=1.3, measured=1.3, quality_kept=True)
+            CompositionView(
+                {"decoding ahead": 1.2, "pinned memory": 1.15}, claimed=1.3, measured=1.3, quality_kept=True
+            )
         ],
         standards=[
-            Standard(
+            StandardView(
                 name="last year's entry",
                 time_s=60.0,
                 quality=0.9405,
@@ -189,6 +200,6 @@ def found(rule: Rule, claim: Claim) -> list[tuple[str, str]]:
     return [(each.severity, each.field) for each in findings]
 
 
-def other_findings(rule: Rule, claim: Claim) -> list[Finding]:
+def other_findings(rule: Rule, claim: Claim) -> list[Diagnostic]:
     """What all other rules that exist find: nothing, where only the rule's own fault was planted."""
     return [each for other in all_rules() if other.code != rule.code for each in other.check(claim)]

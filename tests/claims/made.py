@@ -2,30 +2,45 @@
 
 from dataclasses import replace
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, rule_of_page
 from levelbench.claims.view import Claim, Side
 
-PAGE = Rule(
-    code="LB107",
-    name="highest-operations",
-    way=7,
-    why="Operations per second are no result.",
-    point="Whoever counts operations counts what was done, and not what came of it. " * 2,
-    practice="Give the precision, the share of the peak, and the operations to the target.",
-    bad="We reach 2 exaFLOP/s.",
-    good="We reach 2 PFLOP/s in bfloat16, 40 % of the peak, and the target after 3e18 operations.",
-    source="Hoefler, Twelve ways (2018), 7",
-    reads=("sides[].operations.flops", "sides[].operations.precisions"),
-    blind="It cannot see how operations were counted",
-    check=lambda claim: (),
-)
+TEXT = """\
+# LB107 highest-operations
+
+*Way 7: the highest number of operations.* Operations per second are no result.
+
+Whoever counts operations counts what was done, and not what came of it. Whoever counts operations counts what was done,
+and not what came of it.
+
+## Sound practice
+
+Give the precision, the share of the peak, and the operations to the target.
+
+## Examples
+
+Guilty:
+
+> We reach 2 exaFLOP/s.
+
+Innocent:
+
+> We reach 2 PFLOP/s in bfloat16, 40 % of the peak, and the target after 3e18 operations.
+
+## What it reads, and what it cannot see
+
+It reads `sides[].operations.flops`, `sides[].operations.precisions`. It cannot see how operations were counted
+
+Source: Hoefler, Twelve ways (2018), 7.
+"""
+PAGE = rule_of_page(TEXT, lambda claim: ())
 
 
 def rule(code, *findings):
     """A rule that finds the same on every claim: ``findings`` are (severity, found, do, field, where) or shorter."""
-    made = tuple(Finding(code, *each) for each in findings)
-    way = int(code[3:]) % 20 if code.startswith("LB1") else 0
-    return replace(PAGE, code=code, name=f"rule-{code[2:]}", way=way, check=lambda claim: made)
+    made = tuple(Diagnostic(code, *each) for each in findings)
+    about = f"way {int(code[3:]) % 20}: a way" if code.startswith("LB1") else "sound measurement"
+    return replace(PAGE, code=code, name=f"rule-{code[2:]}", about=about, check=lambda claim: made)
 
 
 def claim(title="8-bit is 5 times faster", **more):

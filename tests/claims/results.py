@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.claims.checked import ARTICLES, DAWNBENCH, MLPERF, STOPPED_ON_TEST, Verdicts
 
 from levelbench.claims.lint import findings_of
-from levelbench.claims.reading.folders import read_folder
-from levelbench.claims.rule import Finding
+from levelbench.claims.reading import read_folder
+from levelbench.claims.rule import Diagnostic
 from levelbench.claims.view import Claim
 
 __all__ = ["PAGE", "articles", "counted", "dawnbench", "mlperf", "precision", "shared", "table"]
@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "lint-results.md"
 TABLE = re.compile(r"(<!-- table -->\n).*(<!-- end of table -->)", re.DOTALL)
 
-Found = dict[tuple[str, str], list[Finding]]
+Found = dict[tuple[str, str], list[Diagnostic]]
 
 
 def shared() -> Path | None:

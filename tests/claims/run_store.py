@@ -33,6 +33,7 @@ from levelbench.records.lines import encode_file
 SECOND = 1_000_000_000
 SEEDS = (0, 1, 2, 3, 4)
 QUALITIES = (0.52, 0.70, 0.80, 0.86, 0.89, 0.903, 0.907, 0.908)
+QUALITIES_SHORT = (0.52, 0.70, 0.80, 0.84, 0.85, 0.86, 0.86)
 STOP = 7
 """Evaluations until the target is confirmed, which ends the run."""
 

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelbench.claims.reading.claim_file import DEPTH_LIMIT, FILE_LIMIT, parse_claim, read_claim
-from levelbench.claims.reading.lines import lines_of, nearest_line
+from levelbench.claims.reading.claim_file import (
+    DEPTH_LIMIT,
+    FILE_LIMIT,
+    lines_of,
+    nearest_line,
+    parse_claim,
+    read_claim,
+)
 from levelbench.claims.reading.template import template
 from levelbench.claims.view import Claim, Side
 from levelbench.errors import RecordError

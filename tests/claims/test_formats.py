@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.claims.made import ERROR, PAGE, RULES, claim, rule
 
-from levelbench.claims.formats import as_json, as_sarif, github_lines
-from levelbench.claims.formats.github import escaped_data, escaped_property
+from levelbench.claims.formats import as_json, as_sarif, escaped_data, escaped_property, github_lines
 from levelbench.claims.lint import lint
-from levelbench.claims.pages import BEGIN, END, all_pages, checklist, rule_page, rule_text, rules_table, with_table
+from levelbench.claims.pages import BEGIN, END, all_pages, checklist, rule_text, rules_table, with_table
 from levelbench.claims.rules import all_rules
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -197,10 +196,6 @@ def test_a_text_of_a_claim_begins_no_command_of_a_workflow():
 
 def test_a_page_in_the_terminal(golden):
     golden("lint_explain", rule_text(PAGE))
-
-
-def test_a_page_as_markdown(golden):
-    golden("lint_page", rule_page(PAGE))
 
 
 def test_the_table_goes_between_its_marks():

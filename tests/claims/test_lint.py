@@ -9,11 +9,11 @@ from tests.claims.clean import clean_claim
 from tests.claims.made import ERROR, PAGE, RULES, UNSAID, claim
 
 from levelbench.claims.lint import checked_reason, chosen_rules, find_rule, findings_of, lint, read_ignore
-from levelbench.claims.reading.checking import hints
+from levelbench.claims.reading.claim_file import hints
 from levelbench.claims.rule import SEVERITIES
 from levelbench.claims.rules import all_rules
 from levelbench.claims.rules._common import number, pairs, plural, seconds
-from levelbench.claims.view import Claim, Comparison, Side
+from levelbench.claims.view import Claim, ComparisonView, Side
 from levelbench.errors import UnknownNameError, UsageError
 
 
@@ -30,7 +30,9 @@ def test_a_clean_and_complete_claim_has_no_finding():
 
 
 def test_a_claim_that_states_nothing_is_guilty_of_nothing():
-    silent = Claim("faster", [Side("ours"), Side("theirs", baseline=True)], comparisons=[Comparison("ours", "theirs")])
+    silent = Claim(
+        "faster", [Side("ours"), Side("theirs", baseline=True)], comparisons=[ComparisonView("ours", "theirs")]
+    )
     assert {each.severity for each in findings_of(silent)} <= {"not-stated"}
 
 
@@ -122,7 +124,7 @@ def test_a_rule_reads_fields_that_exist(rule):
 
 def test_sides_are_paired_by_comparisons_or_else_by_the_one_baseline():
     sides = [Side("a"), Side("b", baseline=True), Side("c")]
-    stated = Claim("t", sides, comparisons=[Comparison("a", "c"), Comparison("a", "gone")])
+    stated = Claim("t", sides, comparisons=[ComparisonView("a", "c"), ComparisonView("a", "gone")])
     assert [(pair.new.name, pair.base.name, pair.field) for pair in pairs(stated)] == [("a", "c", "comparisons[0]")]
     assert [(pair.new.name, pair.base.name) for pair in pairs(Claim("t", sides))] == [("a", "b"), ("c", "b")]
     assert list(pairs(Claim("t", [*sides, Side("d", baseline=True)]))) == []

@@ -40,4 +40,4 @@ def test_nine_of_ten_findings_are_right_without_the_one_that_all_entries_have_to
 
 
 def test_the_page_has_the_table_of_what_is_found(data):
-    assert table(data) in PAGE.read_text(encoding="utf-8"), "python -m tests.claims.results writes it anew"
+    assert table(data) in PAGE.read_text(encoding="utf-8"), "python -m tests.claims.results writes it"

@@ -13,7 +13,7 @@ from levelbench.claims.view import Claim
 
 
 def test_the_template(golden):
-    golden("lint_template", template())
+    golden("lint_template", template(()))
 
 
 def test_a_template_that_is_filled_in_states_every_field_but_who_read_it():

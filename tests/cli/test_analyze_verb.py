@@ -176,7 +176,7 @@ def test_where_no_arm_has_a_speed_up_there_is_no_figure_and_the_verdict_stands(s
 
 def test_a_figure_that_nothing_can_draw_is_refused_before_a_run(study, call, tmp_path, monkeypatch):
     path, jobs, _ = study
-    monkeypatch.setattr("levelbench.report.figures.figure.can_draw", lambda: False)
+    monkeypatch.setattr("levelbench.report.run_figures.can_draw", lambda: False)
     words = ("--framework", "numpy", "--store", tmp_path / "s", "--plot", tmp_path / "c.svg")
     code, _, err = call("analyze", "composition", path, *words)
     assert (code, jobs) == (3, [])
@@ -191,7 +191,7 @@ def test_a_figure_that_nothing_can_draw_is_refused_before_a_run(study, call, tmp
         ("{}", ("--factor", "wide", "--factor", "nesterov"), "it declares wide, momentum"),
         ("{}", ("--factor", "wide", "--factor", "speed=1"), "speed"),
         ("{}[momentum=0.0]", (), "it is off already"),
-        ("{}", ("--plot", "c.pdf"), "none of a figure"),
+        ("{}", ("--plot", "c.pdf"), "end it in .svg or .png"),
     ],
 )
 def test_what_cannot_be_a_study_is_refused_before_a_run(study, call, tmp_path, task, words, found):

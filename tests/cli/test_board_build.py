@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from levelbench import __version__
-from levelbench.records.rulesets.registry import ruleset, task_rules
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.schema import (
+from levelbench.competition.entries import (
     Author,
-    Curve,
     Hardware,
     Origin,
     Provenance,
+    RunCurve,
     Submission,
     SubmittedRun,
+    encode,
 )
+from levelbench.competition.rulesets.registry import ruleset, task_rules
 
 TARGET = task_rules(ruleset("dawnbench-1.0"), "cifar10").target
 
@@ -28,13 +28,13 @@ def folder(tmp_path, monkeypatch):
         schema=1, ruleset="dawnbench-1.0", task="cifar10", mode="training", author=Author("An author"),
         submitted="2018-07-01", model="net", framework="torch", hardware=Hardware("a machine"), target=TARGET,
         clock="dawnbench", crossing="first", origin=Origin("dawnbench", "net.json"),
-        runs=[SubmittedRun(Curve([1.0, 2.0], [0.9, 0.941]))],
+        runs=[SubmittedRun(RunCurve([1.0, 2.0], [0.9, 0.941]))],
     )  # fmt: skip
     place = tmp_path / "board" / "cifar10" / "training"
     place.mkdir(parents=True)
     (place / "net.json").write_bytes(encode(submission))
     (place / "slow.json").write_bytes(
-        encode(msgspec.structs.replace(submission, runs=[SubmittedRun(Curve([9.0], [0.95]))]))
+        encode(msgspec.structs.replace(submission, runs=[SubmittedRun(RunCurve([9.0], [0.95]))]))
     )
     return tmp_path / "board"
 
@@ -57,7 +57,7 @@ def test_an_entry_that_is_not_shown_ends_in_1_with_its_reason(folder, tmp_path, 
 
 def test_what_a_check_refuses_for_its_recipe_is_not_shown(folder, tmp_path, call):
     target = task_rules(ruleset("levelbench-1.0"), "digits").target
-    runs = [SubmittedRun(Curve([1.0, 2.0 + seed, 4.0 + seed], [0.5, 0.98, 0.98]), seed=seed) for seed in range(5)]
+    runs = [SubmittedRun(RunCurve([1.0, 2.0 + seed, 4.0 + seed], [0.5, 0.98, 0.98]), seed=seed) for seed in range(5)]
     entry = Submission(
         schema=1, ruleset="levelbench-1.0", task="digits", mode="training", author=Author("An author"), model="mlp",
         submitted="2026-07-01", framework="numpy", hardware=Hardware("a machine"), target=target, clock="wall",

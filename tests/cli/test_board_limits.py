@@ -4,16 +4,15 @@ import json
 
 import msgspec
 import pytest
+from tests.competition.test_ceilings import head
+from tests.competition.test_ceilings import write as write_heads
 from tests.records.stores import resealed
-from tests.records.submissions.test_ceilings import head
-from tests.records.submissions.test_ceilings import write as write_heads
 
 from levelbench.cli.board.limits import known_limits
+from levelbench.competition.entries import Author, Hardware, Origin, RunCurve, Submission, SubmittedRun, encode
+from levelbench.competition.leaderboard import check
+from levelbench.competition.reading import read_submission
 from levelbench.records.schema import Target
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.reading import read_submission
-from levelbench.records.submissions.rules import check
-from levelbench.records.submissions.schema import Author, Curve, Hardware, Origin, Submission, SubmittedRun
 from levelbench.runner.request import load_task, source_of
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
@@ -80,7 +79,7 @@ def test_a_stated_cost_of_a_sample_is_left_alone(submit, own_source):
 def imported(task="cifar10", model="ResNet 56", hardware="1 K80 / 61 GB / 4 CPU", hours=1.0, **parts):
     rules = "mlperf-training-like-1.0" if task == "resnet" else "dawnbench-1.0"
     target = Target("top1", 0.94, split="test")
-    run = SubmittedRun(Curve([3600 * hours], [0.95], epoch=[100.0]))
+    run = SubmittedRun(RunCurve([3600 * hours], [0.95], epoch=[100.0]))
     base = Submission(
         schema=1, ruleset=rules, task=task, mode="training", author=Author("A"), submitted="2026-01-02", model=model,
         framework="torch", hardware=Hardware(hardware), target=target, runs=[run], origin=Origin("dawnbench", "a"),

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from levelbench.cli.board import check, lint
+from levelbench.cli.board import check
+from levelbench.competition.checks.findings import warning
 from levelbench.errors import RecordError
-from levelbench.records.submissions.rules.findings import warning
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
 PRICE = ("--price-per-hour", "3.06", "--price-source", "https://example.org/prices")
@@ -120,5 +120,5 @@ def test_an_entry_of_which_no_claim_can_be_made_is_the_checks_own_to_say(monkeyp
     def none(*_):
         raise RecordError("making a claim", "it has no figure", "see the check")
 
-    monkeypatch.setattr(lint, "beside_entry", none)
-    assert lint.all_of_linter(None, "ada.json", {}) == []
+    monkeypatch.setattr("levelbench.competition.claims.remarks_on_entry", none)
+    assert check.all_of_linter(None, "ada.json", {}) == []

@@ -10,7 +10,7 @@ import pytest
 from tests.records.inference.builder import OFFLINE, SERVER, SINGLE, specification, write
 
 from levelbench.cli.board.submit import _published, _without_secrets
-from levelbench.records.submissions.schema import Submission
+from levelbench.competition.entries import Submission
 
 WHO = ("--author", "Ada", "--email", "ada@example.org", "--code-url", "https://example.org/a/tree/0a1b2c3d")
 PRICE = ("--price-per-hour", "3.06", "--price-source", "https://example.org/prices")
@@ -181,7 +181,7 @@ def club():
     """The text of a ruleset of a leaderboard's own."""
     from importlib import resources
 
-    rules = resources.files("levelbench.records.rulesets").joinpath("data/levelbench-1.0.toml").read_text()
+    rules = resources.files("levelbench.competition.rulesets").joinpath("data/levelbench-1.0.toml").read_text()
     return rules.replace('"levelbench-1.0"', '"club-1.0"').replace('name = "levelbench"', 'name = "club"')
 
 

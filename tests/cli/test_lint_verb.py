@@ -47,7 +47,8 @@ def test_findings_are_printed_by_claim_with_evidence_and_remedy(golden):
 
 def test_what_is_not_stated_is_counted_and_not_printed_by_default():
     lines = report_lines(lint([("claim.toml", claim())], RULES), "warning")
-    assert lines[-1] == ("1 claim held to 3 rules: 1 error, 1 warning, 1 not stated (--show not-stated lists them)")
+    said = "1 claim checked against 3 rules: 1 error, 1 warning, 1 not stated (--show not-stated lists them)"
+    assert lines[-1] == said
     assert not any("LB103" in line for line in lines)
 
 
@@ -99,12 +100,12 @@ def test_settings_beside_the_claim_silence_nobody(call, here):
     ("settings", "said"),
     [
         ("selct = []", "close: select"),
-        ('select = "LB105"', "no list of codes"),
+        ('select = "LB105"', "not a list of codes"),
         ('ignore = ["LB105"]', "no reasons"),
         ('[ignore]\nLB105 = ""', "no reason"),
         ('[ignore]\nLB1O5 = "x"', "close: LB1"),
         ('show = "eror"', "close: error"),
-        ("fail-on = 1", "no text"),
+        ("fail-on = 1", "not text"),
         ("=", "not TOML"),
     ],
 )
@@ -180,7 +181,7 @@ def test_a_template_is_linted_as_soon_as_something_is_filled_in(call, here):
         (["claim.toml", "--select", "LB9"], "no rule has that name"),
         (["claim.toml", "--ignore", "LB105"], "no reason is given"),
         (["claim.toml", "--config", "none.toml"], "none.toml"),
-        (["note.txt"], "no claim.toml, record, submission or MLPerf log"),
+        (["note.txt"], "not a claim.toml, a record, a submission or an MLPerf log"),
         (["--docs", "."], "no lint.md"),
     ],
 )

@@ -165,7 +165,7 @@ def test_a_budget_in_seconds_ends_a_run(call, tmp_path):
 
 
 def test_without_the_plot_extra_the_report_is_written_all_the_same(call, store, tmp_path, monkeypatch):
-    from levelbench.report.figures import figure as figures
+    from levelbench.report import run_figures as figures
 
     monkeypatch.setattr(figures, "can_draw", lambda: False)
     call("run", "digits", "--framework", "numpy", "-n", "2", "--store", store, "--report", tmp_path / "r.html")

@@ -123,8 +123,8 @@ def test_the_printed_command_measures_what_its_number_of_runs_was_found_on(
 
 def test_the_dots_of_the_figure_are_where_the_runs_confirmed_the_proposed_target(call, climbing, tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("levelbench.report.figures.target.write_target", lambda *given: drawn.append(given))
-    monkeypatch.setattr("levelbench.report.figures.figure.can_draw", lambda: True)
+    monkeypatch.setattr("levelbench.report.analyses.write_target", lambda *given: drawn.append(given))
+    monkeypatch.setattr("levelbench.report.run_figures.can_draw", lambda: True)
     _, out, _ = call(*WORDS, "--store", tmp_path, "--plot", tmp_path / "curves.svg", "--json")
     ((curves, specification, _, whose),) = drawn
     threshold = json.loads(out)["target"]["target"]
@@ -148,7 +148,7 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
     ("words", "says"),
     [
         (("-n", "9"), "9 is not in the range"),
-        (("--plot", "curves.txt"), "none of a figure"),
+        (("--plot", "curves.txt"), "end it in .svg or .png"),
         (("--epochs", "3"), "that is 3 evaluations, and a knee takes 8 or more"),
         (("--epochs", "7"), "--epochs; of a schedule of fixed length [epochs=...]) or evaluate more often (--every)"),
         (("--every", "2 epochs", "--epochs", "14"), "that is 7 evaluations"),

@@ -22,7 +22,7 @@ from levelbench.records.networks import (
 )
 from levelbench.records.reader import Record
 from levelbench.records.schema import End, Evaluation, Header, Measurement, Samples, Source, Specification, Target
-from levelbench.report.figures import figure as figures
+from levelbench.report import run_figures as figures
 
 TARGET = Target("accuracy", 0.97)
 SECOND = 1_000_000_000

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from levelbench.measure.verdict import verdict
-from levelbench.report.figures import figure as figures
+from levelbench.report import run_figures as figures
 
 VOID = {"meta", "br", "wbr"}
 PAYLOADS = [

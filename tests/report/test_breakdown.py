@@ -8,11 +8,9 @@ import pytest
 from levelbench.errors import UsageError
 from levelbench.records.breakdown import ProfileRow
 from levelbench.records.networks import NetworkArm
-from levelbench.report.figures.breakdown import write_breakdown
-from levelbench.report.figures.latency import write_latency
-from levelbench.report.figures.memory_curve import memory_limit, write_memory_curve
-from levelbench.report.levels.breakdown import breakdown_tables, operators_table, profile_lines
-from levelbench.report.terminal import to_text
+from levelbench.report.network_figures import write_breakdown, write_latency, write_memory_curve
+from levelbench.report.networks import breakdown_tables, memory_limit, operators_table, profile_lines
+from levelbench.report.tables import to_text
 
 TORCH = NetworkArm("torch")
 WRITERS = [write_breakdown, write_latency, write_memory_curve]

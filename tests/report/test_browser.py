@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from levelbench.measure.verdict import verdict
-from levelbench.report.page.html import write_report
+from levelbench.report.page import write_report
 
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from levelbench.measure.policies import policy
-from levelbench.report.figures.bands import AXES, curves_of
+from levelbench.report.run_figures import AXES, curves_of
 
 TIME, SAMPLES = AXES
 

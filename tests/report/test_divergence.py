@@ -5,7 +5,7 @@ import pytest
 from tests.report.pages import needs_matplotlib
 
 from levelbench.errors import UsageError
-from levelbench.report.figures.divergence import Way, write_divergence
+from levelbench.report.analyses import Way, write_divergence
 
 
 def way(problem, values, tolerance=1e-9):

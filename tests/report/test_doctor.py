@@ -1,7 +1,7 @@
 from levelbench.measure.ceilings import Ceilings
 from levelbench.measure.selftest import ClockFacts, Diagnosis, Noise
 from levelbench.measure.statistics import Estimate, Interval
-from levelbench.report.levels.doctor import ceilings_table, doctor_lines
+from levelbench.report.operators import ceilings_table, doctor_lines
 from levelbench.report.tables import lay_out
 
 

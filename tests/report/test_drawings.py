@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.report.pages import PAYLOADS, Page, needs_matplotlib
 
-from levelbench.report.figures.plots import draw_phases, draw_times
+from levelbench.report.run_figures import draw_phases, draw_times
 
 
 @needs_matplotlib
@@ -45,5 +45,5 @@ def test_a_warning_while_drawing_fails_no_report(two_arms, monkeypatch):
     def warns(*_, **__):
         warnings.warn("the axes are too small", UserWarning, stacklevel=1)
 
-    monkeypatch.setattr("levelbench.report.figures.plots._rows", warns)
+    monkeypatch.setattr("levelbench.report.run_figures._rows", warns)
     assert "<svg" in draw_times("times", [two_arms[0][0]])

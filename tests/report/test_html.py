@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.report.pages import PAYLOADS, Page, compared, needs_matplotlib
 
-from levelbench.report.figures import figure as figures
+from levelbench.report import run_figures as figures
 from levelbench.report.markup import Html, tag
-from levelbench.report.page.html import report_page, write_report
+from levelbench.report.page import report_page, write_report
 from levelbench.report.tables import clean
 
 

@@ -8,7 +8,7 @@ from msgspec import structs
 from tests.report.pages import Page, compared
 
 from levelbench.records.schema import Target
-from levelbench.report.page.html import report_page
+from levelbench.report.page import report_page
 
 
 def test_failures_and_misses_are_listed_with_their_reasons(one_missed):

@@ -7,10 +7,9 @@ from msgspec.structs import replace as other
 from tests.records.inference.builder import DATA, OFFLINE, SERVER, SINGLE, specification, write
 
 from levelbench.records.inference import Audit, InferenceOutcome, Price, summarise_inference
-from levelbench.report.figures import inference as inference_figure
-from levelbench.report.figures.inference import write_inference
-from levelbench.report.levels.inference import inference_lines, inference_table
-from levelbench.report.terminal import to_text
+from levelbench.report import inference as inference_figure
+from levelbench.report.inference import inference_lines, inference_table, write_inference
+from levelbench.report.tables import to_text
 
 
 @pytest.fixture

@@ -3,17 +3,16 @@
 import pytest
 
 from levelbench.records.networks import NetworkArm
-from levelbench.report.exports import to_csv
-from levelbench.report.levels.networks import (
+from levelbench.report.networks import (
     arm_label,
     facts_lines,
     latency_table,
     network_lines,
     phases_table,
     records_table,
+    transform_lines,
 )
-from levelbench.report.levels.transforms import transform_lines
-from levelbench.report.terminal import to_text
+from levelbench.report.tables import to_csv, to_text
 
 TORCH = NetworkArm("torch")
 HALVED = NetworkArm("torch", transforms=("microbatch;memory=67108864",))

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from levelbench.records.schema import Distribution, Samples
-from levelbench.report.runs.ranks import divergence_table, operations_table, ranks_table, staleness_table
+from levelbench.report.distributed import divergence_table, operations_table, ranks_table, staleness_table
 from levelbench.report.tables import Absent, Number, Text, lay_out
 
 

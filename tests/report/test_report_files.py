@@ -7,8 +7,8 @@ import pytest
 from tests.report.pages import compared
 
 from levelbench.errors import StoreError
-from levelbench.report.page.files import write_csv, write_markdown, write_whole
-from levelbench.report.page.html import write_report
+from levelbench.report.drawing import write_whole
+from levelbench.report.page import write_csv, write_markdown, write_report
 
 
 def test_the_file_appears_whole_or_not_at_all(two_arms, tmp_path, monkeypatch, undrawn):

@@ -9,9 +9,15 @@ from levelbench.measure.statistics import estimate
 from levelbench.measure.verdict import verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry, Share, Total
 from levelbench.records.benchmarks import Problem, Tensor
-from levelbench.report.figures.roofline import roofline_points, write_roofline
-from levelbench.report.levels.operators import ceilings_line, details_table, problems_table, summary_lines
-from levelbench.report.terminal import to_text
+from levelbench.report.operators import (
+    ceilings_line,
+    details_table,
+    problems_table,
+    roofline_points,
+    summary_lines,
+    write_roofline,
+)
+from levelbench.report.tables import to_text
 
 CEILINGS = {"flop_s": {"float32": {"value": 100e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}
 

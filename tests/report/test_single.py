@@ -4,7 +4,7 @@ from msgspec import structs
 
 from levelbench.records.schema import DatasetFacts
 from levelbench.records.summary import summarise
-from levelbench.report.runs.single import curve_table, phases_table, run_facts
+from levelbench.report.runs import curve_table, phases_table, run_facts
 
 
 def facts(run):

@@ -6,16 +6,17 @@ import pytest
 from msgspec import structs
 
 from levelbench.records.summary import summarise
-from levelbench.report.runs.spread import (
+from levelbench.report.runs import (
+    groups_table,
     mean_and_range,
+    phases_by_group,
+    runs_table,
     spread_of_restarts,
     spread_of_times,
     spread_of_values,
     time_estimate,
 )
-from levelbench.report.runs.summaries import groups_table, phases_by_group, runs_table
-from levelbench.report.tables import Absent, Number, Reached, lay_out
-from levelbench.report.terminal import to_text
+from levelbench.report.tables import Absent, Number, Reached, lay_out, to_text
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

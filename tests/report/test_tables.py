@@ -1,5 +1,7 @@
 import csv
 import io
+import json
+import math
 import unicodedata
 
 import pytest
@@ -7,16 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from levelbench.report.exports import to_csv, to_markdown
-from levelbench.report.tables import Absent, Column, Kind, Number, Reached, Table, Text, clean, lay_out
-from levelbench.report.terminal import cell_width, print_table, to_text
+from levelbench.report.tables import (
+    Absent,
+    Column,
+    ColumnKind,
+    Number,
+    Reached,
+    Table,
+    Text,
+    cell_width,
+    clean,
+    lay_out,
+    print_table,
+    to_csv,
+    to_json,
+    to_markdown,
+    to_text,
+)
 
 COLUMNS = (
     Column("group", "runs of"),
     Column("reached", "reached"),
-    Column("time_s", "time to accuracy (wall)", Kind.TIME_S),
-    Column("memory_bytes", "peak memory", Kind.BYTES),
-    Column("energy_j", "energy", Kind.ENERGY_J),
+    Column("time_s", "time to accuracy (wall)", ColumnKind.TIME_S),
+    Column("memory_bytes", "peak memory", ColumnKind.BYTES),
+    Column("energy_j", "energy", ColumnKind.ENERGY_J),
 )
 TABLE = Table(
     "groups",
@@ -112,10 +128,24 @@ def test_csv_gives_base_units_bounds_and_reasons_at_full_precision():
     assert rows[1]["reached_low"] == "0.231"
 
 
+def test_json_has_the_columns_of_the_csv_with_numbers_as_numbers():
+    shown = to_json(TABLE)
+    first, *_ = csv.DictReader(io.StringIO(to_csv(TABLE)))
+    assert list(shown["rows"][0]) == list(first)
+    assert shown["rows"][0]["time_s"] == 0.9123
+    assert shown["rows"][0]["energy_j"] is None
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+
+
+def test_json_has_no_number_that_json_does_not_know():
+    table = Table("t", "t", (Column("a", "a", ColumnKind.NUMBER),), ((Number(math.inf),), (Number(math.nan),)))
+    assert [row["a"] for row in to_json(table)["rows"]] == [None, None]
+
+
 @given(st.lists(st.tuples(st.text(max_size=12), st.floats(allow_nan=False, allow_infinity=False)), max_size=5))
 def test_csv_is_read_back_with_every_number_equal(rows):
     table = Table(
-        "t", "t", (Column("a", "a"), Column("b", "b", Kind.NUMBER)), tuple((Text(a), Number(b)) for a, b in rows)
+        "t", "t", (Column("a", "a"), Column("b", "b", ColumnKind.NUMBER)), tuple((Text(a), Number(b)) for a, b in rows)
     )
     _, *read = csv.reader(io.StringIO(to_csv(table)))
     assert [float(number) for _, number in read] == [number for _, number in rows]

@@ -2,8 +2,8 @@
 
 from tests.report.pages import needs_matplotlib
 
-from levelbench.report.figures.bands import AXES, curves_of
-from levelbench.report.figures.target import write_target
+from levelbench.report.analyses import write_target
+from levelbench.report.run_figures import AXES, curves_of
 
 
 @needs_matplotlib

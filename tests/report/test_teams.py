@@ -10,9 +10,8 @@ import pytest
 from levelbench.cli.scalings import scalings_of
 from levelbench.records.groups import group_runs
 from levelbench.records.schema import Distribution, Samples
-from levelbench.report.figures import figure as figures
-from levelbench.report.page.files import write_csv, write_markdown
-from levelbench.report.page.html import report_page
+from levelbench.report import run_figures as figures
+from levelbench.report.page import report_page, write_csv, write_markdown
 
 
 def with_ranks(record, ranks, scheme="all-reduce"):
@@ -48,7 +47,7 @@ def test_a_report_on_one_process_says_nothing_of_ranks(alone, monkeypatch):
 
 
 def test_runs_on_two_numbers_of_ranks_have_efficiencies_and_the_table_of_their_ranks(alone, teams, monkeypatch):
-    monkeypatch.setattr("levelbench.report.page.teams.can_draw", lambda: False)
+    monkeypatch.setattr("levelbench.report.page.can_draw", lambda: False)
     monkeypatch.setattr(figures, "can_draw", lambda: False)
     section = re.search(r"<h2>Ranks</h2>.*?</section>", shown([*alone, *teams]), re.DOTALL)[0]
     for text in ("Scaling of digits", "Parallel efficiency", "efficiency to accuracy", "What the ranks did", "worker"):
@@ -84,7 +83,7 @@ def test_what_differs_in_more_than_its_ranks_is_no_scaling(make, teams):
 
 def test_the_figure_is_a_drawing_of_the_page(alone, teams):
     pytest.importorskip("matplotlib")
-    from levelbench.report.page.teams import scaling_figure
+    from levelbench.report.page import scaling_figure
 
     records = [*alone, *teams]
     (scaled,) = scalings_of(group_runs(records), records)

@@ -1,8 +1,8 @@
 """Why one side is faster: the difference in time to accuracy, taken apart exactly.
 
-The one idea: time to accuracy = samples to target x time per sample, run by run, so in geometric means the two ratios
-multiply to the ratio of times without a rest; and the phases of a run sum to its time, so in arithmetic means their
-differences sum to the difference. Nothing is profiled for it, so nothing of it touches the score.
+Run by run, time to accuracy = samples to target x time per sample, so in geometric means the two ratios multiply to the
+ratio of times exactly; and the phases of a run sum to its time, so in arithmetic means their differences sum to the
+difference. Nothing is profiled for it, so nothing of it affects the score.
 """
 
 from __future__ import annotations

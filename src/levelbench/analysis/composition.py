@@ -1,9 +1,15 @@
 """Composition: whether optimisations that each speed training up do so together (DAWNBench's open question).
 
-The one idea: if they compose, the combination is as much faster as the product of what each gains alone. Measured time
-over predicted time is one contrast of the arms with none, one and all of them: COMPOSABLE if its whole interval lies
-inside the margin, SUB-MULTIPLICATIVE if all of it lies above 1 (they gain less together), SUPER-MULTIPLICATIVE if below
-(they gain more), else UNCLEAR, with the runs that would settle it.
+If they compose, the combination is as much faster as the product of what each gains alone. On logarithms a product of
+speed-ups is a sum, so every question to a factorial experiment is one contrast of its arms; measured time over
+predicted time is COMPOSABLE if its whole interval lies inside the margin, SUB-MULTIPLICATIVE if all of it lies above 1
+(they gain less together), SUPER-MULTIPLICATIVE if below (they gain more), else UNCLEAR, with the runs that would settle
+it.
+
+Where all arms have the same seeds a contrast is formed seed by seed and tested by Student's t, which needs neither
+equal variances nor luck with the seeds; else by Welch's approximation. A run that never reached its target took longer
+than it was given: that bounds a contrast from one side and leaves the other open, so nothing is filled in and nothing
+dropped.
 """
 
 from __future__ import annotations
@@ -14,20 +20,143 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from levelbench.analysis.comparison import check_comparable
-from levelbench.analysis.contrasts import Cell, Contrast, contrast
 from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.environment import same_machine
-from levelbench.measure.statistics import more_runs, settling_error
+from levelbench.measure.statistics import more_runs, settling_error, t_quantile
 from levelbench.measure.verdict import Verdict, VerdictKind, verdict
 from levelbench.records import RunGroup, RunSummary
 
-__all__ = ["Alone", "Composition", "Effect", "Kind", "cells_of", "compose", "designs", "one_at_a_time"]
+__all__ = ["Composition", "CompositionKind", "Contrast", "Effect", "FactorArm", "SingleFactor", "cells_of"]
+__all__ += ["compose", "contrast", "designs", "horizon_of", "one_at_a_time"]
+
+Logs = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FactorArm:
+    """The runs of one arm by seed: which factors were ``on``, and the seconds to the target.
+
+    ``times`` has ``None`` for a run that never got there, and ``given_up`` for each of these, in order, how long it had
+    tried: infinite where it could never have arrived. ``failed`` says that no run of the arm came to its own end.
+    """
+
+    on: frozenset[str]
+    times: tuple[float | None, ...]
+    given_up: tuple[float, ...]
+    seeds: tuple[int, ...]
+    label: str = ""
+    failed: bool = False
+
+    @property
+    def reached(self) -> int:
+        """How many of the runs reached the target."""
+        return sum(time is not None for time in self.times)
+
+    def logs(self, horizon: float) -> tuple[Logs, Logs]:
+        """The logarithms of the times from below and from above, shape (n,); ``horizon`` bounds an endless time."""
+        given_up = iter(self.given_up)
+        low = [min(next(given_up), horizon) if time is None else time for time in self.times]
+        high = [math.inf if time is None else time for time in self.times]
+        with np.errstate(divide="ignore"):
+            return np.log(np.array(low)), np.log(np.array(high))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A ratio with its interval; ``None`` for what cannot be told, ``reason`` says why.
+
+    ``deviation`` is the standard deviation that one run of each arm gives the logarithm, for planning.
+    """
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    n: int
+    level: float
+    deviation: float | None = None
+    method: str = ""
+    reason: str = ""
+
+
+def horizon_of(cells: Sequence[FactorArm]) -> float:
+    """The longest time that any run took or was given: what a run that could never arrive took at least."""
+    known = [time for cell in cells for time in (*cell.times, *cell.given_up) if time is not None]
+    return max(filter(math.isfinite, known), default=math.inf)
+
+
+def contrast(cells: Sequence[FactorArm], coefficients: Sequence[float], level: float = 0.95) -> Contrast:
+    """The product of the arms' times, each to the power of its coefficient: 1 and -1 make a ratio of two.
+
+    ``ValueError`` for other than one coefficient a cell.
+    """
+    used = [(cell, c) for cell, c in zip(cells, coefficients, strict=True) if c]
+    n = min((len(cell.times) for cell, _ in used), default=0)
+    if n == 0 or any(cell.failed for cell, _ in used):
+        return Contrast(None, None, None, n, level, reason="an arm has no run, or all runs of one failed")
+    horizon = horizon_of(cells)
+    bounds = [cell.logs(horizon) for cell, _ in used]
+    # What makes the contrast small: short times that count for it, long ones that count against it.
+    small = [low if c > 0 else high for (low, high), (_, c) in zip(bounds, used, strict=True)]
+    large = [high if c > 0 else low for (low, high), (_, c) in zip(bounds, used, strict=True)]
+    weights = [c for _, c in used]
+    paired = len({cell.seeds for cell, _ in used}) == 1
+    method = "Student's t of each seed's contrast" if paired else "Welch's t of the contrast"
+    below, above = (_interval(side, weights, level, paired) for side in (small, large))
+    missed = sum(len(cell.times) - cell.reached for cell, _ in used)
+    reason = f"{missed} run{'s' * (missed != 1)} never reached the target: a bound from one side" if missed else ""
+    if missed and below is None and above is None:
+        reason = f"{missed} run{'s' * (missed != 1)} never reached the target: no bound from either side"
+    if n < 2:
+        reason = reason or "an interval needs two runs or more of each arm"
+    return Contrast(
+        ratio=_power(below[0]) if below and not missed else None,
+        low=_power(below[1]) if below and n > 1 else None,
+        high=_power(above[2]) if above and n > 1 else None,
+        n=n,
+        level=level,
+        deviation=below[3] if below and not missed and n > 1 else None,
+        method=method,
+        reason=reason,
+    )
+
+
+def _interval(
+    logs: Sequence[Logs], weights: Sequence[float], level: float, paired: bool
+) -> tuple[float, float, float, float] | None:
+    """Mean, bounds and the deviation of one run each; ``None`` where a logarithm is not finite."""
+    if not all(np.isfinite(each).all() for each in logs):
+        return None
+    mean = math.fsum(c * float(each.mean()) for each, c in zip(logs, weights, strict=True))
+    if min(map(len, logs)) < 2:
+        return mean, mean, mean, 0.0
+    if paired:
+        together = np.sum([c * each for each, c in zip(logs, weights, strict=True)], axis=0)
+        parts, sizes = [float(together.var(ddof=1))], [len(together)]
+    else:
+        parts = [c * c * float(each.var(ddof=1)) for each, c in zip(logs, weights, strict=True)]
+        sizes = [len(each) for each in logs]
+    shares = [part / size for part, size in zip(parts, sizes, strict=True)]
+    variance = math.fsum(shares)
+    # Sums of equal numbers differ in their last digit: that is no spread.
+    if variance < 1e-24 * (1.0 + mean * mean):
+        return mean, mean, mean, 0.0
+    dof = 1.0 / math.fsum((s / variance) ** 2 / (size - 1) for s, size in zip(shares, sizes, strict=True))
+    reach = t_quantile(0.5 + 0.5 * level, dof) * math.sqrt(variance)
+    return mean, mean - reach, mean + reach, math.sqrt(math.fsum(parts))
+
+
+def _power(logarithm: float) -> float:
+    return math.exp(min(max(logarithm, -700.0), 700.0))
+
 
 Value = int | float | str | bool
 
 
-class Kind(StrEnum):
+class CompositionKind(StrEnum):
     """What the question ends in."""
 
     COMPOSABLE = "COMPOSABLE"
@@ -37,7 +166,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Alone:
+class SingleFactor:
     """What a factor does by itself: the arm with it alone against the arm with none."""
 
     factor: str
@@ -65,13 +194,13 @@ class Composition:
     """
 
     factors: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[FactorArm, ...]
     against: tuple[Verdict | None, ...]
-    alone: tuple[Alone, ...]
+    alone: tuple[SingleFactor, ...]
     predicted: float | None
     together: Verdict
     departure: Contrast
-    kind: Kind
+    kind: CompositionKind
     effects: tuple[Effect, ...]
     margin: float
     level: float
@@ -109,12 +238,12 @@ def one_at_a_time(factors: Sequence[str]) -> list[frozenset[str]]:
     return list(dict.fromkeys([frozenset[str](), *(frozenset([each]) for each in factors), every]))
 
 
-def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[Cell]:
+def cells_of(groups: Sequence[RunGroup], off: Mapping[str, Value]) -> list[FactorArm]:
     """Each group as a cell: a factor is on where its setting is other than its value in ``off``.
 
     :raises IncomparableError: when the groups differ in more than the factors, or two of them have the same ones on.
     """
-    cells: dict[frozenset[str], Cell] = {}
+    cells: dict[frozenset[str], FactorArm] = {}
     first = groups[0].specification
     for group in groups:
         specification = group.specification
@@ -162,12 +291,12 @@ def compose(
 
 
 def _composed(
-    cells: Mapping[frozenset[str], Cell], factors: tuple[str, ...], margin: float, level: float
+    cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], margin: float, level: float
 ) -> Composition:
     none, every = cells[frozenset()], cells[frozenset(factors)]
     singles = [cells[frozenset([each])] for each in factors]
     against = {on: _verdict(none, cell, margin, level) for on, cell in cells.items() if on}
-    alone = tuple(Alone(name, against[frozenset([name])]) for name in factors)
+    alone = tuple(SingleFactor(name, against[frozenset([name])]) for name in factors)
     corners = [every, *singles, none]
     departure = contrast(corners, [1.0, *([-1.0] * len(singles)), len(singles) - 1.0], level)
     ratios = [each.verdict.ratio for each in alone]
@@ -191,7 +320,7 @@ def _composed(
     )
 
 
-def _effects(cells: Mapping[frozenset[str], Cell], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
+def _effects(cells: Mapping[frozenset[str], FactorArm], factors: tuple[str, ...], level: float) -> tuple[Effect, ...]:
     """Main effects and interactions of two, of a full factorial; at Bonferroni's level, so that all hold at once."""
     corners = designs(factors)
     if not all(each in cells for each in corners):
@@ -206,22 +335,22 @@ def _effects(cells: Mapping[frozenset[str], Cell], factors: tuple[str, ...], lev
     return tuple(found)
 
 
-def _kind(found: Contrast, margin: float, level: float) -> tuple[Kind, int | None]:
+def _kind(found: Contrast, margin: float, level: float) -> tuple[CompositionKind, int | None]:
     """The verdict, and where it is unclear how many more runs an arm would settle it."""
     low, high = found.low or 0.0, math.inf if found.high is None else found.high
     if low >= 1 / (1 + margin) and high <= 1 + margin:
-        return Kind.COMPOSABLE, None
+        return CompositionKind.COMPOSABLE, None
     if low > 1:
-        return Kind.SUB_MULTIPLICATIVE, None
+        return CompositionKind.SUB_MULTIPLICATIVE, None
     if high < 1:
-        return Kind.SUPER_MULTIPLICATIVE, None
+        return CompositionKind.SUPER_MULTIPLICATIVE, None
     if found.ratio is None or found.deviation is None:
-        return Kind.UNCLEAR, None
+        return CompositionKind.UNCLEAR, None
     error = settling_error(math.log(found.ratio), math.log1p(margin), level)
-    return Kind.UNCLEAR, more_runs(found.deviation, found.n, 0.0, found.n, error, level)
+    return CompositionKind.UNCLEAR, more_runs(found.deviation, found.n, 0.0, found.n, error, level)
 
 
-def _verdict(a: Cell, b: Cell, margin: float, level: float) -> Verdict:
+def _verdict(a: FactorArm, b: FactorArm, margin: float, level: float) -> Verdict:
     if a.failed or b.failed:
         why = f"all runs of {(a if a.failed else b).label} failed"
         return Verdict(VerdictKind.UNCLEAR, None, None, None, len(a.times), len(b.times), margin, level, None, why)
@@ -237,11 +366,11 @@ def _verdict(a: Cell, b: Cell, margin: float, level: float) -> Verdict:
     )
 
 
-def _cell(group: RunGroup, on: frozenset[str]) -> Cell:
+def _cell(group: RunGroup, on: frozenset[str]) -> FactorArm:
     if not group.runs:
         raise IncomparableError(f"the composition with {group.label}", "none of its runs came to an end", "run it")
     runs = sorted(group.runs, key=lambda run: (run.seed, run.started))
-    return Cell(
+    return FactorArm(
         on=on,
         times=tuple(run.time_to_accuracy_s for run in runs),
         given_up=tuple(_tried(run) for run in runs if run.time_to_accuracy_s is None),

@@ -1,8 +1,8 @@
 """How time to accuracy scales with the number of ranks: points, and efficiencies against the smallest one.
 
-The one idea: there are two efficiencies, and they part where a scheme or a larger batch needs more samples for the same
-accuracy. Time per epoch says how fast ranks compute together; time to accuracy says what a user gets of it. Both count
-cores, ranks times the threads of each: a process alone that had all cores is no base for ranks with one each.
+There are two efficiencies, and they differ where a scheme or a larger batch needs more samples for the same accuracy.
+Time per epoch says how fast ranks compute together; time to accuracy says what a user gets of it. Both count cores,
+ranks times the threads of each: a process alone that had all cores is no base for ranks with one each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from levelbench.measure.statistics import (
 from levelbench.records import Record, RunGroup, RunSummary
 from levelbench.records.teamwork import Teamwork, teamwork
 
-__all__ = ["CROWDED", "Efficiency", "Point", "Scaling", "scaling"]
+__all__ = ["CROWDED", "Efficiency", "ScaledPoint", "Scaling", "scaling"]
 
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 _BOUNDS = {
@@ -47,7 +47,7 @@ class Efficiency:
 
 
 @dataclass(frozen=True)
-class Point:
+class ScaledPoint:
     """Runs on one number of ranks. Times in seconds; ``teamwork`` is that of each run, empty for one process."""
 
     label: str
@@ -88,7 +88,7 @@ class Scaling:
     """
 
     title: str
-    points: tuple[Point, ...]
+    points: tuple[ScaledPoint, ...]
     level: float
     warnings: tuple[str, ...]
 
@@ -143,12 +143,12 @@ def _crowded(group: RunGroup, records: Mapping[str, Record]) -> bool:
     return False
 
 
-def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level: float) -> Point:
+def _point(group: RunGroup, base: RunGroup, records: Mapping[str, Record], level: float) -> ScaledPoint:
     crowded = _ranks(group) > 1 and _crowded(group, records)
     times = [run.time_to_accuracy_s for run in group.runs if run.time_to_accuracy_s is not None]
     samples = [float(run.samples_to_target) for run in group.runs if run.samples_to_target]
     views = [teamwork(records[run.path]) for run in group.runs if run.path in records]
-    return Point(
+    return ScaledPoint(
         label=group.label,
         ranks=_ranks(group),
         group=group,

@@ -1,29 +1,32 @@
-"""Runs the rules over claims: which ones, what was found, what was ignored and why.
+"""Runs the rules over claims: which ones, what was found, what was ignored and why; and a project's settings for it.
 
-The one idea: what is ignored is kept with its reason and shown beside the rest, so that a report never looks cleaner
-than it is.
+What is ignored is kept with its reason and shown with the rest, so that a report never looks cleaner than it is.
+Settings (``lint.toml``, or ``[tool.levelbench.lint]`` of ``pyproject.toml``) are looked for where the linter is called
+and never next to the claim, for its author must not silence whoever reviews it.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from levelbench.claims.rule import SEVERITIES, Finding, Rule, Severity
+from levelbench.claims.rule import SEVERITIES, Diagnostic, Rule, Severity
 from levelbench.claims.rules import all_rules
 from levelbench.claims.view import Claim
 from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = ["Linted", "Report", "Suppressed", "checked_reason", "chosen_rules"]
-__all__ += ["find_rule", "findings_of", "lint", "read_ignore"]
+__all__ = ["NAMES", "LintReport", "Linted", "Settings", "Suppressed", "checked_reason", "chosen_rules", "find_rule"]
+__all__ += ["find_settings", "findings_of", "lint", "read_ignore", "read_settings"]
 
 
 @dataclass(frozen=True)
 class Suppressed:
     """A finding that was ignored, and why."""
 
-    finding: Finding
+    finding: Diagnostic
     reason: str
 
 
@@ -33,16 +36,16 @@ class Linted:
 
     claim: Claim
     source: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnostic, ...]
     suppressed: tuple[Suppressed, ...] = ()
 
-    def shown(self, least: Severity) -> list[Finding]:
+    def shown(self, least: Severity) -> list[Diagnostic]:
         """The findings of ``least`` severity and worse."""
         return [each for each in self.findings if _rank(each.severity) <= _rank(least)]
 
 
 @dataclass(frozen=True)
-class Report:
+class LintReport:
     """All claims after the rules, the rules themselves, and what was to be ignored (code to reason).
 
     ``unread`` says why files could not be read: nothing is known of what they claim.
@@ -73,7 +76,7 @@ class Report:
 
 def lint(
     claims: Iterable[tuple[str, Claim]], rules: Sequence[Rule] | None = None, ignore: Mapping[str, str] | None = None
-) -> Report:
+) -> LintReport:
     """The findings of ``rules`` (all of them, if none are given) on claims, each with what it was read from.
 
     ``ignore`` maps codes to reasons: their findings are kept apart, with the reason.
@@ -86,10 +89,10 @@ def lint(
         kept = tuple(each for each in found if each.code not in reasons)
         suppressed = tuple(Suppressed(each, reasons[each.code]) for each in found if each.code in reasons)
         linted.append(Linted(claim, source, kept, suppressed))
-    return Report(tuple(linted), chosen, reasons)
+    return LintReport(tuple(linted), chosen, reasons)
 
 
-def findings_of(claim: Claim, rules: Sequence[Rule] | None = None) -> list[Finding]:
+def findings_of(claim: Claim, rules: Sequence[Rule] | None = None) -> list[Diagnostic]:
     """What the rules find in one claim: the worst first, then by code."""
     chosen = all_rules() if rules is None else rules
     found = [finding for rule in chosen for finding in rule.check(claim)]
@@ -141,3 +144,67 @@ def checked_reason(code: str, reason: str) -> str:
 
 def _rank(severity: Severity) -> int:
     return SEVERITIES.index(severity)
+
+
+NAMES = ("select", "ignore", "show", "fail-on")
+_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a project has set: codes to select, codes to ignore with their reasons, severities."""
+
+    select: tuple[str, ...] = ()
+    ignore: Mapping[str, str] = field(default_factory=dict)
+    show: str | None = None
+    fail_on: str | None = None
+
+
+def find_settings(folder: Path) -> Settings:
+    """The settings of ``folder``: those of ``lint.toml``, else of ``pyproject.toml``, else none."""
+    for name in ("lint.toml", "pyproject.toml"):
+        if (folder / name).is_file():
+            return read_settings(folder / name)
+    return Settings()
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings in the file at ``path``; ``UsageError`` where they cannot be meant as they stand."""
+    asked = f"reading the settings in {path}"
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LIMIT + 1)
+        if len(raw) > _LIMIT:
+            raise UsageError(asked, f"it has more than {_LIMIT} bytes", "give a file of settings")
+        value = tomllib.loads(raw.decode("utf-8"))
+    except OSError as error:
+        raise UsageError(asked, error.strerror or str(error), "give a file that can be read") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(asked, f"it is not TOML: {error}", "correct it there") from error
+    if path.name == "pyproject.toml":
+        value = _table(_table(_table(value, "tool"), "levelbench"), "lint")
+    return _checked(value, asked)
+
+
+def _table(value: dict[str, object], name: str) -> dict[str, object]:
+    inside = value.get(name, {})
+    return inside if isinstance(inside, dict) else {}
+
+
+def _checked(value: dict[str, object], asked: str) -> Settings:
+    for name in value:
+        if name not in NAMES:
+            raise UnknownNameError("setting of lint", name, NAMES)
+    select, ignore = value.get("select", []), value.get("ignore", {})
+    if not isinstance(select, list) or not all(isinstance(each, str) for each in select):
+        raise UsageError(asked, "select is not a list of codes", 'write select = ["LB1", "LB204"]')
+    if not isinstance(ignore, dict) or not all(isinstance(each, str) for each in ignore.values()):
+        raise UsageError(asked, "ignore has no reasons", 'write [ignore] and a line as LB107 = "why it is sound here"')
+    return Settings(tuple(select), ignore, _severity(value, "show", asked), _severity(value, "fail-on", asked))
+
+
+def _severity(value: dict[str, object], name: str, asked: str) -> str | None:
+    word = value.get(name)
+    if word is None or isinstance(word, str):
+        return word
+    raise UsageError(asked, f"{name} is not text", 'write "error", "warning" or "not-stated"')

@@ -166,14 +166,14 @@ def _conclude(
     plan: Plan, records: dict[tuple[int, int], Record], off: dict[str, Setting], as_json: bool, given: dict[str, Any]
 ) -> int:
     """Analyse, print, write: in this order, so that a figure that cannot be drawn loses nothing."""
-    from levelbench.analysis.composition import Kind, compose
+    from levelbench.analysis.composition import CompositionKind, compose
     from levelbench.records import group_runs, summarise
 
     clocks = [arm.specification.clock for arm in plan.arms]
     runs = [summarise(record, clock=clocks[arm]) for (arm, _), record in sorted(records.items())]
     groups = group_runs(runs)
     found = compose(groups, off, margin=given["margin"], level=given["level"])
-    code = _CANNOT_TELL if found.kind is Kind.UNCLEAR else 0
+    code = _CANNOT_TELL if found.kind is CompositionKind.UNCLEAR else 0
     if as_json:
         shared.emit_json({**_as_json(found, groups), **_write(found, given)})
         return code
@@ -186,7 +186,7 @@ def _conclude(
 
 def _print(found: Composition, groups: list[RunGroup]) -> None:
     from levelbench.cli.reporting import doubt_lines
-    from levelbench.report.runs.composition import arms_table, effects_table
+    from levelbench.report.analyses import arms_table, effects_table
 
     tables = [each for each in (arms_table(found), effects_table(found)) if each is not None]
     click.echo()
@@ -203,9 +203,9 @@ def _as_json(found: Composition, groups: list[RunGroup]) -> dict[str, Any]:
 
 def _write(found: Composition, given: dict[str, Any]) -> dict[str, str | None]:
     """What was asked for, written; the paths by name, ``None`` for a figure that had nothing to show."""
-    from levelbench.report.exports import to_markdown
-    from levelbench.report.page.files import write_whole
-    from levelbench.report.runs.composition import arms_table, effects_table, write_composition
+    from levelbench.report.analyses import arms_table, effects_table, write_composition
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.tables import to_markdown
 
     written: dict[str, str | None] = {}
     if given["markdown_path"] is not None:

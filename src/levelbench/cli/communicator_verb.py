@@ -56,7 +56,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
     from levelbench.cli.progress_line import ProgressLine
     from levelbench.distributed.sweep import SweepPoint
     from levelbench.records.selection import parse_item
-    from levelbench.report.figures.drawing import check_ending
+    from levelbench.report.drawing import check_ending
     from levelbench.runner.communicators import measure_communicator
 
     shared.check_statistics(0.02, given["level"])
@@ -125,9 +125,9 @@ def _crowded(ranks: int) -> list[str]:
 
 def _show(swept: list[Swept], as_json: bool, given: dict[str, Any]) -> None:
     from levelbench.cli.communicator_words import curves, fits_table, sweep_json, times_table
-    from levelbench.report.exports import to_markdown
-    from levelbench.report.figures.communicators import write_communicators
-    from levelbench.report.page.files import write_whole
+    from levelbench.report.distributed import write_communicators
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.tables import to_markdown
 
     level = given["level"]
     fits = fits_table(swept, level)

@@ -10,7 +10,7 @@ from typing import Any
 from levelbench.distributed.sweep import OPERATIONS, Fit, SweepPoint, fit, fit_points, rounds_of
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Interval
-from levelbench.report.figures.communicators import Curve
+from levelbench.report.distributed import MessageCurve
 from levelbench.report.numbers import BYTES, TIME, Unit, choose_unit, estimate_text, number
 from levelbench.report.tables import Column, Table, Text
 
@@ -115,14 +115,14 @@ def fits_table(swept: Sequence[Swept], level: float) -> Table | None:
     return Table("fit", "Latency and bandwidth", columns, tuple(rows), notes)
 
 
-def curves(swept: Sequence[Swept], level: float) -> list[Curve]:
+def curves(swept: Sequence[Swept], level: float) -> list[MessageCurve]:
     """What is drawn of each operation that has sizes."""
     found = []
     for each in swept:
         for name, points in each.operations().items():
             line = each.fit(points, level)
             found.append(
-                Curve(
+                MessageCurve(
                     f"{name}, {each.communicator}",
                     tuple((point.nbytes, point.estimate(level)) for point in points),
                     OPERATIONS[name].bus(each.ranks),

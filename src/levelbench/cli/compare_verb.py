@@ -44,7 +44,7 @@ def command(
     from levelbench.analysis.comparison import compare
     from levelbench.cli.reporting import comparison_json, comparison_lines, exit_code, label_apart
     from levelbench.records import group_runs
-    from levelbench.report.runs.summaries import groups_table
+    from levelbench.report.runs import groups_table
 
     shared.check_statistics(margin, level)
     wrong = shared.read_fail_on(fail_on)

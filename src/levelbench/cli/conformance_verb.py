@@ -75,10 +75,10 @@ def _frameworks(words: str | None, device: str) -> list[str]:
 
 
 def _print(tallies: list[NodeTestCounts], summary: bool, verbose: bool) -> None:
-    from levelbench.report.levels.conformance import operators_table, totals_table
+    from levelbench.report.operators import conformance_table, totals_table
 
     totals = [(each.framework, each.total) for each in tallies]
-    tables = [] if summary else [operators_table([(each.framework, each.by_operator) for each in tallies])]
+    tables = [] if summary else [conformance_table([(each.framework, each.by_operator) for each in tallies])]
     shared.print_tables(*tables, totals_table(totals))
     for each in tallies:
         shown = [one for one in each.results if one.status != "passed"] if verbose else each.of("wrong")

@@ -59,7 +59,7 @@ def _list(sources: list[DatasetSource], folder: Path | None, as_json: bool) -> i
     if as_json:
         shared.emit_json({"datasets": rows})
         return 0
-    from levelbench.report.runs.summaries import listing
+    from levelbench.report.runs import listing
 
     if len(rows) == 1:
         shared.print_tables(listing("dataset", rows[0]["name"], ["what", "is"], _pairs(rows[0])))

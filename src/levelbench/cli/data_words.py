@@ -44,7 +44,7 @@ def figures(dataset: Dataset, told: Callable[[int], None]) -> dict[str, Any]:
 
 def print_figures(dataset: Dataset, found: dict[str, Any]) -> None:
     """Tables of :func:`figures`."""
-    from levelbench.report.runs.summaries import listing
+    from levelbench.report.runs import listing
 
     shape = "x".join(map(str, found["inputs"]["shape"]))
     marked = ", synthetic" if dataset.synthetic else ""

@@ -29,7 +29,7 @@ def command(seconds: float, as_json: bool, debug: bool) -> int:
     if as_json:
         shared.emit_json(diagnosis.to_dict())
         return 0
-    from levelbench.report.levels.doctor import ceilings_table, doctor_lines
+    from levelbench.report.operators import ceilings_table, doctor_lines
 
     shared.print_tables(ceilings_table(diagnosis.ceilings))
     click.echo()

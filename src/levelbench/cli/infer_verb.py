@@ -110,7 +110,7 @@ def command(what: str, store_path: Path, as_json: bool, debug: bool, **given: An
 def _check(given: dict[str, Any]) -> None:
     """Refuse what needs no network to be refused."""
     from levelbench.cli.infer.words import scenario_settings
-    from levelbench.report.figures.drawing import check_ending
+    from levelbench.report.drawing import check_ending
 
     shared.check_statistics(given["margin"], given["level"])
     if given["processes"] < 1:
@@ -201,7 +201,7 @@ def _say(plan: InferencePlan, store: Path, as_json: bool) -> None:
 
 def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json: bool, given: dict[str, Any]) -> None:
     """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
-    from levelbench.report.levels.inference import inference_lines, inference_table
+    from levelbench.report.inference import inference_lines, inference_table
 
     table = inference_table(summary)
     if not as_json:
@@ -212,13 +212,13 @@ def _show(summary: InferenceSummary, arms: list[list[InferenceRecord]], as_json:
                 click.echo(shared.visible(line))
     written = {}
     if given["markdown_path"] is not None:
-        from levelbench.report.exports import to_markdown
-        from levelbench.report.page.files import write_whole
+        from levelbench.report.drawing import write_whole
+        from levelbench.report.tables import to_markdown
 
         said = "".join(f"\n- {line}" for line in inference_lines(summary))
         written["markdown"] = str(write_whole(given["markdown_path"], f"{to_markdown(table)}{said}\n"))
     if given["plot"] is not None:
-        from levelbench.report.figures.inference import write_inference
+        from levelbench.report.inference import write_inference
 
         written["plot"] = str(write_inference(summary, arms, given["plot"]))
     if as_json:

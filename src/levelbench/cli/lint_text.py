@@ -8,16 +8,16 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from levelbench.claims.reading.places import place_of
+from levelbench.claims.formats import place_of
 
 if TYPE_CHECKING:
-    from levelbench.claims.lint import Linted, Report
-    from levelbench.claims.rule import Finding, Rule, Severity
+    from levelbench.claims.lint import Linted, LintReport
+    from levelbench.claims.rule import Diagnostic, Rule, Severity
 
 __all__ = ["report_lines", "rule_lines"]
 
 
-def report_lines(report: Report, show: Severity) -> list[str]:
+def report_lines(report: LintReport, show: Severity) -> list[str]:
     """The whole report: claims that have findings, what was ignored and why, and the summary."""
     lines: list[str] = []
     for linted in report.linted:
@@ -32,11 +32,9 @@ def report_lines(report: Report, show: Severity) -> list[str]:
 
 def rule_lines(rules: tuple[Rule, ...]) -> list[str]:
     """The rules as a table in plain text."""
-    from levelbench.claims.pages import origin
-
     width = max((len(rule.name) for rule in rules), default=0)
-    about = max((len(origin(rule)) for rule in rules), default=0)
-    return [f"{rule.code}  {rule.name:<{width}}  {origin(rule):<{about}}  {rule.why}" for rule in rules]
+    about = max((len(rule.about) for rule in rules), default=0)
+    return [f"{rule.code}  {rule.name:<{width}}  {rule.about:<{about}}  {rule.why}" for rule in rules]
 
 
 def _title(linted: Linted) -> str:
@@ -44,7 +42,7 @@ def _title(linted: Linted) -> str:
     return title if place in title else f"{title} ({place})"
 
 
-def _finding(report: Report, finding: Finding, linted: Linted) -> list[str]:
+def _finding(report: LintReport, finding: Diagnostic, linted: Linted) -> list[str]:
     rule = report.rule(finding.code)
     place = str(place_of(finding, linted)) or finding.where
     seen = ", ".join(each for each in (place, finding.field) if each)
@@ -66,7 +64,7 @@ def _folded(head: str, text: str) -> list[str]:
     ) or [head]
 
 
-def _by_rule(report: Report, show: Severity) -> list[str]:
+def _by_rule(report: LintReport, show: Severity) -> list[str]:
     """Where there are several claims: how often each rule found something, the most frequent first."""
     counts = Counter(each.code for linted in report.linted for each in linted.shown(show))
     if len(report.linted) < 2 or not counts:
@@ -74,7 +72,7 @@ def _by_rule(report: Report, show: Severity) -> list[str]:
     return ["by rule", *(f"  {count:>6,} {code} {report.rule(code).name}" for code, count in counts.most_common()), ""]
 
 
-def _ignored(report: Report) -> list[str]:
+def _ignored(report: LintReport) -> list[str]:
     if not report.ignored:
         return []
     suppressed = report.suppressed()
@@ -85,10 +83,11 @@ def _ignored(report: Report) -> list[str]:
     return [*lines, ""]
 
 
-def _summary(report: Report, show: Severity) -> str:
+def _summary(report: LintReport, show: Severity) -> str:
     counts = report.counts()
     found = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
-    text = f"{_plural(len(report.linted), 'claim')} held to {_plural(len(report.rules), 'rule')}: {', '.join(found)}"
+    text = f"{_plural(len(report.linted), 'claim')} checked against {_plural(len(report.rules), 'rule')}"
+    text += f": {', '.join(found)}"
     if unsaid := counts["not-stated"]:
         text += f", {unsaid} not stated"
         text += "" if show == "not-stated" else " (--show not-stated lists them)"

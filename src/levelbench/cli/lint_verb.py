@@ -12,8 +12,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.claims.lint import Report
-    from levelbench.claims.reading.config import Settings
+    from levelbench.claims.lint import LintReport, Settings
     from levelbench.claims.rule import Severity
 
 __all__ = ["command"]
@@ -99,7 +98,7 @@ def command(
 
 
 def _settings(config: Path | None) -> Settings:
-    from levelbench.claims.reading.config import find_settings, read_settings
+    from levelbench.claims.lint import find_settings, read_settings
 
     return find_settings(Path.cwd()) if config is None else read_settings(config)
 
@@ -117,7 +116,7 @@ def _severities(show: str | None, fail_on: str | None) -> tuple[Severity, Severi
 
 def _report(
     what: tuple[str, ...], select: tuple[str, ...], kept: dict[str, str], ignore: tuple[str, ...], store_path: Path
-) -> Report:
+) -> LintReport:
     from levelbench.claims.lint import checked_reason, chosen_rules, find_rule, lint, read_ignore
     from levelbench.claims.reading import read
 
@@ -130,7 +129,7 @@ def _report(
     return replace(report, unread=tuple(str(each) for each in problems))
 
 
-def _emit(report: Report, show: Severity, layout: str, code: int) -> None:
+def _emit(report: LintReport, show: Severity, layout: str, code: int) -> None:
     for each in report.unread if layout == "text" else ():
         click.echo(shared.visible(f"unreadable: {each}"), err=True)
     if layout == "json":
@@ -156,7 +155,7 @@ def _emit(report: Report, show: Severity, layout: str, code: int) -> None:
 
 
 def _explain(word: str, layout: str) -> int:
-    from levelbench.claims.formats.json import rule_json
+    from levelbench.claims.formats import rule_json
     from levelbench.claims.lint import find_rule
     from levelbench.claims.pages import rule_text
     from levelbench.claims.rules import all_rules
@@ -169,7 +168,7 @@ def _explain(word: str, layout: str) -> int:
 
 
 def _list(layout: str) -> int:
-    from levelbench.claims.formats.json import rule_json
+    from levelbench.claims.formats import rule_json
     from levelbench.claims.rules import all_rules
     from levelbench.cli.lint_text import rule_lines
 
@@ -188,11 +187,11 @@ def _template(kind: str) -> str:
 
 def _write_docs(folder: Path) -> int:
     from levelbench.claims.pages import all_pages
-    from levelbench.report.page.files import write_whole
+    from levelbench.report.drawing import write_whole
 
     lint_page = folder / "lint.md"
     if not lint_page.is_file():
-        raise UsageError(f"--docs {folder}", "it has no lint.md, whose table is written anew", "give the folder docs")
+        raise UsageError(f"--docs {folder}", "it has no lint.md to write the table into", "give the folder docs")
     pages = all_pages(lint_page.read_text(encoding="utf-8"))
     for stale in sorted(set((folder / "rules").glob("LB*.md")) - {folder / name for name in pages}):
         stale.unlink()

@@ -74,7 +74,7 @@ def command(
     if as_json:
         shared.emit_json(chosen)
         return 0
-    from levelbench.report.runs.summaries import listing
+    from levelbench.report.runs import listing
 
     shared.print_tables(*(_table(listing, name, rows) for name, rows in chosen.items()))
     if kind is None:
@@ -114,7 +114,7 @@ def _count(value: float) -> str:
 
 def _tasks() -> list[dict[str, Any]]:
     from levelbench import plugins
-    from levelbench.report.runs.summaries import target_text
+    from levelbench.report.runs import target_text
     from levelbench.runner.request import load_task
 
     folder = Path(os.environ["LEVELBENCH_DATA"]) if os.environ.get("LEVELBENCH_DATA") else None
@@ -254,7 +254,7 @@ def _clocks() -> list[dict[str, Any]]:
 
 
 def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool, with_superseded: bool) -> int:
-    from levelbench.report.runs.single import rows_table
+    from levelbench.report.runs import rows_table
 
     store = shared.open_store(store_path)
     rows = store.rows(
@@ -285,7 +285,7 @@ def _runs(store_path: Path, selection: str | None, sort: str, limit: int, as_jso
 def _inference(store_path: Path, selection: str | None, sort: str, limit: int, as_json: bool) -> int:
     """One row a process; a figure that one has not stands last, whichever way they are sorted."""
     from levelbench.records.inference.selecting import select_inference
-    from levelbench.report.levels.inference_rows import inference_row, inference_rows_table
+    from levelbench.report.inference import inference_row, inference_rows_table
 
     name, descending = sort.removeprefix("-"), sort.startswith("-")
     newest = (name, descending) == ("started", True)

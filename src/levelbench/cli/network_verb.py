@@ -133,7 +133,7 @@ def _grid(word: str, given: dict[str, Any]) -> tuple[int, list[list[NetworkSpeci
 def _changes(grid: list[list[NetworkSpecification]]) -> list[str]:
     """What each list of transforms changes at each batch; raises where one cannot be applied, as within a limit."""
     from levelbench.networks.benchmark.cases import make_case
-    from levelbench.report.levels.networks import arm_label, case_label
+    from levelbench.report.networks import arm_label, case_label
 
     lines = []
     for row in grid:
@@ -158,10 +158,15 @@ def _say(plan: NetworkPlan, changes: list[str], store: Path, as_json: bool) -> N
 def _show(summary: NetworkSummary, store: Path, as_json: bool, given: dict[str, Any]) -> None:
     """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
     from levelbench.cli.network.writing import write_all
-    from levelbench.report.levels.breakdown import breakdown_tables, profile_lines
-    from levelbench.report.levels.networks import facts_lines, latency_table, network_lines
-    from levelbench.report.levels.operators import ceilings_line
-    from levelbench.report.levels.transforms import transform_lines
+    from levelbench.report.networks import (
+        breakdown_tables,
+        facts_lines,
+        latency_table,
+        network_lines,
+        profile_lines,
+        transform_lines,
+    )
+    from levelbench.report.operators import ceilings_line
 
     if not as_json:
         with shared.as_far_as_read():

@@ -72,7 +72,7 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
 
     shared.check_statistics(given["margin"], given["level"])
     if given["plot"] is not None and given["plot"].suffix.lower() not in (".svg", ".png"):
-        raise UsageError(f"--plot {given['plot']}", "its ending is none of a figure", "write .svg or .png")
+        raise UsageError(f"--plot {given['plot']}", "its ending is not that of a figure", "write .svg or .png")
     title, problems, left_out = _problems(operator, given)
     shared.check_writable(given["csv_path"], given["markdown_path"], given["plot"])
     count, arms = _arms(title, problems, given)
@@ -187,7 +187,7 @@ def _say(plan: BenchmarkPlan, store: Path, left_out: str, as_json: bool) -> None
 
 def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, given: dict[str, Any]) -> None:
     """Print, then write what was asked for: a figure that cannot be drawn loses nothing."""
-    from levelbench.report.levels.operators import ceilings_line, details_table, problems_table, summary_lines
+    from levelbench.report.operators import ceilings_line, details_table, problems_table, summary_lines
 
     table, details = problems_table(summary), details_table(summary)
     if not as_json:
@@ -215,9 +215,9 @@ def _show(summary: BenchmarkSummary, left_out: str, store: Path, as_json: bool, 
 
 def _write(summary: BenchmarkSummary, table: Any, details: Any, store: Path, given: dict[str, Any]) -> dict[str, str]:
     """The paths of what was written, or why the figure was not."""
-    from levelbench.report.exports import to_csv, to_markdown
-    from levelbench.report.figures.roofline import write_roofline
-    from levelbench.report.page.files import write_whole
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.operators import write_roofline
+    from levelbench.report.tables import to_csv, to_markdown
 
     written = {}
     if given["csv_path"] is not None:

@@ -104,8 +104,8 @@ def check_plot(path: Path | None) -> None:
     """Refuse a figure that could not be drawn (``MissingError``) or written, before anything is run."""
     if path is None:
         return
-    from levelbench.report.figures.drawing import check_ending
-    from levelbench.report.figures.figure import can_draw
+    from levelbench.report.drawing import check_ending
+    from levelbench.report.run_figures import can_draw
 
     check_ending(path)
     if not can_draw():
@@ -251,7 +251,7 @@ def print_tables(*tables: Table) -> None:
     """Print tables, fitted to the terminal; plain lines where there is none."""
     from rich.console import Console
 
-    from levelbench.report.terminal import print_table
+    from levelbench.report.tables import print_table
 
     class Raising(Console):
         """Rich would end the program here, with code 1; what a closed pipe means is for the command to say."""

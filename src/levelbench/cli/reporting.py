@@ -82,7 +82,7 @@ def doubt_lines(groups: Sequence[RunGroup], comparisons: Sequence[Comparison] = 
 
 def final_lines(groups: Sequence[RunGroup]) -> list[str]:
     """For each schedule of fixed length, whether its mean final quality is at the target."""
-    from levelbench.analysis.final import final_line
+    from levelbench.analysis.targets import final_line
 
     return [line for group in groups if (line := final_line(group)) is not None]
 
@@ -92,9 +92,9 @@ def group_json(group: RunGroup) -> dict[str, Any]:
 
     For schedules of fixed length, with the test of whether their mean final quality is at the target.
     """
-    from levelbench.analysis.final import final_test
+    from levelbench.analysis.targets import final_test
     from levelbench.measure.statistics import wilson
-    from levelbench.report.runs.spread import time_estimate
+    from levelbench.report.runs import time_estimate
 
     found, final = time_estimate(group), final_test(group)
     return {
@@ -161,10 +161,9 @@ def write(
     ``rows`` are all runs of the store: those that the report leaves out are the linter's business. ``refusals`` say
     which groups could not be compared.
     """
-    from levelbench.claims.beside import beside_runs
+    from levelbench.claims.remarks import remarks_on_runs
     from levelbench.cli.scalings import scalings_of
-    from levelbench.report.page.files import write_csv, write_markdown
-    from levelbench.report.page.html import write_report
+    from levelbench.report.page import write_csv, write_markdown, write_report
 
     by_key: dict[str, list[Record]] = {}
     for record in records:
@@ -173,7 +172,7 @@ def write(
     verdicts = [(each.a.label, each.b.label, each.verdict) for each in comparisons if each.verdict is not None]
     lines = [*final_lines(groups), *attribution_lines(comparisons)]
     against = [*gate_lines(comparisons, refusals), *doubt_lines(groups, comparisons)]
-    linted = beside_runs(records, rows)
+    linted = remarks_on_runs(records, rows)
     scalings = scalings_of(groups, records)
     written = [
         write_report(pairs, verdicts, page, attributions=lines, caveats=against, scalings=scalings, linted=linted)

@@ -151,8 +151,8 @@ def _until_clear(given: dict[str, Any]) -> float | None:
 
 def _looked(comparisons: list[Comparison], refusals: list[str], runs: int, left_s: float) -> tuple[bool, list[str]]:
     """Whether no look is needed any more, and a line for each comparison as it stands after ``runs`` of each arm."""
-    from levelbench.report.cells import verdict_text
     from levelbench.report.numbers import duration
+    from levelbench.report.tables import verdict_text
 
     lines, clear = [], True
     left = f"{duration(left_s)} left" if left_s > 0 else "the budget is spent"
@@ -315,7 +315,7 @@ def _unkept(plan: Plan, store: Store) -> int:
 
 def _print(groups: list[RunGroup], comparisons: list[Comparison], refusals: Sequence[str]) -> None:
     from levelbench.cli.reporting import comparison_lines, doubt_lines, final_lines
-    from levelbench.report.runs.summaries import groups_table
+    from levelbench.report.runs import groups_table
 
     click.echo()
     shared.print_tables(groups_table(groups))

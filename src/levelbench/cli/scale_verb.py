@@ -64,7 +64,7 @@ def command(task: str, store_path: Path, as_json: bool, debug: bool, **given: An
       levelbench scale digits --ranks 1,2 --scheme 'all-reduce,top-k[ratio=0.01]' --engine mpi --scaling weak
       levelbench scale fashion-mnist --ranks 1 --simulate 8,64 --network "alpha=2us,beta=25GB/s,topology=fat-tree"
     """
-    from levelbench.report.figures.drawing import check_ending
+    from levelbench.report.drawing import check_ending
 
     shared.check_statistics(0.02, given["level"])
     if given["plot"] is not None:
@@ -173,7 +173,7 @@ def _predict(plan: Plan, records: dict[tuple[int, int], Record], wanted: Wanted 
 
 
 def _tables(found: Scaling) -> list[Any]:
-    from levelbench.report.runs.scaling import scaling_table, teamwork_table
+    from levelbench.report.distributed import scaling_table, teamwork_table
 
     notes = (
         "Efficiency: time of the first point over time here, over how many times the cores (ranks times threads each); "
@@ -203,7 +203,7 @@ _ASSUMED = (
 
 
 def _print_predictions(predicted: list[Prediction]) -> None:
-    from levelbench.report.runs.scaling import predictions_table
+    from levelbench.report.distributed import predictions_table
 
     if predicted:
         click.echo()
@@ -242,16 +242,16 @@ _FIGURES = ("label", "ranks", "crowded", "reached", "time_to_accuracy_s", "epoch
 
 
 def _all_tables(found: Scaling, predicted: list[Prediction]) -> list[Any]:
-    from levelbench.report.runs.scaling import predictions_table
+    from levelbench.report.distributed import predictions_table
 
     return [*_tables(found), *([predictions_table(predicted, _ASSUMED)] if predicted else [])]
 
 
 def _write(found: Scaling, predicted: list[Prediction], given: dict[str, Any]) -> dict[str, str]:
     """What was asked for, written; the paths by name."""
-    from levelbench.report.exports import to_markdown
-    from levelbench.report.page.files import write_whole
-    from levelbench.report.runs.scaling import write_scaling
+    from levelbench.report.distributed import write_scaling
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.tables import to_markdown
 
     written = {}
     if given["markdown_path"] is not None:

@@ -114,7 +114,7 @@ def _show_inference(records: list[InferenceRecord], as_json: bool, with_environm
     from levelbench.errors import UsageError
     from levelbench.records.inference import summarise_inference
     from levelbench.records.inference.selecting import arms_among
-    from levelbench.report.levels.inference import inference_lines, inference_table
+    from levelbench.report.inference import inference_lines, inference_table
 
     if viewed:
         found = "these are measurements of inference, which has neither clock nor crossing nor target"
@@ -150,8 +150,8 @@ def _as_json(record: Record, run: RunSummary) -> dict[str, Any]:
 
 def _print(record: Record, run: RunSummary, with_environment: bool) -> None:
     from levelbench.records.store import SUPERSEDED
-    from levelbench.report.runs.ranks import divergence_table, operations_table, ranks_table, staleness_table
-    from levelbench.report.runs.single import curve_table, phases_table, run_facts
+    from levelbench.report.distributed import divergence_table, operations_table, ranks_table, staleness_table
+    from levelbench.report.runs import curve_table, phases_table, run_facts
 
     of_ranks = (make(record) for make in (ranks_table, operations_table, staleness_table, divergence_table))
     tables = [run_facts(run), phases_table(run), curve_table(record, run), *(each for each in of_ranks if each)]

@@ -13,7 +13,7 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
-    from levelbench.analysis.tuning import Runs, Tuning
+    from levelbench.analysis.targets import Runs, TaskProposal
     from levelbench.records import Record, Store
     from levelbench.report.tables import Table
     from levelbench.runner.plan import Plan
@@ -62,7 +62,7 @@ def tune_target(task: str, store_path: Path, as_json: bool, **given: Any) -> int
 
     Exits with 4 where the curves have no good target.
     """
-    from levelbench.analysis.tuning import check_shares, tune
+    from levelbench.analysis.targets import check_shares, tune
     from levelbench.cli.watching import LiveWatcher
     from levelbench.measure.environment import capture
     from levelbench.runner.campaign import carry_out
@@ -112,7 +112,7 @@ def _arm(task: str, given: dict[str, Any]) -> Arm:
 
 def _check_evaluations(arm: Arm, data: Path | None) -> None:
     """Refuse curves that will be too short before anybody waits for them."""
-    from levelbench.analysis.tuning import check_evaluations
+    from levelbench.analysis.targets import check_evaluations
     from levelbench.runner.request import load_task
     from levelbench.training.cadence import Evaluate
 
@@ -138,7 +138,7 @@ def _say(plan: Plan, store: Store) -> None:
         click.echo(f"records: {store.path}", err=True)
 
 
-def _lines(task: str, arm: Arm, tuning: Tuning, given: dict[str, Any]) -> list[str]:
+def _lines(task: str, arm: Arm, tuning: TaskProposal, given: dict[str, Any]) -> list[str]:
     """What to write in the task file, and in the command of whoever measures; nothing where there is no target."""
     if tuning.target.target is None or tuning.cadence is None or tuning.runs is None:
         return []
@@ -169,7 +169,7 @@ def _limits(given: dict[str, Any]) -> list[str]:
     return epochs if given["data"] is None else [*epochs, "--data", str(given["data"])]
 
 
-def _print(arm: Arm, tuning: Tuning, lines: list[str]) -> None:
+def _print(arm: Arm, tuning: TaskProposal, lines: list[str]) -> None:
     target, cadence, runs = tuning.target, tuning.cadence, tuning.runs
     if target.candidates:
         shared.print_tables(_table(arm, tuning))
@@ -207,19 +207,19 @@ def _runs_line(runs: Runs) -> str:
     )
 
 
-def _table(arm: Arm, tuning: Tuning) -> Table:
-    from levelbench.report.tables import Absent, Cell, Column, Kind, Number, Reached, Table, Text
+def _table(arm: Arm, tuning: TaskProposal) -> Table:
+    from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text
 
     def number(value: float | None) -> Cell:
         return Absent() if value is None else Number(value) if abs(value) < float("inf") else Text("inf")
 
     columns = (
-        Column("target", "Target", Kind.NUMBER, digits=4),
+        Column("target", "Target", ColumnKind.NUMBER, digits=4),
         Column("reached", "Reached"),
-        Column("epochs", "Median epochs", Kind.NUMBER),
-        Column("cv", "Spread", Kind.SHARE),
-        Column("conditioning", "Conditioning", Kind.NUMBER),
-        Column("quantisation", "Quantisation", Kind.SHARE),
+        Column("epochs", "Median epochs", ColumnKind.NUMBER),
+        Column("cv", "Spread", ColumnKind.SHARE),
+        Column("conditioning", "Conditioning", ColumnKind.NUMBER),
+        Column("quantisation", "Quantisation", ColumnKind.SHARE),
         Column("finding", "Finding"),
     )
     rows = tuple(
@@ -246,10 +246,10 @@ def _time(seconds: float) -> str:
     return f"{seconds / unit.size:.3g} {unit.symbol}"
 
 
-def _draw(path: Path, records: list[Record], tuning: Tuning) -> None:
+def _draw(path: Path, records: list[Record], tuning: TaskProposal) -> None:
     from levelbench.records import group_runs, summarise
-    from levelbench.report.figures.bands import AXES, curves_of
-    from levelbench.report.figures.target import write_target
+    from levelbench.report.analyses import write_target
+    from levelbench.report.run_figures import AXES, curves_of
 
     # Crossings of the proposed target, not of the one that the runs were made under.
     threshold = tuning.target.target

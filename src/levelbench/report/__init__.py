@@ -1,7 +1,7 @@
-"""Shows records: terminal tables, figures, one-file HTML reports, the live line.
+"""Shows records: tables, figures, one-file HTML reports, the live line.
 
-The one idea: what is shown is data first (a ``Table``, a ``Curve``) and a rendering second, so that the terminal, the
-HTML page, the Markdown and the CSV can never disagree. Names are imported when they are first used.
+What is shown is data first (a ``Table``, a ``Curves``) and a rendering second, so that the terminal, the HTML page, the
+Markdown and the CSV cannot disagree. Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ _HOMES = {
     "LiveLine": "live",
     "Table": "tables",
     "estimate_text": "numbers",
-    "groups_table": "runs.summaries",
-    "listing": "runs.summaries",
+    "groups_table": "runs",
+    "listing": "runs",
     "live_line": "live",
-    "phases_by_group": "runs.summaries",
-    "print_table": "terminal",
-    "runs_table": "runs.summaries",
-    "to_csv": "exports",
-    "to_markdown": "exports",
-    "to_text": "terminal",
-    "write_csv": "page.files",
-    "write_markdown": "page.files",
-    "write_report": "page.html",
+    "phases_by_group": "runs",
+    "print_table": "tables",
+    "runs_table": "runs",
+    "to_csv": "tables",
+    "to_json": "tables",
+    "to_markdown": "tables",
+    "to_text": "tables",
+    "write_csv": "page",
+    "write_markdown": "page",
+    "write_report": "page",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - one list of names, kept with where they live

@@ -1,8 +1,8 @@
 """The line that says where a running measurement stands: run, phase, time, quality against target, estimate.
 
-The one idea: nobody asks whether there is a terminal. A :class:`LiveLine` says nothing; of its two twins one rewrites
-one line of a terminal, the other prints a plain line now and then. No remaining time is shown, because
-nothing is known of a run that has not yet reached its target.
+Callers need not ask whether there is a terminal. A :class:`LiveLine` prints nothing; of the classes below, one rewrites
+one line of a terminal, the other prints a plain line now and then. No remaining time is shown, because nothing is known
+of a run that has not yet reached its target.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TextIO
 
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.report.numbers import ABSENT, duration
-from levelbench.report.tables import clean
-from levelbench.report.terminal import cell_width
+from levelbench.report.tables import cell_width, clean
 
 __all__ = ["LiveLine", "PlainLines", "TerminalLine", "live_line"]
 

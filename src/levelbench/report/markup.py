@@ -1,7 +1,9 @@
-"""HTML that is escaped by construction.
+"""HTML that is escaped by construction, and the look of every page: one style sheet for light, dark, paper and phone.
 
-The one idea: text is a ``str`` and markup is an :class:`Html`; :func:`tag` escapes the one and keeps the other, so
-nothing that came from outside (a task's name, a setting, an error) can become markup by being forgotten.
+Text is a ``str`` and markup is an :class:`Html`; :func:`tag` escapes the one and keeps the other, so nothing from
+outside (a task's name, a setting, an error) can become markup by being forgotten. Every colour is a CSS variable; the
+series are Okabe and Ito's colour-blind-safe set, darkened on light and lightened on dark for contrast, each with its
+dash pattern.
 """
 
 from __future__ import annotations
@@ -11,10 +13,122 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-from levelbench.report.exports import to_csv
-from levelbench.report.tables import Table, clean, lay_out
+from levelbench.report.tables import Table, clean, lay_out, to_csv
 
-__all__ = ["Html", "breakable", "csv_link", "join", "table_markup", "tag", "thinned"]
+__all__ = ["DARK", "DASHES", "LIGHT", "PHASES", "SERIES", "Html", "breakable", "csv_link", "join", "style_sheet"]
+__all__ += ["table_markup", "tag", "thinned", "variables"]
+
+# (on light, on dark)
+SERIES = (
+    ("#0072b2", "#56b4e9"),
+    ("#c04e00", "#f0904a"),
+    ("#00805c", "#2fc89a"),
+    ("#a8457f", "#e08fc0"),
+    ("#8a6a00", "#e6b400"),
+    ("#4b4f9e", "#a3a8f0"),
+    ("#5f5f5f", "#b5b5b5"),
+    ("#0b7f8f", "#4fd0e0"),
+)
+
+# Solid, dashed, dotted, dash-dotted: offset and lengths in multiples of the line's width.
+DASHES = ((0, ()), (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
+
+# Paul Tol's "muted" scheme ("Colour Schemes", SRON/EPS/TN/09-002, 2021), one a phase, in the timeline's order.
+PHASES = {
+    "prepare": ("#882255", "#c2608f"),
+    "compile": ("#aa4499", "#d27fc4"),
+    "data": ("#cc6677", "#e08a98"),
+    "forward": ("#332288", "#7d70d8"),
+    "backward": ("#4a9fd0", "#88ccee"),
+    "communicate": ("#117733", "#3fae66"),
+    "update": ("#44aa99", "#5cc7b5"),
+    "evaluate": ("#b8a53f", "#ddcc77"),
+    "checkpoint": ("#999933", "#bdbd55"),
+    "other": ("#a0a0a0", "#8a8a8a"),
+}
+
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1b1f24",
+    "soft": "#57606a",
+    "faint": "#c9ced6",
+    "panel": "#f5f7f9",
+    "link": "#0057a8",
+    "good": "#116b3a",
+    "bad": "#a5201a",
+    "open": "#7a5200",
+}
+DARK = {
+    "paper": "#14171b",
+    "ink": "#e6e9ed",
+    "soft": "#a0a9b4",
+    "faint": "#444c56",
+    "panel": "#1d2127",
+    "link": "#79b8ff",
+    "good": "#5fd08f",
+    "bad": "#ff8a80",
+    "open": "#f0c05a",
+}
+
+_RULES = """
+*{box-sizing:border-box}
+html{color-scheme:light dark;-webkit-text-size-adjust:100%}
+body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,
+"Noto Sans","DejaVu Sans",sans-serif}
+header,main,footer{max-width:70rem;margin:0 auto;padding:0 1.25rem;overflow-wrap:anywhere}
+header{padding-top:2rem}footer{padding-bottom:3rem;color:var(--soft);font-size:.875rem}
+h1{font-size:1.75rem;line-height:1.2;margin:0 0 .25rem}
+h2{font-size:1.25rem;margin:2.5rem 0 .75rem;padding-top:.75rem;border-top:1px solid var(--faint)}
+h3{font-size:1rem;margin:1.75rem 0 .5rem}
+p,ul,dl{margin:.5rem 0}a{color:var(--link)}ul{padding-left:1.25rem}
+.lead,.note,figcaption,.legend,summary{color:var(--soft)}
+.note,figcaption,.legend,summary{font-size:.875rem}.note{margin:.35rem 0}
+.verdict{display:flex;flex-wrap:wrap;gap:.25rem .75rem;align-items:baseline;background:var(--panel);
+border-left:.3rem solid var(--edge);border-radius:.25rem;padding:.75rem 1rem;margin:.75rem 0}
+.verdict b{color:var(--edge);font-size:1.2rem;letter-spacing:.02em}
+.verdict span{white-space:pre-wrap;font-variant-numeric:tabular-nums}
+.verdict small{flex-basis:100%;color:var(--soft);font-size:.875rem}
+.FASTER{--edge:var(--good)}.SLOWER{--edge:var(--bad)}.SAME{--edge:var(--link)}.UNCLEAR{--edge:var(--open)}
+.scroll{overflow-x:auto;margin:.75rem 0;border:1px solid var(--faint);border-radius:.25rem}
+table{border-collapse:collapse;width:100%;font-size:.875rem;font-variant-numeric:tabular-nums}
+th,td{padding:.4rem .6rem;text-align:left;vertical-align:top;overflow-wrap:normal}
+thead th{vertical-align:bottom;background:var(--panel);border-bottom:1px solid var(--faint);font-weight:600}
+tbody tr+tr>*{border-top:1px solid var(--faint)}tbody th{font-weight:600;max-width:16rem;overflow-wrap:break-word}
+.hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+.n{text-align:right}td.n{white-space:nowrap}td.n small{display:block;color:var(--soft);font-size:.8125rem}
+td.t{white-space:nowrap}.w{min-width:12rem;max-width:36rem;overflow-wrap:anywhere}
+.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,27rem),1fr));gap:1rem 1.5rem}
+figure{margin:0;min-width:0}figure>h3{margin-top:1rem}
+svg{display:block;width:100%;height:auto}svg text{font-family:inherit}
+figure .drawing{max-width:44rem}.missing{border:1px dashed var(--faint);border-radius:.25rem;padding:1rem}
+.legend{display:flex;flex-wrap:wrap;gap:.15rem 1.1rem;list-style:none;padding:0}
+.legend svg{display:inline-block;width:1.9em;height:.7em;margin-right:.45em;vertical-align:baseline}
+details{margin:.4rem 0}summary{cursor:pointer}
+code{font:.875em ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace}
+:focus-visible{outline:2px solid var(--link);outline-offset:2px}
+@media(max-width:40rem){header,main,footer{padding-left:.9rem;padding-right:.9rem}h1{font-size:1.4rem}
+th,td{padding:.35rem .5rem}}
+@media print{html{color-scheme:light}body{font-size:10pt}.scroll{overflow:visible;border:0}
+h2,h3{break-after:avoid}figure,.verdict,tr{break-inside:avoid}details:not([open]){display:none}
+table{font-size:7pt}th,td{padding:.15rem .3rem}td.n{white-space:normal}}
+"""
+
+
+def style_sheet() -> str:
+    """The whole style sheet; paper is always printed light."""
+    light, dark = variables(LIGHT, 0), variables(DARK, 1)
+    return f":root{{{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{_RULES}"
+
+
+def variables(base: dict[str, str], which: int) -> str:
+    """The declarations of one scheme."""
+    named: Iterable[tuple[str, str]] = (
+        *base.items(),
+        *((f"series-{at}", pair[which]) for at, pair in enumerate(SERIES)),
+        *((f"phase-{name}", pair[which]) for name, pair in PHASES.items()),
+    )
+    return ";".join(f"--{name}:{value}" for name, value in named)
+
 
 _LONG = 32
 _VOID = frozenset({"meta", "br"})

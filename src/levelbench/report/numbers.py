@@ -1,8 +1,8 @@
 """Numbers as text: one unit a column, and only the digits that the interval supports.
 
-The one idea: the width of the interval decides how many decimals a value and its bounds are printed with. The rule is
-the Particle Data Group's (Review of Particle Physics, introduction, 5.3 "Rounding"), applied to the width: of its first
-three digits, 100 to 354 keep two and 355 to 949 keep one, so that rounding moves a bound by at most 15 % of the width.
+The width of the interval decides how many decimals a value and its bounds are printed with. The rule is the Particle
+Data Group's (Review of Particle Physics, introduction, 5.3 "Rounding"), applied to the width: of its first three
+digits, 100 to 354 keep two and 355 to 949 keep one, so that rounding moves a bound by at most 15 % of the width.
 """
 
 from __future__ import annotations
@@ -11,21 +11,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = [
-    "ABSENT",
-    "BYTES",
-    "ENERGY",
-    "ONE",
-    "PERCENT",
-    "TIME",
-    "Unit",
-    "choose_unit",
-    "decimals_for",
-    "duration",
-    "estimate_text",
-    "number",
-    "with_interval",
-]
+__all__ = ["ABSENT", "BYTES", "ENERGY", "ONE", "PERCENT", "TIME", "Unit", "choose_unit", "decimals_for", "duration"]
+__all__ += ["estimate_text", "number", "with_interval"]
 
 ABSENT = "–"
 _MOST_DIGITS = 6

@@ -1,22 +1,38 @@
-"""Tables as data: typed cells under columns that know their unit, laid out once for every rendering.
+"""Tables as data, and their text: for a terminal, as plain lines, Markdown, CSV and JSON.
 
-The one idea: a :class:`Table` holds numbers in base units (seconds, bytes, joules) and reasons for what is missing;
-:func:`lay_out` turns it into text once, and the terminal, Markdown and HTML print that same text.
+A :class:`Table` holds numbers in base units (seconds, bytes, joules) and reasons for what is missing. ``lay_out`` turns
+it into text once, and the terminal, Markdown and HTML show that same text; CSV and JSON have the numbers behind it at
+full precision. A table that is too wide for a terminal is not truncated: its headers wrap, then its columns continue in
+a second block that repeats the first column.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import math
+import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from levelbench.report.numbers import ABSENT, BYTES, ENERGY, ONE, PERCENT, TIME, Unit, choose_unit, with_interval
 
-__all__ = ["Absent", "Cell", "Column", "Kind", "Layout", "Number", "Reached", "Table", "Text", "clean", "lay_out"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from levelbench.measure.statistics import Estimate
+    from levelbench.measure.verdict import Verdict
+    from levelbench.records.judging import Share
+
+__all__ = ["Absent", "Cell", "Column", "ColumnKind", "Number", "Reached", "Table", "Text", "TextTable", "clean"]
+__all__ += ["error_text", "estimate_cell", "lay_out", "number_cell", "print_table", "share_cell", "to_csv", "to_json"]
+__all__ += ["to_markdown", "to_text", "verdict_text"]
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """What a column holds; a name ends in its base unit."""
 
     TEXT = "text"
@@ -27,13 +43,13 @@ class Kind(Enum):
     SHARE = "share"
 
 
-_UNITS: dict[Kind, tuple[Unit, ...]] = {
-    Kind.TEXT: (Unit(""),),
-    Kind.NUMBER: ONE,
-    Kind.TIME_S: TIME,
-    Kind.BYTES: BYTES,
-    Kind.ENERGY_J: ENERGY,
-    Kind.SHARE: PERCENT,
+_UNITS: dict[ColumnKind, tuple[Unit, ...]] = {
+    ColumnKind.TEXT: (Unit(""),),
+    ColumnKind.NUMBER: ONE,
+    ColumnKind.TIME_S: TIME,
+    ColumnKind.BYTES: BYTES,
+    ColumnKind.ENERGY_J: ENERGY,
+    ColumnKind.SHARE: PERCENT,
 }
 
 
@@ -80,13 +96,13 @@ class Column:
 
     key: str
     title: str
-    kind: Kind = Kind.TEXT
+    kind: ColumnKind = ColumnKind.TEXT
     digits: int = 3
 
     @property
     def is_text(self) -> bool:
         """Whether it is set flush left."""
-        return self.kind is Kind.TEXT
+        return self.kind is ColumnKind.TEXT
 
 
 @dataclass(frozen=True)
@@ -118,7 +134,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextTable:
     """A table as text: ``headers`` and ``cells`` (rows of the same length), footnotes as ``(mark, reason)``."""
 
     headers: tuple[str, ...]
@@ -141,7 +157,7 @@ def _escape(character: str) -> str:
     return " " if character in "\t\n\r" else character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def lay_out(table: Table) -> Layout:
+def lay_out(table: Table) -> TextTable:
     """The table as text: a unit chosen for each column and put into its header, reasons gathered as footnotes."""
     units = [_unit(column, [row[at] for row in table.rows]) for at, column in enumerate(table.columns)]
     marks: dict[str, str] = {}
@@ -153,7 +169,7 @@ def lay_out(table: Table) -> Layout:
         clean(f"{column.title}, {unit.symbol}" if unit.symbol else column.title)
         for column, unit in zip(table.columns, units, strict=True)
     )
-    return Layout(headers, cells, tuple((mark, clean(reason)) for reason, mark in marks.items()))
+    return TextTable(headers, cells, tuple((mark, clean(reason)) for reason, mark in marks.items()))
 
 
 def _unit(column: Column, cells: Sequence[Cell]) -> Unit:
@@ -176,3 +192,256 @@ def _shown(cell: Cell, column: Column, unit: Unit, marks: dict[str, str]) -> str
             return f"{reached}/{n}{interval}"
         case Absent(reason):
             return f"{ABSENT} ({marks.setdefault(reason, str(len(marks) + 1))})" if reason else ABSENT
+
+
+def estimate_cell(found: Estimate | None, reason: str = "", remark: str = "") -> Cell:
+    """The value with its interval; without one the reason."""
+    if found is None:
+        return Absent(reason)
+    inside = found.interval
+    return Number(found.value, inside.low if inside else None, inside.high if inside else None, remark)
+
+
+def number_cell(value: float | None, reason: str = "") -> Cell:
+    """A value that has no spread; without one the reason."""
+    return Absent(reason) if value is None else Number(value)
+
+
+def share_cell(share: Share | None, reason: str = "") -> Cell:
+    """The share of the nearer ceiling: ``c`` for arithmetic, ``m`` for memory."""
+    return Absent(reason) if share is None else Number(share.value, remark="m" if share.bound == "memory" else "c")
+
+
+def verdict_text(found: Verdict) -> str:
+    """``FASTER 0.81 [0.78, 0.84]``."""
+    if found.ratio is None:
+        return str(found.kind)
+    return f"{found.kind} {with_interval(found.ratio, found.low, found.high)}"
+
+
+def error_text(value: float) -> Text:
+    """A relative error in two digits."""
+    return Text("exact" if value == 0 else f"{value:.1e}")
+
+
+_GAP = "  "
+_LABEL_WIDTH = 30
+_TEXT_WIDTH = 48
+_LONG_WORD = 16
+
+
+def to_text(table: Table, width: int = 80) -> str:
+    """The table as lines of at most ``width`` cells, title first, notes last; no colour, no line ends in blanks."""
+    lines = [clean(table.title), *_body(table, width), *_below(table, width)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print the table to ``console`` in its width; a terminal gets bold headers and dim rules."""
+    from rich.text import Text as Styled
+
+    console.print(Styled(clean(table.title), style="bold"), soft_wrap=True)
+    for line in _body(table, console.width):
+        style = "dim" if set(line) <= {"─", " "} else ""
+        console.print(Styled(line.rstrip(), style=style), soft_wrap=True)
+    for line in _below(table, console.width):
+        console.print(Styled(line, style="dim"), soft_wrap=True)
+
+
+def cell_width(text: str) -> int:
+    """How many terminal cells ``text`` takes: two for wide East Asian characters, none for combining ones."""
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+def _body(table: Table, width: int) -> list[str]:
+    """The blocks of the table, an empty line between them."""
+    if not table.rows:
+        return ["(nothing)"]
+    layout = lay_out(table)
+    columns = [_wrapped(layout, table, at) for at in range(len(table.columns))]
+    lines: list[str] = []
+    for block in _blocks([_extent(column) for column in columns], width):
+        lines += ([""] if lines else []) + _lines(
+            [columns[at] for at in block], [table.columns[at].is_text for at in block]
+        )
+    return lines
+
+
+def _below(table: Table, width: int) -> list[str]:
+    """Footnotes and notes, wrapped."""
+    lines: list[str] = []
+    for mark, reason in lay_out(table).footnotes:
+        lines += textwrap.wrap(f"({mark}) {reason}", width, subsequent_indent="    ")
+    for note in table.notes:
+        lines += textwrap.wrap(clean(note), width)
+    return lines
+
+
+def _wrapped(layout: TextTable, table: Table, at: int) -> list[list[str]]:
+    """Column ``at`` as cells of lines, the header first; a number's header wraps to its numbers' width."""
+    cells = [row[at] for row in layout.cells]
+    if table.columns[at].is_text:
+        most = _LABEL_WIDTH if at == 0 else _TEXT_WIDTH
+        body = [_fold(cell, most) for cell in cells]
+    else:
+        body = [[cell] for cell in cells]
+    widest = max((cell_width(line) for cell in body for line in cell), default=1)
+    longest_word = max(map(cell_width, layout.headers[at].split()), default=1)
+    return [_fold(layout.headers[at], max(widest, min(longest_word, _LONG_WORD))), *body]
+
+
+def _fold(text: str, width: int) -> list[str]:
+    """``text`` in lines of at most ``width``: at blanks, else after ``[``, ``,`` or ``/``, else anywhere."""
+    lines: list[str] = []
+    for word in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
+        rest = word
+        while cell_width(rest) > width:
+            head = rest[:width]
+            while cell_width(head) > width:
+                head = head[:-1]
+            cut = max(head.rfind(each) for each in "[,/ ") + 1 or len(head)
+            lines.append(rest[:cut])
+            rest = rest[cut:]
+        lines.append(rest)
+    return lines
+
+
+def _extent(column: list[list[str]]) -> int:
+    """The width of a wrapped column."""
+    return max(cell_width(line) for cell in column for line in cell)
+
+
+def _blocks(extents: Sequence[int], width: int) -> list[list[int]]:
+    """Which columns go together so that each block fits ``width``; the first column begins each block."""
+    blocks, used = [[0]], extents[0]
+    for at in range(1, len(extents)):
+        if len(blocks[-1]) > 1 and used + len(_GAP) + extents[at] > width:
+            blocks.append([0])
+            used = extents[0]
+        blocks[-1].append(at)
+        used += len(_GAP) + extents[at]
+    return blocks
+
+
+def _lines(columns: list[list[list[str]]], flush_left: list[bool]) -> list[str]:
+    """One block: headers set at the bottom, a rule, the rows set at the top."""
+    extents = [_extent(column) for column in columns]
+    lines: list[str] = []
+    for row in range(len(columns[0])):
+        cells = [column[row] for column in columns]
+        height = max(len(cell) for cell in cells)
+        for line in range(height):
+            at = [line - (height - len(cell) if row == 0 else 0) for cell in cells]
+            shown = [cell[i] if 0 <= i < len(cell) else "" for cell, i in zip(cells, at, strict=True)]
+            lines.append(_GAP.join(_pad(*each) for each in zip(shown, extents, flush_left, strict=True)))
+        if row == 0:
+            lines.append(_GAP.join("─" * extent for extent in extents))
+    return lines
+
+
+def _pad(text: str, extent: int, flush_left: bool) -> str:
+    """``text`` filled up to ``extent`` cells."""
+    fill = " " * (extent - cell_width(text))
+    return text + fill if flush_left else fill + text
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_MARKDOWN = str.maketrans({each: f"\\{each}" for each in "\\`*_[]#|<>&~$"})
+
+
+def markdown_text(text: str) -> str:
+    """``text`` as Markdown that shows it literally: every mark escaped, line ends removed."""
+    return clean(text).translate(_MARKDOWN)
+
+
+def to_markdown(table: Table, level: int = 2) -> str:
+    """The table under a heading of ``level``, as a pipe table (GitHub-flavoured Markdown)."""
+    layout = lay_out(table)
+    lines = [f"{'#' * level} {markdown_text(table.title)}", ""]
+    lines.append(_pipes(markdown_text(header) for header in layout.headers))
+    lines.append(_pipes(":---" if column.is_text else "---:" for column in table.columns))
+    lines += [_pipes(markdown_text(cell) for cell in row) for row in layout.cells]
+    below = [f"({mark}) {markdown_text(reason)}" for mark, reason in layout.footnotes]
+    below += [markdown_text(note) for note in table.notes]
+    return "\n".join(lines) + "\n" + "".join(f"\n{each}\n" for each in below)
+
+
+def _pipes(cells: Iterable[str]) -> str:
+    """One line of a pipe table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def to_csv(table: Table) -> str:
+    """The table as CSV (RFC 4180, lines end in CRLF), a header first.
+
+    Text that a spreadsheet would run as a formula (it begins with ``= + - @``) gets a leading apostrophe.
+    """
+    names, rows = _full(table)
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([_guarded(name) for name in names])
+    writer.writerows([_guarded(each) if isinstance(each, str) else _plain(each) for each in row] for row in rows)
+    return out.getvalue()
+
+
+def to_json(table: Table) -> dict[str, object]:
+    """The table as plain data: ``rows`` have the columns of the CSV as keys, numbers in base units, ``None`` if absent.
+
+    A number that is not finite is ``None`` too, for JSON has no such number.
+    """
+    names, rows = _full(table)
+    finite = (
+        {name: None if isinstance(each, float) and not math.isfinite(each) else each for name, each in zipped}
+        for zipped in (zip(names, row, strict=True) for row in rows)
+    )
+    return {"name": table.name, "title": table.title, "rows": list(finite), "notes": list(table.notes)}
+
+
+Field = str | float | None
+
+
+def _full(table: Table) -> tuple[list[str], list[list[Field]]]:
+    """Names and rows with all that the cells hold: spreads and reasons stand in columns of their own, where needed."""
+    names: list[str] = []
+    columns: list[list[list[Field]]] = []
+    for at, column in enumerate(table.columns):
+        cells = [row[at] for row in table.rows]
+        spread: tuple[str, ...] = ()
+        if any(isinstance(cell, Reached) for cell in cells):
+            spread = ("n", "low", "high")
+        elif any(isinstance(cell, Number) and cell.low is not None for cell in cells):
+            spread = ("low", "high")
+        reason = any(isinstance(cell, Absent) and cell.reason for cell in cells)
+        names += [column.key, *(f"{column.key}_{each}" for each in spread), *([f"{column.key}_reason"] * reason)]
+        columns.append([_fields(cell, spread, reason) for cell in cells])
+    return names, [[field for fields in row for field in fields] for row in zip(*columns, strict=True)]
+
+
+def _fields(cell: Cell, spread: tuple[str, ...], reason: bool) -> list[Field]:
+    """The value of ``cell``, its ``spread`` and, where the column has a ``reason``, why there is none."""
+    bounds: dict[str, Field] = {}
+    value: Field = None
+    match cell:
+        case Text(text):
+            value = text
+        case Number(number, low, high):
+            value, bounds = number, {"low": low, "high": high}
+        case Reached(reached, n, low, high):
+            value, bounds = reached, {"n": n, "low": low, "high": high}
+    why: list[Field] = [cell.reason if isinstance(cell, Absent) else ""] * reason
+    return [value, *(bounds.get(each) for each in spread), *why]
+
+
+def _guarded(text: str) -> str:
+    """``text`` cleaned, and with an apostrophe where a spreadsheet would run it."""
+    shown = clean(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
+def _plain(value: float | None) -> str:
+    """A number at full precision, a whole one without a decimal point; nothing for ``None``."""
+    if value is None:
+        return ""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from levelbench.claims.hardware import lookup, table
-from levelbench.claims.hardware.page import with_tables
+from levelbench.claims.hardware.table import with_tables
 
 PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
 DEVICES = table().devices.values()

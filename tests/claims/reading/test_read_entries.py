@@ -6,17 +6,13 @@ import pytest
 from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.lint import findings_of
-from levelbench.claims.reading import read
-from levelbench.claims.reading.folders import read_folder
-from levelbench.claims.reading.mlperf import read_mlperf
-from levelbench.claims.reading.submissions import read_submission_file
+from levelbench.claims.reading import read, read_folder
+from levelbench.competition.claims import read_mlperf, read_submission_file
+from levelbench.competition.entries import Author, SystemPrice, TuningEffort, encode
+from levelbench.competition.making import Terms, make
+from levelbench.competition.rulesets.registry import ruleset
 from levelbench.errors import RecordError, UsageError
 from levelbench.records import Store, Target
-from levelbench.records.rulesets.registry import ruleset
-from levelbench.records.submissions.digests import encode
-from levelbench.records.submissions.making import make
-from levelbench.records.submissions.schema import Author, Price, Tuning
-from levelbench.records.submissions.terms import Terms
 
 QUALITIES = (0.60, 0.80, 0.90, 0.94, 0.955, 0.963, 0.967)
 DAWN = {
@@ -44,8 +40,8 @@ def entry(tmp_path):
         author=Author("Ada"),
         submitted="2026-11-21",
         ruleset=ruleset("levelbench-1.0"),
-        price=Price(0.38, "https://example.org/prices", "2026-11-21", True),
-        tuning=Tuning(trials=3, hours=0.2),
+        price=SystemPrice(0.38, "https://example.org/prices", "2026-11-21", True),
+        tuning=TuningEffort(trials=3, hours=0.2),
         code_url="https://example.org/code",
     )
     path = tmp_path / "board" / "digits" / "training" / "ada.json"

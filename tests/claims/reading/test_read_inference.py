@@ -5,8 +5,7 @@ from tests.claims.run_store import write_runs
 from tests.records.inference.builder import OFFLINE, specification, write
 
 from levelbench.claims.lint import findings_of
-from levelbench.claims.reading import read
-from levelbench.claims.reading.folders import read_folder
+from levelbench.claims.reading import read, read_folder
 from levelbench.claims.reading.inference_records import read_inference_files
 from levelbench.errors import RecordError, UsageError
 

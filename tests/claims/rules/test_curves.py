@@ -7,7 +7,7 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from levelbench.claims.rules._curves import Seen, curves_of
+from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import CurveView, QualityView, RunView, Side
 from levelbench.measure.crossing import find_crossing
 

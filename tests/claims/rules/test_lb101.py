@@ -1,7 +1,9 @@
 """LB101: a point of scaling without its target, or whose quality falls as ranks or batch grow."""
 
-import pytest
+from pathlib import Path
+
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import QUALITIES_SHORT, specification, team, write_runs
 
 from levelbench.claims.rules.lb101_accuracy_ignored_when_scaling import rule
 
@@ -77,14 +79,16 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_accuracy_that_is_ignored_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
+PLANTED = "the largest point did not reach its target", {"scaling[2].reached": False}
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    write_runs(store)
+    write_runs(store, start=20, spec=specification(distribution=team(4)), qualities=QUALITIES_SHORT, epoch_s=0.6)
+    return "digits"
+
+
+IN_RECORDS = "the runs of 4 ranks never reach the target", planted_in
 
 
 def test_a_side_that_says_nothing_of_its_quality_is_asked_once():

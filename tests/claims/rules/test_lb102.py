@@ -1,9 +1,12 @@
 """LB102: a quality on data that training, stopping or tuning had seen."""
 
-import pytest
-from tests.claims.clean import changes, clean_claim, found, other_findings
+from pathlib import Path
+
+from tests.claims.clean import changes, clean_claim, other_findings
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb102_no_held_out_quality import rule
+from levelbench.records import Target
 
 Q = "sides[0].quality"
 VALIDATION = {f"{Q}.split": "validation"}
@@ -46,19 +49,19 @@ UNSTATED = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_quality_that_is_not_held_out_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
+PLANTED = (
+    "the quality is that of the training data",
+    {"sides[0].quality.split": "train", "sides[1].quality.split": "train"},
+)
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    target = Target("top1", 0.9, split="train")
+    write_runs(store, spec=specification(target=target), split="train")
+    return "digits"
 
 
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+IN_RECORDS = "the target is looked for on the training data", planted_in
 
 
 def test_the_number_of_looks_at_the_stopping_split_is_given():

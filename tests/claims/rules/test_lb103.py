@@ -1,7 +1,9 @@
 """LB103: runs that are not counted, and tuning that is not stated."""
 
-import pytest
+from pathlib import Path
+
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import write_run, write_runs
 
 from levelbench.claims.rules.lb103_tuning_hidden import rule
 from levelbench.claims.view import Uncounted
@@ -40,19 +42,20 @@ UNSTATED = {
 }
 
 
-@pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
-def test_tuning_that_is_hidden_is_found(planted, findings):
-    assert found(rule, changes(clean_claim(), planted)) == findings
+PLANTED = (
+    "three runs of the same specification are left out",
+    {"uncounted[0]": Uncounted("3 done", 3, hours=0.03, same_specification=True)},
+)
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    write_runs(store)
+    for at, seed in enumerate((7, 8)):
+        write_run(store / "more", seed, minute=20 + at)
+    return f"{(store / 'digits').resolve()}/"
 
 
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+IN_RECORDS = "two more runs of the specification lie in the store", planted_in
 
 
 def test_a_side_that_claims_nothing_is_not_asked():

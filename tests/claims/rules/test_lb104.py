@@ -1,10 +1,12 @@
 """LB104: two machines of which one is better."""
 
-import pytest
+from pathlib import Path
+
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import environment, specification, write_runs
 
 from levelbench.claims.rules.lb104_unequal_hardware import rule
-from levelbench.claims.view import HardwareView
+from levelbench.claims.view import HardwareView, Operations
 
 C, BASE, NEW = "comparisons[0]", "sides[1].hardware", "sides[0].hardware"
 A100 = clean_claim().sides[0].hardware
@@ -80,19 +82,34 @@ UNSTATED = {
 }
 
 
-@pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
-def test_the_better_machine_is_found(planted, findings):
-    assert found(rule, changes(clean_claim(), planted)) == findings
+K80 = HardwareView(
+    description="1 x NVIDIA Tesla K80",
+    nodes=1,
+    accelerators=1,
+    accelerator="NVIDIA Tesla K80",
+    release_year=2014,
+    peak_flops={"float32": 8.74e12},
+    bandwidth=480e9,
+    power_w=300.0,
+    price_per_hour=0.90,
+    price_source="AWS on-demand, us-east-1, 2026-11-01",
+)
+
+PLANTED = (
+    "the baseline ran on a card of 2014",
+    {"sides[1].hardware": K80, "sides[1].operations": Operations(to_target=1.4e16)},
+)
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    for at, name in enumerate(("Tesla K80", "Tesla V100-SXM2-16GB")):
+        spec = specification(device="cuda", framework=("torch", "jax")[at])
+        env = environment(accelerators={"nvidia_driver": "550", "names": [name]})
+        write_runs(store, start=20 * at, spec=spec, env=env, epoch_s=6.0 - 4.0 * at)
+    return "digits"
 
 
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+IN_RECORDS = "the base ran on a K80, the other side on a V100", planted_in
 
 
 def test_without_a_comparison_there_is_nothing_unequal():

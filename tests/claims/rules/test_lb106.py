@@ -1,7 +1,6 @@
 """LB106: input that is not on the clock, or was ready before it began."""
 
-import pytest
-from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.clean import changes, clean_claim, other_findings
 
 from levelbench.claims.rules.lb106_no_input import rule
 
@@ -34,19 +33,8 @@ UNSTATED = {
 }
 
 
-@pytest.mark.parametrize(("planted", "findings"), GUILTY.values(), ids=GUILTY)
-def test_input_for_nothing_is_found(planted, findings):
-    assert found(rule, changes(clean_claim(), planted)) == findings
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
-
-
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+PLANTED = "input is not on the clock", {"sides[0].clock.data": False, "sides[1].clock.data": False}
+IN_RECORDS = "every clock of ours has the input on it; under one that leaves preparation out it is not stated"
 
 
 def test_a_hidden_stall_is_given_with_its_share():

@@ -1,6 +1,5 @@
 """LB107: rates of operations without their precision, convention, share of the peak, or what they achieve."""
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb107_highest_operations import rule
@@ -88,14 +87,8 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_rate_that_says_nothing_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = "mixed precision, of which no shares are given", {"sides[0].operations.mixed": True}
+IN_RECORDS = "a record holds no rate of operations"
 
 
 def test_a_bare_rate_is_asked_for_its_precision_share_and_convention():

@@ -1,6 +1,5 @@
 """LB108: the speed of one set of options and the quality of another."""
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb108_options_a_and_b import rule
@@ -69,14 +68,10 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_speed_and_quality_of_two_settings_are_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
+OTHER_OPTIONS = {"batch": 500, "learning_rate": 0.4, "precision": "float32"}
 
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = "the quality is of other options than the speed", {"sides[0].accuracy.options": OTHER_OPTIONS}
+IN_RECORDS = "speed and quality of a record are of one run"
 
 
 def test_a_time_of_a_step_is_asked_whether_the_quality_was_seen_with_the_same_options():

@@ -60,14 +60,16 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_size_without_gain_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = (
+    "images of 224 x 224 where 32 x 32 is usual, for no better result",
+    {
+        "sides[0].workload.input_size": 224 * 224 * 3,
+        "standards[0].time_s": None,
+        "standards[0].cost_usd": None,
+        "standards[0].quality": 0.95,
+    },
+)
+IN_RECORDS = "a record holds no size of a sample, and in a comparison to the target a large batch has to pay off"
 
 
 @pytest.mark.parametrize(

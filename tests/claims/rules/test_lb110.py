@@ -1,7 +1,10 @@
 """LB110: runs that end at a chosen moment, and curves that are cut or drawn by time alone."""
 
-import pytest
+from pathlib import Path
+
 from tests.claims.clean import QUALITIES, changes, clean_claim, found, other_findings
+from tests.claims.run_store import QUALITIES as QUALITIES_OF_RUNS
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb110_just_the_right_time import rule
 
@@ -127,14 +130,15 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_chosen_moment_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
+PLANTED = "convergence is drawn by time alone", {"figures[0].x": "time"}
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    write_runs(store, spec=specification(crossing="first"), qualities=QUALITIES_OF_RUNS[:6])
+    return "digits"
+
+
+IN_RECORDS = "every run ends with its first evaluation at the target", planted_in
 
 
 def test_a_time_to_the_target_before_the_limit_is_asked_how_many_runs_reached_it():

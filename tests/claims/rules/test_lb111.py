@@ -62,14 +62,8 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_growing_batch_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = "the batch grows with the ranks of a strong scaling", {"scaling[2].global_batch": 2000}
+IN_RECORDS = "a record says whether its scaling is weak, and its time is to the target"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """LB112: one of speed and quality alone, a better entry left out, unlike things compared."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb112_chosen_comparison import rule
 
@@ -67,14 +70,16 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_chosen_comparison_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
+PLANTED = "the new side has the easier target", {"sides[0].quality.target": 0.93}
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    write_runs(store)
+    write_runs(store, start=20, spec=specification(framework="torch"), data="digits without the hard ones")
+    return "digits"
+
+
+IN_RECORDS = "the two groups trained on other data", planted_in
 
 
 @pytest.mark.parametrize(

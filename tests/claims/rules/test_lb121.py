@@ -1,6 +1,5 @@
 """LB121: the time of a training that was not done."""
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb121_iterations_extrapolated import rule
@@ -35,19 +34,8 @@ UNSTATED = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_time_that_was_not_measured_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
-
-
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+PLANTED = "the largest point is extrapolated", {"scaling[2].extrapolated": True}
+IN_RECORDS = "a run of a record was run"
 
 
 def test_a_point_of_a_side_that_is_not_there_is_read_all_the_same():

@@ -1,7 +1,9 @@
 """LB122: test data that stopped, tuned, or was looked at again and again."""
 
-import pytest
-from tests.claims.clean import changes, clean_claim, found, other_findings
+from pathlib import Path
+
+from tests.claims.clean import changes, clean_claim, other_findings
+from tests.claims.run_store import write_runs
 
 from levelbench.claims.rules.lb122_stopped_on_test_data import rule
 
@@ -30,19 +32,15 @@ UNSTATED = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_test_data_that_decides_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
+PLANTED = "the settings were chosen on the test data", {"sides[0].quality.tuning_split": "test"}
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    write_runs(store, looks=True)
+    return "digits"
 
 
-@pytest.mark.parametrize(("planted", "field"), UNSTATED.values(), ids=UNSTATED)
-def test_what_is_missing_is_asked_for(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("not-stated", field)]
+IN_RECORDS = "the test data is evaluated after every epoch", planted_in
 
 
 def test_the_looks_are_counted_on_the_curve_where_they_are_not_stated():

@@ -43,14 +43,8 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_chosen_run_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = "the figure is the best of five runs", {"sides[0].reported": "best"}
+IN_RECORDS = "all runs that are selected are shown; those that are not are LB103's"
 
 
 def test_a_single_run_does_not_say_that_there_was_but_one():

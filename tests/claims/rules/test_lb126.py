@@ -1,7 +1,10 @@
 """LB126: samples that were made up."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import write_runs
 
 from levelbench.claims.rules.lb126_synthetic_data import rule
 
@@ -36,14 +39,15 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_synthetic_data_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
+PLANTED = "the data was made up", {"sides[0].data.synthetic": True}
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    write_runs(store, synthetic=True)
+    return "digits"
+
+
+IN_RECORDS = "the data is marked synthetic", planted_in
 
 
 @pytest.mark.parametrize("name", ["ImageNet", "photosynthetic leaves", "Randomised trials"])

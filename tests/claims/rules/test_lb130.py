@@ -1,7 +1,10 @@
 """LB130: a target that is touched once, lost again, or never reached."""
 
-import pytest
-from tests.claims.clean import changes, clean_claim, found, other_findings
+from pathlib import Path
+
+from tests.claims.clean import QUALITIES, changes, clean_claim, found, other_findings
+from tests.claims.run_store import QUALITIES as QUALITIES_OF_RUNS
+from tests.claims.run_store import specification, write_runs
 
 from levelbench.claims.rules.lb130_crossing_not_confirmed import rule
 
@@ -83,14 +86,18 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_target_that_is_not_kept_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
+LOST_AT_THE_END = [*QUALITIES[:-1], 0.9312]
+
+PLANTED = "a run loses its target again", {"sides[0].runs[0].curve.quality": LOST_AT_THE_END}
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    qualities = (*QUALITIES_OF_RUNS[:7], 0.91, 0.88)
+    write_runs(store, spec=specification(crossing="first"), qualities=qualities)
+    return "digits"
+
+
+IN_RECORDS = "the target counts from the first touch, and is lost again", planted_in
 
 
 def test_a_time_to_the_target_without_curves_is_asked_for_its_rule():

@@ -60,14 +60,8 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_weak_baseline_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = "the baseline was not tuned", {"sides[1].tuned": False}
+IN_RECORDS = "a record knows of no tuning, year or source of its recipe"
 
 
 @pytest.mark.parametrize(

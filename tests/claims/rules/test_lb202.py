@@ -1,6 +1,5 @@
 """LB202: rates over equal work, averaged arithmetically."""
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb202_rates_averaged_arithmetically import rule
@@ -15,17 +14,20 @@ WIDE = {f"sides[0].runs[{at}].time_s": time_s for at, time_s in enumerate(APART)
 GUILTY = {
     "the runs say that it is the plain mean, 7 % more": (
         {**WIDE, f"{R}.by": "arithmetic", f"{R}.value": arithmetic_mean(RATES)},
-        "error",
+        ("error", f"{R}.by"),
     ),
-    "it is called harmonic and is the plain mean": ({**WIDE, f"{R}.value": arithmetic_mean(RATES)}, "error"),
+    "it is called harmonic and is the plain mean": (
+        {**WIDE, f"{R}.value": arithmetic_mean(RATES)},
+        ("error", f"{R}.by"),
+    ),
     "nobody says how, and it is the plain mean": (
         {**WIDE, f"{R}.by": None, f"{R}.value": arithmetic_mean(RATES)},
-        "error",
+        ("error", f"{R}.by"),
     ),
-    "it is stated, and the runs are unknown": ({f"{R}.by": "arithmetic", f"{R}.value": 9999.0}, "warning"),
+    "it is stated, and the runs are unknown": ({f"{R}.by": "arithmetic", f"{R}.value": 9999.0}, ("warning", f"{R}.by")),
     "it is stated, and neither n nor value is": (
         {f"{R}.by": "arithmetic", f"{R}.n": None, f"{R}.value": None},
-        "warning",
+        ("warning", f"{R}.by"),
     ),
 }
 INNOCENT = {
@@ -41,14 +43,8 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "severity"), GUILTY.values(), ids=GUILTY)
-def test_a_plain_mean_of_rates_is_found(planted, severity):
-    assert found(rule, changes(clean_claim(), planted)) == [(severity, f"{R}.by")]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = "the mean rate is an arithmetic one", {"summaries[1].by": "arithmetic"}
+IN_RECORDS = "no rates are summarised"
 
 
 def test_the_finding_says_by_how_much():

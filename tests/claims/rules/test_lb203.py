@@ -1,11 +1,11 @@
 """LB203: a mean of ratios."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.claims.clean import changed, changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb203_ratios_averaged import rule
+from levelbench.claims.view import Summarised
 
 S = "summaries[2]"
 
@@ -34,14 +34,17 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize("summary", GUILTY.values(), ids=GUILTY)
-def test_a_mean_of_ratios_is_found(summary):
-    assert found(rule, suite(**summary)) == [("error", f"{S}.by")]
+RATIOS = Summarised("speed-up over all tasks", "ratios", "arithmetic", n=3, value=1.31, deterministic=True)
+
+FINDING = "error", f"{S}.by"
 
 
-@pytest.mark.parametrize("summary", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(summary):
-    assert found(rule, suite(**summary)) == []
+def claim(planted):
+    return suite(**planted)
+
+
+PLANTED = "ratios are averaged", {"summaries[2]": RATIOS}
+IN_RECORDS = "no ratios are summarised"
 
 
 def test_the_finding_says_what_the_other_direction_would_say():

@@ -1,7 +1,10 @@
 """LB204: figures that vary, without an interval."""
 
+from pathlib import Path
+
 import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import SEEDS, write_runs
 
 from levelbench.claims.rules.lb204_no_interval import rule
 
@@ -9,16 +12,16 @@ SIDE = {"sides[0].interval": None}
 ALONE = {**SIDE, "sides[0].runs": [], "summaries": []}
 
 GUILTY = {
-    "the runs differ": (SIDE, "sides[0].interval"),
-    "it is said to vary": (ALONE, "sides[0].interval"),
-    "a summary of what varies": ({"summaries[0].interval": None}, "summaries[0].interval"),
+    "the runs differ": (SIDE, ("warning", "sides[0].interval")),
+    "it is said to vary": (ALONE, ("warning", "sides[0].interval")),
+    "a summary of what varies": ({"summaries[0].interval": None}, ("warning", "summaries[0].interval")),
     "a summary of nobody knows how many": (
         {"summaries[1].interval": None, "summaries[1].n": None},
-        "summaries[1].interval",
+        ("warning", "summaries[1].interval"),
     ),
 }
 SOME = {"sides[0].interval": None, "sides[0].runs_made": 50, "sides[0].runs_reached": 33}
-GUILTY["not all runs arrive"] = ({**SOME, "sides[0].timing.deterministic": True}, "sides[0].runs_reached")
+GUILTY["not all runs arrive"] = ({**SOME, "sides[0].timing.deterministic": True}, ("warning", "sides[0].runs_reached"))
 RESTARTS = {"what": "time to expect with restarts", "of": "times", "value": 45.0, "deterministic": True}
 INNOCENT = {
     "not all runs arrive, and an interval counts them": {**SOME, "sides[0].interval": (29.0, 60.0)},
@@ -47,14 +50,15 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize(("planted", "field"), GUILTY.values(), ids=GUILTY)
-def test_a_figure_that_varies_needs_an_interval(planted, field):
-    assert found(rule, changes(clean_claim(), planted)) == [("warning", field)]
+PLANTED = "the mean time has no interval", {"sides[0].interval": None}
 
 
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+def planted_in(store: Path) -> str:
+    write_runs(store, seeds=SEEDS[:1])
+    return "digits"
+
+
+IN_RECORDS = "there is one run", planted_in
 
 
 @pytest.mark.parametrize(("planted", "field"), UNKNOWN.values(), ids=UNKNOWN)

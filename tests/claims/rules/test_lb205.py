@@ -1,13 +1,15 @@
 """LB205: normal values are assumed: the stated check, and the check of the values themselves."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.claims.clean import changes, clean_claim, found, other_findings
+from tests.claims.run_store import specification, write_run
 
-from levelbench.claims.rules._normality import kurtosis_z, normality, skewness_z
+from levelbench.claims.rules._runs import kurtosis_z, normality, skewness_z
 from levelbench.claims.rules.lb205_normality_assumed import rule
 from levelbench.measure.statistics import normal_quantile
 
@@ -51,14 +53,22 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("claim", "finding"), GUILTY.values(), ids=GUILTY)
-def test_values_that_are_taken_for_normal_are_found(claim, finding):
-    assert found(rule, claim) == [finding]
+def claim(planted):
+    return planted
 
 
-@pytest.mark.parametrize("claim", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(claim):
-    assert found(rule, claim) == []
+PLANTED = "nobody checked that a t interval is allowed", {"summaries[0].normality_checked": False}
+
+
+def planted_in(store: Path) -> str:
+    for at, framework in enumerate(("numpy", "torch")):
+        for seed in range(10):
+            spec = specification(framework=framework)
+            write_run(store, seed, spec=spec, minute=2 * seed + at, epoch_s=20.0 if seed == 9 else 2.0 + at)
+    return "digits"
+
+
+IN_RECORDS = "one run of ten takes ten times as long, and a t test is used", planted_in
 
 
 def test_five_values_are_too_few_to_tell_so_the_author_is_asked():

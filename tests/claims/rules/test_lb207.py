@@ -32,14 +32,10 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("planted", GUILTY.values(), ids=GUILTY)
-def test_values_that_are_kept_are_found(planted):
-    assert found(rule, changes(clean_claim(), planted)) == [("warning", f"{S}.raw_available")]
+FINDING = "warning", f"{S}.raw_available"
 
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = "the values behind a mean are not to be had", {"summaries[0].raw_available": False}
+IN_RECORDS = "every run is there"
 
 
 @pytest.mark.parametrize(("planted", "field"), UNKNOWN.values(), ids=UNKNOWN)

@@ -1,6 +1,5 @@
 """LB208: how a time was taken."""
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb208_timing_method_unstated import rule
@@ -38,14 +37,11 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize(("planted", "finding"), GUILTY.values(), ids=GUILTY)
-def test_a_clock_that_waits_for_nobody_is_found(planted, finding):
-    assert found(rule, changes(clean_claim(), planted)) == [finding]
-
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = (
+    "the time of a step was read without waiting for the device",
+    {"sides[0].timing.synchronised": False, "sides[0].time_of": "step", "sides[1].time_of": "step"},
+)
+IN_RECORDS = "the clock of a record is known, and it waits for its device"
 
 
 def test_the_method_is_asked_for():

@@ -1,6 +1,5 @@
 """LB209: rates and speed-ups without the limit beside them."""
 
-import pytest
 from tests.claims.clean import changes, clean_claim, found, other_findings
 
 from levelbench.claims.rules.lb209_no_bound_shown import rule
@@ -24,14 +23,10 @@ INNOCENT = {
 }
 
 
-@pytest.mark.parametrize("planted", GUILTY.values(), ids=GUILTY)
-def test_a_figure_without_its_limit_is_found(planted):
-    assert found(rule, changes(clean_claim(), planted)) == [("warning", f"{F}.bound_shown")]
+FINDING = "warning", f"{F}.bound_shown"
 
-
-@pytest.mark.parametrize("planted", INNOCENT.values(), ids=INNOCENT)
-def test_what_is_close_to_it_is_innocent(planted):
-    assert found(rule, changes(clean_claim(), planted)) == []
+PLANTED = "a speed-up is drawn without its limit", {"figures[2].bound_shown": False}
+IN_RECORDS = "a record draws nothing"
 
 
 def test_the_limit_of_scaling_and_of_a_rate_is_asked_for():

@@ -1,6 +1,5 @@
 """Records of inference: whole lines, one file a process, and what the files of several processes say together."""
 
-import hashlib
 from contextlib import suppress
 
 import msgspec
@@ -22,7 +21,6 @@ from levelbench.records.inference import (
     find_inference_records,
     inference_key,
     read_inference,
-    submitted,
     summarise_inference,
 )
 from levelbench.records.inference.figures import loadgen_estimate
@@ -209,28 +207,6 @@ def test_an_audit_that_failed_once_has_failed(tmp_path):
         for seed, passed in enumerate([True, False])
     ]
     assert [each.passed for each in summarise_inference([records]).entries[0].audits] == [False]
-
-
-def test_what_is_submitted_is_one_process_in_the_middle_with_its_digest(tmp_path):
-    spec = specification()
-    records = [write(tmp_path, spec, seed, slow=slow) for seed, slow in enumerate([1.2, 1.0, 3.0])]
-    found = submitted(records)
-    assert found.record_id == "id0"
-    assert found.record_digest == hashlib.sha256(records[0].path.read_bytes()).hexdigest()
-    assert found.quantiles_s["0.9"] == pytest.approx(np.sort(latencies_ns(0, 1.2))[3600] * 1e-9)
-    assert (found.scenario, found.valid, found.quality, found.quality_samples) == ("single-stream", True, 0.95, 359)
-    assert found.estimate_s > found.quantiles_s["0.9"]
-
-
-def test_a_server_submits_its_rate_and_bound_and_no_estimate(tmp_path):
-    spec = specification(scenario=SERVER)
-    found = submitted([write(tmp_path, spec, target_per_s=200.0)])
-    assert (found.target_per_s, found.latency_bound_s, found.estimate_s) == (200.0, 0.015, None)
-
-
-def test_nothing_that_did_not_come_to_its_end_is_submitted(tmp_path):
-    with pytest.raises(RecordError, match="none of 1"):
-        submitted([write(tmp_path, specification(), end=False)])
 
 
 def test_a_driver_that_counts_below_zero_is_no_record():

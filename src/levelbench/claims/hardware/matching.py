@@ -1,19 +1,204 @@
-"""``lookup``: from somebody's description of hardware to its entry in the table.
+"""From somebody's description of hardware to its entry in the table: names, counts and variants found in free text.
 
-The one idea: it would rather not know than be wrong. Two different accelerators in one description, a name that is
-only part of a word, a variant that the table has not: all of these are ``None``.
+``lookup`` prefers not knowing to being wrong: two different accelerators in one description, a name that is only part
+of a word and a variant that the table does not have are all ``None``, which means "not stated" and never "slow". A name
+counts only as a whole word (a number may be glued to it, as in "4xV100" or "1k80"), so "A1000 pixels" holds no A100;
+patterns have no nested repetition, so a hostile text costs nothing. What had to be assumed is kept in words.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from levelbench.claims.hardware.match import Match
-from levelbench.claims.hardware.table import Device, Instance, table
-from levelbench.claims.hardware.words import Hit, count_of_all, hits, names_pattern, nodes_of_all, normalised
+from levelbench.claims.hardware.table import Chip, Instance, table
 
-__all__ = ["lookup"]
+__all__ = ["Hit", "Identification", "count_of_all", "hits", "lookup", "names_pattern", "nodes_of_all", "normalised"]
+
+_LONGEST = 1000
+_BY = r"[x×*]"
+_BEGINS = r"(?:(?<![A-Za-z0-9.])|(?<=[0-9][xX]))"
+_FOLLOWS = r"(?![\s_-]{0,2}(?:ti|super|max[\s-]?q|mobile|laptop|nvl)\b)"
+_NOT_A_DEVICE = re.compile(
+    r"\s*(?:pixels?|images?|samples?|epochs?|steps?|layers?|classes|iterations?|parameters?|runs?|seconds?|tokens?|latency|percentile)\b",
+    re.I,
+)
+_MAKERS = (
+    r"(?:(?:nvidia|tesla|geforce|quadro|amd|instinct|radeon|google|cloud|intel|xeon|epyc|gpus?|of)[\s-]{1,3}){0,4}"
+)
+_BEFORE = re.compile(rf"(?<![\w.,-])(?P<n>\d{{1,5}})\s*(?P<by>{_BY})?\s*{_MAKERS}$", re.I)
+_BRACKETED = re.compile(rf"\((?P<n>\d{{1,5}})\s?{_BY}?\)\s*{_MAKERS}$", re.I)
+_AFTER = re.compile(rf"\s*(?:{_BY}\s*|\(\s*)(?P<n>\d{{1,5}})(?![\d.])(?!\s*[gt]i?b)", re.I)
+_MAY_PRECEDE = re.compile(r"(?:^|[,;:/|+(\[{&x×*]|\b(?:on|of|with|using|and|has|have|holds|by))\s*$", re.I)
+_COUNTED = re.compile(rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:gpus?|accelerators|(?:tpu\s)?chips|cards)\b", re.I)
+_NODES = re.compile(
+    rf"(?<![\w.-])(\d{{1,5}})\s*(?:{_BY}\s*)?(?:compute\s)?(?:nodes?|servers?|machines?|hosts?)\b", re.I
+)
+_EACH = re.compile(
+    rf"\beach\b|\bper\s(?:node|server|machine|host)\b|(?:nodes|servers|machines|hosts)\s*{_BY}\s*\d", re.I
+)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """``name`` of the table stands at ``start`` to ``end`` of the text; ``count`` is the number beside it, if any."""
+
+    name: str
+    start: int
+    end: int
+    count: int | None
+    rest: str
+    """What follows up to the next comma, slash, plus or bracket: there a variant is named ("-SXM2-16GB")."""
+
+    weak: bool = False
+
+
+def normalised(text: str) -> str:
+    """The text in one form of Unicode, on one line, at most 1,000 characters of it."""
+    return " ".join(unicodedata.normalize("NFKC", text[:_LONGEST]).split())[:_LONGEST]
+
+
+def names_pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """One pattern for all names, the longest first. Between the parts of a name any space or hyphen may stand.
+
+    A number may stand glued before a name that begins with a letter, and with an "x" between before any.
+    """
+    known = {name.lower() for name in names}
+    longest = sorted(known, key=lambda name: (-len(name), name))
+    lettered = "|".join(_pattern(name, known) for name in longest if name[:1].isalpha())
+    numbered = "|".join(_pattern(name, known) for name in longest if not name[:1].isalpha())
+    groups = [rf"(?:{_BEGINS}|(?<=[0-9]))(?:{lettered})"] * bool(lettered)
+    groups += [rf"{_BEGINS}(?:{numbered})"] * bool(numbered)
+    return re.compile(rf"(?:{'|'.join(groups)})(?-i:s)?(?:(?![A-Za-z0-9])|(?=x\d)){_FOLLOWS}", re.I)
+
+
+def _pattern(name: str, known: set[str]) -> str:
+    parts = [re.escape(part) for part in re.split(r"[\s_-]+", name)]
+    if name[-1:] == "s" and name[:-1] in known:
+        parts[-1] = parts[-1][:-1] + "(?-i:S)"  # "V100S" is a product, "V100s" several V100
+    return r"[\s_-]{0,2}".join(parts)
+
+
+def hits(text: str, pattern: re.Pattern[str]) -> list[Hit]:
+    """Where names stand in the text, from left to right, each with the number that stands beside it."""
+    found = []
+    for match in pattern.finditer(text):
+        if _NOT_A_DEVICE.match(text, match.end()):
+            continue
+        rest = re.split(r"[,;/+()\[\]|&]|\s-\s", text[match.end() : match.end() + 40], maxsplit=1)[0]
+        found.append(Hit(match[0], match.start(), match.end(), _count(text, match.start(), match.end()), rest))
+    return found
+
+
+def _count(text: str, start: int, end: int) -> int | None:
+    head = text[max(0, start - 60) : start]
+    for pattern in (_BEFORE, _BRACKETED):
+        before = pattern.search(head)
+        if before is not None and (_certain(before) or _MAY_PRECEDE.search(head[: before.start()])):
+            return int(before["n"])
+    after = _AFTER.match(text, end)
+    return int(after["n"]) if after is not None else None
+
+
+def _certain(before: re.Match[str]) -> bool:
+    """Whether the number is a count beyond doubt: "4 x", "(4)"; "ResNet 50 V100" are not fifty."""
+    return before.re is _BRACKETED or before["by"] is not None
+
+
+def count_of_all(text: str) -> int | None:
+    """The one number of GPUs, chips or cards that a text gives anywhere; ``None`` if it gives none or several."""
+    numbers = {int(each) for each in _COUNTED.findall(text)}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def nodes_of_all(text: str) -> int:
+    """By how many nodes a number of devices is multiplied: only where the text says "each" or "per node", else 1."""
+    numbers = {int(each) for each in _NODES.findall(text)}
+    return numbers.pop() if len(numbers) == 1 and _EACH.search(text) else 1
+
+
+@dataclass(frozen=True)
+class Identification:
+    """So many ``units`` of ``device``: accelerators, or sockets of a processor (a share where an instance has less).
+
+    ``count_stated`` says whether the description or its instance gave the number; else one is taken. ``assumed`` lists
+    in words what else was.
+    """
+
+    description: str
+    device: Chip | None
+    units: float
+    count_stated: bool
+    how: str
+    instance: Instance | None = None
+    processor: Chip | None = None
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The device's name, or the instance's where it is not known what is inside."""
+        if self.device is not None:
+            return self.device.name
+        return "" if self.instance is None else self.instance.name
+
+    @property
+    def is_accelerator(self) -> bool:
+        """Whether the figures are of accelerators, and not of processors."""
+        return self.device is not None and self.device.kind == "accelerator"
+
+    @property
+    def release_year(self) -> int | None:
+        """When the device came out. A rented machine may be younger than its name, so that of an instance is none."""
+        return None if self.device is None else self.device.release_year
+
+    @property
+    def peak_flops(self) -> dict[str, float]:
+        """FLOP/s of the whole system by precision, dense; empty where the table has none."""
+        tflops = {} if self.device is None else self.device.tflops
+        return {precision: self.units * each * 1e12 for precision, each in tflops.items()}
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes/s of memory of the whole system."""
+        each = None if self.device is None else self.device.gb_per_s
+        return None if each is None else self.units * each * 1e9
+
+    @property
+    def power_w(self) -> float | None:
+        """Design power of the devices alone, in watts: neither host nor cooling."""
+        each = None if self.device is None else self.device.watts
+        return None if each is None else self.units * each
+
+    @property
+    def price_per_hour(self) -> float | None:
+        """USD an hour on demand for as many instances as hold the devices; ``None`` where no instance is named."""
+        if self.instance is None or self.instance.usd_per_hour is None:
+            return None
+        return self._instances() * self.instance.usd_per_hour
+
+    @property
+    def price_source(self) -> str | None:
+        """What the price is of, and when and where it was so."""
+        if self.instance is None or self.price_per_hour is None:
+            return None
+        return f"{self._instances()} x {self.instance.name}, {self.instance.priced}"
+
+    def with_accelerators(self, count: int) -> Identification:
+        """The same with another number of accelerators: one that is stated apart from the description."""
+        if not self.is_accelerator or count < 1:
+            return self
+        assumed = tuple(each for each in self.assumed if "how many" not in each)
+        return replace(self, units=float(count), count_stated=True, assumed=assumed)
+
+    def _instances(self) -> int:
+        if self.instance is None or not self.instance.count or not self.is_accelerator:
+            return 1
+        return max(1, math.ceil(self.units / self.instance.count))
+
 
 _MARK = re.compile(r"(?<![a-z0-9])(pcie|pci-?e|sxm\d?|hbm3|(\d{1,3})\s?gb)(?![a-z0-9])", re.I)
 _CONTEXT = re.compile(r"\b(?:nvidia|tesla|geforce|amd|google|gpus?|tpus?|accelerators?|instances?|aws|gcp)\b", re.I)
@@ -23,17 +208,17 @@ _ONE = "how many there are is not stated: one is taken"
 
 
 @lru_cache(maxsize=4096)
-def lookup(description: str, accelerators: int | None = None) -> Match | None:
+def lookup(description: str, accelerators: int | None = None) -> Identification | None:
     """What the description means, or ``None`` where the table does not have it or the description is ambiguous.
 
     ``accelerators`` is their number where it is stated apart from the description; it then takes precedence.
     """
     text = normalised(description)
-    found = _match(text)
+    found = _identified(text)
     return found.with_accelerators(accelerators) if found is not None and accelerators else found
 
 
-def _match(text: str) -> Match | None:
+def _identified(text: str) -> Identification | None:
     rented = [(hit, _instance_names()[1][_key(hit.name)]) for hit in hits(text, _instance_names()[0])]
     inside = [range(hit.start, hit.end) for hit, _ in rented]
     named = [hit for hit in hits(text, _device_names()[0]) if not any(hit.start in each for each in inside)]
@@ -90,13 +275,13 @@ def _marks(text: str) -> set[str]:
     return found
 
 
-def _family(hit: Hit) -> list[Device]:
+def _family(hit: Hit) -> list[Chip]:
     """The variants of the device of that name, the usual one first."""
     family = _device_names()[1][_plain(hit)]
     return [each for each in table().devices.values() if each.family == family]
 
 
-def _variants(chips: list[Hit]) -> list[Device]:
+def _variants(chips: list[Hit]) -> list[Chip]:
     """The variants that the words after the names allow, the likeliest first; none where the words contradict."""
     allowed = _family(chips[0])
     told = {mark for hit in chips for mark in _marks(f"{hit.name} {hit.rest}")}
@@ -104,7 +289,7 @@ def _variants(chips: list[Hit]) -> list[Device]:
     return [each for each in allowed if told <= set(each.marks)]
 
 
-def _units(hit: Hit, device: Device, text: str) -> float | None:
+def _units(hit: Hit, device: Chip, text: str) -> float | None:
     """How many chips stand at the name: a number beside it, or the cores of a name such as "v3-32"."""
     each = device.cores_in_names
     cores = _CORES.match(text, hit.end) if device.vendor == "Google" else None
@@ -116,8 +301,8 @@ def _units(hit: Hit, device: Device, text: str) -> float | None:
 
 
 def _accelerator(
-    text: str, chips: list[Hit], rented: tuple[Hit, Instance] | None, processor: Device | None
-) -> Match | None:
+    text: str, chips: list[Hit], rented: tuple[Hit, Instance] | None, processor: Chip | None
+) -> Identification | None:
     variants = _variants(chips)
     if not variants:
         return None
@@ -140,25 +325,27 @@ def _accelerator(
     if not stated:
         assumed.append(_ONE)
     total = (1.0 if units is None else units) * nodes_of_all(text)
-    return Match(text, device, total, stated, how, instance, processor, tuple(assumed))
+    return Identification(text, device, total, stated, how, instance, processor, tuple(assumed))
 
 
-def _instance(text: str, hit: Hit, instance: Instance) -> Match:
+def _instance(text: str, hit: Hit, instance: Instance) -> Identification:
     devices, many = table().devices, hit.count or 1
     processor = devices.get(instance.processor)
     how = f"instance '{hit.name}'"
     if instance.device:
         how += f" has {instance.count} x {instance.device}"
-        return Match(text, devices[instance.device], float(many * instance.count), True, how, instance, processor)
+        return Identification(
+            text, devices[instance.device], float(many * instance.count), True, how, instance, processor
+        )
     if processor is None or not processor.cores or not instance.cores:
         how += ", whose processor is not known"
-        return Match(text, None, float(many), True, how, instance)
+        return Identification(text, None, float(many), True, how, instance)
     how += f" has {instance.cores} cores of {processor.name}"
-    return Match(text, processor, many * instance.cores / processor.cores, True, how, instance, processor)
+    return Identification(text, processor, many * instance.cores / processor.cores, True, how, instance, processor)
 
 
-def _processor(text: str, hit: Hit, device: Device) -> Match:
+def _processor(text: str, hit: Hit, device: Chip) -> Identification:
     stated = hit.count is not None
     how = f"'{hit.name}', {hit.count} of them" if stated else f"'{hit.name}'"
     assumed = () if stated else (_ONE,)
-    return Match(text, device, float(hit.count or 1), stated, how, None, device, assumed)
+    return Identification(text, device, float(hit.count or 1), stated, how, None, device, assumed)

@@ -1,12 +1,13 @@
 """The hardware table: what a device or an instance can do at most, since when, for how many watts and dollars.
 
-The one idea: every figure has a source with a date, and ``checked`` says whether somebody looked it up there or wrote
-it from memory; what no source gives is absent, and never zero.
+Every figure has a source with a date, and ``checked`` says whether somebody looked it up there or wrote it from memory.
+What no source gives is absent, and never zero. ``tables`` writes all of it as Markdown for ``docs/hardware.md``.
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -14,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-__all__ = ["Device", "Instance", "Source", "Table", "table"]
+__all__ = ["BEGIN", "END", "Chip", "HardwareTable", "Instance", "Publication", "table", "tables", "with_tables"]
 
 _FILES = ("sources", "accelerators", "processors", "instances")
 
 
-class Source(Struct, frozen=True, forbid_unknown_fields=True):
+class Publication(Struct, frozen=True, forbid_unknown_fields=True):
     """Where figures were published: by whom, under which title, when (as on the page, or when it was read), where."""
 
     id: str
@@ -29,7 +30,7 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
 
 
-class Device(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Chip(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An accelerator (one chip with its memory) or a processor (one socket), at its nominal clock.
 
     ``tflops`` is the dense peak in 1e12 operations a second by precision, a multiply-add being two, products summed in
@@ -92,26 +93,26 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     note: str = ""
 
 
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
+class HardwareTable(Struct, frozen=True, forbid_unknown_fields=True):
     """All of it, by name."""
 
-    sources: dict[str, Source]
-    devices: dict[str, Device]
+    sources: dict[str, Publication]
+    devices: dict[str, Chip]
     instances: dict[str, Instance]
 
 
 @cache
-def table() -> Table:
+def table() -> HardwareTable:
     """The table that ships. A name that stands twice, or a source or device that is not there, is a ``ValueError``."""
     read: dict[str, list[dict[str, Any]]] = {"source": [], "device": [], "instance": []}
     for name in _FILES:
         text = resources.files(__package__).joinpath("data", f"{name}.toml").read_text(encoding="utf-8")
         for kind, entries in tomllib.loads(text).items():
             read[kind] += entries
-    sources = [msgspec.convert(each, Source) for each in read["source"]]
-    devices = [msgspec.convert(each, Device) for each in read["device"]]
+    sources = [msgspec.convert(each, Publication) for each in read["source"]]
+    devices = [msgspec.convert(each, Chip) for each in read["device"]]
     instances = [msgspec.convert(each, Instance) for each in read["instance"]]
-    made = Table(
+    made = HardwareTable(
         {each.id: each for each in sources},
         {each.name: each for each in devices},
         {each.name: each for each in instances},
@@ -120,10 +121,10 @@ def table() -> Table:
     return made
 
 
-def _check(made: Table, counts: tuple[int, int, int]) -> None:
+def _check(made: HardwareTable, counts: tuple[int, int, int]) -> None:
     if counts != (len(made.sources), len(made.devices), len(made.instances)):
         raise ValueError("a name stands twice in the hardware table")
-    entries: list[Device | Instance] = [*made.devices.values(), *made.instances.values()]
+    entries: list[Chip | Instance] = [*made.devices.values(), *made.instances.values()]
     for entry in entries:
         for source in (entry.source, *entry.also):
             if source not in made.sources:
@@ -132,3 +133,82 @@ def _check(made: Table, counts: tuple[int, int, int]) -> None:
         for name in (instance.device, instance.processor):
             if name and name not in made.devices:
                 raise ValueError(f"the hardware table has no device '{name}', which '{instance.name}' holds")
+
+
+BEGIN, END = "<!-- tables: written from claims/hardware/data -->", "<!-- end of tables -->"
+_PRECISIONS = ("float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8")
+
+
+def with_tables(page: str) -> str:
+    """``page`` with the tables between its two marks; ``ValueError`` where it has no marks."""
+    before, mark, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"no {BEGIN} before {END}")
+    return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
+
+
+def tables() -> str:
+    """All of the table: accelerators, processors, instances, sources, and notes."""
+    all_of_it = table()
+    devices = list(all_of_it.devices.values())
+    parts = [
+        "## Accelerators\n",
+        _devices([each for each in devices if each.kind == "accelerator"], _PRECISIONS),
+        "\n## Processors\n",
+        _devices([each for each in devices if each.kind == "processor"], ("float32",)),
+        "\n## Instances\n",
+        _instances(list(all_of_it.instances.values())),
+        "\n## Sources\n",
+        _sources(all_of_it),
+        "\n## Notes\n",
+        _notes([*devices, *all_of_it.instances.values()]),
+    ]
+    return "\n".join(parts)
+
+
+def _notes(entries: Sequence[Chip | Instance]) -> str:
+    return "".join(f"- {each.name}: {each.note}.\n" for each in entries if each.note)
+
+
+def _devices(devices: Sequence[Chip], precisions: Sequence[str]) -> str:
+    head = ("Name", "Released", *(f"{each}, TFLOP/s" for each in precisions), "GB/s", "W", "Source")
+    rows = []
+    for each in devices:
+        peaks = [_figure(each.tflops.get(precision)) for precision in precisions]
+        rows.append((each.name, each.released, *peaks, _figure(each.gb_per_s), _figure(each.watts), _cited(each)))
+    return _markdown_table(head, rows)
+
+
+def _instances(instances: Sequence[Instance]) -> str:
+    head = ("Name", "Vendor", "Devices", "Processor", "vCPUs", "USD an hour", "Where and when", "Source")
+    rows = []
+    for each in instances:
+        devices = f"{each.count} x {each.device}" if each.device else ""
+        price = _figure(each.usd_per_hour)
+        threads = "" if each.vcpus is None else str(each.vcpus)
+        cells = (each.name, each.vendor, devices, each.processor, threads, price, each.priced)
+        rows.append((*cells, _cited(each)))
+    return _markdown_table(head, rows)
+
+
+def _sources(all_of_it: HardwareTable) -> str:
+    rows = []
+    for each in all_of_it.sources.values():
+        title = f"[{each.title}]({each.url})" if each.url else each.title
+        rows.append((each.id, each.publisher, title, each.date))
+    return _markdown_table(("Id", "Publisher", "Title", "Date"), rows)
+
+
+def _cited(entry: Chip | Instance) -> str:
+    return ", ".join([entry.source, *entry.also]) if entry.checked else "from memory"
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:g}" if value < 1e5 else f"{value:.0f}"
+
+
+def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"

@@ -1,29 +1,37 @@
 """Reads whatever a claim can come from: a claim written down, records, a submission, other systems' logs, a folder.
 
-The one idea: a file is told by its content, and what is no file is a selection of runs; each reader is imported when
-it is wanted.
+A file is recognised by its content, and what is no file is a selection of runs. Each reader is imported when it is
+wanted. A folder is read one file at a time, so it may be of any size; a file that cannot be read is reported with its
+reason and hides no other.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
-from levelbench.errors import UnknownNameError, UsageError, nearest
+from levelbench import plugins
+from levelbench.errors import LevelbenchError, UnknownNameError, UsageError, nearest
 
 if TYPE_CHECKING:
     from levelbench.claims.view import Claim
-    from levelbench.errors import LevelbenchError
     from levelbench.records import Store
 
-__all__ = ["Kind", "kind_of", "read"]
+__all__ = ["MOST_FILES", "Kind", "kind_of", "read", "read_folder", "stream_folder"]
 
 Kind = str
 """``"claim"``, ``"record"``, ``"submission"``, ``"mlperf"``, ``"inference"``, ``"records"`` (a store), ``"folder"``."""
 
+MOST_FILES = 100_000
+"""A folder with more files is not a collection of claims."""
+
+_LOG = re.compile(r"result_\d{1,6}\.txt")
+_SIDES = re.compile(rb"^[ \t]*\[\[[ \t]*sides[ \t]*\]\]", re.MULTILINE)
 _LOOKED_AT = 1 << 20
 _TRIED = 20
 _MLPERF = re.compile(rb":::MLL(?:OG)? |:::MLPv0\.5\.0 ")
@@ -31,6 +39,27 @@ _RECORD = re.compile(rb'\s*\{[^\n]*"specification"\s*:')
 _FILES = {".toml", ".json", ".jsonl", ".jsonlines", ".log", ".txt", ".out", ".result", ".tar", ".gz", ".tgz", ".tsv"}
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _INFERENCE = ".jsonlines"
+
+
+class EntryReader(Protocol):
+    """Makes claims of entries of a leaderboard and of other systems' logs: the entry point ``entries``."""
+
+    def entry_kind(self, path: Path) -> str | None:
+        """Which entry the JSON file at ``path`` is; ``None`` for something else."""
+
+    def folder_rulesets(self, folder: Path) -> Mapping[str, object]:
+        """The rulesets that entries in a folder may name, by id."""
+
+    def read_submission_file(self, path: Path, rules: Mapping[str, object] | None = None) -> list[Claim]:
+        """The claims in the file of one entry."""
+
+    def read_mlperf(self, path: Path, problems: list[LevelbenchError] | None = None) -> list[Claim]:
+        """The claims in logs of MLPerf's; ``problems`` takes what cannot be read."""
+
+
+def _entries() -> EntryReader:
+    """Whoever owns the format of entries makes claims of it; the linter knows claims alone."""
+    return cast(EntryReader, plugins.load("claim_reader", "entries"))
 
 
 def read(what: str | Path, store: Store | None = None, problems: list[LevelbenchError] | None = None) -> list[Claim]:
@@ -58,15 +87,9 @@ def read(what: str | Path, store: Store | None = None, problems: list[Levelbench
 
         return [read_claim(path)]
     if kind == "submission":
-        from levelbench.claims.reading.submissions import read_submission_file
-
-        return list(read_submission_file(path))
+        return _entries().read_submission_file(path)
     if kind == "mlperf":
-        from levelbench.claims.reading.mlperf import read_mlperf
-
-        return list(read_mlperf(path, problems))
-    from levelbench.claims.reading.folders import read_folder
-
+        return _entries().read_mlperf(path, problems)
     return list(read_folder(path, problems))
 
 
@@ -80,7 +103,7 @@ def _measured(paths: list[Path], problems: list[LevelbenchError] | None) -> list
 
 
 def kind_of(path: Path) -> Kind:
-    """What the file or folder at ``path`` is, told by its content."""
+    """What the file or folder at ``path`` is, by its content."""
     if path.is_dir():
         return "records" if _has_records(path) else "folder"
     if path.suffix == ".toml":
@@ -105,7 +128,7 @@ def kind_of(path: Path) -> Kind:
         return "record"
     if head.lstrip()[:1] == b"{" or path.suffix == ".json":
         return "submission"
-    found = "it is no claim.toml, record, submission or MLPerf log"
+    found = "it is not a claim.toml, a record, a submission or an MLPerf log"
     raise UsageError(f"levelbench lint {path}", found, "write the claim down: levelbench lint --template > claim.toml")
 
 
@@ -151,3 +174,73 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
+
+
+def read_folder(path: str | Path, problems: list[LevelbenchError] | None = None) -> list[Claim]:
+    """All claims in the folder and the folders in it, by name.
+
+    ``problems`` takes what cannot be read; without it the first such file is an error. A folder without a claim is a
+    ``UsageError``.
+    """
+    found = list(stream_folder(path, problems))
+    if not found and not problems:
+        do = "give a leaderboard, entries of DAWNBench's, logs of MLPerf's, records or claim files"
+        raise UsageError(f"levelbench lint {path}", "the folder holds no claim", do)
+    return found
+
+
+def stream_folder(path: str | Path, problems: list[LevelbenchError] | None = None) -> Iterator[Claim]:
+    """The same, claim by claim."""
+    from levelbench.claims.reading.inference_records import read_inference_files
+
+    root = Path(path)
+    rules = _entries().folder_rulesets(root)
+    if any(_LOG.fullmatch(name) for _, names in _walk(root) for name in names):
+        # From the root, where the systems that the logs ran on are described.
+        yield from _guarded(lambda: _entries().read_mlperf(root, problems), problems)
+    measured = [folder / name for folder, names in _walk(root) for name in names if name.endswith(_INFERENCE)]
+    yield from read_inference_files(measured, problems)
+    for folder, names in _walk(root):
+        for name in names:
+            if folder.name != "systems" and folder.name != "rulesets":
+                yield from _guarded(partial(_claims_in, folder / name, rules), problems)
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Folders with their files in order of their names; hidden ones and links are left alone."""
+    count = 0
+    for place, inner, names in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        kept = sorted(name for name in names if not name.startswith(".") and not (Path(place) / name).is_symlink())
+        count += len(kept)
+        if count > MOST_FILES:
+            found = f"it has more than {MOST_FILES:,} files"
+            raise UsageError(f"levelbench lint {root}", found, "give one of the folders in it")
+        yield Path(place), kept
+
+
+def _claims_in(path: Path, rules: Mapping[str, object]) -> list[Claim]:
+    """The claims of one file; none for a file that is of another kind."""
+    from levelbench.claims.reading.claim_file import read_claim
+
+    if path.suffix == ".json" and _entries().entry_kind(path) is not None:
+        return _entries().read_submission_file(path, rules)
+    if path.suffix == ".toml" and _is_claim(path):
+        return [read_claim(path)]
+    return []
+
+
+def _is_claim(path: Path) -> bool:
+    """Whether a TOML file has sides, as every claim must."""
+    with path.open("rb") as file:
+        return _SIDES.search(file.read(_LOOKED_AT)) is not None
+
+
+def _guarded(read: Callable[[], list[Claim]], problems: list[LevelbenchError] | None) -> list[Claim]:
+    try:
+        return read()
+    except LevelbenchError as error:
+        if problems is None:
+            raise
+        problems.append(error)
+        return []

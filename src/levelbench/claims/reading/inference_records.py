@@ -1,7 +1,7 @@
 """Records of inference as claims: the processes of one framework are the runs of a side.
 
-The one idea: the replicate is the process, and a latency is the one that its scenario is judged by; quality comes from
-the very answers that were timed.
+The replicate is the process, and a latency is the one that its scenario is judged by; quality comes from the very
+answers that were timed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from levelbench.claims.reading.environments import digest_of, tidied
-from levelbench.claims.reading.run_sides import ends_of, mean_of, split_of, spread, whole
+from levelbench.claims.reading.run_sides import digest_of, ends_of, mean_of, split_of, spread, tidied, whole
 from levelbench.claims.view import (
     Claim,
     ClockView,
-    Comparison,
+    ComparisonView,
     DataView,
     HardwareView,
     QualityView,
@@ -28,14 +27,12 @@ from levelbench.claims.view import (
     WorkloadView,
 )
 from levelbench.errors import LevelbenchError
+from levelbench.measure.environment import system_of
 from levelbench.measure.statistics import Estimate
 from levelbench.records.inference import InferenceRecord, read_inference
 from levelbench.records.inference.figures import score, scored_by
-from levelbench.records.submissions.terms import hardware_of
 
-__all__ = ["ENDING", "read_inference_files"]
-
-ENDING = ".jsonlines"
+__all__ = ["read_inference_files"]
 
 _METHOD = "one monotonic clock, from each query to its answer"
 
@@ -67,7 +64,7 @@ def _claim(arms: dict[str, list[InferenceRecord]]) -> Claim:
     first = next(iter(arms.values()))[0].header.specification
     base = sides[0]
     comparisons = [
-        Comparison(
+        ComparisonView(
             new=side.name,
             base=base.name,
             of="latency",
@@ -156,7 +153,7 @@ def _hardware(record: InferenceRecord) -> HardwareView:
     environment = tidied(record.header.environment, device, 1)
     if not (environment["machine"].get("cpu") or environment["accelerators"]["names"]):
         return HardwareView()
-    stated = hardware_of(environment, device, None)
+    stated = system_of(environment, device)
     return HardwareView(
         description=stated.description,
         nodes=1,

@@ -1,41 +1,131 @@
 """Runs of a store as claims: a group of runs is a side, and groups that can be compared are one claim.
 
-The one idea: a selection of runs is the claim. What is selected together is held against each other (the first group is
-the base, as in ``levelbench compare``), and what lies beside the selection is what the claim does not count.
+A selection of runs is the claim. The first group is the base, as in ``levelbench compare``; what lies in the store
+beside the selection (other runs of the same specification, other settings of the same task) is what the claim does not
+count. A ratio is claimed only where every run of both groups reached its target.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
-from levelbench.claims.reading.comparing import comparison_of, interleaved
-from levelbench.claims.reading.run_sides import ends_of, ranks_of, run_side, times_of
-from levelbench.claims.reading.scaling import is_study, mode_of, points_of
-from levelbench.claims.sightings import uncounted
-from levelbench.claims.view import Claim, Side, Summarised, Uncounted
+from levelbench.claims.reading.run_sides import ends_of, is_study, mode_of, points_of, ranks_of, run_side, times_of
+from levelbench.claims.view import Claim, ComparisonView, Side, Summarised, Uncounted
 from levelbench.errors import LevelbenchError, RecordError, UsageError
-from levelbench.measure.statistics import estimate
-from levelbench.records import (
-    Comparability,
-    Record,
-    RunGroup,
-    Store,
-    comparable,
-    group_runs,
-    parse_selector,
-    summarise,
-)
+from levelbench.measure.statistics import LogRatio, estimate, paired_log_ratio, welch_log_ratio
+from levelbench.records import Comparability, Record, RunGroup, Store, comparable, group_runs, parse_selector, summarise
 from levelbench.records.integrity import require_consistent
 from levelbench.records.rows import Row
 from levelbench.records.selection import Selector
 
-__all__ = ["COMPARED", "claims_of", "read_runs"]
+__all__ = ["COMPARED", "claims_of", "comparison_of", "interleaved", "read_runs", "uncounted"]
+
+_PAIRED = "Student's t on the logarithms of the ratios of the times, paired by seed"
+_WELCH = "Welch's t on the logarithms of the times"
+
+
+def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> ComparisonView:
+    """The second of the gate's sides against the first: time to the target, where both have two times.
+
+    The test is the one that the verdict uses.
+    """
+    base, new = gate.sides.a, gate.sides.b
+    before, after = (
+        [run.time_to_accuracy_s for run in runs if run.time_to_accuracy_s is not None]
+        for runs in (gate.sides.runs_a, gate.sides.runs_b)
+    )
+    # What the gate refuses has no ratio; the rules say why it should not have been compared.
+    all_arrived = base.reached == base.n and new.reached == new.n and not gate.refusals
+    paired = gate.sides.paired
+    found = None
+    if all_arrived and min(len(before), len(after)) >= 2 and min(*before, *after) > 0:
+        found = (paired_log_ratio if paired else welch_log_ratio)(after, before)
+    ratio = found.ratio if found else None
+    if ratio is None and all_arrived and base_side.time_s and new_side.time_s:
+        ratio = base_side.time_s / new_side.time_s
+    same_scale = ranks_of(base) == ranks_of(new)
+    return ComparisonView(
+        new=new_side.name,
+        base=base_side.name,
+        of="target",
+        ratio=ratio,
+        interval=(found.interval.low, found.interval.high) if found and math.isfinite(found.interval.high) else None,
+        base_time_s=base_side.time_s,
+        base_kind="same-scale" if same_scale else "one-process" if ranks_of(base) == 1 else None,
+        p_value=found.p_value if found else None,
+        effect=_effect(found, paired) if found else None,
+        test=(_PAIRED if paired else _WELCH) if found else None,
+        quality_compared=True,
+        performance_compared=True,
+        where=new_side.where,
+    )
+
+
+def _effect(found: LogRatio, paired: bool) -> float | None:
+    """The difference of the logarithms in their own standard deviations (Cohen 1988, d); ``None`` without a spread.
+
+    Of pairs it is in the standard deviations of their differences.
+    """
+    deviation = found.deviation_a if paired else math.sqrt((found.deviation_a**2 + found.deviation_b**2) / 2.0)
+    return math.log(found.ratio) / deviation if deviation > 0.0 and found.ratio > 0.0 else None
+
+
+def interleaved(groups: Sequence[RunGroup]) -> bool:
+    """Whether some run of one group began between two of another: so a drift of the machine hits them all."""
+    order = sorted((run.started, at) for at, group in enumerate(groups) for run in group.runs)
+    turns = sum(one[1] != other[1] for one, other in pairwise(order))
+    return turns >= len(groups)
+
+
+def uncounted(groups: Sequence[RunGroup], rows: Iterable[Row], shown: Collection[str] = frozenset()) -> list[Uncounted]:
+    """What ``rows`` hold beside the runs of ``groups``: first of the same specifications, then of other settings.
+
+    ``shown`` are the ids of all runs that are shown together, in whichever claim: those of another one are counted.
+
+    Other settings are those of the same task on the same framework and device, for another framework is another side
+    and not a trial of this one. A run that still runs is none yet; one that was interrupted is one of the same
+    specification unless its seed was run again to the end.
+    """
+    counted = {run.id for group in groups for run in group.runs} | set(shown)
+    keys = {group.key for group in groups}
+    ended = {(group.key, run.seed) for group in groups for run in group.runs}
+    kinds = {_kind(group.specification) for group in groups}
+    same: list[Row] = []
+    other: list[Row] = []
+    for row in rows:
+        if row.id in counted or row.status == "running":
+            continue
+        if row.key in keys:
+            if row.status != "interrupted" or (row.key, row.seed) not in ended:
+                same.append(row)
+        elif _kind(row) in kinds:
+            other.append(row)
+    return [*_sighting(same, keys, True), *_sighting(other, {row.key for row in other}, False)]
+
+
+def _kind(run: object) -> tuple[str, ...]:
+    return tuple(str(getattr(run, name)) for name in ("task", "framework", "device"))
+
+
+def _sighting(rows: Sequence[Row], keys: Collection[str], same: bool) -> list[Uncounted]:
+    if not rows:
+        return []
+    states = {name: sum(row.status == name for row in rows) for name in ("done", "failed", "interrupted")}
+    missed = sum(row.status == "done" and not row.reached for row in rows)
+    words = [f"{count} {name}" for name, count in states.items() if count]
+    words += [f"{missed} of them short of the target"] if missed else []
+    what = ", ".join(words) + ("" if same else f", of {len(keys)} other specification{'s' if len(keys) > 1 else ''}")
+    hours = math.fsum(row.wall_s for row in rows) / 3600.0
+    return [Uncounted(what, len(rows), hours, same, rows[0].path)]
+
 
 COMPARED = 12
 """Up to so many groups that are selected together are compared; more of them are a list, and each its own claim."""

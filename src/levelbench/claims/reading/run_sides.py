@@ -1,38 +1,115 @@
-"""One group of runs as a side of a claim: all that their records know of it.
+"""One group of runs as a side of a claim, or as a point of a scaling study: all that their records know of it.
 
-The one idea: what the record holds is stated, what it cannot know (who tuned, what the caches held, what it costs)
-stays unknown; nothing is concluded that the runs themselves do not show.
+What the record holds is stated; what it cannot know (who tuned, what the caches held, what it costs) stays unknown. An
+environment has no schema, so ``tidied`` leaves out parts of another type. Of a clock policy only what its phases say is
+stated.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from levelbench.claims.reading.clocks import clock_of
-from levelbench.claims.reading.environments import digest_of, tidied
+import msgspec
+
 from levelbench.claims.view import (
+    ClockView,
     CurveView,
     DataView,
     HardwareView,
     QualityView,
     RunView,
+    ScalingPoint,
     Setup,
     Side,
+    Split,
     TimingView,
     TuningView,
     WorkloadView,
 )
-from levelbench.claims.view.parts import Split
-from levelbench.measure.policies import policy
+from levelbench.measure.environment import machine_of, system_of
+from levelbench.measure.policies import POLICIES, ClockPolicy, policy
 from levelbench.measure.statistics import Estimate, estimate, estimate_signed
-from levelbench.records import Record, RunGroup, RunSummary
-from levelbench.records.submissions.terms import hardware_of
+from levelbench.measure.timeline import Phase
+from levelbench.records import Record, RunGroup, RunSummary, Specification
 
-__all__ = ["batch_of", "ends_of", "mean_of", "quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread"]
-__all__ += ["times_of", "whole", "workload_of"]
+__all__ = ["batch_of", "clock_of", "digest_of", "ends_of", "is_study", "mean_of", "mode_of", "points_of"]
+__all__ += ["quality_of", "ranks_of", "rate_of", "run_side", "split_of", "spread", "tidied", "times_of", "whole"]
+__all__ += ["workload_of"]
+
+_CROSSINGS = ("first", "confirmed", "sustained", "final", "interpolated")
+
+
+def clock_of(
+    name: str | None, crossing: str | None, *, initialised_s: float = 0.0, fixed_time_s: float | None = None
+) -> ClockView:
+    """The view of a policy and a crossing rule; of a clock that we do not know its name alone.
+
+    ``initialised_s`` are seconds of preparation that the policy left out: data may have been read in them.
+    """
+    known: Any = crossing if crossing in _CROSSINGS else None
+    chosen = POLICIES.get(name or "")
+    if chosen is None:
+        return ClockView(policy=name, crossing=known, fixed_time_s=fixed_time_s)
+    return ClockView(
+        policy=chosen.name,
+        whole=True,
+        initialisation=_counts(chosen, Phase.PREPARE),
+        compilation=_counts(chosen, Phase.COMPILE),
+        data=_counts(chosen, Phase.DATA) if initialised_s <= 0 else None,
+        evaluation=_counts(chosen, Phase.EVALUATE),
+        checkpoints=_counts(chosen, Phase.CHECKPOINT),
+        communication=_counts(chosen, Phase.COMMUNICATE),
+        crossing=known,
+        fixed_time_s=fixed_time_s,
+    )
+
+
+def _counts(chosen: ClockPolicy, phase: Phase) -> bool:
+    return phase not in chosen.excluded and phase not in chosen.capped
+
+
+_NUMBERS = ("cores_allowed", "cores_logical", "memory_bytes")
+
+
+def tidied(environment: Mapping[str, object], device: str, ranks: int) -> dict[str, dict[str, object]]:
+    """``machine``, ``accelerators`` (those that ``ranks`` used), ``git``, ``framework``: each a table, maybe empty."""
+    machine = _table(environment, "machine")
+    kept = {name: value for name, value in machine.items() if name not in _NUMBERS or _is_count(value)}
+    cpu = kept.pop("cpu", None)
+    model = cpu.get("model") if isinstance(cpu, dict) else cpu
+    if isinstance(model, str) and model:
+        kept["cpu"] = model
+    names = _table(environment, "accelerators").get("names")
+    used = [str(name) for name in names][:ranks] if isinstance(names, list) else []
+    return {
+        "machine": kept,
+        "accelerators": {"names": [] if device.partition(":")[0] == "cpu" else used},
+        "git": _table(environment, "git"),
+        "framework": _table(environment, "framework"),
+    }
+
+
+def _table(environment: Mapping[str, object], name: str) -> dict[str, object]:
+    value = environment.get(name)
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def digest_of(environment: Mapping[str, object]) -> str:
+    """What tells environments apart that a figure may depend on: machine, accelerators, libraries, threads."""
+    names = _table(environment, "accelerators").get("names")
+    safe = {"machine": _table(environment, "machine"), "accelerators": {"names": names}}
+    machine = machine_of(safe) if isinstance(names, list) else str(safe["machine"].get("id", ""))
+    parts = [machine, environment.get("libraries"), environment.get("threads")]
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
+
 
 _METHOD = "one monotonic clock from the first touch of the data to the end; phases that sum to it within 1 %"
 _BEYOND = 1e100
@@ -140,7 +217,7 @@ def _on_clock(clock: str) -> Callable[[Mapping[str, int]], float]:
 
 
 def split_of(name: str) -> Split | None:
-    """A split's name as the view has it; ``None`` for another, of which nobody knows what it decided."""
+    """A split's name as the view has it; ``None`` for another, whose use is not known."""
     word = name.lower().partition(".")[0]
     if word in ("train", "training"):
         return "train"
@@ -216,19 +293,19 @@ def ranks_of(group: RunGroup) -> int:
     return distribution.ranks if distribution else 1
 
 
-def whole(value: Any) -> int | None:
+def whole(value: object) -> int | None:
     """A whole number of zero or more, and nothing else."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def batch_of(settings: Mapping[str, Any]) -> int | None:
+def batch_of(settings: Mapping[str, object]) -> int | None:
     """The batch that the settings name, by the names that recipes and other systems use."""
     return next((found for name in _BATCH if (found := whole(settings.get(name))) is not None), None)
 
 
-def rate_of(settings: Mapping[str, Any]) -> float | None:
+def rate_of(settings: Mapping[str, object]) -> float | None:
     """The learning rate that the settings name, where it is one number."""
     for name in _RATE:
         value = settings.get(name)
@@ -262,7 +339,7 @@ def _hardware(group: RunGroup, records: Sequence[Record]) -> HardwareView:
     environment = tidied(first.environment, first.device, ranks)
     if not (environment["machine"].get("cpu") or environment["accelerators"]["names"]):
         return HardwareView()
-    stated = hardware_of(environment, first.device, None)
+    stated = system_of(environment, first.device)
     threads = whole(environment["framework"].get("threads"))
     teams = [record.end.environment_after.get("team") for record in records if record.end]
     hosts = [team.get("ranks_by_host") for team in teams if isinstance(team, dict)]
@@ -292,6 +369,72 @@ def _setup(group: RunGroup) -> Setup:
     )
 
 
-def _agreed(values: Any) -> str | None:
+def _agreed(values: Iterable[object]) -> str | None:
     found = list(dict.fromkeys(str(value) for value in values if value))
     return " and ".join(found) if found else None
+
+
+def is_study(groups: Sequence[RunGroup]) -> bool:
+    """Whether the groups are one recipe on at least two numbers of ranks, each once, the smallest first or not."""
+    ranks = [ranks_of(group) for group in groups]
+    if len(set(ranks)) != len(ranks) or len(ranks) < 2:
+        return False
+    teams = [group.specification.distribution for group in groups]
+    schemes = {msgspec.json.encode(msgspec.structs.replace(team, ranks=0)) for team in teams if team is not None}
+    return len(schemes) == 1 and len({_rest(group.specification) for group in groups}) == 1
+
+
+def _rest(specification: Specification) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(specification, distribution=None), order="sorted")
+
+
+def mode_of(groups: Sequence[RunGroup]) -> Literal["strong", "weak"] | None:
+    """What the runs of several ranks say: whether the batch grew with them."""
+    teams = [group.specification.distribution for group in groups]
+    modes = {team.scaling for team in teams if team is not None and team.ranks > 1}
+    return modes.pop() if len(modes) == 1 else None
+
+
+def points_of(groups: Sequence[RunGroup], side: str) -> list[ScalingPoint]:
+    """One point a group, the smallest first."""
+    return [_point(group, side) for group in sorted(groups, key=ranks_of)]
+
+
+def _point(group: RunGroup, side: str) -> ScalingPoint:
+    quality, workload, found = quality_of(group), workload_of(group), spread(times_of(group))
+    rates = [
+        run.samples_to_target / run.time_to_accuracy_s
+        for run in group.runs
+        if run.samples_to_target and run.time_to_accuracy_s
+    ]
+    return ScalingPoint(
+        side=side,
+        ranks=ranks_of(group),
+        time_s=found.value if found else None,
+        throughput=len(rates) / math.fsum(1.0 / rate for rate in rates) if rates else None,
+        global_batch=workload.global_batch,
+        reached=group.reached == group.n,
+        quality=quality.value,
+        quality_low=quality.low,
+        quality_high=quality.high,
+        iterations_measured=workload.iterations_measured,
+        iterations_to_target=workload.iterations_to_target,
+        extrapolated=False,
+        fixed_time=_fixed(group),
+        learning_rate=_rate(group),
+        where=group.runs[0].path,
+    )
+
+
+def _fixed(group: RunGroup) -> bool:
+    """Whether a budget in seconds, and nothing that the run did, ended every run."""
+    return group.specification.budget_s is not None and group.reached == 0
+
+
+def _rate(group: RunGroup) -> float | None:
+    """The learning rate that was used: the recipe's, times what the ranks make of it."""
+    rate, distribution = rate_of(group.specification.settings), group.specification.distribution
+    if rate is None or distribution is None or distribution.scaling != "weak":
+        return rate
+    factors = {"none": 1.0, "linear": float(distribution.ranks), "sqrt": math.sqrt(distribution.ranks)}
+    return rate * factors[distribution.lr_scale]

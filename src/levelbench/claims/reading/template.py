@@ -1,7 +1,7 @@
 """The questions that an author should answer before publishing, as a ``claim.toml`` to fill in.
 
-The one idea: it is generated from the view, whose docstrings become its comments, and from the rules, which say what
-they read; so every field that a rule can see is asked for, and every question has its rules beside it.
+It is made of the view, whose docstrings become its comments, and of the rules, which say what they read: every field
+that a rule can see is asked for.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Literal, Union, get_args, get_origin
 
 import msgspec
 
-from levelbench.claims.reading.checking import hints
+from levelbench.claims.reading.claim_file import hints
+from levelbench.claims.rule import Rule
 from levelbench.claims.rules import all_rules
-from levelbench.claims.view import Claim, Comparison, ScalingPoint, Side
+from levelbench.claims.view import Claim, ComparisonView, ScalingPoint, Side
 
 __all__ = ["template"]
 
@@ -34,8 +35,8 @@ _HEAD = """\
 _SAMPLES: dict[tuple[type, str], str] = {
     (Claim, "title"): '"What is claimed, in one sentence"',
     (Side, "name"): '"ours"',
-    (Comparison, "new"): '"ours"',
-    (Comparison, "base"): '"baseline"',
+    (ComparisonView, "new"): '"ours"',
+    (ComparisonView, "base"): '"baseline"',
     (ScalingPoint, "side"): '"ours"',
 }
 _PLAIN = {int: "0", float: "0.0", str: '"..."', bool: "false"}
@@ -44,12 +45,19 @@ _WIDTH = 118
 _LEFT_OUT = {(Claim, "read_from"), (Claim, "where")}
 
 
-def template() -> str:
-    """The text of a claim with every field; only what a claim must have is not commented out."""
-    return "\n".join([_HEAD, *_struct(Claim, "", ""), ""])
+def template(rules: Sequence[Rule] | None = None) -> str:
+    """The text of a claim with every field; only what a claim must have is not commented out.
+
+    After a field stand the codes of those ``rules`` (all of them, if none are given) that read it.
+    """
+    asked: dict[str, list[str]] = {}
+    for rule in all_rules() if rules is None else rules:
+        for path in dict.fromkeys(each.replace("[]", "") for each in rule.reads):
+            asked.setdefault(path, []).append(rule.code)
+    return "\n".join([_HEAD, *_struct(Claim, "", "", asked), ""])
 
 
-def _struct(kind: type[msgspec.Struct], path: str, mark: str) -> Iterator[str]:
+def _struct(kind: type[msgspec.Struct], path: str, mark: str, asked: Mapping[str, list[str]]) -> Iterator[str]:
     """The fields of ``kind`` at ``path``: values first, as TOML wants it, then the tables inside.
 
     ``mark`` is ``"#"`` inside of what may be absent as a whole, where required fields are commented out too.
@@ -65,23 +73,23 @@ def _struct(kind: type[msgspec.Struct], path: str, mark: str) -> Iterator[str]:
             continue
         yield from _comment(_question(kind, field.name))
         value = _SAMPLES.get((kind, field.name)) or _sample(hints(kind)[field.name], field.name)
-        codes = _codes(at)
-        asked = f"  # {', '.join(codes)}" if codes else ""
-        yield f"{mark if field.required else '#'}{field.name} = {value}{asked}"
+        codes = f"  # {', '.join(asked[at])}" if at in asked else ""
+        yield f"{mark if field.required else '#'}{field.name} = {value}{codes}"
     for at, table, listed in inner:
-        yield from _section(at, table, listed, mark)
+        yield from _section(at, table, listed, mark, asked)
 
 
-def _section(at: str, table: type[msgspec.Struct], listed: bool, mark: str) -> Iterator[str]:
+def _section(
+    at: str, table: type[msgspec.Struct], listed: bool, mark: str, asked: Mapping[str, list[str]]
+) -> Iterator[str]:
     mark = "" if table is Side else "#" if listed or mark else ""
     yield ""
     if listed and table is not Side:
         yield from _comment(f"One [[{at}]] for each.")
     yield f"{mark}[[{at}]]" if listed else f"{mark}[{at}]"
-    codes = _codes(at)
-    asked = f" Asked for by {', '.join(codes)}." if codes else ""
-    yield from _comment(" ".join((table.__doc__ or "").split()) + asked)
-    yield from _struct(table, at, mark)
+    codes = f" Asked for by {', '.join(asked[at])}." if at in asked else ""
+    yield from _comment(" ".join((table.__doc__ or "").split()) + codes)
+    yield from _struct(table, at, mark, asked)
     if table is Side:
         yield ""
         yield from _comment("The other side of the comparison, if there is one: the same questions.")
@@ -94,11 +102,6 @@ def _question(kind: type, name: str) -> str:
     if words := _words(hints(kind)[name]):
         parts.append(f"{' | '.join(words)}.")
     return " ".join(part for part in parts if part)
-
-
-def _codes(at: str) -> list[str]:
-    """The rules that read the field or table at ``at``."""
-    return [rule.code for rule in all_rules() if at in {each.replace("[]", "") for each in rule.reads}]
 
 
 @cache
@@ -122,21 +125,20 @@ def _comment(text: str) -> Iterator[str]:
         yield from (f"# {line}" for line in textwrap.wrap(text.replace("``", "`"), _WIDTH, break_on_hyphens=False))
 
 
-def _table(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
+def _table(kind: object) -> tuple[type[msgspec.Struct] | None, bool]:
     """The struct that a field holds, and whether it holds a list of them."""
     kind, listed = _present(kind), False
     if get_origin(kind) is list:
         kind, listed = get_args(kind)[0], True
-    is_table = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-    return (kind if is_table else None), listed
+    return (kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None), listed
 
 
-def _words(kind: Any) -> list[str]:
+def _words(kind: object) -> list[str]:
     kind = _present(kind)
     return [f'"{word}"' for word in get_args(kind)] if get_origin(kind) is Literal else []
 
 
-def _sample(kind: Any, name: str) -> str:
+def _sample(kind: object, name: str) -> str:
     kind = _present(kind)
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
@@ -151,7 +153,7 @@ def _sample(kind: Any, name: str) -> str:
     return _PLAIN[kind] if kind in _PLAIN else _PLAIN[str]
 
 
-def _present(kind: Any) -> Any:
+def _present(kind: object) -> object:
     """The type of a value that is there: without ``None``."""
     if get_origin(kind) in (Union, UnionType):
         kinds = [each for each in get_args(kind) if each is not type(None)]

@@ -1,6 +1,7 @@
-"""The rules of the linter, found by listing this folder.
+"""The rules of the linter: ours, found by listing this folder, and those of other packages.
 
-The one idea: a rule is one file ``lbNNN_its_name.py`` with ``rule = Rule(...)``; adding one is adding a file.
+A rule is a module ``lbNNN_its_name.py`` with ``rule = read_rule(...)`` and a page ``lbNNN_its_name.md``; adding one is
+adding these two. Another package names its rules in the entry point group ``levelbench.rules``.
 """
 
 from __future__ import annotations
@@ -10,21 +11,37 @@ import re
 from functools import cache
 from importlib import import_module
 
+from levelbench import plugins
 from levelbench.claims.rule import Rule
+from levelbench.errors import DefinitionError
 
-__all__ = ["all_rules"]
+__all__ = ["all_rules", "shipped_rules"]
 
 _FILE = re.compile(r"lb\d{3}_[a-z0-9_]+")
 
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, sorted by its code."""
+    """Every rule, ours and those of installed packages, sorted by its code.
+
+    ``DefinitionError`` for one that does not load, is no rule, or has the code of another.
+    """
+    found = {rule.code: rule for rule in shipped_rules()}
+    for name in plugins.names("rule"):
+        rule = plugins.load("rule", name)
+        if not isinstance(rule, Rule):
+            what = f"its entry point names a {type(rule).__name__}"
+            raise DefinitionError(f"rule {name!r}", what, "name what levelbench.claims.rule.read_rule returns")
+        if rule.code in found:
+            what = f"its code {rule.code} is that of the rule {found[rule.code].name}"
+            raise DefinitionError(f"rule {name!r}", what, "give it a code of its own, such as ACME101")
+        found[rule.code] = rule
+    return tuple(sorted(found.values(), key=lambda rule: rule.code))
+
+
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    """The rules of this folder, sorted by their codes: those that our documentation has."""
     names = [each.name for each in pkgutil.iter_modules(__path__) if _FILE.fullmatch(each.name)]
-    found = [_loaded(name) for name in names]
+    found: list[Rule] = [import_module(f"{__name__}.{name}").rule for name in names]
     return tuple(sorted(found, key=lambda rule: rule.code))
-
-
-def _loaded(name: str) -> Rule:
-    rule: Rule = import_module(f"{__name__}.{name}").rule
-    return rule

@@ -1,23 +1,26 @@
-"""What several rules need: who is compared with whom, findings in one form, numbers in print.
+"""What several rules need: who is compared with whom, findings in one form, numbers in print, how good a side is.
 
-The one idea: ``guilty`` needs evidence, ``not_stated`` a missing fact; no helper turns the second into the first.
+``guilty`` needs evidence, ``not_stated`` a missing fact; no helper turns the second into the first.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from levelbench.claims.rule import Finding, Severity
-from levelbench.claims.view import Claim, Comparison, Side
+from levelbench.claims.rule import Diagnostic, Severity
+from levelbench.claims.view import Claim, ComparisonView, QualityView, RunView, ScalingPoint, Side
 
-__all__ = ["Pair", "guilty", "not_stated", "number", "pairs", "percent", "plural", "seconds", "sides", "times"]
+__all__ = ["TRAINING_TIMES", "ComparedPair", "Level", "beyond", "direction_of", "guilty", "is_training", "level_of"]
+__all__ += ["misses", "not_stated", "number", "pairs", "percent", "plural", "run_qualities", "seconds", "sides"]
+__all__ += ["times"]
 
 
-class Pair(NamedTuple):
+class ComparedPair(NamedTuple):
     """One comparison with both of its sides. ``field``, ``new_field`` and ``base_field`` are paths in the claim."""
 
-    comparison: Comparison
+    comparison: ComparisonView
     new: Side
     base: Side
     field: str
@@ -36,7 +39,7 @@ def sides(claim: Claim) -> Iterator[tuple[str, Side]]:
         yield f"sides[{at}]", side
 
 
-def pairs(claim: Claim) -> Iterator[Pair]:
+def pairs(claim: Claim) -> Iterator[ComparedPair]:
     """The sides of every comparison; one that names a side which is not there has no pair.
 
     Where no comparison is stated and exactly one of several sides is called the baseline, each other is compared
@@ -48,7 +51,7 @@ def pairs(claim: Claim) -> Iterator[Pair]:
     for at, comparison in enumerate(claim.comparisons):
         new, base = claim.side(comparison.new), claim.side(comparison.base)
         if new is not None and base is not None:
-            yield Pair(comparison, new, base, f"comparisons[{at}]", paths[new.name], paths[base.name])
+            yield ComparedPair(comparison, new, base, f"comparisons[{at}]", paths[new.name], paths[base.name])
     if claim.comparisons:
         return
     baselines = [side for side in claim.sides if side.baseline]
@@ -56,17 +59,17 @@ def pairs(claim: Claim) -> Iterator[Pair]:
         base = baselines[0]
         for path, side in sides(claim):
             if side is not base:
-                yield Pair(Comparison(side.name, base.name), side, base, path, path, paths[base.name])
+                yield ComparedPair(ComparisonView(side.name, base.name), side, base, path, path, paths[base.name])
 
 
-def guilty(code: str, field: str, found: str, do: str, where: str = "", severity: Severity = "error") -> Finding:
+def guilty(code: str, field: str, found: str, do: str, where: str = "", severity: Severity = "error") -> Diagnostic:
     """A finding that rests on evidence, which ``found`` gives with its numbers."""
-    return Finding(code, severity, found, do, field, where)
+    return Diagnostic(code, severity, found, do, field, where)
 
 
-def not_stated(code: str, field: str, what: str, do: str, where: str = "") -> Finding:
+def not_stated(code: str, field: str, what: str, do: str, where: str = "") -> Diagnostic:
     """A fact that would decide and is missing: ``what`` names it ("the split of the quality of 'a'")."""
-    return Finding(code, "not-stated", f"not stated: {what}", do, field, where)
+    return Diagnostic(code, "not-stated", f"not stated: {what}", do, field, where)
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -102,3 +105,72 @@ def seconds(value: float) -> str:
 def plural(count: int, one: str, several: str = "") -> str:
     """``"1 run"``, ``"3 runs"``."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+TRAINING_TIMES = ("target", "epoch", "step", "run")
+"""What the time of a side is of where the side trains; ``call`` is inference or an operator alone."""
+
+_LOWER = re.compile(r"\b(loss|error|perplexity|ppl|wer|cer|fid|mse|rmse|mae|nll)\b")
+_HIGHER = re.compile(r"\b(accuracy|acc|top ?[15]|f1|bleu|m?ap|auc|iou|dice|hr|recall|precision|exact match)\b")
+
+
+class Level(NamedTuple):
+    """A quality with its interval, turned so that higher is better; without one, all three are the same."""
+
+    value: float
+    low: float
+    high: float
+    has_interval: bool
+    text: str
+
+
+def direction_of(quality: QualityView) -> float | None:
+    """1 where higher is better, -1 where lower is; ``None`` where neither a direction nor the metric's name says."""
+    if quality.direction is not None:
+        return 1.0 if quality.direction == "higher" else -1.0
+    name = re.sub(r"[-_@ ]+", " ", (quality.metric or "").lower())
+    if _LOWER.search(name):
+        return -1.0
+    return 1.0 if _HIGHER.search(name) else None
+
+
+def level_of(quality: QualityView, point: ScalingPoint | None = None) -> Level | None:
+    """The quality of a point of scaling, or else of the side itself, on the side's metric."""
+    sign = direction_of(quality)
+    if point is None:
+        value, low, high = quality.value, quality.low, quality.high
+    else:
+        value, low, high = point.quality, point.quality_low, point.quality_high
+    if sign is None or value is None:
+        return None
+    if low is None or high is None:
+        return Level(sign * value, sign * value, sign * value, False, number(value, 4))
+    text = f"{number(value, 4)} [{number(low, 4)}, {number(high, 4)}]"
+    return Level(sign * value, min(sign * low, sign * high), max(sign * low, sign * high), True, text)
+
+
+def beyond(first: Level, later: Level) -> bool | None:
+    """Whether ``later`` is worse by more than the intervals; ``None`` where it is worse and neither has one."""
+    if later.value >= first.value:
+        return False
+    if not first.has_interval and not later.has_interval:
+        return None
+    return later.high < first.low
+
+
+def misses(quality: QualityView, level: Level | None) -> bool:
+    """Whether even the better end of the interval is worse than the side's target."""
+    sign = direction_of(quality)
+    if sign is None or level is None or quality.target is None:
+        return False
+    return level.high < sign * quality.target
+
+
+def is_training(side: Side) -> bool:
+    """Whether the time of a side is a time of training: of a run, an epoch, a step, or to a target."""
+    return side.time_of in TRAINING_TIMES
+
+
+def run_qualities(runs: list[RunView]) -> list[float]:
+    """What each run reached, where it is stated and the run did not fail."""
+    return [run.quality for run in runs if run.quality is not None and not run.failed]

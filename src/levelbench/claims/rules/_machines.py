@@ -1,7 +1,4 @@
-"""The hardware of a side: what is stated, and for the rest what the table says of its name.
-
-The one idea: a stated figure goes before the table's, and what neither has stays unknown.
-"""
+"""The hardware of a side: a stated figure goes before the table's, and what neither has stays unknown."""
 
 from __future__ import annotations
 
@@ -9,10 +6,10 @@ import re
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from levelbench.claims.hardware import Match, lookup
+from levelbench.claims.hardware import Identification, lookup
 from levelbench.claims.view import HardwareView, Side
 
-__all__ = ["Machine", "machine_of", "precision_name", "precision_of"]
+__all__ = ["ResolvedHardware", "machine_of", "precision_name", "precision_of"]
 
 _ALIASES = {
     "fp64": "float64",
@@ -30,7 +27,7 @@ _PROCESSOR = re.compile(r"\b(cpus?|processors?|cores?|xeon|epyc|ryzen|opteron)\b
 _ONE_CORE = re.compile(r"\b(single|one|1)[- ]?((cpu|processor)[- ]?)?(core|thread(ed)?)\b")
 
 
-class Machine(NamedTuple):
+class ResolvedHardware(NamedTuple):
     """A whole system: ``name`` is how it is called in print, ``part`` which device it computes with, by one name.
 
     ``peaks`` are FLOP/s by precision; ``matched`` is the entry of the table whose figures are used. Where the number of
@@ -57,14 +54,14 @@ class Machine(NamedTuple):
         return bool(self.peaks) or any(each is not None for each in figures)
 
 
-def machine_of(hardware: HardwareView) -> Machine:
+def machine_of(hardware: HardwareView) -> ResolvedHardware:
     """The machine, with what the table has of it where nothing is stated."""
     match = _match(hardware)
     called = hardware.description or hardware.accelerator or hardware.processor or ""
     part = match.name if match is not None and match.name else (hardware.accelerator or called).lower()
     counted = match is None or match.count_stated
     whole = match if counted else None
-    return Machine(
+    return ResolvedHardware(
         name=called or "hardware that is not named",
         part=part,
         accelerated=_accelerated(hardware, match),
@@ -99,7 +96,7 @@ def _first(stated: _T | None, looked_up: _T | None) -> _T | None:
     return looked_up if stated is None else stated
 
 
-def _match(hardware: HardwareView) -> Match | None:
+def _match(hardware: HardwareView) -> Identification | None:
     """The accelerator's entry, or else the whole description's, or the processor's where there is no accelerator."""
     names = [hardware.accelerator, hardware.description]
     if not hardware.accelerators and hardware.accelerator is None:
@@ -117,7 +114,7 @@ def _match(hardware: HardwareView) -> Match | None:
     return None
 
 
-def _with_cores(match: Match, cores: int | None) -> Match:
+def _with_cores(match: Identification, cores: int | None) -> Identification:
     """A processor as often as its cores make the number that is stated."""
     device = match.device
     if match.count_stated or device is None or device.kind != "processor" or not device.cores or not cores:
@@ -125,7 +122,7 @@ def _with_cores(match: Match, cores: int | None) -> Match:
     return replace(match, units=cores / device.cores, count_stated=True)
 
 
-def _accelerated(hardware: HardwareView, match: Match | None) -> bool | None:
+def _accelerated(hardware: HardwareView, match: Identification | None) -> bool | None:
     if hardware.accelerators is not None:
         return hardware.accelerators > 0
     if hardware.accelerator is not None:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural
-from levelbench.claims.rules._quality import Level, beyond, direction_of, level_of, misses
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import (
+    ComparedPair,
+    Level,
+    beyond,
+    direction_of,
+    guilty,
+    level_of,
+    misses,
+    not_stated,
+    number,
+    pairs,
+    plural,
+)
 from levelbench.claims.view import Claim, QualityView, ScalingPoint
-
-__all__ = ["rule"]
 
 _CODE = "LB101"
 _RERUN = "run every point to the target, with the same number of seeds as the smallest, and give its quality"
 _Indexed = tuple[int, ScalingPoint]
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for name in dict.fromkeys(point.side for point in claim.scaling):
         side = claim.side(name)
         quality = QualityView() if side is None else side.quality
@@ -41,7 +51,7 @@ def _lost(point: ScalingPoint, quality: QualityView) -> bool:
     return misses(quality, level_of(quality, point))
 
 
-def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
+def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic]:
     for at, point in points:
         if not _lost(point, quality):
             continue
@@ -53,7 +63,7 @@ def _missed(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
         yield guilty(_CODE, f"scaling[{at}].reached", found, do, point.where)
 
 
-def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
+def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Diagnostic]:
     """Every point against the smallest that has a quality."""
     known = [(at, point, level) for at, point in points if (level := level_of(quality, point)) is not None]
     if not known:
@@ -74,7 +84,7 @@ def _fallen(points: list[_Indexed], quality: QualityView) -> Iterator[Finding]:
             yield guilty(_CODE, field, found, _RERUN, point.where, "warning" if point.reached else "error")
 
 
-def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Finding]:
+def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Diagnostic]:
     silent = [(at, point) for at, point in points if point.reached is None and point.quality is None]
     if not silent:
         return
@@ -84,7 +94,7 @@ def _unsaid(name: str, points: list[_Indexed]) -> Iterator[Finding]:
     yield not_stated(_CODE, f"scaling[{at}].reached", what, _RERUN, point.where)
 
 
-def _grown(pair: Pair) -> Iterator[Finding]:
+def _grown(pair: ComparedPair) -> Iterator[Diagnostic]:
     """A comparison is a scaling study of two points where its new side has more ranks or a larger batch."""
     new, base = pair.new.workload, pair.base.workload
     more_ranks = new.ranks is not None and base.ranks is not None and new.ranks > base.ranks
@@ -112,35 +122,4 @@ def _keeps(quality: QualityView, level: Level) -> bool:
     return sign is not None and quality.target is not None and level.value >= sign * quality.target
 
 
-rule = Rule(
-    code=_CODE,
-    name="accuracy-ignored-when-scaling",
-    way=1,
-    why="Samples per second scale to any machine if nobody asks whether the network still learns.",
-    point=(
-        "Stochastic gradient descent is nearly sequential: a larger batch gives each step more to do, and after some "
-        "size it no longer gives fewer steps. Whoever leaves convergence out of a scaling study therefore scales "
-        "perfectly, towards a network that is worth less with every node."
-    ),
-    practice=(
-        "Run every point of a scaling study until its target is confirmed, with several seeds, and put the quality "
-        "with its interval beside the time. Show a point that does not arrive as not reached; do not drop it."
-    ),
-    bad="8,192 images/s on 64 GPUs, 58 times one GPU. (The 64 GPUs end at 71.2 % where one ends at 76.1 %.)",
-    good="Time to 75.9 %: 1 GPU 29.1 h, 16 GPUs 2.1 h, both 5 of 5 runs; 64 GPUs: 0 of 5 runs reached it.",
-    source="Hoefler, Twelve ways to fool the masses when reporting performance of deep learning workloads (2018), 1",
-    reads=(
-        "scaling[].reached",
-        "scaling[].quality",
-        "scaling[].quality_low",
-        "scaling[].quality_high",
-        "sides[].quality",
-        "sides[].workload.ranks",
-        "sides[].workload.global_batch",
-    ),
-    blind=(
-        "It takes a stated 'reached' at its word, and cannot see points that were left out. Overlapping intervals of "
-        "few runs can hide a loss: with too few seeds everything overlaps."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

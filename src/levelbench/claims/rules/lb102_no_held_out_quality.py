@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, plural, sides
-from levelbench.claims.rules._quality import is_training
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import guilty, is_training, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB102"
 _ON_TRAINING = re.compile(r"(?<![a-z])train(ing)?(?![a-z])")
 _DO = "evaluate the final network once on data that decided nothing, and report that figure with its split"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if _has_quality(side):
             yield from _judged(f"{field}.quality", side)
@@ -30,7 +28,7 @@ def _has_quality(side: Side) -> bool:
     return side.quality.value is not None or any(run.quality is not None for run in side.runs)
 
 
-def _judged(field: str, side: Side) -> Iterator[Finding]:
+def _judged(field: str, side: Side) -> Iterator[Diagnostic]:
     quality = side.quality
     metric = quality.metric or "quality"
     if quality.split == "train" or (quality.split is None and _ON_TRAINING.search(metric.lower())):
@@ -43,7 +41,7 @@ def _judged(field: str, side: Side) -> Iterator[Finding]:
         yield from _selected(field, side, metric)
 
 
-def _selected(field: str, side: Side, metric: str) -> Iterator[Finding]:
+def _selected(field: str, side: Side, metric: str) -> Iterator[Diagnostic]:
     """A time to a target is defined on the data it stops on; for any other figure that data is used up."""
     uses = {"stopping_split": "when to stop", "tuning_split": "on the settings"}
     deciding = [what for name, what in uses.items() if getattr(side.quality, name) == side.quality.split]
@@ -57,34 +55,4 @@ def _selected(field: str, side: Side, metric: str) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.stopping_split", what, _DO, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="no-held-out-quality",
-    way=2,
-    why="What a network reaches on data that shaped it says nothing about data that it has not seen.",
-    point=(
-        "Training minimises the loss on its own samples, and a network that has learnt them by heart has a splendid "
-        "one. People want to know about the next sample. To report the training loss, or the best of many looks at "
-        "the split that chose the moment to stop, is to report the optimiser and not the learning."
-    ),
-    practice=(
-        "Keep a split that decides neither the settings nor when to stop, evaluate it once at the end, and report "
-        "that figure. A time to accuracy may stop on a validation split, which is its definition: the figure is then "
-        "the time, and the quality on held-out data belongs beside it."
-    ),
-    bad="Training loss falls to 0.03 in half the time of the baseline.",
-    good="Validation accuracy reaches 94 % after 30 s [29, 31]; test accuracy then, seen once: 93.9 % [93.7, 94.1].",
-    source="Hoefler, Twelve ways (2018), 2; DAWNBench, Deep learning pitfalls (2018), lesson 1",
-    reads=(
-        "sides[].quality.split",
-        "sides[].quality.metric",
-        "sides[].quality.stopping_split",
-        "sides[].quality.tuning_split",
-        "sides[].time_of",
-    ),
-    blind=(
-        "It believes the name of a split. Test samples that were in the training data, and a community that has "
-        "tuned on one public test set for years, it cannot see."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
 from levelbench.claims.view import Claim, Side, Uncounted
-
-__all__ = ["rule"]
 
 _CODE = "LB103"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     yield from _left_out(claim)
     yield from _beside(claim)
     for field, side in sides(claim):
@@ -38,7 +37,7 @@ def _hours(group: list[Uncounted]) -> list[float]:
     return [each.hours for each in group if each.hours is not None]
 
 
-def _left_out(claim: Claim) -> Iterator[Finding]:
+def _left_out(claim: Claim) -> Iterator[Diagnostic]:
     """Runs of the very specification: what was claimed is a selection of what was measured."""
     for at, each in enumerate(claim.uncounted):
         if each.same_specification and each.runs:
@@ -48,7 +47,7 @@ def _left_out(claim: Claim) -> Iterator[Finding]:
             yield guilty(_CODE, f"uncounted[{at}]", found, do, each.where)
 
 
-def _beside(claim: Claim) -> Iterator[Finding]:
+def _beside(claim: Claim) -> Iterator[Diagnostic]:
     """Runs of the task with other settings are tuning, unless as many trials are stated.
 
     A store states nothing: its other runs may be a search, or a comparison, or a first try. Whoever publishes says.
@@ -71,7 +70,7 @@ def _beside(claim: Claim) -> Iterator[Finding]:
     yield guilty(_CODE, f"uncounted[{at}]", found, do, first.where, "warning")
 
 
-def _unsaid(field: str, side: Side) -> Iterator[Finding]:
+def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
     tuning = side.tuning
     if tuning.trials is None:
         what = f"how many trials chose the settings of '{side.name}'"
@@ -82,28 +81,4 @@ def _unsaid(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.hours", what, "give their hours or their price", side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="tuning-hidden",
-    way=3,
-    why="A fast run that took a thousand trials to find costs the thousand trials too.",
-    point=(
-        "Settings decide whether a network trains fast, and finding them can take far more computing than all that "
-        "is shown. They may even fit this one problem and no other. Leave the search out, show the last and fastest "
-        "run, and the method looks as if it had needed one attempt."
-    ),
-    practice=(
-        "Count every run of the specification that is claimed. State how many trials chose the settings, on which "
-        "data, and their hours or cost; in a comparison give both sides the same budget."
-    ),
-    bad="Trains in 26 s. (Found by 1,400 trials on 8 GPUs; the store holds 3 more runs of it that did not arrive.)",
-    good="Trains in 30 s [29, 31], 5 of 5 runs. 24 trials chose the rate: 1.5 h, 25 USD; as many for the base.",
-    source="Hoefler, Twelve ways (2018), 3; AlgoPerf's rules, which fix how many trials an algorithm may tune with",
-    reads=("uncounted[]", "sides[].tuning.trials", "sides[].tuning.hours", "sides[].tuning.usd"),
-    blind=(
-        "It sees the runs that lie beside the claim and those that are stated. A search on another machine, or in the "
-        "author's head over years, leaves no file. A store of runs does not say what they were for: there, those with "
-        "other settings are not stated, and no finding."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

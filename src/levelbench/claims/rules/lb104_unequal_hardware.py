@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural, times
-from levelbench.claims.rules._machines import Machine, machine_of, precision_of
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural, times
+from levelbench.claims.rules._machines import ResolvedHardware, machine_of, precision_of
 from levelbench.claims.view import Claim, HardwareView
-
-__all__ = ["rule"]
 
 _CODE = "LB104"
 _SKIPPED = {"quality", "operations", "cost"}
@@ -22,7 +21,7 @@ _YEARS = 3
 _DO = "measure both sides on the same machine, or claim the difference of the systems and not of the method"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         stated = pair.new.hardware
         if pair.comparison.of in _SKIPPED or (stated == pair.base.hardware and stated != HardwareView()):
@@ -34,7 +33,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
         yield from _weaker(pair, new, base)
 
 
-def _unsaid(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+def _unsaid(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     if new.part and new[:2] == base[:2]:
         return
     for side, field, machine in ((pair.new, pair.new_field, new), (pair.base, pair.base_field, base)):
@@ -49,7 +48,7 @@ def _unsaid(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
             yield not_stated(_CODE, f"{field}.hardware.accelerators", what, "give their number", side.where)
 
 
-def _single_core(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+def _single_core(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     """A processor of which hardly anything is used, against an accelerator."""
     used, cores = base.cores_used, base.cores
     if (
@@ -66,7 +65,7 @@ def _single_core(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
     yield guilty(_CODE, field, found, do, pair.where, "error" if used == 1 else "warning")
 
 
-def _older(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+def _older(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     if new.year is None or base.year is None or new.year - base.year < _YEARS:
         return
     found = f"'{base.name}' of the base is of {base.year}, '{new.name}' of {new.year}: {new.year - base.year} years"
@@ -74,7 +73,7 @@ def _older(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.base_field}.hardware.release_year", found, do, pair.where, "warning")
 
 
-def _peaks(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
+def _peaks(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
     """The ratio of the peaks in the precisions that are used; where that is not said, in the widest that both have.
 
     What one machine could do in a precision that nobody says was used explains nothing.
@@ -90,7 +89,7 @@ def _peaks(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
     return {name: new.peaks[ours] / base.peaks[theirs]}
 
 
-def _ratios(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
+def _ratios(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> dict[str, float]:
     """How many times more the new side's machine has, of whatever is known of both."""
     ratios = _peaks(pair, new, base)
     for name in ("bandwidth", "power_w", "price_per_hour"):
@@ -103,7 +102,7 @@ def _ratios(pair: Pair, new: Machine, base: Machine) -> dict[str, float]:
 _NAMES = {"bandwidth": "memory bandwidth", "power_w": "power", "price_per_hour": "price"}
 
 
-def _weaker(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
+def _weaker(pair: ComparedPair, new: ResolvedHardware, base: ResolvedHardware) -> Iterator[Diagnostic]:
     """The machines' peaks decide; price and power do only where no peak and no bandwidth is known of both."""
     same_part = bool(new.part) and new.part == base.part
     if same_part and pair.comparison.base_kind in _OWN_SCALING:
@@ -119,7 +118,7 @@ def _weaker(pair: Pair, new: Machine, base: Machine) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.new_field}.hardware", found, _DO, pair.where, "warning")
 
 
-def _credit(pair: Pair, most: float) -> str:
+def _credit(pair: ComparedPair, most: float) -> str:
     ratio = pair.comparison.ratio
     if ratio is None or ratio <= 1.0:
         return ""
@@ -130,35 +129,4 @@ def _credit(pair: Pair, most: float) -> str:
     return f"; of the ratio of {number(ratio)} that is claimed the hardware can give up to {number(most)}{more}"
 
 
-rule = Rule(
-    code=_CODE,
-    name="unequal-hardware",
-    way=4,
-    why="A ratio between two methods on two machines is mostly a ratio between the machines.",
-    point=(
-        "Nothing makes a method look faster than a slow opponent: one core of an old processor against a tuned "
-        "accelerator, or the new chip against the graphics card of some years ago, which was new when the work began."
-    ),
-    practice=(
-        "Run both sides on the same machine. Where that cannot be, take hardware of the same years and price, use all "
-        "of it, in every precision that it has, and give peak, bandwidth, power and price of both beside the ratio."
-    ),
-    bad="40 times faster than a CPU. (One core of 2012; the accelerator is of 2020.)",
-    good="1.3 times faster, both on 4 A100; against the same recipe on 2 x 32 cores, all of them used: 11 times.",
-    source="Hoefler, Twelve ways (2018), 4; the table of hardware gives its own sources (docs/hardware.md)",
-    reads=(
-        "sides[].hardware",
-        "sides[].operations.precisions",
-        "sides[].performance.options",
-        "comparisons[].of",
-        "comparisons[].base_kind",
-        "comparisons[].ratio",
-    ),
-    blind=(
-        "Where the precision that was used is not said, peaks are compared in the widest that both machines have. They "
-        "are dense figures of datasheets, at nominal clocks. It cannot see which library the base was compiled "
-        "with, nor hardware that the table does not know and nobody states. Less than 1.5 times, and less than three "
-        "years, it lets pass; comparisons of cost it leaves alone, since the price holds the difference."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, seconds, sides, times
-from levelbench.claims.rules._quality import is_training
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import (
+    ComparedPair,
+    guilty,
+    is_training,
+    not_stated,
+    number,
+    pairs,
+    percent,
+    seconds,
+    sides,
+    times,
+)
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.means import amdahl_bound
-
-__all__ = ["rule"]
 
 _CODE = "LB105"
 _MARGIN = 1.01
 """A ratio may be over the bound by its rounding: 1 %."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         yield from _compared(pair)
     for field, side in sides(claim):
@@ -44,7 +53,7 @@ def _share(stated: float | None) -> float | None:
     return stated if stated is not None and 0.0 <= stated <= 1.0 else None
 
 
-def _compared(pair: Pair) -> Iterator[Finding]:
+def _compared(pair: ComparedPair) -> Iterator[Diagnostic]:
     comparison, share = pair.comparison, _share(pair.comparison.part_share)
     of_part = comparison.of == "kernel"
     if comparison.claimed_for == "part" or not (of_part or (share is not None and share < 1.0)) or _allowed(pair):
@@ -64,7 +73,7 @@ def _compared(pair: Pair) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{pair.field}.part_share", what, do, pair.where)
 
 
-def _allowed(pair: Pair) -> bool:
+def _allowed(pair: ComparedPair) -> bool:
     """Whether Amdahl's bound allows the ratio for the whole: a part's own only where the part is nearly everything."""
     share, ratio = _share(pair.comparison.part_share), pair.comparison.ratio
     if ratio is not None and ratio < 1.0:
@@ -75,7 +84,7 @@ def _allowed(pair: Pair) -> bool:
     return share == 1.0 or ratio <= _MARGIN * amdahl_bound(factor, 1.0 - share)
 
 
-def _timed(field: str, side: Side, ranks: int) -> Iterator[Finding]:
+def _timed(field: str, side: Side, ranks: int) -> Iterator[Diagnostic]:
     clock = side.clock
     do = "put the whole step on the clock: input, communication, update and all"
     if clock.whole is False:
@@ -91,36 +100,4 @@ def _timed(field: str, side: Side, ranks: int) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.communication", found, do, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="kernels-only",
-    way=5,
-    why="A part that becomes faster makes the whole faster by no more than the part's share of it.",
-    point=(
-        "Layers, all-reduces and updates look their best alone: nothing waits for them, nothing is in their way, and "
-        "no one can ask for the accuracy of a convolution. Ten times faster there sounds like ten times faster."
-    ),
-    practice=(
-        "Measure the part's share of a whole step and print the bound that it sets: with a share f made r times "
-        "faster, the whole gains 1 / ((1 - f) + f / r) (Amdahl 1967), never more than 1 / (1 - f). Then time the "
-        "whole, and claim that."
-    ),
-    bad="Our all-reduce is 5 times faster, so training is 5 times faster.",
-    good="The all-reduce has 30 % of a step and is 5 times faster; bound 1.32 times, measured 1.27 [1.25, 1.29] times.",
-    source="Hoefler, Twelve ways (2018), 5; Amdahl 1967; Hoefler & Belli, SC15, rule 2",
-    reads=(
-        "comparisons[].of",
-        "comparisons[].claimed_for",
-        "comparisons[].part_share",
-        "comparisons[].ratio",
-        "sides[].clock.whole",
-        "sides[].clock.part_share",
-        "sides[].clock.communication",
-        "sides[].workload.ranks",
-    ),
-    blind=(
-        "The share is the author's. A part that makes another part slower (a faster layer that needs another memory "
-        "layout) is seen only when the whole is timed."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

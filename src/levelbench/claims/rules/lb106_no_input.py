@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, percent, sides
-from levelbench.claims.rules._quality import is_training
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import guilty, is_training, not_stated, percent, sides
 from levelbench.claims.view import Claim, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB106"
 _DO = "start the clock at the first touch of the data and leave loading and preparing on it"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if is_training(side) and side.time_s is not None and side.data.synthetic is not True:
             yield from _clock(field, side)
             yield from _before(field, side)
 
 
-def _clock(field: str, side: Side) -> Iterator[Finding]:
+def _clock(field: str, side: Side) -> Iterator[Diagnostic]:
     stall = side.data.stall_share
     if side.clock.data is False:
         hidden = "" if not stall else f", and {percent(stall)} of the whole time waits for it"
@@ -33,7 +31,7 @@ def _clock(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.clock.data", what, _DO, side.where)
 
 
-def _before(field: str, side: Side) -> Iterator[Finding]:
+def _before(field: str, side: Side) -> Iterator[Diagnostic]:
     """What was ready before the clock began is off the clock, even where the clock counts the input."""
     data = side.data
     if data.in_memory is True:
@@ -50,32 +48,4 @@ def _before(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.data.stall_share", what, do, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="no-input",
-    way=6,
-    why="A network that computes faster than its samples arrive is as fast as the samples.",
-    point=(
-        "Training reads its data many times over, and on a large machine everybody reads at once. Take the reading, "
-        "decoding and copying off the clock, or do it all before the clock starts, and only computing is left: "
-        "which is the part that scales."
-    ),
-    practice=(
-        "Keep input on the clock from the first touch of the data. Report the share of the time that waits for it, "
-        "and whether the first epoch read from a disk or from a warm cache."
-    ),
-    bad="4,900 images/s (batches lay in GPU memory already; the file system delivers 2,100).",
-    good="30 s from the first byte read, 2 % of it waiting for input; page cache dropped before each run.",
-    source="Hoefler, Twelve ways (2018), 6; DAWNBench's answers on what is timed (entries, issues 32 and 53)",
-    reads=(
-        "sides[].clock.data",
-        "sides[].data.in_memory",
-        "sides[].data.cold",
-        "sides[].data.stall_share",
-    ),
-    blind=(
-        "Work that was done days before and stored (resized images, cached features) looks like the data itself. "
-        "Data that was not the task's is LB126."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, sides, times
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, percent, sides, times
 from levelbench.claims.rules._machines import machine_of, precision_name
 from levelbench.claims.view import Claim, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB107"
 _FRACTIONS = "give the share of the operations at each precision"
@@ -17,7 +16,7 @@ _SHARE = "give the rate as a share of the peak (or of the roof) for the precisio
 _PROGRESS = "compare the time to the target, or the operations until it was reached"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.operations.flops is not None:
             yield from _precision(f"{field}.operations", side)
@@ -50,7 +49,7 @@ def _text(shares: dict[str, float]) -> str:
     return ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
 
 
-def _precision(field: str, side: Side) -> Iterator[Finding]:
+def _precision(field: str, side: Side) -> Iterator[Diagnostic]:
     shares, mixed = _shares(side), side.operations.mixed
     rate = f"{number(side.operations.flops or 0.0)} FLOP/s of '{side.name}'"
     if mixed and len(shares) < 2:
@@ -78,7 +77,7 @@ def _peak(side: Side) -> float | None:
     return 1.0 / time if time > 0 else None
 
 
-def _share(field: str, side: Side) -> Iterator[Finding]:
+def _share(field: str, side: Side) -> Iterator[Diagnostic]:
     rate, stated, peak = side.operations.flops or 0.0, side.operations.share_of_peak, _peak(side)
     label = f"the {number(rate)} FLOP/s of '{side.name}'"
     if peak is not None and rate > 1.001 * peak:
@@ -97,7 +96,7 @@ def _share(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.share_of_peak", what, _SHARE, side.where)
 
 
-def _unlike(pair: Pair) -> Iterator[Finding]:
+def _unlike(pair: ComparedPair) -> Iterator[Diagnostic]:
     """Two rates are comparable when the same things were counted."""
     new, base = _shares(pair.new), _shares(pair.base)
     if new and base and next(iter(new)) != next(iter(base)):
@@ -111,7 +110,7 @@ def _unlike(pair: Pair) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.field}.of", found, do, pair.where)
 
 
-def _progress(pair: Pair) -> Iterator[Finding]:
+def _progress(pair: ComparedPair) -> Iterator[Diagnostic]:
     """A higher rate of more operations: what the target takes. A compared time to the target has it in already."""
     of, new, base = pair.comparison.of, pair.new.operations, pair.base.operations
     timed = of is None and pair.new.time_of == pair.base.time_of == "target"
@@ -134,36 +133,4 @@ def _progress(pair: Pair) -> Iterator[Finding]:
     yield guilty(_CODE, field, found, _PROGRESS, pair.where, "error" if rate < more else "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="highest-operations",
-    way=7,
-    why="An operation is no unit of work: narrow ones are cheap, and some algorithms need many more of them.",
-    point=(
-        "A rate of operations grows with every bit that is taken from the operands, whether or not anybody was "
-        "helped. Counted as single bits that switch, a laptop is an exascale machine. 'Mixed precision' hides which "
-        "part ran at which width, and a sustained rate hides how many more operations the narrow ones make necessary."
-    ),
-    practice=(
-        "Beside every rate say the precision of each part, the counting convention and the share of the peak for "
-        "that precision. Let the time to the target, or the operations until it is reached, carry the claim."
-    ),
-    bad="1.1 EFLOP/s sustained, mixed precision.",
-    good=(
-        "93 TFLOP/s (97 % bfloat16, 3 % float32; 2 per multiply-add, no recomputation), 30 % of peak; "
-        "1.26e16 operations to 94 %, the float32 baseline 1.25e16."
-    ),
-    source="Hoefler, Twelve ways (2018), 7",
-    reads=(
-        "sides[].operations",
-        "sides[].hardware",
-        "comparisons[].of",
-        "comparisons[].ratio",
-    ),
-    blind=(
-        "It cannot count: operations that were padded, recomputed or multiplied by zero look like work. A peak that "
-        "assumes sparsity is a peak like any other here. Where times to the target are compared, more "
-        "operations are no finding: the time has them in it."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

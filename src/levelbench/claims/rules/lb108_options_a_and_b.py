@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, pairs, plural, sides
 from levelbench.claims.view import Claim, Setup, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB108"
 _DO = "take the time and the quality from the same runs, and give that pair; a second set of options is a second pair"
 _SPEED = ("target", "epoch", "step", "throughput", "latency", "operations")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         yield from _runs(field, side)
         if side.quality.value is not None and _has_speed(claim, side):
@@ -29,7 +28,7 @@ def _has_speed(claim: Claim, side: Side) -> bool:
     return any(point.side == side.name for point in claim.scaling)
 
 
-def _setups(field: str, side: Side) -> Iterator[Finding]:
+def _setups(field: str, side: Side) -> Iterator[Diagnostic]:
     speed, accuracy = side.performance, side.accuracy
     if speed == Setup() or accuracy == Setup():
         # A time to the target is of runs that reached it: the quality comes with them.
@@ -47,7 +46,7 @@ def _setups(field: str, side: Side) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.accuracy.seeds", found, _DO, side.where, "warning")
 
 
-def _options(field: str, side: Side) -> Iterator[Finding]:
+def _options(field: str, side: Side) -> Iterator[Diagnostic]:
     """Named options say more than the digest of them, and stand for it where they differ."""
     speed, accuracy = side.performance, side.accuracy
     both = [name for name in speed.options if name in accuracy.options]
@@ -68,7 +67,7 @@ def _options(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.options", what, "give every option for both", side.where)
 
 
-def _commits(field: str, side: Side) -> Iterator[Finding]:
+def _commits(field: str, side: Side) -> Iterator[Diagnostic]:
     speed, accuracy = side.performance, side.accuracy
     if not speed.commit or not accuracy.commit:
         return
@@ -94,7 +93,7 @@ def _short(digest: str) -> str:
     return digest if len(digest) <= 24 else f"{digest[:20]}..."
 
 
-def _runs(field: str, side: Side) -> Iterator[Finding]:
+def _runs(field: str, side: Side) -> Iterator[Diagnostic]:
     """Runs that give only a time and runs that give only a quality, of specifications that have none in common."""
     known = [run for run in side.runs if run.specification and not run.failed]
     timed = [run for run in known if run.time_s is not None and run.quality is None and run.curve is None]
@@ -108,7 +107,7 @@ def _runs(field: str, side: Side) -> Iterator[Finding]:
     yield guilty(_CODE, f"{field}.runs", found, _DO, side.where)
 
 
-def _split_between_sides(claim: Claim) -> Iterator[Finding]:
+def _split_between_sides(claim: Claim) -> Iterator[Diagnostic]:
     """One variant is compared in speed alone and another in quality alone, both with the same baseline."""
     rows = list(pairs(claim))
     judged = [pair for pair in rows if pair.comparison.of == "quality"]
@@ -127,34 +126,4 @@ def _split_between_sides(claim: Claim) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.field}.new", found, _DO, pair.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="options-a-and-b",
-    way=8,
-    why="A fast setting and an accurate setting are two systems, and the one that is both may not exist.",
-    point=(
-        "Readers want to see speed and accuracy. One can oblige them with the speed of the fastest configuration and "
-        "the accuracy of the most accurate one, each perfectly true. It sounds too bold to happen, and happens often, "
-        "mostly because the two tables were made in different weeks."
-    ),
-    practice=(
-        "Let every row carry the time and the quality of the same runs, with one digest of their specification, one "
-        "commit, one environment and the same seeds. A trade-off is a curve of such pairs."
-    ),
-    bad="4,100 images/s (int8, batch 256) at 76.4 % (float32, batch 64).",
-    good="int8: 4,100 images/s at 75.6 % [75.4, 75.8]; float32: 1,300 images/s at 76.4 % [76.2, 76.6].",
-    source="Hoefler, Twelve ways (2018), 8",
-    reads=(
-        "sides[].performance",
-        "sides[].accuracy",
-        "sides[].runs[].specification",
-        "sides[].runs[].time_s",
-        "sides[].runs[].quality",
-        "comparisons[].of",
-    ),
-    blind=(
-        "Settings outside the specification (an environment variable, a compiler's flag) are seen only where the "
-        "environment's digest has them. A new commit that changed the manual alone has the warning as well."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, percent, seconds, sides, times
-from levelbench.claims.rules._quality import direction_of
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import (
+    ComparedPair,
+    direction_of,
+    guilty,
+    not_stated,
+    number,
+    pairs,
+    percent,
+    seconds,
+    sides,
+    times,
+)
 from levelbench.claims.view import Claim, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB109"
 _FAR = 4.0
@@ -36,7 +45,7 @@ class _Usual(NamedTuple):
     time_s: float | None
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     stated = {name: _of_standards(claim, name) for name in _SIZES}
     bases = {pair.new.name: pair for pair in pairs(claim)}
     for field, side in sides(claim):
@@ -63,7 +72,7 @@ def _of_standards(claim: Claim, name: str) -> list[_Usual]:
     return [_Usual(one.name, size, one.quality, one.cost_usd, one.time_s) for one, size in known if size]
 
 
-def _of_base(pair: Pair | None, name: str) -> list[_Usual]:
+def _of_base(pair: ComparedPair | None, name: str) -> list[_Usual]:
     """Without a standard the baseline stands for what is usual; a comparison to the target shows the gain itself."""
     size = None if pair is None else getattr(pair.base.workload, name)
     if pair is None or not size:
@@ -77,7 +86,7 @@ def _of_base(pair: Pair | None, name: str) -> list[_Usual]:
     return [_Usual(pair.base.name, size, quality, pair.base.cost_usd, pair.base.time_s if whole else None)]
 
 
-def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iterator[Finding]:
+def _judge(field: str, side: Side, has: str, size: float, usual: _Usual) -> Iterator[Diagnostic]:
     found = f"'{side.name}' has {has}, {times(size / usual.size)} those of '{usual.name}'"
     gained, cheaper = _gain(side, usual), _cheaper(side, usual)
     if gained is None and not cheaper:
@@ -119,36 +128,4 @@ def _paid(side: Side, usual: _Usual) -> str:
     return f"{seconds(side.time_s or 0.0)} against {seconds(usual.time_s or 0.0)}"
 
 
-rule = Rule(
-    code=_CODE,
-    name="huge-inputs",
-    way=9,
-    why="Larger inputs fill a large machine with work, which is of use only if the result gets better for it.",
-    point=(
-        "Small images keep a big machine waiting. Feed it the originals, and each sample takes a thousand times the "
-        "operations: the rate rises, the communication is hidden, the scaling is a straight line. Whether anything "
-        "was learnt from the additional pixels, for its price, is another question, so it is not asked."
-    ),
-    practice=(
-        "Keep to the task's input and batch. Where a larger one is the point, put quality and cost beside those of "
-        "the usual size, on the same data: the gain must be in the result."
-    ),
-    bad="820 PFLOP/s on images of 2,048 x 2,048; accuracy 76.2 %, as with 224 x 224.",
-    good="448 x 448: 78.9 % [78.7, 79.1] for 61 USD; 224 x 224: 76.3 % [76.1, 76.5] for 18 USD.",
-    source="Hoefler, Twelve ways (2018), 9",
-    reads=(
-        "sides[].workload.flops_per_sample",
-        "sides[].workload.input_size",
-        "sides[].workload.global_batch",
-        "sides[].quality",
-        "sides[].cost_usd",
-        "sides[].time_s",
-        "comparisons[].of",
-        "standards",
-    ),
-    blind=(
-        "It needs a standard, or a baseline, with its sizes. A better result at a far higher cost is left to the "
-        "reader, and the field as a whole may have grown its inputs for no reason."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

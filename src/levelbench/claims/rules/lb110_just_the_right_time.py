@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, number, pairs, plural, seconds, sides
-from levelbench.claims.rules._curves import Seen, curves_of
-from levelbench.claims.rules._quality import direction_of
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import direction_of, guilty, not_stated, number, pairs, plural, seconds, sides
+from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, ScalingPoint, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB110"
 _TO_TARGET = "train to the target and compare the times until it was reached"
@@ -24,7 +22,7 @@ _FALLEN = 0.25
 """Share of the whole improvement that a curve may lose again before it counts as diverging."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         yield from _fixed_time(field, side, claim)
         yield from _curves(field, side)
@@ -34,7 +32,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
     yield from _figures(claim)
 
 
-def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Finding]:
+def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Diagnostic]:
     """A limit of time is sound where runs reach their target before it, or where the others are shown."""
     limit = side.clock.fixed_time_s
     # To repeat a step or a call for a minute is how its time is measured.
@@ -56,7 +54,7 @@ def _fixed_time(field: str, side: Side, claim: Claim) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.clock.fixed_time_s", found, _TO_TARGET, side.where, "warning")
 
 
-def _equal_times(claim: Claim) -> Iterator[Finding]:
+def _equal_times(claim: Claim) -> Iterator[Diagnostic]:
     """Two whole runs of one length, compared by how much they did in it."""
     for pair in pairs(claim):
         new, base, of = pair.new, pair.base, pair.comparison.of
@@ -71,7 +69,7 @@ def _equal_times(claim: Claim) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.field}.of", found, _TO_TARGET, pair.where, "warning")
 
 
-def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Finding]:
+def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Diagnostic]:
     fixed = [(at, point) for at, point in points if point.fixed_time]
     if fixed:
         at, point = fixed[0]
@@ -92,7 +90,7 @@ def _scaling(points: list[tuple[int, ScalingPoint]]) -> Iterator[Finding]:
         yield guilty(_CODE, f"scaling[{at}].time_s", found, _TO_TARGET, point.where, "warning")
 
 
-def _curves(field: str, side: Side) -> Iterator[Finding]:
+def _curves(field: str, side: Side) -> Iterator[Diagnostic]:
     seen = curves_of(side)
     ends = [each for each in seen if each.ends_at_its_first_touch and each.claimed is not False]
     # Where it is said to be confirmed, LB130 says that it is not.
@@ -127,7 +125,7 @@ def _place(side: Side, seen: Seen) -> str:
     return side.runs[seen.at].where or side.where
 
 
-def _truncated(field: str, side: Side) -> Iterator[Finding]:
+def _truncated(field: str, side: Side) -> Iterator[Diagnostic]:
     """Curves that end well before the run whose time is given."""
     short = []
     for at, run in enumerate(side.runs):
@@ -140,7 +138,7 @@ def _truncated(field: str, side: Side) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.runs[{at}].curve", found, _BY_SAMPLES, side.runs[at].where, "warning")
 
 
-def _diverged(field: str, side: Side) -> Iterator[Finding]:
+def _diverged(field: str, side: Side) -> Iterator[Diagnostic]:
     """Curves that end far below their best. A run that is said not to have reached its target hides nothing."""
     sign = direction_of(side.quality)
     target = side.quality.target
@@ -163,7 +161,7 @@ def _diverged(field: str, side: Side) -> Iterator[Finding]:
             return
 
 
-def _figures(claim: Claim) -> Iterator[Finding]:
+def _figures(claim: Claim) -> Iterator[Diagnostic]:
     plots = [(at, each) for at, each in enumerate(claim.figures) if each.y in {"quality", "loss"}]
     for at, each in plots:
         if each.curves_cut:
@@ -188,43 +186,4 @@ def _figures(claim: Claim) -> Iterator[Finding]:
         yield guilty(_CODE, f"figures[{at}].x", found, _BY_SAMPLES, each.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="just-the-right-time",
-    way=10,
-    why="Who may choose the moment to stop can choose one that looks good.",
-    point=(
-        "Give every size of machine the same hour, and twice the machine does twice the operations, whether or not "
-        "it learns twice as fast. If a curve turns down, end it before; if it touched the target once, end it there. "
-        "And draw it by time only, so that faster steps and fewer steps cannot be told apart."
-    ),
-    practice=(
-        "Let the target end the run, and confirm it by evaluations that follow; or fix the length before and judge "
-        "the last one. Draw convergence by samples or operations as well as by time, every curve to its end, for the "
-        "sizes of machine that the speed is claimed of."
-    ),
-    bad="One hour each: 64 nodes process 61 times the samples of one. The run ends at 94.01 %, its best evaluation.",
-    good="Time to 94 %, kept for two evaluations: 30 s [29, 31]; curves by samples and by time, all 12 epochs.",
-    source="Hoefler, Twelve ways (2018), 10",
-    reads=(
-        "sides[].clock.fixed_time_s",
-        "sides[].clock.crossing",
-        "sides[].reported",
-        "sides[].runs[].curve",
-        "sides[].runs[].time_s",
-        "sides[].quality.target",
-        "scaling[].fixed_time",
-        "scaling[].time_s",
-        "scaling[].throughput",
-        "comparisons[].of",
-        "figures[].x",
-        "figures[].y",
-        "figures[].curves_cut",
-    ),
-    blind=(
-        "DAWNBench counts the first evaluation at the target, so that runs made for it end there: the warning is then "
-        "about the benchmark. Where MLPerf's rule ends several runs there, and its score drops the fastest, it asks "
-        "and does not accuse. A schedule whose length was tuned to end just there looks like one that was fixed before."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

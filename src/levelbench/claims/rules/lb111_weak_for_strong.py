@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule, Severity
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, times
+from levelbench.claims.rule import Diagnostic, Severity, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, times
 from levelbench.claims.view import Claim, ScalingPoint, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB111"
 _SAY = "say which stays the same, the global batch or the batch of a rank, and give both at every point"
@@ -17,7 +16,7 @@ _RATE = "give the learning rate at every point, or the rule by which it follows 
 _Indexed = tuple[int, ScalingPoint]
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for name in dict.fromkeys(point.side for point in claim.scaling):
         points = [(at, point) for at, point in enumerate(claim.scaling) if point.side == name]
         points.sort(key=lambda each: each[1].ranks)
@@ -28,7 +27,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
             yield from _two_points(pair, claim.scaling_mode)
 
 
-def _study(name: str, points: list[_Indexed], claim: Claim) -> Iterator[Finding]:
+def _study(name: str, points: list[_Indexed], claim: Claim) -> Iterator[Diagnostic]:
     unknown = [(at, point) for at, point in points if point.global_batch is None]
     growth = _growth(points)
     if growth is None:
@@ -73,7 +72,7 @@ def _to_target(point: ScalingPoint, side: Side | None) -> bool:
 
 def _statistics(
     name: str, small: _Indexed, large: _Indexed, points: list[_Indexed], side: Side | None
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     open_ = [(at, each) for at, each in points if each.iterations_to_target is None and not _to_target(each, side)]
     if open_:
         at, point = open_[0]
@@ -93,7 +92,7 @@ def _statistics(
     yield guilty(_CODE, field, found, "claim the time to the target at every point", many.where, "warning")
 
 
-def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Finding]:
+def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Diagnostic]:
     if side is not None and side.workload.learning_rate_rule:
         return
     silent = [(at, point) for at, point in points if point.learning_rate is None]
@@ -103,7 +102,7 @@ def _rates(name: str, points: list[_Indexed], side: Side | None) -> Iterator[Fin
         yield not_stated(_CODE, f"scaling[{at}].learning_rate", what, _RATE, point.where)
 
 
-def _two_points(pair: Pair, mode: str | None) -> Iterator[Finding]:
+def _two_points(pair: ComparedPair, mode: str | None) -> Iterator[Diagnostic]:
     """A comparison of two sizes of machine by their rates is a scaling study of two points."""
     new, base, comparison = pair.new.workload, pair.base.workload, pair.comparison
     if comparison.of not in {"throughput", "epoch", "step", "operations"} or mode == "weak":
@@ -122,39 +121,4 @@ def _two_points(pair: Pair, mode: str | None) -> Iterator[Finding]:
         yield guilty(_CODE, field, found, _ITERATIONS, pair.where, severity)
 
 
-rule = Rule(
-    code=_CODE,
-    name="weak-for-strong",
-    way=11,
-    why="A batch that grows with the ranks saves communication, and pays with iterations that nobody counted.",
-    point=(
-        "The network and the data set have one size, so whoever wants the result sooner wants strong scaling. With "
-        "the batch of each rank kept instead, the global batch grows: fewer steps an epoch, less communication, a "
-        "lovely curve, and at some size many more epochs, because less noise is left to learn with."
-    ),
-    practice=(
-        "State the global batch, the batch of a rank, the learning rate and the iterations to the target at every "
-        "point. Micro-batches that leave the global batch as it was are always fine."
-    ),
-    bad="Strong scaling to 256 GPUs: 94 % efficiency. (32 samples a GPU, always.)",
-    good=(
-        "Weak scaling, 32 a GPU: batch 256, 2,048, 8,192 takes 112,000, 14,100, 3,900 iterations to 75.9 % "
-        "(learning rate in proportion); the time to it falls 7.6 and 24 times."
-    ),
-    source="Hoefler, Twelve ways (2018), 11",
-    reads=(
-        "scaling_mode",
-        "scaling[].ranks",
-        "scaling[].global_batch",
-        "scaling[].iterations_to_target",
-        "scaling[].learning_rate",
-        "scaling[].throughput",
-        "sides[].workload",
-        "comparisons[].of",
-    ),
-    blind=(
-        "Batches that stay the same may still change the training: batch normalisation sees the samples of one rank "
-        "only. Whether the quality holds is LB101's."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule, Severity
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, seconds
-from levelbench.claims.rules._quality import beyond, direction_of, level_of
-from levelbench.claims.view import Claim, Comparison, Side, Standard
-
-__all__ = ["rule"]
+from levelbench.claims.rule import Diagnostic, Severity, read_rule
+from levelbench.claims.rules._common import (
+    ComparedPair,
+    beyond,
+    direction_of,
+    guilty,
+    level_of,
+    not_stated,
+    number,
+    pairs,
+    seconds,
+)
+from levelbench.claims.view import Claim, ComparisonView, Side, StandardView
 
 _CODE = "LB112"
 _BOTH = "give time and quality of both sides, each with its interval"
@@ -22,7 +30,7 @@ _PHASES = ("initialisation", "compilation", "data", "evaluation", "checkpoints",
 _EARLY, _LATE = {"first", "interpolated"}, {"confirmed", "sustained", "final"}
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         if _unlike(pair):
             yield from _incomparable(pair)
@@ -31,7 +39,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
         yield from _dominated(pair, claim)
 
 
-def _unlike(pair: Pair) -> list[tuple[str, str, str]]:
+def _unlike(pair: ComparedPair) -> list[tuple[str, str, str]]:
     """(field, of the new side, of the base) where both say what was asked for, and say different things."""
     new, base = pair.new.quality, pair.base.quality
     rows = [
@@ -52,7 +60,7 @@ def _unlike(pair: Pair) -> list[tuple[str, str, str]]:
     return found
 
 
-def _left_out(name: str, pair: Pair) -> bool:
+def _left_out(name: str, pair: ComparedPair) -> bool:
     """Whether the new side's clock leaves out what the baseline's has in it; the reverse favours the baseline."""
     return getattr(pair.new.clock, name) is False and getattr(pair.base.clock, name) is True
 
@@ -69,7 +77,7 @@ def _easier(new: Side, base: Side) -> bool:
     return sign is None or sign * new.quality.target < sign * base.quality.target
 
 
-def _incomparable(pair: Pair) -> Iterator[Finding]:
+def _incomparable(pair: ComparedPair) -> Iterator[Diagnostic]:
     for name, new, base in _unlike(pair):
         found = f"'{pair.new.name}' has {name.replace('.', ' ')} '{new}' and '{pair.base.name}' has '{base}'"
         # Two clocks may differ by a second or by an hour; two targets or metrics are different races.
@@ -77,7 +85,7 @@ def _incomparable(pair: Pair) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.new_field}.{name}", found, _ALIKE, pair.where, severity)
 
 
-def _one_only(pair: Pair, claim: Claim) -> Iterator[Finding]:
+def _one_only(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     of = pair.comparison.of
     others = [each for each in claim.comparisons if each is not pair.comparison and each.base == pair.base.name]
     if of in _NEVER_ALONE:
@@ -92,7 +100,7 @@ def _one_only(pair: Pair, claim: Claim) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{pair.new_field}.quality.value", what, _BOTH, pair.where)
 
 
-def _speed_only(pair: Pair, elsewhere: bool) -> Iterator[Finding]:
+def _speed_only(pair: ComparedPair, elsewhere: bool) -> Iterator[Diagnostic]:
     """``elsewhere``: another comparison with the same baseline is of quality."""
     comparison, new, base = pair.comparison, pair.new.quality, pair.base.quality
     level, known, field = level_of(new), level_of(base), f"{pair.field}.quality_compared"
@@ -115,13 +123,13 @@ def _said(compared: bool | None) -> Severity:
     return "error" if compared is False else "warning"
 
 
-def _grown(pair: Pair) -> bool:
+def _grown(pair: ComparedPair) -> bool:
     new, base = pair.new.workload, pair.base.workload
     more = new.ranks is not None and base.ranks is not None and new.ranks > base.ranks
     return more or (new.global_batch or 0) > (base.global_batch or new.global_batch or 0)
 
 
-def _quality_only(pair: Pair) -> Iterator[Finding]:
+def _quality_only(pair: ComparedPair) -> Iterator[Diagnostic]:
     new, base, compared = pair.new, pair.base, pair.comparison.performance_compared
     if compared:
         return
@@ -145,7 +153,7 @@ def _quality_only(pair: Pair) -> Iterator[Finding]:
         yield not_stated(_CODE, field, what, _BOTH, pair.where)
 
 
-def _dominated(pair: Pair, claim: Claim) -> Iterator[Finding]:
+def _dominated(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     """A known entry is as good and faster (and not dearer), and is not the one that was compared with."""
     named = {each.base for each in claim.comparisons}
     better = [one for one in claim.standards if one.name not in named and _beats(one, pair.new, pair.comparison)]
@@ -161,7 +169,7 @@ def _dominated(pair: Pair, claim: Claim) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.new_field}.time_s", found, do, pair.where, "error" if costs else "warning")
 
 
-def _beats(one: Standard, side: Side, comparison: Comparison) -> bool:
+def _beats(one: StandardView, side: Side, comparison: ComparisonView) -> bool:
     sign, target = direction_of(side.quality), side.quality.target
     if comparison.of not in {"target", None} or side.time_of != "target" or sign is None or target is None:
         return False
@@ -174,38 +182,4 @@ def _beats(one: Standard, side: Side, comparison: Comparison) -> bool:
     return one.time_s < 0.98 * side.time_s
 
 
-rule = Rule(
-    code=_CODE,
-    name="chosen-comparison",
-    way=12,
-    why="Whoever chooses the opponent, the discipline and the finishing line wins.",
-    point=(
-        "A new method is seldom best at everything. Compare it by accuracy where it is accurate, by speed where it is "
-        "fast, with an entry that it beats, at a target that it reaches: each sentence is true, and the reader "
-        "believes something else."
-    ),
-    practice=(
-        "Show time and quality of both sides, on one metric, split, target and clock, and put the best known entry "
-        "into the table, even if it wins."
-    ),
-    bad="3.2 times the throughput of ResNet-50. (Its accuracy is in another paper, 2.1 points lower.)",
-    good="94 % in 30 s [29, 31] against 39 s [38, 40] on the same machine; the best known entry takes 26 s.",
-    source="Hoefler, Twelve ways (2018), 12; DAWNBench, Deep learning pitfalls (2018), lesson 1",
-    reads=(
-        "comparisons[].of",
-        "comparisons[].quality_compared",
-        "comparisons[].performance_compared",
-        "sides[].quality",
-        "sides[].data.name",
-        "sides[].clock.policy",
-        "sides[].time_s",
-        "sides[].cost_usd",
-        "sides[].year",
-        "standards",
-    ),
-    blind=(
-        "It knows only the entries that it is given, so a better one that nobody listed is not missed. Times on "
-        "unlike machines are held against each other where no cost is stated: LB104 looks at the machines."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, percent, plural, sides
 from levelbench.claims.view import Claim, ScalingPoint, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB121"
 _DO = "train to the target, or claim the time of an iteration and nothing of the time to accuracy"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.time_s is not None and side.time_of in {"target", "run"}:
             yield from _short_side(f"{field}.workload.iterations_measured", side)
@@ -34,14 +33,14 @@ def _short(measured: int | None, needed: int | None) -> bool:
     return measured is not None and needed is not None and measured < needed
 
 
-def _short_side(field: str, side: Side) -> Iterator[Finding]:
+def _short_side(field: str, side: Side) -> Iterator[Diagnostic]:
     measured, needed = side.workload.iterations_measured, side.workload.iterations_to_target
     if _short(measured, needed):
         found = f"the time of '{side.name}' is of a whole training that was not done{_part(measured, needed)}"
         yield guilty(_CODE, field, found, _DO, side.where)
 
 
-def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Finding]:
+def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Diagnostic]:
     measured, needed = point.iterations_measured, point.iterations_to_target
     label = f"'{point.side}' on {plural(point.ranks, 'rank')}"
     if point.extrapolated:
@@ -63,32 +62,4 @@ def _point(field: str, point: ScalingPoint, time_of: str | None) -> Iterator[Fin
         yield guilty(_CODE, f"{field}.iterations_measured", found, _DO, point.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="iterations-extrapolated",
-    way=1,
-    why="The time of a few iterations, multiplied, assumes that the rest would have gone the same way and arrived.",
-    point=(
-        "At full scale a whole training is expensive, so one times a hundred iterations and multiplies. That leaves "
-        "out the evaluations, the checkpoints, the slow start and the input once its cache is cold, and above all "
-        "the question how many iterations it takes, which is the one that changes with scale."
-    ),
-    practice=(
-        "Train to the target at the scales that are claimed. Where that cannot be paid for, claim the time of an "
-        "iteration, say how many were measured, and give no time to accuracy for that scale."
-    ),
-    bad="256 nodes train it in 14 min (0.19 s x 4,500 iterations; 50 were run).",
-    good="256 nodes: 0.19 s an iteration [0.18, 0.20], 50 measured; not trained to the end. 16 nodes: 3.1 h to 75.9 %.",
-    source="Hoefler, Twelve ways (2018), 1",
-    reads=(
-        "scaling[].extrapolated",
-        "scaling[].iterations_measured",
-        "scaling[].iterations_to_target",
-        "scaling[].time_s",
-        "scaling[].reached",
-        "sides[].workload.iterations_measured",
-        "sides[].workload.iterations_to_target",
-    ),
-    blind="A number of iterations that was itself guessed, or taken from another batch size, looks like any other.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB122"
 _DO = "decide on a validation split that was cut from the training data, and open the test data once, at the end"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         yield from _guilt(f"{field}.quality", side)
         if side.quality.split == "test":
@@ -29,7 +28,7 @@ def _looks(side: Side) -> int | None:
     return max(curves, default=None) if side.quality.stopping_split == "test" else None
 
 
-def _guilt(field: str, side: Side) -> Iterator[Finding]:
+def _guilt(field: str, side: Side) -> Iterator[Diagnostic]:
     quality, looks = side.quality, _looks(side)
     often = f", looked at {plural(looks, 'time')} in a run" if looks is not None and looks > 1 else ""
     if quality.stopping_split == "test":
@@ -50,7 +49,7 @@ def _guilt(field: str, side: Side) -> Iterator[Finding]:
         yield guilty(_CODE, f"{field}.test_looks", found, _DO, side.where, "warning")
 
 
-def _unsaid(field: str, side: Side) -> Iterator[Finding]:
+def _unsaid(field: str, side: Side) -> Iterator[Diagnostic]:
     quality = side.quality
     if quality.stopping_split is None:
         what = f"which data decided when '{side.name}' stopped"
@@ -65,32 +64,4 @@ def _unsaid(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.tuning_split", what, "name the split", side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="stopped-on-test-data",
-    way=2,
-    why="Data that chose the network cannot judge it: the best of many looks is partly luck.",
-    point=(
-        "Tuning and stopping fit a network to whatever data they watch. If that is the test data, its figure improves "
-        "without anything being learnt that another sample would confirm; and the more often one looks, the more "
-        "luck the best look holds."
-    ),
-    practice=(
-        "Cut a validation split from the training data. Let it choose the settings and the moment to stop, and open "
-        "the test data once, for the network that was chosen."
-    ),
-    bad="94.1 % on the test set (the best epoch of 200, by test accuracy).",
-    good="Stopped by 5,000 validation images at 94 %; the test set, seen once, says 93.8 % [93.3, 94.3].",
-    source="Hoefler, Twelve ways (2018), 2",
-    reads=(
-        "sides[].quality.stopping_split",
-        "sides[].quality.tuning_split",
-        "sides[].quality.test_looks",
-        "sides[].quality.split",
-    ),
-    blind=(
-        "DAWNBench stops CIFAR-10 on the test images, by its rules: every such entry has the warning, and it is the "
-        "benchmark's rather than the author's. Looks that no file records are not seen."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from statistics import fmean, median, stdev
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
-from levelbench.claims.rules._quality import direction_of, run_qualities
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import (
+    direction_of,
+    guilty,
+    not_stated,
+    number,
+    percent,
+    plural,
+    run_qualities,
+    seconds,
+    sides,
+)
 from levelbench.claims.view import Claim, Side
 from levelbench.measure.statistics.distributions import normal_cdf
 
@@ -32,7 +42,7 @@ def expected_extreme(n: int) -> float:
     return step * (sum(heights) + 0.5 * (1.0 - 2.0 * 0.5**n))
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.time_s is None and side.quality.value is None:
             continue
@@ -91,7 +101,7 @@ def _bias(side: Side, n: int) -> str:
     return f"{luck}; {percent(expected)} is expected by chance of the best of {n:,} (normal, same spread)"
 
 
-def _chosen(field: str, side: Side, n: int) -> Iterator[Finding]:
+def _chosen(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
     single = side.reported == "single"
     if not (single or side.reported == "best" or _is_best(side)):
         return
@@ -106,7 +116,7 @@ def _chosen(field: str, side: Side, n: int) -> Iterator[Finding]:
     yield guilty(_CODE, f"{field}.reported", found, _DO, side.where, "warning" if mild else "error")
 
 
-def _some(field: str, side: Side, n: int) -> Iterator[Finding]:
+def _some(field: str, side: Side, n: int) -> Iterator[Diagnostic]:
     """A mean over fewer runs than were made is a choice too."""
     if side.reported in {"best", "single"} or not 0 < len(side.runs) < n:
         return
@@ -115,34 +125,4 @@ def _some(field: str, side: Side, n: int) -> Iterator[Finding]:
     yield guilty(_CODE, f"{field}.runs_made", found, do, side.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="best-of-n",
-    way=3,
-    why="The best of several runs is faster than the next run will be, by an amount that grows with their number.",
-    point=(
-        "Two trainings that differ in nothing but the seed take different times. Make enough of them and one is "
-        "pleasantly fast. Reporting that one is reporting one's patience: nobody who repeats it once will see it."
-    ),
-    practice=(
-        "Report the median or mean of all runs with an interval, and how many reached the target. The best of n "
-        "normal values lies E(n) standard deviations from their mean: 0.56 for two, 1.16 for five, 1.54 for ten, 2.51 "
-        "for a hundred. That is the head start over one honest run, before anything was improved."
-    ),
-    bad="Reaches 94 % in 28.6 s. (The fastest of ten; their mean is 30.9 s.)",
-    good="Reaches 94 % in 30.9 s [29.9, 31.9], mean of ten, 10 of 10 runs; the fastest took 28.6 s.",
-    source="Hoefler, Twelve ways (2018), 3; David & Nagaraja, Order Statistics (2003), 3.1; MLPerf's Olympic mean",
-    reads=(
-        "sides[].reported",
-        "sides[].runs_made",
-        "sides[].runs[].time_s",
-        "sides[].runs[].quality",
-        "sides[].time_s",
-        "sides[].quality.value",
-    ),
-    blind=(
-        "The estimate takes the runs for normal and independent; times to accuracy have a longer upper tail, so it is "
-        "a size and not a correction. Runs that were made and not stated are LB103's, where they left files."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule, Severity
+from levelbench.claims.rule import Diagnostic, Severity, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural, seconds, sides
-from levelbench.claims.rules._curves import Seen, curves_of
+from levelbench.claims.rules._runs import Seen, curves_of
 from levelbench.claims.view import Claim, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB130"
 _DO = "count the target as reached at the second evaluation in a row that has it, and give the curve past it"
 _KEPT = {"confirmed": "confirmed", "sustained": "kept to the end", "final": "there at the end"}
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.time_of in {"target", "run"}:
             seen = [each for each in curves_of(side) if each.claimed is not False]
@@ -50,7 +49,7 @@ def _target(side: Side) -> str:
     return f"the target of {number(side.quality.target or 0.0, 5)}"
 
 
-def _never(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
+def _never(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
     never = [each for each in seen if each.first is None and each.claimed]
     if never:
         found = f"{_of(side, never, seen)} never {'reaches' if len(never) == 1 else 'reach'} {_target(side)}"
@@ -59,7 +58,7 @@ def _never(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
         yield guilty(_CODE, _field(field, never[0]), found, do, _where(side, never[0]))
 
 
-def _once(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
+def _once(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
     """Touched, and not confirmed. A curve that ends there is LB110's, unless it is said to be confirmed."""
     rule_ = side.clock.crossing
     once = [each for each in seen if each.first is not None and each.confirmed is None]
@@ -74,7 +73,7 @@ def _once(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
     yield _finding(field, side, once[0], f"{found} {_row(side, at, first)}, then {after}")
 
 
-def _lost(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
+def _lost(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
     lost = [each for each in seen if each.confirmed is not None and each.kept is None]
     if lost:
         found = f"{_of(side, lost, seen)} {'loses' if len(lost) == 1 else 'lose'} {_target(side)} again:"
@@ -82,7 +81,7 @@ def _lost(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
         yield _finding(field, side, lost[0], found, confirmed=True)
 
 
-def _finding(field: str, side: Side, seen: Seen, found: str, confirmed: bool = False) -> Finding:
+def _finding(field: str, side: Side, seen: Seen, found: str, confirmed: bool = False) -> Diagnostic:
     """An error where the stated rule says otherwise, else a weakness of the claim."""
     rule_ = side.clock.crossing
     broken = rule_ in _KEPT and not (confirmed and rule_ == "confirmed")
@@ -91,7 +90,7 @@ def _finding(field: str, side: Side, seen: Seen, found: str, confirmed: bool = F
     return guilty(_CODE, _field(field, seen), found, _DO, _where(side, seen), "error" if broken else "warning")
 
 
-def _early(field: str, side: Side, seen: list[Seen]) -> Iterator[Finding]:
+def _early(field: str, side: Side, seen: list[Seen]) -> Iterator[Diagnostic]:
     """The time of a run is before the evaluations that count; a run's time and its curve are of one clock."""
     if side.time_of != "target":
         return
@@ -122,7 +121,7 @@ def _latest(time_s: list[float], begins: int) -> float:
     return 0.99 * before if begins < 2 else (time_s[begins - 2] + before) / 2
 
 
-def _no_curves(field: str, side: Side) -> Iterator[Finding]:
+def _no_curves(field: str, side: Side) -> Iterator[Diagnostic]:
     if side.clock.crossing == "first":
         found = f"the target of '{side.name}' counts from the first evaluation that has it, and no curve shows the next"
         yield guilty(_CODE, f"{field}.clock.crossing", found, _DO, side.where, "warning")
@@ -131,35 +130,4 @@ def _no_curves(field: str, side: Side) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.clock.crossing", what, _DO, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="crossing-not-confirmed",
-    way=10,
-    why="Evaluations jitter, so a network that stays below a target touches it now and then.",
-    point=(
-        "An evaluation is a sample, and the next one differs a little. With ten looks and a jitter of a tenth of a "
-        "point, most networks that are a tenth of a point short 'reach' the target once. Stop the clock at that look, "
-        "and an early accident has become a fast system."
-    ),
-    practice=(
-        "Count the target as reached when two evaluations in a row have it, at the time of the second. Keep the "
-        "curve beyond, so that everybody can see it stays there, and compute the crossing from the curve."
-    ),
-    bad="94 % in 24 s. (94.02 % at 24 s, 93.81 % at 27 s, 93.90 % at 30 s)",
-    good="94 % in 30 s, confirmed: 94.12 % at 27 s, 94.25 % at 30 s, 94.31 % at 33 s.",
-    source="Hoefler, Twelve ways (2018), 10; DAWNBench's rule is the first crossing",
-    reads=(
-        "sides[].runs[].curve",
-        "sides[].runs[].time_s",
-        "sides[].runs[].reached",
-        "sides[].quality.target",
-        "sides[].quality.direction",
-        "sides[].clock.crossing",
-        "sides[].time_of",
-    ),
-    blind=(
-        "Two evaluations in a row can both be luck where the network hovers at the target; several runs show it. "
-        "How far a target may be missed by rounding, it does not know."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

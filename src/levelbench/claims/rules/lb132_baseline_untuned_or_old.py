@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, plural
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, plural
 from levelbench.claims.view import Claim
-
-__all__ = ["rule"]
 
 _CODE = "LB132"
 _TUNE = "tune the baseline with the same budget, or give what its own authors report as its best"
@@ -22,7 +21,7 @@ _NAMED = re.compile(r"(?!\W*(none|unknown|unpublished|internal|private|n/?a|tba|
 """A source is a name that somebody can look for."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         # A speed-up over one process of itself needs no opponent.
         if pair.comparison.base_kind in {"serial", "one-process"} or _itself(pair):
@@ -32,13 +31,13 @@ def _check(claim: Claim) -> Iterator[Finding]:
         yield from _source(pair)
 
 
-def _itself(pair: Pair) -> bool:
+def _itself(pair: ComparedPair) -> bool:
     """The same specification on another machine: there is nothing to tune or to cite apart."""
     new, base = pair.new.performance.specification, pair.base.performance.specification
     return new is not None and new == base
 
 
-def _tuning(pair: Pair) -> Iterator[Finding]:
+def _tuning(pair: ComparedPair) -> Iterator[Diagnostic]:
     new, base = pair.new, pair.base
     field = f"{pair.base_field}.tuned"
     trials, base_trials = new.tuning.trials, base.tuning.trials
@@ -61,7 +60,7 @@ def _tuning(pair: Pair) -> Iterator[Finding]:
         yield not_stated(_CODE, field, what, _TUNE, pair.where)
 
 
-def _age(pair: Pair, claim: Claim) -> Iterator[Finding]:
+def _age(pair: ComparedPair, claim: Claim) -> Iterator[Diagnostic]:
     new, base = pair.new, pair.base
     if new.year is None or base.year is None:
         if base.year is None and not base.runs:
@@ -76,7 +75,7 @@ def _age(pair: Pair, claim: Claim) -> Iterator[Finding]:
     yield guilty(_CODE, f"{pair.base_field}.year", found, _NEWER, pair.where, "warning")
 
 
-def _source(pair: Pair) -> Iterator[Finding]:
+def _source(pair: ComparedPair) -> Iterator[Diagnostic]:
     base, field = pair.base, f"{pair.base_field}.source"
     if base.source is None:
         yield not_stated(_CODE, field, f"the source of the baseline '{base.name}'", _SOURCE, pair.where)
@@ -85,36 +84,4 @@ def _source(pair: Pair) -> Iterator[Finding]:
         yield guilty(_CODE, field, found, _SOURCE, pair.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="baseline-untuned-or-old",
-    way=12,
-    why="A ratio says as much about the baseline as about what is new.",
-    point=(
-        "The new method had months of care: its learning rate searched, its kernels fused. The baseline was cloned "
-        "on the last evening and run with its defaults, or its time was copied from a paper of some years ago. Most "
-        "of the gain may be the care."
-    ),
-    practice=(
-        "Tune both sides with one budget and state it. Take the baseline from its authors' best, name the source and "
-        "the year, and show that it still reaches what they reported."
-    ),
-    bad="2.4 times as fast as the baseline (a quick-start example of 2015, default settings).",
-    good="1.3 times [1.2, 1.4] the speed of last year's best entry (commit 4f1c2aa); 24 trials of tuning each.",
-    source="Hoefler, Twelve ways (2018), 12; DAWNBench, Deep learning pitfalls (2018), lesson 2",
-    reads=(
-        "sides[].tuned",
-        "sides[].tuning.trials",
-        "sides[].tuning.budget_equal",
-        "sides[].year",
-        "sides[].source",
-        "sides[].reference",
-        "comparisons[].base_kind",
-        "standards[].year",
-    ),
-    blind=(
-        "Trials are counted, not judged: ten by somebody who knows the method may be worth a hundred. An old method "
-        "that nobody has beaten is called old all the same, until a newer one stands beside it."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number
-from levelbench.claims.view import Claim, Comparison, ScalingPoint, Side
-
-__all__ = ["rule"]
+from levelbench.claims.view import Claim, ComparisonView, ScalingPoint, Side
 
 _CODE = "LB201"
 _DO = "give the time of the base in seconds, on which hardware, and whether it is the best serial one"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, comparison in enumerate(claim.comparisons):
         if comparison.ratio is not None and comparison.of != "quality":
             yield from _compared(claim, comparison, f"comparisons[{at}]")
     yield from _drawn(claim)
 
 
-def _compared(claim: Claim, comparison: Comparison, field: str) -> Iterator[Finding]:
+def _compared(claim: Claim, comparison: ComparisonView, field: str) -> Iterator[Diagnostic]:
     base, new = claim.side(comparison.base), claim.side(comparison.new)
     where = comparison.where or claim.where
     if not _has_base(claim, comparison, base):
@@ -35,7 +34,7 @@ def _compared(claim: Claim, comparison: Comparison, field: str) -> Iterator[Find
         yield not_stated(_CODE, f"{field}.base_kind", what, do, where)
 
 
-def _has_base(claim: Claim, comparison: Comparison, base: Side | None) -> bool:
+def _has_base(claim: Claim, comparison: ComparisonView, base: Side | None) -> bool:
     """Whether an absolute figure of what is compared stands anywhere: in the comparison, its base, its scaling."""
     if comparison.base_time_s is not None:
         return True
@@ -69,7 +68,7 @@ def _is_absolute(point: ScalingPoint) -> bool:
     return point.time_s is not None or point.throughput is not None
 
 
-def _drawn(claim: Claim) -> Iterator[Finding]:
+def _drawn(claim: Claim) -> Iterator[Diagnostic]:
     """A figure of speed-ups whose one-rank time is nowhere."""
     if any(_is_absolute(point) for point in claim.scaling) or any(side.time_s is not None for side in claim.sides):
         return
@@ -82,30 +81,4 @@ def _drawn(claim: Claim) -> Iterator[Finding]:
             yield guilty(_CODE, f"figures[{at}].y", found, _DO, figure.where or claim.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="speed-up-without-base",
-    way=0,
-    why="A ratio says how far, and not from where: a slow base makes any speed-up.",
-    point=(
-        "A slow program scales beautifully, and everything is fast beside a base that nobody tuned. Whoever gives the "
-        "ratio alone never has to say how long anything took."
-    ),
-    practice=(
-        "Give the base's absolute time (or rate, or cost) with the ratio, the hardware that it ran on, and whether it "
-        "is the best serial program or the parallel one with a single process; those can differ by a large factor."
-    ),
-    bad="Our trainer is 37 times faster on 64 GPUs.",
-    good="64 GPUs take 61 s to the target, 37 times less than the 2,260 s of the best program on one GPU.",
-    source="Hoefler & Belli, SC15, rule 1",
-    reads=(
-        "comparisons[].ratio",
-        "comparisons[].base_time_s",
-        "comparisons[].base_kind",
-        "sides[].time_s",
-        "scaling[].time_s",
-        "figures[].y",
-    ),
-    blind="Whether the base could be faster, and whether the ratio is that of the times that are given.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

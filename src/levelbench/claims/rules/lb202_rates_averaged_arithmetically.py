@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, sides
-from levelbench.claims.rules._samples import fixed_time, matches, side_rates
+from levelbench.claims.rules._runs import fixed_time, matches, side_rates
 from levelbench.claims.view import Claim, Summarised
 from levelbench.measure.statistics.means import arithmetic_mean, harmonic_mean
-
-__all__ = ["rule"]
 
 _CODE = "LB202"
 _DO = "divide all the work by all the time: the harmonic mean of the rates"
@@ -18,7 +17,7 @@ _MUCH = 0.01
 """From an overstatement of 1 % on it is an error."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     if fixed_time(claim):
         return
     for at, summary in enumerate(claim.summaries):
@@ -26,7 +25,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
             yield from _judged(claim, summary, f"summaries[{at}]")
 
 
-def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Finding]:
+def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnostic]:
     where = summary.where or claim.where
     again = _again(claim, summary)
     if again is not None:
@@ -58,23 +57,4 @@ def _again(claim: Claim, summary: Summarised) -> tuple[float, float, int] | None
     return None
 
 
-rule = Rule(
-    code=_CODE,
-    name="rates-averaged-arithmetically",
-    way=0,
-    why="The arithmetic mean of rates over equal work lets the fast runs weigh more than their time.",
-    point=(
-        "A rate has the time below the line, so a run that took twice as long pulls a mean of rates down by less than "
-        "it should. The plain mean of any set of rates is never below the true one."
-    ),
-    practice=(
-        "Average what adds up (seconds, joules) arithmetically and divide afterwards, or take the harmonic mean of the "
-        "rates. The plain mean is right only where each run had the same time, and not the same work."
-    ),
-    bad="Throughput 150 images/s: the mean of 100 and 200 images/s over the same images.",
-    good="Throughput 133 images/s: the harmonic mean of 100 and 200, all images by all seconds.",
-    source="Hoefler & Belli, SC15, rule 3",
-    reads=("summaries[].of", "summaries[].by", "summaries[].value", "summaries[].n", "sides[].runs[].time_s"),
-    blind="Rates whose runs the claim does not have, and runs of unequal work: there a weighted mean would be needed.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

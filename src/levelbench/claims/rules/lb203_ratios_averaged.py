@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, plural
-from levelbench.claims.rules._samples import matches
+from levelbench.claims.rules._runs import matches
 from levelbench.claims.view import Claim, Summarised
 from levelbench.measure.statistics.means import arithmetic_mean, geometric_mean, harmonic_mean
-
-__all__ = ["rule"]
 
 _CODE = "LB203"
 _DO = "average the times (or costs) behind the ratios and divide the means; the geometric mean only if those are lost"
 _WRONG = ("arithmetic", "harmonic", "olympic")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, summary in enumerate(claim.summaries):
         if summary.of == "ratios" and summary.n != 1:
             yield from _judged(claim, summary, f"summaries[{at}]")
 
 
-def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Finding]:
+def _judged(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnostic]:
     where = summary.where or claim.where
     ratios = [each.ratio for each in claim.comparisons if each.ratio is not None and each.ratio > 0.0]
     again = _again(summary, ratios)
@@ -57,23 +56,4 @@ def _inverse(summary: Summarised, ratios: list[float]) -> float:
     return harmonic_mean(inverses) if summary.by == "harmonic" else arithmetic_mean(inverses)
 
 
-rule = Rule(
-    code=_CODE,
-    name="ratios-averaged",
-    way=0,
-    why="A mean of ratios depends on which side is called the base, so it can show either as the faster.",
-    point=(
-        "Of two programs each twice as fast as the other on one of two tasks, both have a mean speed-up of 1.25 over "
-        "the other. The mean of ratios always finds a winner."
-    ),
-    practice=(
-        "Average the costs behind the ratios and divide the means. If the costs are lost, the geometric mean at least "
-        "does not depend on the direction; say that it is one. Better still, show every ratio."
-    ),
-    bad="On average 1.25 times faster (2.0 and 0.5 times).",
-    good="30 s in place of 30 s for both tasks together (2.0 and 0.5 times; geometric mean 1.0).",
-    source="Hoefler & Belli, SC15, rule 4; Fleming & Wallace, CACM 29(3), 1986",
-    reads=("summaries[].of", "summaries[].by", "summaries[].value", "comparisons[].ratio"),
-    blind="A ratio of one comparison that was itself made by averaging ratios of runs.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, percent, plural, seconds, sides
-from levelbench.claims.rules._samples import sample_of, side_rates, side_times
+from levelbench.claims.rules._runs import sample_of, side_rates, side_times
 from levelbench.claims.view import Claim, Side, Summarised
 from levelbench.measure.statistics import wilson
-
-__all__ = ["rule"]
 
 _CODE = "LB204"
 _DO = "give a confidence interval with its method, from runs repeated whole; or show that the figure cannot vary"
@@ -19,7 +18,7 @@ _SAME = 1e-6
 """Runs whose times agree to six digits are no evidence of variation."""
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     said: list[list[float]] = []
     for field, side in sides(claim):
         if side.time_s is None or side.interval is not None:
@@ -37,7 +36,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
     yield from _compared(claim)
 
 
-def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
+def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     """A time to the target of which not all runs arrive is the time of the lucky ones, whatever else it is."""
     made, reached = side.runs_made, side.runs_reached
     if side.time_of != "target" or not made or not reached or reached >= made:
@@ -53,7 +52,7 @@ def _some_arrive(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
     yield guilty(_CODE, f"{field}.runs_reached", found, _ALL, side.where, "warning")
 
 
-def _timed(claim: Claim, side: Side, field: str) -> Iterator[Finding]:
+def _timed(claim: Claim, side: Side, field: str) -> Iterator[Diagnostic]:
     values = side_times(side)
     if len(values) > 1 and max(values) - min(values) > _SAME * max(values):
         found = (
@@ -75,7 +74,7 @@ def _is_of(summary: Summarised, side: Side) -> bool:
     return summary.of == "times" and value is not None and abs(value - (side.time_s or 0.0)) <= 1e-3 * abs(value)
 
 
-def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Finding]:
+def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Diagnostic]:
     where = summary.where or claim.where
     of = "several values" if summary.n is None else plural(summary.n, "value")
     value = "" if summary.value is None else f" ({number(summary.value, 4)})"
@@ -87,7 +86,7 @@ def _summarised(claim: Claim, summary: Summarised, field: str) -> Iterator[Findi
         yield not_stated(_CODE, f"{field}.interval", what, _DO, where)
 
 
-def _compared(claim: Claim) -> Iterator[Finding]:
+def _compared(claim: Claim) -> Iterator[Diagnostic]:
     """Ratios whose sides have no times of their own, so that nothing above has judged them."""
     for at, comparison in enumerate(claim.comparisons):
         if comparison.ratio is None or comparison.interval is not None or comparison.of == "operations":
@@ -99,34 +98,4 @@ def _compared(claim: Claim) -> Iterator[Finding]:
         yield not_stated(_CODE, f"comparisons[{at}].interval", what, _DO, comparison.where or claim.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="no-interval",
-    way=0,
-    why="Without its spread a figure cannot be told from luck.",
-    point=(
-        "Machines, seeds and neighbours make every run another one. A single figure with four digits looks exact; the "
-        "next run may look like somebody else's result."
-    ),
-    practice=(
-        "Say whether the figure is deterministic. If not, repeat the whole run, give a confidence interval with its "
-        "level, its method and n, and keep the raw values. Below six runs a t interval of the logarithms does for "
-        "times; from six on the order statistics' interval of the median assumes nothing. Where some runs do not reach "
-        "the target, give their share, and the time to expect when one begins again until a run does."
-    ),
-    bad="Time to 94 %: 75.28 s.",
-    good="Time to 94 %: 75.3 s [74.6, 76.2], median of 20 runs, 95 % by order statistics.",
-    source="Hoefler & Belli, SC15, rule 5",
-    reads=(
-        "sides[].interval",
-        "sides[].timing.deterministic",
-        "sides[].runs_made",
-        "sides[].runs_reached",
-        "sides[].runs[].time_s",
-        "summaries[].interval",
-        "summaries[].deterministic",
-        "comparisons[].interval",
-    ),
-    blind="Whether the runs behind an interval were independent, and whether its method suits them (LB205).",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

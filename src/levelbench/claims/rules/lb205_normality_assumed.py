@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, number, pairs
-from levelbench.claims.rules._normality import FEWEST, Normality, normality
-from levelbench.claims.rules._samples import sample_of, side_qualities, side_times
+from levelbench.claims.rules._runs import FEWEST, Normality, normality, sample_of, side_qualities, side_times
 from levelbench.claims.view import Claim
-
-__all__ = ["rule"]
 
 _CODE = "LB205"
 _DO = "use order statistics (or a rank test), or logarithms, or show a normality test and a Q-Q plot of the values"
@@ -23,7 +21,7 @@ _FREE = re.compile(r"bootstrap|permutation|rank|order[ -]statistic|mann|wilcoxon
 _LOG = re.compile(r"(?<![a-z])(log|logs|logarithms?|lognormal|log-normal)(?![a-z])")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, summary in enumerate(claim.summaries):
         if summary.interval_by and _assumes(summary.interval_by):
             sample = sample_of(claim, summary)
@@ -54,7 +52,7 @@ def _tested(method: str, values: Sequence[float]) -> Normality | None:
 
 def _judged(
     place: tuple[str, str, str], method: str, checked: bool | None, samples: list[tuple[str, Sequence[float]]]
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     field, what, where = place
     results = [(name, _tested(method, values)) for name, values in samples]
     for name, result in results:
@@ -80,33 +78,4 @@ def _few(samples: list[tuple[str, Sequence[float]]]) -> str:
     return f"; {fewest} values are too few for a test to tell" if 0 < fewest < FEWEST else ""
 
 
-rule = Rule(
-    code=_CODE,
-    name="normality-assumed",
-    way=0,
-    why="Times are skewed: an interval that expects a bell is wrong at the end that matters.",
-    point=(
-        "The mean plus or minus two standard errors is the interval that everybody knows. Run times have a hard lower "
-        "edge and a long upper tail, so it covers less than it says; thirty values do not mend that by themselves."
-    ),
-    practice=(
-        "Look at the values (Q-Q plot, Shapiro-Wilk), or use what assumes nothing: the order statistics' interval of "
-        "a median, a rank test. For few values work on logarithms, and say so."
-    ),
-    bad="1.02 +- 0.31 s (mean and t interval of 12 runs, of which one took 2.9 s).",
-    good="0.86 s [0.84, 0.91], median of 12 runs, 95 % by order statistics.",
-    source="Hoefler & Belli, SC15, rule 6; D'Agostino & Pearson 1973; Anscombe & Glynn 1983",
-    reads=(
-        "summaries[].interval_by",
-        "summaries[].normality_checked",
-        "comparisons[].test",
-        "comparisons[].normality_checked",
-        "sides[].runs[]",
-    ),
-    blind=(
-        "Where the runs' values are in the claim it tests them itself, by skewness from 8 values on and by kurtosis "
-        "too from 20, at the 1 % level; Shapiro and Wilk's test would see more. Below 8 values it sees nothing, and "
-        "the method behind the interval of a side is not part of a claim."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs
 from levelbench.claims.view import Claim
-
-__all__ = ["rule"]
 
 _CODE = "LB206"
 _LEVEL = 0.05
@@ -19,13 +18,13 @@ _SMALL_EFFECT = 0.2
 _DO = "give the ratio (or difference) with its interval, and say from which size on it would matter"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for pair in pairs(claim):
         if pair.comparison.p_value is not None:
             yield from _judged(pair, pair.comparison.p_value)
 
 
-def _judged(pair: Pair, p_value: float) -> Iterator[Finding]:
+def _judged(pair: ComparedPair, p_value: float) -> Iterator[Diagnostic]:
     comparison = pair.comparison
     p = f"p = {number(p_value)}"
     if not _has_size(pair):
@@ -46,7 +45,7 @@ def _judged(pair: Pair, p_value: float) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{pair.field}.test", what, "name the test, its n and what a replicate was", pair.where)
 
 
-def _has_size(pair: Pair) -> bool:
+def _has_size(pair: ComparedPair) -> bool:
     """Whether the size of the difference is stated, or both figures of which it is the difference."""
     comparison = pair.comparison
     if comparison.effect is not None or comparison.ratio is not None or comparison.interval is not None:
@@ -62,23 +61,4 @@ def _is_negligible(interval: tuple[float, float]) -> bool:
     return min(interval) >= 1.0 / _NEGLIGIBLE and max(interval) <= _NEGLIGIBLE
 
 
-rule = Rule(
-    code=_CODE,
-    name="significance-without-effect",
-    way=0,
-    why="A p-value says that there is a difference, and with enough runs there always is one.",
-    point=(
-        "Significance can be bought: each further run makes a smaller difference significant. 'Significantly faster' "
-        "sounds like 'much faster', and may be a thousandth."
-    ),
-    practice=(
-        "Give the size of the difference with its interval, and the size from which on it matters. A difference is "
-        "worth a claim when the whole interval lies beyond that; it is none when the whole interval lies inside."
-    ),
-    bad="Significantly faster (p < 0.001).",
-    good="1.31 times faster [1.27, 1.34] (p < 0.001, Welch's t on logarithms, 10 + 10 runs).",
-    source="Hoefler & Belli, SC15, rule 7; Cohen 1988",
-    reads=("comparisons[].p_value", "comparisons[].effect", "comparisons[].ratio", "comparisons[].interval"),
-    blind="How many comparisons were made of which this one is shown, and whether the replicates are whole runs.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

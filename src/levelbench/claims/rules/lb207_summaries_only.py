@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, plural, sides
 from levelbench.claims.view import Claim, Side, Summarised
-
-__all__ = ["rule"]
 
 _CODE = "LB207"
 _DO = "publish the value of every run with its seed and settings, so that others can summarise them in their way"
 _SUMMARIES = ("best", "median", "mean", "olympic")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     most = max((len(side.runs) for side in claim.sides), default=0)
     for at, summary in enumerate(claim.summaries):
         if summary.n != 1:
@@ -25,7 +24,7 @@ def _check(claim: Claim) -> Iterator[Finding]:
             yield from _reported(side, field)
 
 
-def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Iterator[Finding]:
+def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Iterator[Diagnostic]:
     where = summary.where or claim.where
     of = "several values" if summary.n is None else plural(summary.n, "value")
     if summary.raw_available is False:
@@ -35,7 +34,7 @@ def _summarised(claim: Claim, summary: Summarised, field: str, most: int) -> Ite
         yield not_stated(_CODE, f"{field}.raw_available", f"where the {of} behind '{summary.what}' are", _DO, where)
 
 
-def _reported(side: Side, field: str) -> Iterator[Finding]:
+def _reported(side: Side, field: str) -> Iterator[Diagnostic]:
     """A side whose figure is a summary of runs that are not shown."""
     made = side.runs_made
     if side.reported in _SUMMARIES and made is not None and made > 1 and len(side.runs) < made:
@@ -46,23 +45,4 @@ def _reported(side: Side, field: str) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.runs", what, _DO, side.where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="summaries-only",
-    way=0,
-    why="A summary can be computed from the values, and the values never from the summary.",
-    point=(
-        "A mean hides the run that failed, the two groups that do not overlap, the trend over the night. Nobody can "
-        "ask another question of a number."
-    ),
-    practice=(
-        "Keep and publish every value. Choose the summary that answers the question (mean for costs that add up, "
-        "median or percentiles for what a user waits), and show the distribution where it has more than one hump."
-    ),
-    bad="Mean of 50 runs: 94.07 %.",
-    good="Mean 94.07 %, median 94.08 %, 33 of 50 at or above 94 %; all 50 values in runs.csv.",
-    source="Hoefler & Belli, SC15, rules 8 and 12",
-    reads=("summaries[].raw_available", "summaries[].n", "sides[].runs", "sides[].runs_made", "sides[].reported"),
-    blind="Whether values that are said to be available are, and whether they are all.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

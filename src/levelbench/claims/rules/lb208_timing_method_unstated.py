@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated, seconds, sides
 from levelbench.claims.rules._machines import machine_of
 from levelbench.claims.view import Claim, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB208"
 _SHORT = ("step", "call", "epoch")
 _DO = "say which clock, from where to where, how devices and ranks were synchronised, and what was warm-up"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         if side.time_s is not None:
             yield from _timed(side, f"{field}.timing")
 
 
-def _timed(side: Side, field: str) -> Iterator[Finding]:
+def _timed(side: Side, field: str) -> Iterator[Diagnostic]:
     timing, time = side.timing, f"the {seconds(side.time_s or 0.0)} of '{side.name}'"
     short = side.time_of in _SHORT
     if timing.method is None:
@@ -50,31 +49,4 @@ def _parts(side: Side) -> str:
     return f"{ranks:,} ranks" if ranks > 1 else side.hardware.accelerator or "the accelerator"
 
 
-rule = Rule(
-    code=_CODE,
-    name="timing-method-unstated",
-    way=0,
-    why="On an accelerator and across ranks a clock that waits for nobody times only the asking.",
-    point=(
-        "Launching a kernel takes microseconds whatever the kernel takes. Timing the launch, the fastest rank, or the "
-        "hundredth pass over a warm cache gives the best figures, and a figure without its method may be any of these."
-    ),
-    practice=(
-        "State the clock, its start and end, how devices and ranks were synchronised there, whose time counts (the "
-        "slowest rank's), what was warm-up, and how values were summarised. Keep the clock's own cost below 5 % of "
-        "what it measures."
-    ),
-    bad="Our step takes 0.2 ms.",
-    good="A step takes 31.4 ms: monotonic host clock, device synchronised at both ends, 20 steps of warm-up left out.",
-    source="Hoefler & Belli, SC15, rule 10 and section 4.1",
-    reads=(
-        "sides[].time_s",
-        "sides[].timing.method",
-        "sides[].timing.synchronised",
-        "sides[].timing.warmup",
-        "sides[].workload.ranks",
-        "sides[].hardware",
-    ),
-    blind="Whether the method was followed. For whole runs, which end with reading a result, it does not ask to wait.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

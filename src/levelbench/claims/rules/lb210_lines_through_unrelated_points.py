@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
+from levelbench.claims.rule import Diagnostic, read_rule
 from levelbench.claims.rules._common import guilty, not_stated
-from levelbench.claims.view import Claim, Figure
-
-__all__ = ["rule"]
+from levelbench.claims.view import Claim, FigureView
 
 _CODE = "LB210"
 _DO = "draw points or bars with their intervals, or measure enough points between them that a line is true"
 _CONTINUOUS = ("time", "epochs", "samples", "operations")
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for at, figure in enumerate(claim.figures):
         yield from _drawn(figure, f"figures[{at}]", figure.where or claim.where)
 
 
-def _drawn(figure: Figure, field: str, where: str) -> Iterator[Finding]:
+def _drawn(figure: FigureView, field: str, where: str) -> Iterator[Diagnostic]:
     if figure.joined is False:
         return
     if figure.joined is None:
@@ -38,23 +37,4 @@ def _drawn(figure: Figure, field: str, where: str) -> Iterator[Finding]:
         yield not_stated(_CODE, f"{field}.interpolable", what, _DO, where)
 
 
-rule = Rule(
-    code=_CODE,
-    name="lines-through-unrelated-points",
-    way=0,
-    why="A line claims a value at every place that it crosses.",
-    point=(
-        "A line from 64 to 128 ranks promises something for 100, where the program may not run at all. Between two "
-        "products, networks or settings there is no middle, but lines make a trend of any order."
-    ),
-    practice=(
-        "Join points only where a value between them exists and the line is near it: a training curve over samples, "
-        "if evaluated often enough. Otherwise points or bars with intervals; a line that guides the eye is said to."
-    ),
-    bad="Throughput of five networks, in alphabetical order, joined by a line.",
-    good="Throughput of five networks as points with 95 % intervals.",
-    source="Hoefler & Belli, SC15, rule 12",
-    reads=("figures[].joined", "figures[].interpolable", "figures[].x"),
-    blind="The figure itself: it knows what is said of it. Axes that do not begin at zero are not asked for.",
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import Pair, guilty, not_stated, number, pairs, sides
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import ComparedPair, guilty, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, QualityView
-
-__all__ = ["rule"]
 
 _CODE = "LB301"
 _DO = "score detokenised output with sacrebleu and give its signature"
@@ -18,7 +17,7 @@ _DECIDES = {"tok": "tokeniser", "case": "case", "nrefs": "references", "test": "
 _NAMES = {"#": "nrefs", "numrefs": "nrefs", "refs": "nrefs", "c": "case", "tokenize": "tok", "t": "test", "l": "lang"}
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     for field, side in sides(claim):
         quality = side.quality
         if _is_bleu(quality) and (quality.value is not None or quality.target is not None):
@@ -43,7 +42,7 @@ def _parts(signature: str) -> dict[str, str]:
     return found
 
 
-def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Finding]:
+def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Diagnostic]:
     if quality.signature is None:
         what = f"how the {quality.metric} of '{name}' was computed (tokeniser, case, references)"
         yield not_stated(_CODE, field, what, _DO, where)
@@ -60,7 +59,7 @@ def _one(field: str, name: str, quality: QualityView, where: str) -> Iterator[Fi
     yield guilty(_CODE, field, found, _DO, where, "warning")
 
 
-def _two(pair: Pair) -> Iterator[Finding]:
+def _two(pair: ComparedPair) -> Iterator[Diagnostic]:
     new, base = pair.new.quality, pair.base.quality
     one, other = _parts(new.signature or ""), _parts(base.signature or "")
     unlike = [name for name in _DECIDES if name in one and name in other and one[name] != other[name]]
@@ -76,27 +75,4 @@ def _two(pair: Pair) -> Iterator[Finding]:
         yield guilty(_CODE, f"{pair.new_field}.quality.value", found, do, pair.where, "warning")
 
 
-rule = Rule(
-    code=_CODE,
-    name="score-without-signature",
-    way=0,
-    why="The same translations differ by points of BLEU with the tokeniser, the case and the references.",
-    point=(
-        "DAWNBench wanted a translation task and left it out: each framework tokenised the references in its own way, "
-        "and the scores could not be compared. The difference between two scripts is often larger than the one "
-        "between two systems."
-    ),
-    practice=(
-        "Score detokenised output against untouched references with sacrebleu, and print the signature that it "
-        "gives beside the score. Compare scores of one signature only."
-    ),
-    bad="27.4 BLEU on newstest2017, against 26.9 in the paper.",
-    good="27.4 BLEU, nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.4.3; both systems scored by us.",
-    source="DAWNBench, Deep learning pitfalls (2018), lesson 1; Post, A call for clarity in reporting BLEU (2018)",
-    reads=("sides[].quality.metric", "sides[].quality.signature", "sides[].quality.value", "sides[].quality.target"),
-    blind=(
-        "A signature says how the score was computed and not that the output was detokenised. Other scores that "
-        "depend on their implementation (ROUGE, METEOR, FID) it does not know."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

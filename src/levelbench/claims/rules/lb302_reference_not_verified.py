@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from levelbench.claims.rule import Finding, Rule
-from levelbench.claims.rules._common import guilty, not_stated, number, pairs, sides
-from levelbench.claims.rules._quality import direction_of, level_of
+from levelbench.claims.rule import Diagnostic, read_rule
+from levelbench.claims.rules._common import direction_of, guilty, level_of, not_stated, number, pairs, sides
 from levelbench.claims.view import Claim, Side
-
-__all__ = ["rule"]
 
 _CODE = "LB302"
 _DO = "show first that the reference reaches what its source reports: the same metric and split, with its interval"
 
 
-def _check(claim: Claim) -> Iterator[Finding]:
+def _check(claim: Claim) -> Iterator[Diagnostic]:
     bases = {pair.base.name: pair for pair in pairs(claim) if pair.comparison.of != "kernel"}
     for field, side in sides(claim):
         if side.name not in bases and not side.reference:
@@ -54,35 +52,4 @@ def _shown(side: Side) -> bool:
     return level.high >= sign * quality.standard
 
 
-rule = Rule(
-    code=_CODE,
-    name="reference-not-verified",
-    way=0,
-    why="To be faster than a broken implementation is no news.",
-    point=(
-        "Reference code is often incomplete, and networks of one name differ: another activation, another order in "
-        "the block. The makers of DAWNBench met a fast official example that ended five points below the paper, and "
-        "one that nobody could train to its published figure at all."
-    ),
-    practice=(
-        "Before it is compared with, train the reference to the figure that its source reports, with several seeds, "
-        "and say so. Check its parameters and operations against the published ones."
-    ),
-    bad="1.8 times the speed of the framework's official ResNet-50 example. (It ends at 71 %.)",
-    good="The reference reaches 76.1 % [75.9, 76.3] over 5 runs (source: 76.15 %); 1.3 times its speed to 75.9 %.",
-    source="DAWNBench, Deep learning pitfalls (2018), lesson 2",
-    reads=(
-        "sides[].reference",
-        "sides[].baseline",
-        "sides[].quality.value",
-        "sides[].quality.standard",
-        "sides[].quality.target",
-        "sides[].runs_made",
-        "sides[].runs_reached",
-    ),
-    blind=(
-        "It compares with the usual quality that is stated. A reference that reaches it by another network than the "
-        "one it is named after is not seen; nor is one that is right and badly built."
-    ),
-    check=_check,
-)
+rule = read_rule(Path(__file__).with_suffix(".md"), _check)

@@ -11,8 +11,8 @@ import click
 from levelbench.cli import options as shared
 
 if TYPE_CHECKING:
-    from levelbench.report.site.build import Built
-    from levelbench.report.site.payload import NotShown
+    from levelbench.competition.site.build import Built
+    from levelbench.competition.site.payload import NotShown
 
 __all__ = ["command"]
 
@@ -25,7 +25,7 @@ _MOST_LINES = 20
 @click.option("--ruleset", help="Score all entries under this ruleset instead of the one that each names.")
 @click.option("--base-url", help="Where the site will be: with it there is a feed. [default: url in board.toml]")
 @click.option("--strict", is_flag=True, help="Warnings end in exit code 1 as errors do.")
-@click.option("--force", is_flag=True, help="Make everything again, whatever an earlier build remembers.")
+@click.option("--force", is_flag=True, hidden=True, help="As without it: everything is made again each time.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes for many files. [default: one a processor]")
 @shared.json_option
 @shared.debug_option
@@ -46,13 +46,14 @@ def command(
       levelbench board build leaderboard -o site
       levelbench board build leaderboard -o site --ruleset dawnbench-1.0
 
-    Only what has changed is read and made again. An entry that is wrong is listed as not shown and stops no other;
-    the exit code is then 1. Entries whose curves are nearly those of others are listed, and shown.
+    The site is made whole, and only files that differ are written. An entry that is wrong is listed as not shown and
+    stops no other; the exit code is then 1. Entries that are nearly copies of others, or not comparable with most of
+    their board, are listed, and shown with that doubt beside their rank.
     """
-    from levelbench.claims.beside import beside_entry
     from levelbench.cli.board.check import one_line
     from levelbench.cli.board.limits import known_limits
-    from levelbench.report.site.build import build
+    from levelbench.competition.claims import remarks_on_entry
+    from levelbench.competition.site.build import build
 
     jobs = jobs or min(len(os.sched_getaffinity(0)), 8)
     built = build(
@@ -60,9 +61,8 @@ def command(
         output,
         ruleset=ruleset,
         base_url=base_url,
-        force=force,
         processes=jobs,
-        lint=beside_entry,
+        lint=remarks_on_entry,
         limits=known_limits,
     )
     if as_json:
@@ -75,7 +75,7 @@ def command(
 
 
 def _lines(built: Built) -> list[str]:
-    """What was built, then what is nearly a copy, and what is not shown and why."""
+    """What was built, then what is doubtful, and what is not shown and why."""
     boards = len(built.boards)
     lines = [
         f"site: {Path(built.site) / 'index.html'}",
@@ -84,7 +84,7 @@ def _lines(built: Built) -> list[str]:
     ]
     if built.warnings:
         lines.append(f"{built.warnings} warning{'s' * (built.warnings != 1)}: levelbench board check lists them")
-    return lines + _listed("nearly the same", built.near) + _listed("not shown", built.not_shown)
+    return lines + _listed("doubtful", built.near) + _listed("not shown", built.not_shown)
 
 
 def _listed(what: str, files: list[NotShown]) -> list[str]:

@@ -1,21 +1,35 @@
-"""``levelbench board check``: every rule over a leaderboard or one entry, each finding with what to do."""
+"""``levelbench board check``: every rule over a leaderboard or one entry, and what the linter says of its claims.
+
+An entry that misleads may be shown, beside its figure, and a reviewer decides; so what the linter calls an error is a
+warning here, and never keeps an entry off the board.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from levelbench.cli import options as shared
+from levelbench.errors import LevelbenchError
 
 if TYPE_CHECKING:
-    from levelbench.records.submissions.rules import Finding
-    from levelbench.records.submissions.rules.judging import Lint
+    from levelbench.competition.checks.findings import EntryFinding
+    from levelbench.competition.entries import Submission
+    from levelbench.competition.leaderboard import Lint
+    from levelbench.competition.rulesets.registry import Ruleset
 
-__all__ = ["command", "finding_lines", "summary_line"]
+__all__ = [
+    "all_of_linter",
+    "command",
+    "finding_lines",
+    "summary_line",
+    "worst_of_linter",
+]
 
 _MANY = 10
 """From so many findings on they are counted by code as well."""
@@ -74,9 +88,9 @@ def command(
     error, and with --strict if there is a warning. What `levelbench lint` calls an error is a warning here; with --lint
     its warnings are notes, with --no-lint it is not asked.
     """
+    from levelbench.competition.checks.findings import CODES
+    from levelbench.competition.leaderboard import record_digests
     from levelbench.errors import MissingError, UsageError
-    from levelbench.records.submissions.rules import CODES
-    from levelbench.records.submissions.rules.checking import record_digests
 
     if codes:
         click.echo("\n".join(f"{code}  {meaning}" for code, meaning in CODES.items()))
@@ -115,10 +129,10 @@ def _lint_words(linted: int | None) -> str:
 
 def _checked(
     place: Path, records: dict[str, str] | None, jobs: int, lint: bool | None = None
-) -> tuple[int, list[Finding]]:
+) -> tuple[int, list[EntryFinding]]:
     """How many files, and what is wrong with them; ``lint``: with the linter's warnings, without it, or its errors."""
     from levelbench.cli.board.limits import known_limits
-    from levelbench.records.submissions.rules.checking import check_file, checked_folder
+    from levelbench.competition.leaderboard import check_file, checked_folder
 
     linter = None if lint is False else _linter(all_of_it=lint is True)
     if place.is_dir():
@@ -127,19 +141,18 @@ def _checked(
 
 
 def _linter(*, all_of_it: bool) -> Lint:
-    from levelbench.cli.board.lint import all_of_linter, worst_of_linter
 
     return all_of_linter if all_of_it else worst_of_linter
 
 
-def _counts(found: list[Finding]) -> dict[str, int]:
+def _counts(found: list[EntryFinding]) -> dict[str, int]:
     counts = Counter(each.severity for each in found)
     return {"errors": counts["error"], "warnings": counts["warning"], "notes": counts["note"]}
 
 
-def _by_code(found: list[Finding]) -> list[str]:
+def _by_code(found: list[EntryFinding]) -> list[str]:
     """How often each code was found, where there is more than a screen of findings."""
-    from levelbench.records.submissions.rules import CODES
+    from levelbench.competition.checks.findings import CODES
 
     if len(found) < _MANY:
         return []
@@ -156,7 +169,7 @@ def _rule_name(code: str) -> str:
     return find_rule(code).name
 
 
-def summary_line(checked: int, found: list[Finding]) -> str:
+def summary_line(checked: int, found: list[EntryFinding]) -> str:
     """How many entries were checked, and what was found: one line."""
     parts = [_plural(checked, "entry", "entries")]
     for severity in ("error", "warning", "note"):
@@ -175,7 +188,7 @@ def one_line(text: str) -> str:
     return plain.replace("##[", "# #[")
 
 
-def finding_lines(found: list[Finding]) -> list[str]:
+def finding_lines(found: list[EntryFinding]) -> list[str]:
     """Findings grouped by file, each on two lines: what was found where, and what to do."""
     lines: list[str] = []
     file: Any = None
@@ -188,7 +201,7 @@ def finding_lines(found: list[Finding]) -> list[str]:
     return lines
 
 
-def _github(found: list[Finding], place: Path) -> list[str]:
+def _github(found: list[EntryFinding], place: Path) -> list[str]:
     """Workflow commands, which show a finding beside the file in a pull request."""
     whole = place.is_dir()
     lines = []
@@ -201,3 +214,27 @@ def _github(found: list[Finding], place: Path) -> list[str]:
 
 def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def worst_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
+    """What the linter calls an error in ``entry``, as warnings about ``file``; ``known`` are the rulesets by id."""
+    return [each for each in _findings(entry, file, known) if each.severity == "warning"]
+
+
+def all_of_linter(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> list[EntryFinding]:
+    """The same, and its warnings as notes."""
+    return list(_findings(entry, file, known))
+
+
+def _findings(entry: Submission, file: str, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
+    from levelbench.competition.checks.findings import note, warning
+    from levelbench.competition.claims import remarks_on_entry
+
+    try:
+        lines = remarks_on_entry(entry, file, known).lines
+    except LevelbenchError:
+        # No claim can be made of it; what is wrong with it is the check's own to say.
+        return
+    for each in lines:
+        made = warning if each.severity == "error" else note
+        yield made(each.code, file, each.field, f"{each.name}: {each.found}", each.do)

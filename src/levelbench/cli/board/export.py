@@ -12,7 +12,7 @@ from levelbench.cli import options as shared
 from levelbench.errors import LevelbenchError, UsageError
 
 if TYPE_CHECKING:
-    from levelbench.records.submissions.schema import Submission
+    from levelbench.competition.entries import Submission
 
 __all__ = ["command"]
 
@@ -71,8 +71,8 @@ def command(kind: str, source: Path, output: Path, as_json: bool, debug: bool) -
 
 def _entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]]:
     """Every entry with its id, and a sentence for each that cannot be read."""
-    from levelbench.records.exchange.placing import entry_paths
-    from levelbench.records.submissions.reading import read_submission
+    from levelbench.competition.exchange.files import entry_paths
+    from levelbench.competition.reading import read_submission
 
     entries, problems = [], []
     root = source if source.is_dir() else None
@@ -85,7 +85,7 @@ def _entries(source: Path) -> tuple[list[tuple[str, Submission]], list[str]]:
 
 
 def _tables(kind: str, entries: list[tuple[str, Submission]], output: Path) -> list[Path]:
-    from levelbench.records.exchange import tables
+    from levelbench.competition.exchange import tables
 
     write = tables.write_csv if kind == "csv" else tables.write_parquet
     return write(tables.tabulate(entries), output)
@@ -122,8 +122,8 @@ def _no_place(kind: str, entry: Submission) -> str:
     """Why the format has no place for such an entry at all; empty where it has."""
     if kind == "mllog":
         return "" if entry.mode == "training" else "a training log cannot hold an entry of inference"
-    from levelbench.records.exchange.dawnbench.tasks import task_called
-    from levelbench.records.exchange.dawnbench.writing import ANSWERED_ALONE
+    from levelbench.competition.exchange.dawnbench.entries import task_called
+    from levelbench.competition.exchange.dawnbench.writing import ANSWERED_ALONE
 
     if task_called(entry.task) is None:
         return f"DAWNBench has no task {entry.task!r}"
@@ -133,12 +133,12 @@ def _no_place(kind: str, entry: Submission) -> str:
 
 def _written(kind: str, entry: Submission, folder: Path, used: set[str]) -> tuple[list[Path], list[str]]:
     if kind == "mllog":
-        from levelbench.records.exchange.mlperf import losses_of, write_submission
+        from levelbench.competition.exchange.mlperf import losses_of, write_submission
 
         return list(write_submission(entry, folder)), losses_of(entry)
-    from levelbench.records.exchange.dawnbench import write_entry
-    from levelbench.records.exchange.dawnbench.writing import stem_of
-    from levelbench.records.submissions.digests import submission_digest
+    from levelbench.competition.entries import submission_digest
+    from levelbench.competition.exchange.dawnbench import write_entry
+    from levelbench.competition.exchange.dawnbench.writing import stem_of
 
     stem = stem_of(entry)
     place = f"{entry.task}/{entry.mode}/{stem}".lower()

@@ -30,7 +30,7 @@ def new(name: str, output: Path, as_json: bool, debug: bool) -> int:
     \b
       levelbench board keys new "Ada Lovelace" -o ~/.config/levelbench/ada.pem
     """
-    from levelbench.records.submissions.signatures import new_key
+    from levelbench.competition.signatures import new_key
 
     _say(name, new_key(output), output, as_json)
     return 0
@@ -43,7 +43,7 @@ def new(name: str, output: Path, as_json: bool, debug: bool) -> int:
 @shared.debug_option
 def show(key: Path, name: str, as_json: bool, debug: bool) -> int:
     """Show the public half of KEY, its fingerprint, and the line for authors.toml."""
-    from levelbench.records.submissions.signatures import public_text, read_key
+    from levelbench.competition.signatures import public_text, read_key
 
     _say(name, public_text(read_key(key).public_key()), key, as_json)
     return 0
@@ -59,8 +59,8 @@ def sign(submission: Path, key: Path, as_json: bool, debug: bool) -> int:
 
     Sign last: whatever changes the file afterwards makes the signature wrong.
     """
-    from levelbench.records.submissions.reading import parse_submission, read_bytes
-    from levelbench.records.submissions.signatures import sign as sign_file
+    from levelbench.competition.reading import parse_submission, read_bytes
+    from levelbench.competition.signatures import sign as sign_file
 
     raw = read_bytes(submission)
     read = parse_submission(raw, f"reading the submission {submission}")
@@ -77,7 +77,7 @@ def sign(submission: Path, key: Path, as_json: bool, debug: bool) -> int:
 
 def _doubt(submission: Path, author: str, key: Path) -> str | None:
     """What ``authors.toml`` of the leaderboard, if there is one, has against this key for that author."""
-    from levelbench.records.submissions.signatures import AUTHORS, public_text, read_authors, read_key
+    from levelbench.competition.signatures import AUTHORS, public_text, read_authors, read_key
 
     folder = submission.absolute().parent
     found = next((each / AUTHORS for each in (folder, *folder.parents[:2]) if (each / AUTHORS).is_file()), None)
@@ -94,7 +94,7 @@ def _doubt(submission: Path, author: str, key: Path) -> str | None:
 
 
 def _say(name: str, public: str, path: Path, as_json: bool) -> None:
-    from levelbench.records.submissions.signatures import AUTHORS, fingerprint
+    from levelbench.competition.signatures import AUTHORS, fingerprint
 
     # A JSON string of printable ASCII is a string of TOML too.
     line = f'{json.dumps(name)} = ["{public}"]'

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from levelbench.competition.checks.ceilings import MachineLimits
+    from levelbench.competition.entries import Setting, Submission
     from levelbench.networks.network import Network
-    from levelbench.records.submissions.rules.ceilings import Limits
-    from levelbench.records.submissions.schema import Setting, Submission
 
 __all__ = ["known_limits", "with_limits"]
 
@@ -40,8 +40,8 @@ def with_limits(made: Sequence[tuple[str, Submission]], store_path: Path) -> lis
 def _with_limits(entry: Submission, store: Path) -> Submission:
     from msgspec.structs import replace
 
-    from levelbench.records.submissions.measured import measured_ceiling
-    from levelbench.records.submissions.rules.ceilings import CEILING, CEILING_OF, FLOPS
+    from levelbench.competition.checks.ceilings import CEILING, CEILING_OF, FLOPS
+    from levelbench.competition.making_inference import measured_ceiling
 
     basis = _basis(entry, store)
     if basis is None:
@@ -60,8 +60,8 @@ def _with_limits(entry: Submission, store: Path) -> Submission:
 def _basis(entry: Submission, store: Path) -> tuple[Any, dict[str, Any], str, float] | None:
     """The specification of the training, the environment and device of what is submitted, and its FLOPs a sample."""
     from levelbench.cli import options as shared
+    from levelbench.competition.checks.ceilings import STEP
     from levelbench.errors import LevelbenchError
-    from levelbench.records.submissions.rules.ceilings import STEP
 
     training = entry.mode == "training"
     trained = entry.runs[0].record_id if training else entry.settings.get("trained_by")
@@ -108,23 +108,23 @@ def _flops(network: Network) -> float:
     return network_cost(network).flops
 
 
-def known_limits(submission: Submission) -> Limits:
+def known_limits(submission: Submission) -> MachineLimits:
     """The peak of the named hardware, as the table has it, and the cost of the network that the model is taken for.
 
     For an entry of the closed division the settings of the task's own recipe, too.
     """
     from levelbench import __version__
-    from levelbench.records.submissions.rules.ceilings import Limits
+    from levelbench.competition.checks.ceilings import MachineLimits
 
     recipe = _recipe(submission) if submission.division == "closed" else None
     flop_s, machine = _peak(submission)
     if flop_s is None:
-        return Limits(recipe=recipe, version=__version__)
+        return MachineLimits(recipe=recipe, version=__version__)
     task = submission.task.lower()
     # A task of somebody's own rules may have the name that a benchmark of MLPerf has.
     known = task in _IMAGES and (task not in _FIXED or submission.ruleset.partition("-")[0] == "mlperf")
     network = _network_of(task, submission.model) if known else ""
-    return Limits(
+    return MachineLimits(
         flop_s,
         machine,
         _cost_of(network, submission.mode == "training") if network else None,
@@ -185,7 +185,7 @@ def _network_of(task: str, model: str) -> str:
 
 @cache
 def _cost_of(network: str, training: bool) -> float:
+    from levelbench.competition.checks.ceilings import STEP
     from levelbench.networks import zoo
-    from levelbench.records.submissions.rules.ceilings import STEP
 
     return (STEP if training else 1.0) * _flops(zoo.build(network).for_inference)

@@ -11,11 +11,16 @@ from levelbench.cli import options as shared
 from levelbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from levelbench.records.rulesets.schema import Ruleset
-    from levelbench.records.submissions.rules import Finding
-    from levelbench.records.submissions.schema import Submission
+    from levelbench.competition.checks.findings import EntryFinding
+    from levelbench.competition.entries import Submission, SystemPrice
+    from levelbench.competition.making import Terms
+    from levelbench.competition.rulesets.registry import Ruleset
 
-__all__ = ["command"]
+__all__ = [
+    "command",
+    "ruleset_of",
+    "terms_of",
+]
 
 _FILE = click.Path(path_type=Path)
 _STATED = ("author", "price", "code", "tuning", "origin", "notes")
@@ -77,8 +82,7 @@ def command(
     with an error is not written unless --force, and the exit code is 1.
     """
     from levelbench.cli.board.limits import with_limits
-    from levelbench.cli.board.words import terms_of
-    from levelbench.records.submissions.entries import entries_of
+    from levelbench.competition.making import entries_of
 
     if given["only_these"] != (given["because"] is not None):
         asked = "--only-these" if given["only_these"] else "--because"
@@ -103,8 +107,8 @@ def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str
     """
     import msgspec
 
+    from levelbench.competition.making import without_settings
     from levelbench.records.redaction import redacted
-    from levelbench.records.submissions.terms import without_settings
 
     kept: list[tuple[str, Submission]] = []
     hidden: dict[str, list[str]] = {}
@@ -124,16 +128,16 @@ def _without_secrets(made: list[tuple[str, Submission]]) -> tuple[list[tuple[str
 
 def _with_rules(rules: Ruleset, word: str, folder: Path) -> Path | None:
     """Copy the ruleset of a file to the leaderboard, which its entries name it in; where it is, if it was not there."""
-    from levelbench.records.submissions.board import add_ruleset
+    from levelbench.competition.leaderboard import add_ruleset
 
     return add_ruleset(folder, rules, Path(word).read_bytes()) if word.endswith(".toml") else None
 
 
-def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[Finding]]:
+def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -> dict[str, list[EntryFinding]]:
     """What a check says of each entry that it would keep off the board, before anything is written."""
     from levelbench.cli.board.limits import known_limits
-    from levelbench.records.submissions.board import own_rulesets
-    from levelbench.records.submissions.rules import check, worst
+    from levelbench.competition.checks.findings import worst
+    from levelbench.competition.leaderboard import check, own_rulesets
 
     known = {**own_rulesets(folder)[0], rules.id: rules}
     found = {path: check(each, path, known=known, limits=known_limits) for path, each in made}
@@ -142,9 +146,8 @@ def _refused(made: list[tuple[str, Submission]], folder: Path, rules: Ruleset) -
 
 def _write(file: str, submission: Submission, folder: Path, replace: bool, key: Path | None) -> tuple[Path, bool]:
     """Write the entry and, with a key, its signature; whether the entry is new."""
-    from levelbench.records.submissions.digests import encode
-    from levelbench.records.submissions.files import write_new, write_whole
-    from levelbench.records.submissions.signatures import ENDING, sign
+    from levelbench.competition.entries import encode, write_new, write_whole
+    from levelbench.competition.signatures import ENDING, sign
 
     path, raw = folder / file, encode(submission)
     # With --replace too, what is there already and says the same stays, and with it its signature.
@@ -172,7 +175,8 @@ def _report(
     """Say what was written and what was not, and what a check says of it; the exit code."""
     from levelbench.cli.board.check import finding_lines, summary_line
     from levelbench.cli.board.limits import known_limits
-    from levelbench.records.submissions.rules import check_file, worst
+    from levelbench.competition.checks.findings import worst
+    from levelbench.competition.leaderboard import check_file
 
     found = [each for _, _, path, _ in written for each in check_file(path, root=folder, limits=known_limits)]
     found += [finding for _, _, findings in refused for finding in findings]
@@ -205,7 +209,7 @@ def _report(
 
 def _published(each: Submission, hidden: list[str]) -> list[str]:
     """What the entry tells the public, and what was taken out of it."""
-    from levelbench.records.submissions.terms import SETTINGS
+    from levelbench.competition.making import SETTINGS
 
     stated = f"{each.author.name}{f' <{each.author.email}>' if each.author.email else ''}"
     code = [] if each.code.commit is None else [f"commit {each.code.commit[:12]}"]
@@ -226,8 +230,8 @@ def _published(each: Submission, hidden: list[str]) -> list[str]:
 
 def _unranked(each: Submission, folder: Path) -> list[str]:
     """That no ranking of inference will have the entry, and why."""
-    from levelbench.records.submissions.board import own_rulesets
-    from levelbench.records.submissions.scoring import score
+    from levelbench.competition.leaderboard import own_rulesets
+    from levelbench.competition.scoring import score
 
     rules = own_rulesets(folder)[0].get(each.ruleset)
     if rules is None or each.mode != "inference":
@@ -246,3 +250,73 @@ def _words(each: Submission) -> str:
     trials = each.tuning.trials
     hint = "" if trials is None else f"; tuning: {trials} {'trial' if trials == 1 else 'trials'}"
     return f"{what}, reached {reached}/{n}{hint}"
+
+
+def terms_of(given: dict[str, Any], folder: Path | None = None) -> Terms:
+    """What the options say that no record knows; ``UsageError`` for what cannot be meant.
+
+    The ruleset may be one of the leaderboard in ``folder``.
+    """
+    from levelbench.competition.checks.ceilings import FLOPS
+    from levelbench.competition.entries import Author, TuningEffort
+    from levelbench.competition.making import Terms
+    from levelbench.competition.signatures import fingerprint, public_text, read_key
+    from levelbench.measure.clocks import utc_now
+
+    today = utc_now().date().isoformat()
+    key = fingerprint(public_text(read_key(given["key"]).public_key())) if given["key"] is not None else None
+    if not given["author"].strip():
+        raise UsageError("--author", "it is blank", "say who submits")
+    flops = given["flops_per_sample"]
+    return Terms(
+        author=Author(given["author"].strip()[:200], given["email"], given["organisation"], key),
+        submitted=today,
+        ruleset=ruleset_of(given["ruleset_word"], folder),
+        price=_price(given, today),
+        division=given["division"],
+        code_url=given["code_url"],
+        hardware=given["hardware"],
+        model=given["model"],
+        tuning=TuningEffort(given["tuning_trials"], given["tuning_hours"], given["tuning_usd"], given["tuning_notes"]),
+        settings={} if flops is None else {FLOPS: flops},
+        notes=given["notes"],
+        only_these=given["because"],
+    )
+
+
+def ruleset_of(word: str, folder: Path | None = None) -> Ruleset:
+    """The ruleset of an id, one that ships or one of the leaderboard in ``folder``, or in a ``.toml`` file.
+
+    ``UsageError`` if another one of the file's id lies in the leaderboard.
+    """
+    from levelbench.competition.leaderboard import is_new_ruleset, own_rulesets
+    from levelbench.competition.rulesets.registry import read_ruleset, ruleset, ruleset_ids
+    from levelbench.errors import UnknownNameError
+
+    if word.endswith(".toml"):
+        rules = read_ruleset(Path(word))
+        if folder is not None:
+            is_new_ruleset(folder, rules)
+        return rules
+    if folder is None or word in ruleset_ids():
+        return ruleset(word)
+    known, _ = own_rulesets(folder)
+    if word not in known:
+        raise UnknownNameError("ruleset", word, known)
+    return known[word]
+
+
+def _price(given: dict[str, Any], today: str) -> SystemPrice | None:
+    from levelbench.competition.entries import SystemPrice
+    from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
+
+    usd = given["price_per_hour"]
+    if usd is None:
+        if given["price_source"] or given["price_date"]:
+            raise UsageError("--price-source", "there is no price", "give --price-per-hour, in US dollars")
+        return None
+    if not is_within(usd, PRICE_USD):
+        raise UsageError(f"--price-per-hour {usd:g}", "it is no price", f"give {PRICE_WORDS}")
+    if not given["price_source"]:
+        raise UsageError(f"--price-per-hour {usd:g}", "it has no source", "give --price-source, where it can be read")
+    return SystemPrice(usd, given["price_source"], given["price_date"] or today, not given["not_on_demand"])

@@ -159,7 +159,7 @@ def _check_heatmap(path: Path | None) -> None:
     """Refuse a picture that cannot be made before anything is run."""
     if path is None:
         return
-    from levelbench.report.figures.figure import can_draw
+    from levelbench.report.run_figures import can_draw
 
     if path.suffix not in (".png", ".svg"):
         raise UsageError(f"--heatmap {path}", f"its name ends in {path.suffix!r}", "end it in .png or .svg")
@@ -168,7 +168,7 @@ def _check_heatmap(path: Path | None) -> None:
 
 
 def _draw(drawn: tuple[str, Any] | None, path: Path) -> None:
-    from levelbench.report.figures.heatmap import write_heatmap
+    from levelbench.report.operators import write_heatmap
 
     if drawn is None:
         click.echo(f"no heat map: there is no reference, or no output of its shape; {path} is not written", err=True)

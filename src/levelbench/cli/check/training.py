@@ -60,7 +60,7 @@ def check_optimizers(path: Path, *, reference: str, framework: str, plot: Path |
 
 
 def _draw(checked: dict[str, Checked], path: Path) -> None:
-    from levelbench.report.figures.divergence import Way, write_divergence
+    from levelbench.report.analyses import Way, write_divergence
 
     compared = {name: each for name, each in checked.items() if each.divergences}
     if not compared:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from levelbench.cli.progress_line import ProcessProgress
 from levelbench.records.networks import NetworkSpecification
-from levelbench.report.levels.networks import arm_label, case_label
+from levelbench.report.networks import arm_label, case_label
 from levelbench.runner.networks import NetworkPlan, NetworkWatcher
 from levelbench.runner.replicates import Replicate
 

@@ -26,14 +26,14 @@ def check_figures(place: Path | None) -> None:
         shared.check_writable(place / "figure.svg")
         return
     if place.suffix.lower() not in _ENDINGS:
-        found = "its ending is none of a figure"
+        found = "its ending is not that of a figure"
         raise UsageError(f"--plot {place}", found, "write .svg or .png, or the name of a folder")
     shared.check_writable(place)
 
 
 def write_all(summary: NetworkSummary, store: Path, given: dict[str, Any]) -> dict[str, str]:
     """The paths of what was written by name, and why a figure was not."""
-    from levelbench.report.page.files import write_whole
+    from levelbench.report.drawing import write_whole
 
     written: dict[str, str] = {}
     if given["csv_path"] is not None:
@@ -44,10 +44,9 @@ def write_all(summary: NetworkSummary, store: Path, given: dict[str, Any]) -> di
 
 
 def _write_csv(summary: NetworkSummary, path: Path) -> dict[str, str]:
-    from levelbench.report.exports import to_csv
-    from levelbench.report.levels.breakdown import operators_table
-    from levelbench.report.levels.networks import records_table
-    from levelbench.report.page.files import write_whole
+    from levelbench.report.drawing import write_whole
+    from levelbench.report.networks import operators_table, records_table
+    from levelbench.report.tables import to_csv
 
     written = {"csv": str(write_whole(path, to_csv(records_table(summary))))}
     operators = operators_table(summary)
@@ -58,9 +57,8 @@ def _write_csv(summary: NetworkSummary, path: Path) -> dict[str, str]:
 
 
 def _markdown(summary: NetworkSummary, by: str, top: int) -> str:
-    from levelbench.report.exports import to_markdown
-    from levelbench.report.levels.breakdown import breakdown_tables
-    from levelbench.report.levels.networks import latency_table, phases_table, records_table
+    from levelbench.report.networks import breakdown_tables, latency_table, phases_table, records_table
+    from levelbench.report.tables import to_markdown
 
     tables = [
         latency_table(summary),
@@ -72,9 +70,7 @@ def _markdown(summary: NetworkSummary, by: str, top: int) -> str:
 
 
 def _write_figures(summary: NetworkSummary, store: Path, place: Path | None) -> dict[str, str]:
-    from levelbench.report.figures.breakdown import write_breakdown
-    from levelbench.report.figures.latency import write_latency
-    from levelbench.report.figures.memory_curve import write_memory_curve
+    from levelbench.report.network_figures import write_breakdown, write_latency, write_memory_curve
 
     writers: dict[str, Callable[[NetworkSummary, Path], Path]] = {
         "breakdown": write_breakdown,
@@ -96,7 +92,7 @@ def _write_figures(summary: NetworkSummary, store: Path, place: Path | None) -> 
 
 def _figure_path(summary: NetworkSummary, kind: str, store: Path, place: Path | None) -> Path:
     """Beside the records under a name that tells what it shows; else in the folder, or beside the name, asked for."""
-    from levelbench.report.levels.networks import file_name
+    from levelbench.report.networks import file_name
 
     if place is not None and place.suffix.lower() in _ENDINGS and not place.is_dir():
         return place.with_name(f"{place.stem}-{kind}{place.suffix}")

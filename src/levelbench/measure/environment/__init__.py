@@ -11,14 +11,31 @@ from typing import Any
 
 from levelbench.measure.clocks import utc_now
 from levelbench.measure.environment.accelerators import accelerators
-from levelbench.measure.environment.compare import Difference, difference, differences, same_machine
+from levelbench.measure.environment.compare import (
+    Difference,
+    difference,
+    differences,
+    machine_of,
+    same_machine,
+    system_of,
+)
 from levelbench.measure.environment.doubts import doubts
 from levelbench.measure.environment.machine import machine
 from levelbench.measure.environment.software import libraries, malloc, threads
 from levelbench.measure.environment.source import git
 from levelbench.measure.environment.state import frequency, load, others_cores, throttling
 
-__all__ = ["Difference", "capture", "capture_after", "difference", "differences", "doubts", "same_machine"]
+__all__ = [
+    "Difference",
+    "capture",
+    "capture_after",
+    "difference",
+    "differences",
+    "doubts",
+    "machine_of",
+    "same_machine",
+    "system_of",
+]
 
 
 def capture(folder: Path | None = None) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Difference", "difference", "differences", "same_machine"]
+__all__ = ["Difference", "difference", "differences", "machine_of", "same_machine", "system_of"]
 
 # (prefix of the path, why it matters); the first that fits counts, and the order is the order of weight.
 _RULES: tuple[tuple[str, str], ...] = (
@@ -142,3 +142,34 @@ def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _shown(value: Any) -> str:
     return "not set" if value is None else str(value)
+
+
+def machine_of(environment: Mapping[str, Any]) -> str:
+    """What tells machines apart: the machine's id with the names of its accelerators."""
+    accelerators = (environment.get("accelerators") or {}).get("names") or []
+    return " ".join([str((environment.get("machine") or {}).get("id", "")), *map(str, accelerators)])
+
+
+class System(NamedTuple):
+    """The parts of a machine that a run used, as people write them; ``description`` is empty where none is known."""
+
+    description: str
+    accelerators: int
+    accelerator: str | None
+    processor: str | None
+    cores: int | None
+    memory_bytes: int | None
+
+
+def system_of(environment: Mapping[str, Any], device: str) -> System:
+    """The system that ran on ``device``, by its accelerators or else by its cores and processor."""
+    machine = environment.get("machine") or {}
+    names = [str(name) for name in (environment.get("accelerators") or {}).get("names") or []]
+    used = names if device.partition(":")[0] not in ("cpu", "") else []
+    cpu = machine.get("cpu")
+    processor = str(cpu.get("model") or "") if isinstance(cpu, dict) else str(cpu or "")
+    cores = machine.get("cores_allowed") or machine.get("cores_logical")
+    words = " and ".join(dict.fromkeys(f"{used.count(name)} x {name}" for name in used))
+    words = words or (f"{cores} core{'s' if cores != 1 else ''} of {processor}" if cores and processor else processor)
+    memory = machine.get("memory_bytes")
+    return System(words[:200], len(used), used[0] if used else None, processor or None, cores, memory)

@@ -37,7 +37,6 @@ from levelbench.records.inference.schema import (
 )
 
 if TYPE_CHECKING:
-    from levelbench.records.inference.submitting import submitted
     from levelbench.records.inference.summary import InferenceEntry, InferenceSummary, Price, summarise_inference
 
 __all__ = [
@@ -67,7 +66,6 @@ __all__ = [
     "inference_key",
     "other_seeds",
     "read_inference",
-    "submitted",
     "summarise_inference",
 ]
 
@@ -75,7 +73,6 @@ _LATER = {
     "InferenceEntry": "summary",
     "InferenceSummary": "summary",
     "Price": "summary",
-    "submitted": "submitting",
     "summarise_inference": "summary",
 }
 

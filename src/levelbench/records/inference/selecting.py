@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from levelbench.errors import RecordError, StoreError, UnknownNameError
+from levelbench.measure.environment import machine_of
 from levelbench.records.inference.files import (
     InferenceRecord,
     inference_headers,
@@ -21,7 +22,6 @@ from levelbench.records.inference.files import (
 )
 from levelbench.records.inference.schema import FOLDER, InferenceArm, InferenceHeader
 from levelbench.records.selection import Selector, Value, parse_selector, parse_value
-from levelbench.records.submissions.terms import machine_of
 
 __all__ = ["ENDING", "arms_among", "select_inference"]
 

@@ -1,0 +1,441 @@
+"""What a task should fix: target, how often to evaluate, how many runs; and whether fixed schedules reach the target.
+
+A target is good where its crossing is well-conditioned. On the steep part before the knee the crossing depends on which
+evaluation comes first; on the flat tail a hair of quality costs a large part of the schedule, so time to accuracy
+measures luck (MLPerf Training's advice to benchmark owners, CONTRIBUTING.md). The knee is Kneedle's (Satopää et al.
+2011): the point furthest above the chord, where the slope, in shares of both ranges, is 1. It moves with the length of
+the curves, so they should end where a user would stop.
+
+A run of a schedule of fixed length cannot stop at its target, so a single end at or beyond it is partly luck; what a
+recipe promises is its mean, and that is tested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from levelbench.errors import UsageError
+from levelbench.measure.crossing import find_crossing, sign_of
+from levelbench.measure.statistics import MeanTest, reaches_on_average
+from levelbench.measure.statistics.distributions import t_quantile
+from levelbench.measure.statistics.means import coefficient_of_variation
+from levelbench.records import RunGroup
+from levelbench.records.reader import Record
+
+__all__ = ["Cadence", "Candidate", "Proposal", "Runs", "TaskProposal", "check_evaluations", "check_shares"]
+__all__ += ["final_line", "final_test", "propose_cadence", "propose_runs", "propose_target", "tune"]
+
+LEAST_SEEDS = 10
+LEAST_EVALUATIONS = 8
+FLAT = 3.0
+# With more, five runs an arm miss a factor of 1.5 between two recipes: 2.31 x 0.25 x sqrt(2 / 5) > ln 1.44.
+LARGEST_CV = 0.25
+LEAST_BEND = 0.1
+SHOWN_BEFORE_KNEE = 5
+
+_Curve = np.ndarray[tuple[int], np.dtype[np.float64]]
+_Curves = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One round value as a target.
+
+    ``reached`` of the seeds confirmed it, at ``crossing`` (median, in the unit of x; ``None`` if none did) with the
+    coefficient of variation ``cv``. ``slope`` is d(x) / d(threshold) on the median curve, ``conditioning`` the same in
+    shares of the schedule by shares of the quality range (1 at the knee, above 3 flat), both infinite at the top.
+    ``quantisation`` is the evaluation interval there by the crossing: what one evaluation more costs. ``finding`` is
+    ``good``, ``steep``, ``flat``, ``unreached`` or ``scattered`` (``cv`` above 0.25).
+    """
+
+    threshold: float
+    reached: int
+    crossing: float | None
+    cv: float | None
+    slope: float
+    conditioning: float
+    quantisation: float | None
+    finding: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The proposed ``target`` (``None`` if there is no good one) with its ``reason``, and the table behind it."""
+
+    target: float | None
+    knee_x: float | None
+    knee_quality: float | None
+    seeds: int
+    candidates: tuple[Candidate, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Study:
+    """Curves as they are, and the median curve with its best so far, on a scale where higher is better."""
+
+    curves: _Curves
+    x: _Curve
+    best: _Curve
+    sign: float
+    step: float
+
+    @property
+    def direction(self) -> str:
+        return "higher" if self.sign > 0 else "lower"
+
+    @property
+    def ranges(self) -> tuple[float, float]:
+        return float(self.x[-1] - self.x[0]), float(self.best[-1] - self.best[0])
+
+    def arrival(self, quality: float) -> float:
+        """The x at which the median curve gets to ``quality`` (higher is better), infinite if it does not."""
+        if quality > self.best[-1]:
+            return math.inf
+        after = int(np.searchsorted(self.best, quality))
+        if after == 0:
+            return float(self.x[0])
+        q0, q1, x0, x1 = (float(v) for v in (*self.best[after - 1 : after + 1], *self.x[after - 1 : after + 1]))
+        return x0 + (quality - q0) / (q1 - q0) * (x1 - x0)
+
+
+def propose_target(
+    curves: ArrayLike, x: Sequence[float] | None = None, *, direction: str = "higher", step: float | None = None
+) -> Proposal:
+    """Propose the target of a task from its learning curves.
+
+    ``curves`` holds qualities, evaluations x seeds (8 or more of the first, 10 or more of the second; NaN where a seed
+    diverged), ``x`` the position of each evaluation (epochs, steps or seconds; 1, 2, 3, ... if omitted). Candidates are
+    multiples of ``step``, by default the largest of 1, 2 or 5 times a power of ten that divides the range in 50.
+
+    The proposal is the highest candidate that lies after the knee, is reached by *all* seeds (confirmed by two
+    evaluations in a row), has a conditioning of at most 3 and crossings that vary by at most 25 %. Where none is, it
+    is the highest one *before* the knee that all seeds reach with so little variation, and the reason says so.
+    Raises ``UsageError`` for fewer curves or a malformed ``x``.
+    """
+    study = _study(curves, x, direction, step)
+    seeds = study.curves.shape[1]
+    knee = _knee(study)
+    if isinstance(knee, str):
+        return Proposal(None, None, None, seeds, (), knee)
+    lowest = float(study.best[knee]) - SHOWN_BEFORE_KNEE * study.step
+    values = _round_values(max(lowest, float(study.best[0])), float(np.nanmax(study.sign * study.curves)), study.step)
+    table = [_candidate(study, value, float(study.best[knee])) for value in values]
+    # One value that no seed reaches shows where the table ends.
+    candidates = tuple(table[: 1 + next((i for i, c in enumerate(table) if not c.reached), len(table))])
+    good = [candidate for candidate in candidates if candidate.finding == "good"]
+    before = [each for each in candidates if each.finding == "steep" and each.reached == seeds and _narrow(each.cv)]
+    chosen = next(iter([*reversed(good), *reversed(before)]), None)
+    return Proposal(
+        None if chosen is None else chosen.threshold,
+        float(study.x[knee]),
+        study.sign * float(study.best[knee]),
+        seeds,
+        candidates,
+        _reason(chosen, candidates, seeds),
+    )
+
+
+def _study(curves: ArrayLike, x: Sequence[float] | None, direction: str, step: float | None) -> _Study:
+    sign = sign_of(direction)
+    asked, table = "a target from learning curves", np.asarray(curves, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] < LEAST_EVALUATIONS or table.shape[1] < LEAST_SEEDS:
+        needed = f"give {LEAST_EVALUATIONS} evaluations or more of {LEAST_SEEDS} seeds or more"
+        raise UsageError(asked, f"curves of shape {table.shape} (evaluations x seeds)", needed)
+    at = np.arange(1.0, len(table) + 1.0) if x is None else np.asarray(x, dtype=np.float64)
+    if at.shape != (len(table),) or not np.isfinite(at).all() or not (np.diff(at) > 0).all() or at[0] < 0:
+        raise UsageError(asked, "positions that do not rise from evaluation to evaluation", "give one x an evaluation")
+    # A seed that diverged is worse than any other, not absent.
+    median = np.median(np.where(np.isfinite(table), sign * table, -np.inf), axis=1)
+    if not np.isfinite(median).all():
+        raise UsageError(asked, "half of the seeds or more have no finite quality", "correct the recipe first")
+    best = np.maximum.accumulate(median)
+    if step is not None and not step > 0:
+        raise UsageError(asked, f"a step of {step} between candidates", "give a step above zero")
+    return _Study(table, at, best, sign, step or _nice(float(best[-1] - best[0]) / 50.0))
+
+
+def _nice(value: float) -> float:
+    """The largest of 1, 2 or 5 times a power of ten that is not above ``value``; 1 for a curve without a range."""
+    if value <= 0.0:
+        return 1.0
+    power = math.floor(math.log10(value))
+    digit = max(d for d in (1, 2, 5) if d <= value / 10.0**power + 1e-9)
+    return float(f"{digit}e{power}")
+
+
+def _knee(study: _Study) -> int | str:
+    """The evaluation at the knee, or the reason why there is none."""
+    x_range, q_range = study.ranges
+    if q_range <= 0.0:
+        return "no knee: the quality does not improve after the first evaluation"
+    bend = (study.best - study.best[0]) / q_range - (study.x - study.x[0]) / x_range
+    knee = int(np.argmax(bend))
+    if bend[knee] < LEAST_BEND:
+        return "no knee: the curves are still climbing at their end; train longer"
+    if knee == 1:
+        return "no knee: it lies before the second evaluation; evaluate more often"
+    return knee
+
+
+def _round_values(low: float, high: float, step: float) -> list[float]:
+    digits = max(0, 1 - math.floor(math.log10(step))) + 1
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, digits) for i in range(first, last + 1)]
+
+
+def _candidate(study: _Study, value: float, knee_quality: float) -> Candidate:
+    """The table's line for ``value`` (higher is better)."""
+    threshold = study.sign * value
+    found = (find_crossing(c, threshold, direction=study.direction, x=list(study.x)) for c in study.curves.T.tolist())
+    crossings = [c.position for c in found if c is not None and c.position is not None]
+    crossing = float(np.median(crossings)) if crossings else None
+    cv = coefficient_of_variation(crossings) if len(crossings) > 1 else None
+    x_range, q_range = study.ranges
+    after = study.arrival(value + study.step)
+    slope = math.inf if math.isinf(after) else (after - study.arrival(value - study.step)) / (2.0 * study.step)
+    conditioning = slope * q_range / x_range
+    if value < knee_quality:
+        finding = "steep"
+    elif len(crossings) < study.curves.shape[1]:
+        finding = "unreached"
+    elif conditioning > FLAT:
+        finding = "flat"
+    else:
+        finding = "good" if _narrow(cv) else "scattered"
+    quantisation = None if crossing is None else _quantisation(study.x, crossing)
+    return Candidate(threshold, len(crossings), crossing, cv, study.sign * slope, conditioning, quantisation, finding)
+
+
+def _quantisation(x: _Curve, crossing: float) -> float:
+    index = max(1, int(np.searchsorted(x, crossing)))
+    return float(x[index] - x[index - 1]) / crossing
+
+
+def _narrow(cv: float | None) -> bool:
+    return cv is not None and cv <= LARGEST_CV
+
+
+def _reason(chosen: Candidate | None, candidates: Sequence[Candidate], seeds: int) -> str:
+    if chosen is not None and chosen.finding == "good":
+        return (
+            f"the highest round value after the knee that all {seeds} seeds reach, confirmed, on a slope of "
+            f"{chosen.conditioning:.2g} (1 at the knee, {FLAT:g} flat)"
+        )
+    found = sorted({candidate.finding for candidate in candidates} - {"steep"})
+    none = f"no round value after the knee will do: {', '.join(found) or 'the step between them is too wide'}"
+    if chosen is None:
+        return none
+    return f"{none}; the highest before it that all {seeds} seeds reach, confirmed, without scattering"
+
+
+COST = 0.05
+"""The share of a run that evaluations may take (MLPerf Training's advice to the owners of benchmarks)."""
+_TRAINING = ("data", "forward", "backward", "communicate", "update")
+_MOST_RUNS = 1000
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often to evaluate.
+
+    ``every`` is in the words of a task file, ``steps`` the same in steps; ``cost`` the share of a run that evaluations
+    then take, and ``quantisation`` one interval by the crossing, both in shares. ``now`` and ``now_cost`` are those of
+    the recorded runs.
+    """
+
+    every: str
+    steps: int
+    cost: float
+    quantisation: float | None
+    now: str
+    now_cost: float
+    evaluation_s: float
+    step_s: float
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How many runs: ``needed`` for an interval of +- ``width`` around the time to accuracy, at 95 %.
+
+    ``None`` if a thousand are too few, or less than two runs reached the target. ``deviation`` is that of the logs of
+    the ``times`` to the target, ``width_now`` the half-width that the recorded runs give.
+    """
+
+    needed: int | None
+    width: float
+    deviation: float | None
+    width_now: float | None
+    reached: int
+    n: int
+
+
+@dataclass(frozen=True)
+class TaskProposal:
+    """All three, of one recipe's recorded curves; where there is no target, ``cadence`` and ``runs`` are ``None``."""
+
+    target: Proposal
+    cadence: Cadence | None
+    runs: Runs | None
+    metric: str
+    split: str
+    final: float
+    """The median quality at the end."""
+
+
+def check_shares(cost: float, width: float) -> None:
+    """Raise ``UsageError`` for an impossible share, before any run is made."""
+    for name, value in (("cost", cost), ("width", width)):
+        if not 0 < value < 1:
+            raise UsageError(f"a {name} of {value:g}", "it is no share", "give one between 0 and 1: 0.05 is 5 per cent")
+
+
+def check_evaluations(count: int, every: str, epochs: float) -> None:
+    """Raise ``UsageError`` for curves of too few evaluations, before any run is made."""
+    if count < LEAST_EVALUATIONS:
+        raise UsageError(
+            f"a target from curves of {epochs:g} epochs, evaluated every {every}",
+            f"that is {count} evaluation{'s' * (count != 1)}, and a knee takes {LEAST_EVALUATIONS} or more",
+            "train longer (--epochs; of a schedule of fixed length [epochs=...]) or evaluate more often (--every)",
+        )
+
+
+def tune(
+    records: Sequence[Record], *, step: float | None = None, cost: float = COST, width: float = 0.05
+) -> TaskProposal:
+    """Propose target, cadence and number of runs from finished runs of one specification.
+
+    ``step`` rounds the target, ``cost`` is the share that evaluations may take, ``width`` the wanted half-width of the
+    interval, as a share of the time. Raises ``UsageError`` for too few runs or evaluations.
+    """
+    if not records:
+        raise UsageError("what a task should fix", "there is no finished run", "make some")
+    check_shares(cost, width)
+    target = records[0].header.specification.target
+    length = min(len(record.evaluations) for record in records)
+    curves = np.array([[each.quality[target.split] for each in record.evaluations[:length]] for record in records]).T
+    epochs = [each.epoch for each in records[0].evaluations[:length]]
+    proposal = propose_target(curves, epochs, direction=target.direction, step=step)
+    final = float(np.median(curves[-1]))
+    if proposal.target is None:
+        return TaskProposal(proposal, None, None, target.metric, target.split, final)
+    times = [_time_to(record, proposal.target) for record in records]
+    reached = [time for time in times if time is not None]
+    crossings = [each.crossing for each in proposal.candidates if each.threshold == proposal.target]
+    cadence = propose_cadence(records, cost, next(iter(crossings), None))
+    runs = propose_runs(reached, len(records), width)
+    return TaskProposal(proposal, cadence, runs, target.metric, target.split, final)
+
+
+def propose_cadence(records: Sequence[Record], cost: float = COST, crossing_epochs: float | None = None) -> Cadence:
+    """The shortest round interval whose evaluations take at most the share ``cost`` of a run.
+
+    With e seconds an evaluation and s seconds a step, an interval of k steps costs e / (e + k s).
+    """
+    evaluation_s, step_s, steps_per_epoch = _costs(records)
+    least = evaluation_s * (1 - cost) / (cost * step_s)
+    steps, every = _round_interval(least, steps_per_epoch)
+    first = records[0].evaluations
+    now_steps = first[1].step - first[0].step if len(first) > 1 else first[0].step
+    quantisation = None if not crossing_epochs else steps / steps_per_epoch / crossing_epochs
+    return Cadence(
+        every,
+        steps,
+        evaluation_s / (evaluation_s + steps * step_s),
+        quantisation,
+        records[0].header.specification.evaluate_every,
+        evaluation_s / (evaluation_s + now_steps * step_s),
+        evaluation_s,
+        step_s,
+    )
+
+
+def propose_runs(times_s: Sequence[float], n: int, width: float) -> Runs:
+    """The least number of runs whose 95 % interval of the mean of the logs is within +- ``width``.
+
+    exp(t_(0.975, n - 1) s / sqrt(n)) - 1 <= width, with s the deviation of the logs of the times (ddof 1).
+    """
+    if len(times_s) < 2:
+        return Runs(None, width, None, None, len(times_s), n)
+    deviation = float(np.std(np.log(times_s), ddof=1))
+    needed = next((k for k in range(2, _MOST_RUNS + 1) if _half_width(deviation, k) <= width), None)
+    return Runs(needed, width, deviation, _half_width(deviation, len(times_s)), len(times_s), n)
+
+
+def _half_width(deviation: float, n: int) -> float:
+    exponent = t_quantile(0.975, n - 1) * deviation / math.sqrt(n)
+    return math.expm1(min(exponent, 700.0))
+
+
+def _time_to(record: Record, threshold: float) -> float | None:
+    """Seconds to the confirmed target; ``None`` if the run never reaches it."""
+    target = record.header.specification.target
+    qualities = [each.quality[target.split] for each in record.evaluations]
+    at = [each.t_ns * 1e-9 for each in record.evaluations]
+    found = find_crossing(qualities, threshold, direction=target.direction, rule="confirmed", x=at)
+    return None if found is None else found.position
+
+
+def _costs(records: Sequence[Record]) -> tuple[float, float, float]:
+    """Seconds an evaluation and a step, medians over the runs, and steps an epoch."""
+    evaluations, steps, per_epoch = [], [], []
+    for record in records:
+        last = record.evaluations[-1]
+        evaluations.append(last.phases_ns.get("evaluate", 0) * 1e-9 / len(record.evaluations))
+        steps.append(sum(last.phases_ns.get(phase, 0) for phase in _TRAINING) * 1e-9 / last.step)
+        per_epoch.append(last.step / last.epoch)
+    found = [float(np.median(values)) for values in (evaluations, steps, per_epoch)]
+    if not found[1] > 0:
+        raise UsageError("how often to evaluate", "the records hold no time of training", "give runs that trained")
+    return found[0], found[1], found[2]
+
+
+def _round_interval(least: float, steps_per_epoch: float) -> tuple[int, str]:
+    """A round number of steps from ``least`` on, in epochs where it is at least half of one."""
+    if least > 0.5 * steps_per_epoch:
+        epochs = max(1, math.ceil(least / steps_per_epoch - 1e-9))
+        return round(epochs * steps_per_epoch), f"{epochs} epoch{'s' * (epochs > 1)}"
+    power = 10 ** math.floor(math.log10(max(least, 1.0)))
+    steps = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= least)
+    if steps > 0.5 * steps_per_epoch:
+        return round(steps_per_epoch), "1 epoch"
+    return steps, f"{steps} step{'s' * (steps > 1)}"
+
+
+def final_test(group: RunGroup) -> MeanTest | None:
+    """The one-sided test that the mean final quality is at the target; ``None`` for another crossing rule.
+
+    A run that ended in no finite quality (it diverged) has no mean with the others: nothing is shown, with p = 1.
+    """
+    runs = [run for run in group.runs if run.status == "done" and run.crossing == "final"]
+    target = group.specification.target
+    qualities = [run.quality[target.split] for run in runs if target.split in run.quality]
+    if not qualities:
+        return None
+    if not all(map(math.isfinite, qualities)):
+        return MeanTest(math.nan, 1.0 if len(qualities) > 1 else None, False, len(qualities))
+    return reaches_on_average(qualities, target.threshold, target.direction)
+
+
+def final_line(group: RunGroup) -> str | None:
+    """The test in words."""
+    found = final_test(group)
+    if found is None:
+        return None
+    target = group.specification.target
+    sign = ">=" if target.direction == "higher" else "<="
+    if math.isnan(found.mean):
+        what = f"{group.label}: {target.split} {target.metric} at the end is no number in one run or more of {found.n}"
+        return f"{what}; {sign} {target.threshold:g} is not shown"
+    mean = (
+        f"{group.label}: {target.split} {target.metric} at the end is {found.mean:.4f} on average over {found.n} runs"
+    )
+    if found.p_value is None:
+        return f"{mean}; whether that is {sign} {target.threshold:g} takes two runs or more to test"
+    outcome = "shown" if found.reached else "not shown"
+    return f"{mean}; {sign} {target.threshold:g} is {outcome} (one-sided t test, p = {found.p_value:.2g})"

@@ -1,0 +1,286 @@
+"""Rules about measurements of inference: enough of them, consistent with each other, and at the quality kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+from levelbench.competition.checks.findings import Candidate, EntryFinding, shown
+from levelbench.competition.entries import Inference
+from levelbench.competition.figures import ANSWER_USD, LATENCY_S, MOST_SCENARIOS, RATE_PER_S, by_scenario, is_within
+from levelbench.competition.rulesets.registry import InferenceRules
+from levelbench.competition.scoring import ONE_BY_ONE, QUANTILES, refusal
+
+__all__ = [
+    "inference",
+]
+
+_SLACK = 0.05
+"""What rounding and the moments between queries may explain."""
+_ROUNDING = 1e-6
+_HALF = 0.5
+"""Least share of the time that queries one after another take: what feeds them must not be what was measured."""
+_TAIL = 10.0
+"""So many times the quantile that ranks it a mean may be: beyond, a few slow queries took nearly all of the time."""
+
+
+def inference(entry: Candidate) -> Iterator[EntryFinding]:
+    """Every measurement, by every rule about one."""
+    for number, each in enumerate(entry.submission.inference):
+        found = list(_of_one(entry, each, f"inference[{number}]"))
+        yield from found
+        if all(each.severity != "error" for each in found):
+            yield from _ranked(entry, each, f"inference[{number}]")
+    yield from _too_many(entry)
+
+
+def _of_one(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    yield from _allowed(entry, each, at)
+    yield from _quality(entry, each, at)
+    yield from _told(entry, each, at)
+    yield from _audits(entry, each, at)
+    wrong = list(_possible(entry, each, at))
+    yield from wrong
+    if not wrong:
+        yield from _quantiles(entry, each, at)
+        yield from _fits(entry, each, at)
+        yield from _cost(entry, each, at)
+
+
+def _ranked(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    """A rate that no ranking takes, for a reason that no other rule has told."""
+    rules = entry.task.inference if entry.task is not None else None
+    if rules is None or each.scenario not in ("server", "offline"):
+        return
+    reason = refusal(each, rules, entry.submission.target)
+    if reason:
+        found = f"{reason}; no ranking takes it"
+        do = "measure at a rate that is kept, and state it" if each.scenario == "server" else "state the throughput"
+        yield entry.warning("B216", at, found, do)
+
+
+def _too_many(entry: Candidate) -> Iterator[EntryFinding]:
+    """Measurements that no ranking takes since the entry is in as many as it may."""
+    rules, measured = entry.task.inference if entry.task is not None else None, entry.submission.inference
+    if rules is None or len(measured) <= MOST_SCENARIOS:
+        return
+    left = sum(each.scenario in rules.scenarios for each in measured)
+    left -= sum(map(len, by_scenario(measured, rules).values()))
+    if left:
+        found = f"{left} are of scenarios, bounds or sizes of queries beyond the first {MOST_SCENARIOS}"
+        yield entry.warning("B216", "inference", f"{found}; no ranking takes them", "make an entry of its own of them")
+
+
+def _allowed(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    if entry.task is None:
+        return
+    rules = entry.task.inference
+    if rules is None or each.scenario not in rules.scenarios:
+        known = ", ".join(rules.scenarios) if rules else "none"
+        found = f"it is {each.scenario}; {entry.submission.ruleset} has {known} for {entry.task.task}"
+        yield entry.error("B200", f"{at}.scenario", found, "measure a scenario of the ruleset")
+        return
+    if each.scenario == "dawnbench":
+        wanted, had, what = entry.task.samples or 0, each.queries, "queries"
+        if each.batch not in (None, 1):
+            yield entry.error("B211", f"{at}.batch", f"it is {each.batch}", "answer one at a time")
+    else:
+        # Offline asks one query of all samples.
+        had, what = (each.samples, "samples") if each.scenario == "offline" else (each.queries, "queries")
+        wanted = rules.least(each.scenario)
+    if had < wanted:
+        option = f"--queries {wanted}" if each.scenario != "dawnbench" else "without --samples"
+        do = entry.advice(f"measure more: levelbench infer ... {option}", "measure more")
+        yield entry.error("B201", f"{at}.{what}", f"{had} {what}; at least {wanted}", do)
+    if each.scenario != "dawnbench" and each.duration_s < rules.least_duration_s:
+        found = f"{each.duration_s:g} s; at least {rules.least_duration_s:g} s"
+        ours = f"measure for longer: levelbench infer ... --duration {rules.least_duration_s:g}s"
+        do = entry.advice(ours, "measure for longer")
+        yield entry.error("B201", f"{at}.duration_s", found, do)
+    yield from _server(entry, each, rules, at)
+
+
+def _server(entry: Candidate, each: Inference, rules: InferenceRules, at: str) -> Iterator[EntryFinding]:
+    if each.valid is False:
+        yield entry.error("B210", f"{at}.valid", "it is false", "measure again until it is valid")
+    if each.scenario != "server":
+        return
+    bound = rules.latency_bound_s if rules.latency_bound_s is not None else each.latency_bound_s
+    if each.target_per_s is None or bound is None:
+        missing = "target_per_s" if each.target_per_s is None else "latency_bound_s"
+        yield entry.error("B209", f"{at}.{missing}", "it is not stated", "state rate and bound of the server scenario")
+        return
+    at_bound = each.quantiles_s.get("0.99")
+    if at_bound is not None and at_bound > bound and each.valid:
+        found = f"99 % within {at_bound:g} s, bound {bound:g} s"
+        yield entry.error("B209", f"{at}.quantiles_s", found, "measure at a lower rate")
+
+
+def _quality(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    rules = entry.task.inference if entry.task else None
+    target = entry.submission.target
+    if each.quality is None:
+        if rules is not None and rules.threshold is not None:
+            do = "measure the quality of the same answers"
+            yield entry.error("B204", f"{at}.quality", "it is not stated", do)
+        return
+    high = math.inf if target.high is None else target.high
+    if not target.low <= each.quality <= high:
+        percent = high == 1 and 2 < each.quality <= 100
+        do = "divide by 100: the scale ends at 1" if percent else "give it on the scale of the target"
+        found = f"{each.quality:.10g}, on a scale from {target.low:g} to {high:g}"
+        yield entry.error("B204", f"{at}.quality", found, do)
+    elif rules is not None and rules.threshold is not None:
+        sign = 1.0 if target.direction == "higher" else -1.0
+        if sign * each.quality < sign * rules.threshold:
+            found = f"{each.quality:.10g}; {entry.submission.ruleset} wants {rules.threshold:.10g}"
+            yield entry.error("B204", f"{at}.quality", found, "measure a network that is as good as that")
+    had, all_of_it = each.quality_samples, entry.task.samples if entry.task else None
+    if had is not None and all_of_it is not None and had < all_of_it:
+        found = f"{had} answers; {entry.submission.ruleset} has {all_of_it}"
+        yield entry.error("B204", f"{at}.quality_samples", found, "measure the quality of the answers to all of them")
+
+
+def _told(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    if each.mean_latency_s is None and not each.quantiles_s and each.throughput_per_s is None:
+        do = "state mean_latency_s, quantiles_s or throughput_per_s"
+        yield entry.error("B212", at, "no latency and no throughput", do)
+
+
+def _audits(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    """What audits found; an import has none, for other systems keep them elsewhere."""
+    failed = [name for name, passed in each.audits.items() if passed is False]
+    for name in failed:
+        found = f"the audit {shown(name)} failed"
+        yield entry.error("B214", f"{at}.audits", found, "measure a system that passes it")
+    unclear = [shown(name) for name, passed in each.audits.items() if passed is None]
+    if unclear:
+        found = f"{', '.join(unclear)} could not tell"
+        ours = "measure with more samples: levelbench infer ... --audit"
+        yield entry.note("B215", f"{at}.audits", found, entry.advice(ours, "see what its audits say"))
+    elif not each.audits and not entry.imported:
+        do = entry.advice("measure with levelbench infer ... --audit", "see whether LoadGen's own audits were made")
+        yield entry.note("B215", f"{at}.audits", "there is none", do)
+
+
+def _possible(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    """Every time and every rate could be true at all."""
+    times = {
+        "duration_s": each.duration_s,
+        "mean_latency_s": each.mean_latency_s,
+        "estimate_s": each.estimate_s,
+        "latency_bound_s": each.latency_bound_s,
+        **{f"quantiles_s.{shown(name)[1:-1]}": value for name, value in each.quantiles_s.items()},
+    }
+    rates = {"throughput_per_s": each.throughput_per_s, "target_per_s": each.target_per_s}
+    for stated, bounds, unit in ((times, LATENCY_S, "seconds"), (rates, RATE_PER_S, "answers a second")):
+        for name, value in stated.items():
+            if value is not None and not is_within(value, bounds):
+                do = f"give what was measured, in {unit}"
+                yield entry.error("B205", f"{at}.{name}", f"it is {value:g}", do)
+
+
+def _quantiles(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    ranks = {name: _rank(name) for name in each.quantiles_s}
+    for name, rank in ranks.items():
+        if rank is None:
+            found = f"{shown(name)} is no number from 0 to 1"
+            yield entry.error("B202", f"{at}.quantiles_s", found, 'name a quantile as in "0.99"')
+            return
+    points = sorted((rank, each.quantiles_s[name]) for name, rank in ranks.items() if rank is not None)
+    for (low, fast), (high, slow) in pairwise(points):
+        if slow < fast or low == high:
+            found = f"{low:g}: {fast:g} s, {high:g}: {slow:g} s"
+            yield entry.error("B202", f"{at}.quantiles_s", found, "give quantiles of one list of latencies")
+            return
+    if points and points[-1][1] > each.duration_s * (1 + _SLACK):
+        found = f"a latency of {points[-1][1]:g} s, in {each.duration_s:g} s"
+        yield entry.error("B207", f"{at}.duration_s", found, "correct the latency or the duration")
+        return
+    yield from _mean(entry, each, points, at)
+    yield from _tail(entry, each, at)
+    yield from _estimate(entry, each, at)
+
+
+def _estimate(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    """An early-stopping estimate is conservative: it lies at or above the quantile of the same latencies."""
+    if each.estimate_s is None:
+        return
+    wanted = each.estimate_quantile if each.estimate_quantile is not None else QUANTILES.get(each.scenario)
+    beside = next((value for name, value in each.quantiles_s.items() if _rank(name) == wanted), None)
+    if beside is None:
+        found = f"an estimate of the quantile {wanted}, which is not stated" if wanted else "an estimate of no quantile"
+        yield entry.error("B213", f"{at}.quantiles_s", found, "state that quantile of the same latencies")
+    elif each.estimate_s < beside * (1 - _ROUNDING):
+        found = f"{each.estimate_s:g} s; the quantile {wanted} of the same latencies is {beside:g} s"
+        yield entry.error("B213", f"{at}.estimate_s", found, "give the estimate of the same latencies")
+
+
+def _rank(name: str) -> float | None:
+    try:
+        rank = float(name)
+    except ValueError:
+        return None
+    return rank if 0 <= rank <= 1 else None
+
+
+def _mean(entry: Candidate, each: Inference, points: list[tuple[float, float]], at: str) -> Iterator[EntryFinding]:
+    """The mean is at most the maximum, and at least what the quantiles alone already amount to."""
+    mean = each.mean_latency_s
+    if mean is None or not points:
+        return
+    floor = before = 0.0
+    for rank, value in points:
+        # Of all latencies, 1 - rank are at least this large.
+        floor += (1 - rank) * (value - before)
+        before = value
+    # The quantile 0 is the smallest latency: what is added for it holds for every one.
+    ceiling = points[-1][1] if points[-1][0] == 1 else math.inf
+    if mean < floor * (1 - _SLACK) or mean > ceiling * (1 + _SLACK):
+        limit = f"at least {floor:g} s" if mean < floor else f"at most {ceiling:g} s"
+        yield entry.error("B203", f"{at}.mean_latency_s", f"{mean:g} s; by the quantiles {limit}", "correct it")
+
+
+def _tail(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    """The latency that ranks it is not far below the time that a query took on the average."""
+    wanted = QUANTILES.get(each.scenario)
+    beside = next((value for name, value in each.quantiles_s.items() if _rank(name) == wanted), None)
+    if each.scenario not in ONE_BY_ONE or beside is None or not each.queries:
+        return
+    mean = each.duration_s / each.queries if each.mean_latency_s is None else each.mean_latency_s
+    if mean > _TAIL * beside:
+        found = f"the quantile {wanted:g} is {beside:g} s, and a query took {mean:g} s on the average"
+        yield entry.warning("B203", f"{at}.quantiles_s", found, "see which queries took so long, and why")
+
+
+def _fits(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    spent = (each.mean_latency_s or 0.0) * each.queries
+    if each.scenario in ONE_BY_ONE and spent > each.duration_s * (1 + _SLACK):
+        found = f"{each.queries} queries of {each.mean_latency_s:g} s one after another, in {each.duration_s:g} s"
+        yield entry.error("B207", f"{at}.duration_s", found, "correct the latency or the duration")
+    elif each.scenario in ONE_BY_ONE and 0 < spent < each.duration_s * _HALF:
+        found = f"{each.queries} queries of {each.mean_latency_s:g} s are {spent:g} s of the {each.duration_s:g} s"
+        say = entry.warning if spent > each.duration_s * _HALF**4 else entry.error
+        yield say("B207", f"{at}.mean_latency_s", found, "see what took the rest of the time, or correct the latency")
+    rate = each.throughput_per_s
+    if rate is None or not each.samples:
+        return
+    done = rate * each.duration_s
+    least = each.samples if each.scenario == "offline" else min(each.queries, each.samples)
+    if done > each.samples * (1 + 2 * _SLACK) or done < least * _HALF:
+        found = f"{rate:g}/s for {each.duration_s:g} s, of {each.samples} samples"
+        yield entry.error("B208", f"{at}.throughput_per_s", found, "correct the throughput or the duration")
+
+
+def _cost(entry: Candidate, each: Inference, at: str) -> Iterator[EntryFinding]:
+    price = entry.submission.price
+    if each.cost_usd is None:
+        return
+    if not is_within(each.cost_usd, ANSWER_USD):
+        yield entry.error("B206", f"{at}.cost_usd", f"{each.cost_usd:g}", "give US dollars an answer, or leave it out")
+    elif price is not None and each.mean_latency_s is not None and each.scenario in ("single-stream", "dawnbench"):
+        due = price.usd_per_hour / 3600 * each.mean_latency_s
+        if abs(each.cost_usd - due) > _SLACK * due:
+            found = f"{each.cost_usd:.4g}; {price.usd_per_hour:g} an hour for {each.mean_latency_s:g} s is {due:.4g}"
+            yield entry.warning("B206", f"{at}.cost_usd", found, "leave it out: it is computed")

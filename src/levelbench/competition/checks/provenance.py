@@ -1,0 +1,313 @@
+"""Rules about where an entry comes from: price, code, data, software, tuning, and its records.
+
+That an entry names the digest of a record says nothing of what else it says; so where records are at hand each run is
+made once more, as ``board submit`` makes it, and compared field by field.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from levelbench.competition.checks.findings import Candidate, EntryFinding, day_of, is_sha256, shown
+from levelbench.competition.entries import Inference, SubmittedRun
+from levelbench.competition.figures import PRICE_USD, PRICE_WORDS, is_within
+from levelbench.competition.reading import is_address
+from levelbench.competition.scoring import score
+from levelbench.errors import LevelbenchError
+
+__all__ = [
+    "code",
+    "data",
+    "origin",
+    "price",
+    "recorded",
+    "records",
+    "tuning",
+]
+
+_FLOOR_USD = 0.001
+"""What the smallest machine for rent costs several times over."""
+_YEAR = 366
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_PINNED = re.compile(r"(?<![0-9a-f])[0-9a-f]{7,64}(?![0-9a-f])|/(?:releases/tag|tags?|tree/v?\d|archive)[/.\d]")
+
+
+def price(entry: Candidate) -> Iterator[EntryFinding]:
+    """A price is positive, on demand, and says where and when it was read."""
+    stated, rules = entry.submission.price, entry.rules
+    if stated is None:
+        if not _states_costs(entry):
+            ours = "give --price-per-hour and --price-source, or leave it: cost is not ranked then"
+            do = entry.advice(ours, "nothing: cost is not ranked then")
+            yield entry.note("B160", "price", "it is not stated", do)
+        return
+    possible = is_within(stated.usd_per_hour, PRICE_USD)
+    if not possible:
+        found = f"{stated.usd_per_hour:g} US dollars an hour"
+        yield entry.error("B164", "price.usd_per_hour", found, f"give {PRICE_WORDS}, of the whole system")
+    required = rules is not None and rules.cost.source_required
+    say = entry.error if required else entry.note
+    if not stated.source:
+        yield say("B161", "price.source", "it is not stated", "give the address of the price list")
+    elif not is_address(stated.source):
+        found = f"it is {shown(stated.source)}"
+        yield entry.warning("B161", "price.source", found, "give the address of the price list")
+    if possible and stated.usd_per_hour < _FLOOR_USD:
+        found = f"{stated.usd_per_hour:g} US dollars an hour"
+        yield entry.warning("B166", "price.usd_per_hour", found, "see whether it is of the whole system, for an hour")
+    yield from _price_day(entry, stated.read_on, required)
+    if rules is not None and rules.cost.on_demand_only:
+        if stated.on_demand is False:
+            do = f"give the on-demand price: {rules.id} takes no other"
+            yield entry.error("B163", "price.on_demand", "it is a price for spot or reserved use", do)
+        elif stated.on_demand is None and required:
+            yield entry.warning("B163", "price.on_demand", "it is not stated", "say that the price is on demand")
+
+
+def _states_costs(entry: Candidate) -> bool:
+    """Whether it is ranked by the cost of an answer that its author states, which needs no price."""
+    submission, rules = entry.submission, entry.rules
+    if rules is None or all(each.cost_usd is None for each in submission.inference):
+        return False
+    return any(each.inference_cost.value is not None for each in score(submission, rules).in_scenarios())
+
+
+def _price_day(entry: Candidate, text: str | None, required: bool) -> Iterator[EntryFinding]:
+    if text is None:
+        if required:
+            yield entry.warning("B162", "price.read_on", "it is not stated", "give the day: prices change")
+        return
+    day = day_of(text)
+    if day is None:
+        yield entry.error("B162", "price.read_on", f"it is {shown(text)}", "write the day as in 2026-01-31")
+    elif (day - entry.today).days > 1:
+        yield entry.error("B162", "price.read_on", f"it is {text} and today is {entry.today}", "write the day")
+    else:
+        submitted = day_of(entry.submission.submitted)
+        if submitted is not None and abs((day - submitted).days) > _YEAR:
+            found = f"it was read on {text} and the entry is of {submitted}"
+            yield entry.warning("B165", "price.read_on", found, "give the price of the time of the runs")
+
+
+def code(entry: Candidate) -> Iterator[EntryFinding]:
+    """The code can be found, in the version that ran, without changes that nobody has."""
+    stated = entry.submission.code
+    if not stated.url:
+        do = entry.advice("give --code-url with the commit in it", "see whether its author says where the code is")
+        yield entry.warning("B170", "code.url", "it is not stated", do)
+    elif not is_address(stated.url):
+        yield entry.error("B172", "code.url", f"it is {shown(stated.url)}", "give an address with http or https")
+    elif not stated.commit and _PINNED.search(stated.url) is None:
+        found = f"{shown(stated.url)} and no commit"
+        yield entry.warning("B171", "code.url", found, "link to a commit or a tag: a branch moves")
+    if stated.commit and _COMMIT.fullmatch(stated.commit) is None:
+        found = f"it is {shown(stated.commit)}"
+        yield entry.warning("B174", "code.commit", found, "give the commit's hexadecimal digest")
+    if stated.dirty:
+        do = "commit the changes and run again"
+        yield entry.warning("B173", "code.dirty", "the working tree had changes", do)
+
+
+def data(entry: Candidate) -> Iterator[EntryFinding]:
+    """The data is real and can be told by its checksums; the software is named."""
+    stated = entry.submission.provenance
+    if stated.synthetic:
+        yield entry.error("B177", "provenance.synthetic", "synthetic data", "run on the task's own data")
+    for name, digest in stated.checksums.items():
+        if not is_sha256(digest):
+            field = f"provenance.checksums.{shown(name)[1:-1]}"
+            yield entry.error("B176", field, f"it is {shown(digest)}", "give 64 hexadecimal digits")
+    if entry.imported:
+        return
+    if not stated.checksums and entry.submission.mode == "training":
+        do = entry.advice("make the entry from records", "compare it with the file that it was read from")
+        yield entry.warning("B175", "provenance.checksums", "there are none", do)
+    if not stated.software:
+        do = entry.advice("make the entry from records", "see what its author says")
+        yield entry.note("B180", "provenance.software", "there is none", do)
+
+
+def records(entry: Candidate) -> Iterator[EntryFinding]:
+    """Every run and measurement names its record; where records are at hand, they are those."""
+    submission = entry.submission
+    stated = [(f"runs[{at}].record_digest", run.record_digest) for at, run in enumerate(submission.runs)]
+    stated += [(f"inference[{at}].record_digest", each.record_digest) for at, each in enumerate(submission.inference)]
+    for field, digest in stated:
+        if digest is None:
+            if not entry.imported:
+                do = entry.advice("make the entry with levelbench board submit", "compare it with its own logs")
+                yield entry.warning("B178", field, "it is not stated", do)
+        elif not is_sha256(digest):
+            yield entry.error("B176", field, f"it is {shown(digest)}", "give 64 hexadecimal digits")
+        elif entry.records is not None and digest not in entry.records:
+            found = f"no record has the digest {digest[:12]}..."
+            yield entry.error("B179", field, found, "bring the record, unchanged, or make the entry again")
+
+
+def origin(entry: Candidate) -> Iterator[EntryFinding]:
+    """An entry of another system's file stands under that system's rules; whoever sends it says that it is one."""
+    stated, submission = entry.submission.origin, entry.submission
+    if stated is None:
+        return
+    found = f"imported from {shown(stated.file)} ({shown(stated.format)[1:-1]}), as the author says"
+    if entry.imported:
+        yield entry.note("B127", "origin", found, "compare it with that file")
+    elif stated.format == "loadgen" and submission.mode == "inference":
+        # LoadGen has scenarios and no tasks: its measurements stand under anybody's rules, which all hold for them.
+        yield entry.warning("B127", "origin", found, "compare it with LoadGen's logs")
+    else:
+        do = f"make the entry from records: {submission.ruleset} is not that system's"
+        yield entry.error("B127", "origin", found, do)
+
+
+def tuning(entry: Candidate) -> Iterator[EntryFinding]:
+    """How much was tried is said, and is no negative amount."""
+    stated = entry.submission.tuning
+    unsaid = stated.trials is None and stated.hours is None and stated.usd is None
+    if unsaid and not entry.imported and entry.submission.mode == "training":
+        do = entry.advice("give --tuning-trials, 0 if there were none", "see what its author says")
+        yield entry.warning("B181", "tuning", "it is not stated", do)
+    for name, value in (("hours", stated.hours), ("usd", stated.usd)):
+        if value is not None and not (value >= 0 and math.isfinite(value)):
+            yield entry.error("B182", f"tuning.{name}", f"{value:g}", "give what was spent")
+
+
+_CLOSE = 1e-9
+"""Share by which a figure may differ: another machine may round the last digit otherwise."""
+_SHOWN = 5
+_AUTHORS_OWN = frozenset({"cost_usd", "time_to_target_s", "curve_digest"})
+"""What is the author's to state, or is held against the curve by a rule of its own."""
+
+
+def recorded(entry: Candidate) -> Iterator[EntryFinding]:
+    """Each run and measurement is what its record says, and no record of their group is missing."""
+    records = entry.records
+    if records is None:
+        return
+    for at, run in enumerate(entry.submission.runs):
+        if run.record_digest is not None and run.record_digest in records:
+            yield from _compared(entry, run, Path(records[run.record_digest]), f"runs[{at}]")
+    for at, each in enumerate(entry.submission.inference):
+        if each.record_digest is not None and each.record_digest in records:
+            yield from _compared(entry, each, Path(records[each.record_digest]), f"inference[{at}]")
+    yield from _labels(entry, records)
+    yield from _left_out(entry, records)
+
+
+def _labels(entry: Candidate, records: Mapping[str, str]) -> Iterator[EntryFinding]:
+    """Task, framework and settings are those of the first run's record; an entry may say more settings."""
+    digest = next((run.record_digest for run in entry.submission.runs if run.record_digest in records), None)
+    head = _head(records[digest]) if digest is not None else None
+    if head is None or head.labels is None:
+        return
+    submission = entry.submission
+    task = entry.task.task if entry.task else submission.task
+    stated: dict[str, Any] = {"task": task, "framework": submission.framework}
+    stated |= {f"settings.{name}": value for name, value in submission.settings.items()}
+    for name, value in head.labels.items():
+        if not _is_same(value, stated.get(name)):
+            found = f"{shown(str(stated.get(name)))} in the entry, {shown(str(value))} in its record"
+            yield entry.error("B183", name, found, "make the entry again: levelbench board submit")
+
+
+def _compared(entry: Candidate, stated: SubmittedRun | Inference, path: Path, at: str) -> Iterator[EntryFinding]:
+    try:
+        made = _run(entry, path) if isinstance(stated, SubmittedRun) else _measured(path)
+    except LevelbenchError as problem:
+        yield entry.error("B179", f"{at}.record_digest", problem.found, "bring the record, unchanged")
+        return
+    for name in stated.__struct_fields__:
+        was, is_now = getattr(made, name), getattr(stated, name)
+        # Whatever an entry may leave out it may leave out; what it says is what the record says.
+        if name in _AUTHORS_OWN or (is_now is None and was is not None) or _is_same(was, is_now):
+            continue
+        found = f"{shown(str(is_now))} in the entry, {shown(str(was))} in its record"
+        yield entry.error("B183", f"{at}.{name}", found, "make the entry again: levelbench board submit")
+
+
+def _run(entry: Candidate, path: Path) -> SubmittedRun:
+    from levelbench.competition.making import run_of
+    from levelbench.records.reader import read_record
+
+    clock = entry.rules.clock if entry.rules is not None else entry.submission.clock or "wall"
+    target = entry.task.target if entry.task is not None else entry.submission.target
+    return run_of(read_record(path), target, clock, entry.crossing)
+
+
+def _measured(path: Path) -> Inference:
+    from levelbench.competition.making_inference import submitted
+    from levelbench.records.inference import read_inference
+
+    return submitted([read_inference(path)])
+
+
+def _is_same(was: Any, is_now: Any) -> bool:
+    if isinstance(was, Struct) and isinstance(is_now, Struct):
+        names = was.__struct_fields__
+        return all(_is_same(getattr(was, name), getattr(is_now, name)) for name in names)
+    if isinstance(was, Mapping) and isinstance(is_now, Mapping):
+        return was.keys() == is_now.keys() and all(_is_same(was[name], is_now[name]) for name in was)
+    if isinstance(was, list) and isinstance(is_now, list):
+        return len(was) == len(is_now) and all(map(_is_same, was, is_now))
+    if isinstance(was, float) and isinstance(is_now, int | float):
+        return abs(was - is_now) <= _CLOSE * max(abs(was), 1e-3)
+    return bool(was == is_now)
+
+
+class _Head(msgspec.Struct, frozen=True):
+    id: str
+    seed: int
+    group: tuple[str, ...]
+    labels: dict[str, Any] | None = None
+
+
+def _left_out(entry: Candidate, records: Mapping[str, str]) -> Iterator[EntryFinding]:
+    """Records of the same specification, source and machine as the entry's that it does not have."""
+    submission = entry.submission
+    stated = {run.record_digest for run in submission.runs}
+    stated |= {each.record_digest for each in submission.inference}
+    heads = {digest: _head(records[digest]) for digest in stated if digest is not None and digest in records}
+    groups = {head.group for head in heads.values() if head is not None}
+    if not groups:
+        return
+    have = {(head.id, head.seed) for head in heads.values() if head is not None}
+    missing = []
+    for digest, path in records.items():
+        head = _head(path) if digest not in stated else None
+        # Copies of one record in two folders are one run.
+        if head is not None and head.group in groups and (head.id, head.seed) not in have:
+            missing.append(f"{head.id} (seed {head.seed})")
+    if missing:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        found = f"{len(missing)} of the same specification, source and machine: {', '.join(missing[:_SHOWN])}{more}"
+        field = "runs" if submission.runs else "inference"
+        yield entry.warning("B184", field, found, "submit all of them, or see why they are left out")
+
+
+@lru_cache(maxsize=100_000)
+def _head(path: str) -> _Head | None:
+    """What tells the record's group; ``None`` for a file that cannot be read as one."""
+    from levelbench.measure.environment import machine_of
+    from levelbench.records.inference import read_inference
+    from levelbench.records.reader import read_record
+    from levelbench.records.schema import Header
+
+    try:
+        header: Any = read_inference(path).header if path.endswith(".jsonlines") else read_record(path).header
+    except LevelbenchError:
+        return None
+    machine = machine_of(header.environment)
+    if not isinstance(header, Header):
+        return _Head(header.id, header.seed, (header.key, "", machine))
+    specification = header.specification
+    labels: dict[str, Any] = {"task": specification.task, "framework": specification.framework}
+    labels |= {f"settings.{name}": value for name, value in specification.settings.items()}
+    return _Head(header.id, header.seed, (header.key, header.source.whole, machine), labels)

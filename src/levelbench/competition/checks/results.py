@@ -1,0 +1,407 @@
+"""Rules about what was measured in training: curves, claims, replicates, phases and other numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from operator import le, lt
+
+from levelbench.competition.checks.findings import Candidate, EntryFinding, instant_of, shown
+from levelbench.competition.entries import RunCurve, SubmittedRun, curve_digest
+from levelbench.competition.figures import RUN_S, Times, aggregate
+from levelbench.competition.rulesets.registry import Aggregation
+from levelbench.measure.policies import policy
+
+__all__ = [
+    "claims",
+    "curves",
+    "measurements",
+    "numbers",
+    "phases",
+    "reached",
+    "replicates",
+]
+
+_DRIFT = 0.05
+"""By how much the samples of an epoch may vary over a curve before they contradict each other."""
+
+
+def curves(entry: Candidate) -> Iterator[EntryFinding]:
+    """Every curve, by every rule about one curve."""
+    for at, run in enumerate(entry.submission.runs):
+        yield from _columns(entry, run, f"runs[{at}].curve")
+        yield from _digest(entry, run, f"runs[{at}].curve_digest")
+
+
+def _columns(entry: Candidate, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
+    curve = run.curve
+    if _is_plain(curve):
+        yield from _forward(entry, curve, at)
+        yield from _scale(entry, curve, at)
+        return
+    columns: dict[str, Sequence[float] | None] = {
+        "time_s": curve.time_s,
+        "quality": curve.quality,
+        "epoch": curve.epoch,
+        "samples": curve.samples,
+        **{f"others.{shown(name, 40)[1:-1]}": values for name, values in curve.others.items()},
+    }
+    stated = {name: values for name, values in columns.items() if values is not None}
+    lengths = {name: len(values) for name, values in stated.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        yield entry.error("B130", at, f"values: {found}", "give every column one value an evaluation")
+        return
+    if not curve.time_s:
+        if run.status == "done":
+            yield entry.error("B134", at, "a run that is done without an evaluation", "submit its curve")
+        return
+    infinite = [name for name, values in stated.items() if not _finite(values)]
+    for name in infinite:
+        yield entry.error("B137", f"{at}.{name}", "a value is not finite", "end the curve before it")
+    if not infinite:
+        yield from _forward(entry, curve, at)
+        yield from _scale(entry, curve, at)
+
+
+def _is_plain(curve: RunCurve) -> bool:
+    """Whether it has two columns, of one length and of finite numbers, as nearly all have: no closer look is needed."""
+    alone = curve.epoch is None and curve.samples is None and not curve.others
+    whole = alone and len(curve.time_s) == len(curve.quality) > 0
+    return whole and math.isfinite(sum(curve.time_s)) and math.isfinite(sum(curve.quality))
+
+
+def _finite(values: Sequence[float]) -> bool:
+    # A sum is finite if all are, but that it may overflow: only then is each looked at.
+    return math.isfinite(sum(values)) or all(map(math.isfinite, values))
+
+
+def _forward(entry: Candidate, curve: RunCurve, at: str) -> Iterator[EntryFinding]:
+    time_s = curve.time_s
+    if not all(map(lt, time_s, time_s[1:])):
+        number, (before, after) = next((i, pair) for i, pair in enumerate(pairwise(time_s), 1) if pair[1] <= pair[0])
+        found = f"{before:.10g} s, then {after:.10g} s"
+        yield entry.error("B131", f"{at}.time_s[{number}]", found, "give the seconds since the start, in order")
+    if time_s[0] < 0:
+        yield entry.error("B131", f"{at}.time_s[0]", f"{time_s[0]:.10g} s", "give the seconds since the start")
+    back = False
+    for name, values in (("epoch", curve.epoch), ("samples", curve.samples)):
+        if values is None or (all(map(le, values, values[1:])) and values[0] >= 0):
+            continue
+        back = True
+        number = next((i for i, (a, b) in enumerate(pairwise(values), 1) if b < a), 0)
+        yield entry.error("B132", f"{at}.{name}[{number}]", f"{name} {values[number]:.10g}", "give them in order")
+    if not back and curve.epoch is not None and curve.samples is not None:
+        yield from _samples(entry, curve.epoch, curve.samples, at)
+
+
+def _samples(entry: Candidate, epochs: Sequence[float], samples: Sequence[int], at: str) -> Iterator[EntryFinding]:
+    sizes = [count / epoch for epoch, count in zip(epochs, samples, strict=True) if epoch >= 1]
+    if sizes and max(sizes) > (1 + _DRIFT) * min(sizes):
+        found = f"an epoch has between {min(sizes):.6g} and {max(sizes):.6g} samples"
+        yield entry.warning("B139", f"{at}.samples", found, "correct epochs or samples, or say in the notes why")
+
+
+def _scale(entry: Candidate, curve: RunCurve, at: str) -> Iterator[EntryFinding]:
+    target = entry.submission.target
+    high = math.inf if target.high is None else target.high
+    least, most = min(curve.quality), max(curve.quality)
+    if target.low <= least and most <= high:
+        return
+    outside = most if most > high else least
+    number = curve.quality.index(outside)
+    percent = high == 1 and 2 < most <= 100 and least >= 0
+    do = "divide by 100: the scale ends at 1" if percent else f"give {target.metric} on the scale of the target"
+    found = f"{outside:.10g}, on a scale from {target.low:g} to {high:g}"
+    yield entry.error("B133", f"{at}.quality[{number}]", found, do)
+
+
+def _digest(entry: Candidate, run: SubmittedRun, at: str) -> Iterator[EntryFinding]:
+    if run.curve_digest is None:
+        if run.curve.time_s and not entry.imported:
+            do = entry.advice("make the entry with levelbench board submit", "import its file again")
+            yield entry.warning("B136", at, "it is not stated", do)
+    elif run.curve_digest != curve_digest(run.curve):
+        ours = "submit the curve as it was recorded, with levelbench board submit"
+        do = entry.advice(ours, "import its file again")
+        yield entry.error("B135", at, "the curve has another digest", do)
+
+
+_CLOSE = 1e-6
+_CLOSE_S = 1e-3
+_CENTURY_S = 3.2e9
+_LEAST_S, _MOST_S = RUN_S
+_MOST_W = 1e9
+"""A gigawatt, which is a power station."""
+_NO_CHANCE = 4
+"""So many evaluations of two runs of one entry, each with its own seed, are not equal by chance."""
+_LEAST_W = 1e-6
+"""A watch takes a microwatt."""
+_LEAST_BYTES, _MOST_BYTES = 1e3, 1e18
+_PHASES = 0.01
+"""The timeline's promise: phases sum to the time within 1 %."""
+
+
+def claims(entry: Candidate) -> Iterator[EntryFinding]:
+    """What each run says of itself is what its curve says, where it is known by which rules."""
+    if entry.rules is None:
+        return
+    for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
+        if run.status == "failed":
+            if run.reached or run.time_to_target_s is not None:
+                do = "leave reached and time_to_target_s out of a run that failed"
+                yield entry.error("B143", f"runs[{at}].reached", "a failed run reached nothing", do)
+            continue
+        last = run.curve.time_s[-1] if run.curve.time_s else 0.0
+        if (time_s is not None and time_s < _LEAST_S) or last > _MOST_S:
+            found = f"{time_s:g} s to the target" if time_s is not None and time_s < _LEAST_S else f"{last:g} s"
+            yield entry.error("B147", f"runs[{at}].curve.time_s", found, "give the times in seconds")
+        if run.reached is not None and run.reached != (time_s is not None):
+            found = f"stated {_words(run.reached)}, by its curve {_words(time_s is not None)} ({entry.crossing})"
+            yield entry.error("B141", f"runs[{at}].reached", found, "leave it out: it is computed from the curve")
+        elif run.time_to_target_s is not None and not _same_time(run.time_to_target_s, time_s):
+            by_curve = "never" if time_s is None else f"{time_s:.10g} s"
+            found = f"stated {run.time_to_target_s:.10g} s, by its curve {by_curve} ({entry.crossing})"
+            yield entry.error("B142", f"runs[{at}].time_to_target_s", found, "leave it out: it is computed")
+
+
+def _words(reached: bool) -> str:
+    return "reached" if reached else "not reached"
+
+
+def _same_time(stated: float, found: float | None) -> bool:
+    return found is not None and math.isclose(stated, found, rel_tol=_CLOSE, abs_tol=_CLOSE_S)
+
+
+def reached(entry: Candidate) -> Iterator[EntryFinding]:
+    """Enough runs arrive for the ruleset's figure to exist; under the rule ``first``, whether a run fell back."""
+    rules, runs = entry.rules, entry.submission.runs
+    if rules is None or not runs:
+        return
+    n, k = len(runs), sum(time is not None for time in entry.times)
+    runs_words = "1 run" if n == 1 else f"{n} runs"
+    missed = f"{k} of {runs_words} reached {entry.submission.target.threshold:g} ({entry.crossing})"
+    rule = rules.aggregation.rule
+    if k == 0:
+        yield entry.error("B140", "runs", missed, "submit an entry that reaches the target")
+    elif rule == "olympic" and _too_many_missed(entry, rules.aggregation):
+        found = f"{missed}; {rules.aggregation.drop} may miss it"
+        yield entry.error("B140", "runs", found, "submit an entry that reaches the target more often")
+    elif rule == "median" and aggregate(Times(tuple(entry.times), ()), rules.aggregation).value is None:
+        yield entry.warning("B140", "runs", missed, "nothing: the board shows it without a median")
+    if entry.crossing == "first":
+        yield from _fell_back(entry)
+    yield from (_at_one_end(entry) if entry.crossing == "final" else _gave_up(entry))
+
+
+def _too_many_missed(entry: Candidate, rules: Aggregation) -> bool:
+    """Under windows what counts is how many missed in the one in the middle."""
+    n, k = len(entry.times), sum(time is not None for time in entry.times)
+    if rules.windows is None or n <= rules.runs:
+        return n - k > rules.drop
+    return aggregate(Times(tuple(entry.times), ()), rules).value is None
+
+
+def _gave_up(entry: Candidate) -> Iterator[EntryFinding]:
+    """A run that missed tried for as long as the slowest that arrived: else it may have been stopped."""
+    slowest = max((time for time in entry.times if time is not None), default=0.0)
+    for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
+        tried = run.curve.time_s[-1] if run.curve.time_s else slowest
+        if time_s is None and run.status == "done" and tried < slowest:
+            found = f"it missed the target and ends at {tried:.6g} s; the slowest that arrived took {slowest:.6g} s"
+            yield entry.warning("B144", f"runs[{at}].curve.time_s", found, "see whether it was stopped early")
+
+
+def _at_one_end(entry: Candidate) -> Iterator[EntryFinding]:
+    """Runs that are judged at their end alone end where their schedule does, which is one place for all."""
+    if entry.rules is not None and entry.rules.crossing != "final":
+        found = f"judged at its last evaluation: {entry.rules.id} confirms a target in two in a row otherwise"
+        yield entry.warning("B145", "crossing", found, "see whether the recipe has a fixed length")
+    for name in ("epoch", "samples"):
+        columns = [getattr(run.curve, name) for run in entry.submission.runs if run.status == "done"]
+        ends = {column[-1] for column in columns if column}
+        if len(ends) > 1:
+            what = f"{len(ends)} ends, from {name} {min(ends):.10g} to {max(ends):.10g}"
+            do = "submit under the crossing rule confirmed, or runs of one length"
+            yield entry.error("B146", f"runs.curve.{name}", what, do)
+            return
+    if not any(run.curve.epoch or run.curve.samples for run in entry.submission.runs):
+        unsaid = "neither epochs nor samples say where the schedule ends"
+        do = entry.advice("make the entry with levelbench board submit", "see what its logs say")
+        yield entry.warning("B146", "runs.curve", unsaid, do)
+
+
+def _fell_back(entry: Candidate) -> Iterator[EntryFinding]:
+    target = entry.submission.target
+    sign = 1.0 if target.direction == "higher" else -1.0
+    for at, (run, time_s) in enumerate(zip(entry.submission.runs, entry.times, strict=True)):
+        if time_s is None:
+            continue
+        since = run.curve.quality[run.curve.time_s.index(time_s) :]
+        below = sum(sign * quality < sign * target.threshold for quality in since)
+        if below:
+            found = f"{below} of {len(since) - 1} later evaluations lie below {target.threshold:g}"
+            yield entry.note("B138", f"runs[{at}].curve.quality", found, "see what sustained and confirmed say")
+
+
+def replicates(entry: Candidate) -> Iterator[EntryFinding]:
+    """As many runs as the rules want, each with a seed of its own, none of them twice."""
+    rules, runs = entry.rules, entry.submission.runs
+    if rules is not None and runs:
+        wanted = rules.aggregation
+        if len(runs) < wanted.runs:
+            found = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}; {rules.id} asks for {wanted.runs}"
+            do = entry.advice("make the missing runs: levelbench run TASK -n COUNT", "import all runs of the result")
+            yield entry.error("B150", "runs", found, do)
+        elif len(runs) > wanted.runs and wanted.exact_runs:
+            found = f"{len(runs)} runs; {rules.id} wants {wanted.runs}"
+            yield entry.error("B151", "runs", found, "submit under rules that take all runs")
+        elif len(runs) > wanted.runs and wanted.windows:
+            yield from _in_order(entry)
+        if wanted.best_of > 1:
+            yield from _studies(entry, wanted.best_of)
+    seeds = Counter(run.seed for run in runs if run.seed is not None)
+    for seed, times in seeds.items():
+        if times > 1:
+            yield entry.error("B152", "runs", f"seed {seed} is there {times} times", "run each with its own seed")
+    if len(runs) > 1 and not entry.imported:
+        for at, run in enumerate(runs):
+            if run.seed is None:
+                yield entry.warning("B153", f"runs[{at}].seed", "it is not stated", "state it")
+    yield from _twice(entry)
+    doubtful = [run.suspect[0] for run in runs if run.suspect]
+    if doubtful:
+        found = f"{len(doubtful)} of {len(runs)}, the first: {shown(doubtful[0], 200)}"
+        yield entry.note("B155", "runs", found, "look at it, or run again")
+
+
+def _studies(entry: Candidate, best_of: int) -> Iterator[EntryFinding]:
+    """The fastest of a study counts, so its trials stand together: as many in each, named ``STUDY/TRIAL``.
+
+    No study has two blocks, nor none a name: else whoever sends the entry could choose what is one.
+    """
+    named = [(run.record_id or "").rpartition("/")[0] for run in entry.submission.runs]
+    blocks = [named[first : first + best_of] for first in range(0, len(named), best_of)]
+    seen = {""}
+    for at, block in enumerate(blocks):
+        if block[0] not in seen and block == [block[0]] * best_of:
+            seen.add(block[0])
+            continue
+        what = f"{entry.submission.ruleset} takes the fastest of each {best_of} runs of a study"
+        do = f"give {best_of} runs of each study after another, record_id STUDY/TRIAL"
+        yield entry.error("B149", f"runs[{at * best_of}].record_id", what, do)
+        return
+
+
+def _in_order(entry: Candidate) -> Iterator[EntryFinding]:
+    """Whoever could choose the order of the runs could choose the window in the middle."""
+    starts = [run.started for run in entry.submission.runs]
+    do = "give the runs in the order of their start: levelbench board submit does"
+    if None in starts:
+        found = f"{starts.count(None)} of {len(starts)} runs do not state it, and their order decides the score"
+        yield entry.error("B149", "runs.started", found, do)
+        return
+    instants = [instant_of(start) for start in starts if start is not None]
+    known = [each for each in instants if each is not None]
+    late = next((at for at, (one, other) in enumerate(pairwise(known), 1) if other <= one), None)
+    if late is not None and len(known) == len(instants):
+        same = known[late] == known[late - 1]
+        found = "it started when the run before it did" if same else "it started before the run before it"
+        yield entry.error("B149", f"runs[{late}].started", found, do)
+
+
+def _twice(entry: Candidate) -> Iterator[EntryFinding]:
+    seen: dict[tuple[str, object], int] = {}
+    for at, run in enumerate(entry.submission.runs):
+        curve = (tuple(run.curve.time_s), tuple(run.curve.quality)) if run.curve.time_s else None
+        parts = {"record_digest": run.record_digest, "record_id": run.record_id, "curve": curve}
+        before = {name: seen.setdefault((name, part), at) for name, part in parts.items() if part is not None}
+        same = {name: first for name, first in before.items() if first != at}
+        if same:
+            name, first = next(iter(same.items()))
+            yield entry.error("B154", f"runs[{at}].{name}", f"the same as runs[{first}]", "submit each run once")
+        elif not entry.imported and len(run.curve.quality) >= _NO_CHANCE:
+            first = seen.setdefault(("quality", tuple(run.curve.quality)), at)
+            if first != at:
+                found = f"the same qualities as runs[{first}], at other times"
+                yield entry.warning("B154", f"runs[{at}].curve.quality", found, "see whether its seed decides anything")
+
+
+def measurements(entry: Candidate) -> Iterator[EntryFinding]:
+    """No measurement of inference is there twice, whatever its records are called."""
+    seen: dict[tuple[str, object], int] = {}
+    for at, each in enumerate(entry.submission.inference):
+        figures = (each.scenario, each.queries, each.duration_s, each.mean_latency_s, each.estimate_s)
+        parts = {"record_digest": each.record_digest, "record_id": each.record_id, "duration_s": figures}
+        before = {name: seen.setdefault((name, part), at) for name, part in parts.items() if part is not None}
+        same = {name: first for name, first in before.items() if first != at}
+        if same:
+            name, first = next(iter(same.items()))
+            found = f"the same as inference[{first}]"
+            yield entry.error("B154", f"inference[{at}].{name}", found, "submit each measurement once")
+
+
+def phases(entry: Candidate) -> Iterator[EntryFinding]:
+    """The phases of a run sum to its time and to what the clock left out, which is what the clock may leave out."""
+    if entry.rules is not None and entry.rules.clock == "wall" and not entry.imported:
+        without = [at for at, run in enumerate(entry.submission.runs) if run.curve.time_s and not run.phases_s]
+        if without:
+            found = f"{len(without)} of {len(entry.submission.runs)} runs do not state them"
+            do = "make the entry with levelbench board submit: without them nobody can check its clock"
+            yield entry.warning("B159", "runs.phases_s", found, do)
+    for at, run in enumerate(entry.submission.runs):
+        if not run.phases_s and not all(0 <= value < _CENTURY_S for value in run.excluded_s.values()):
+            found = "a phase is negative or endless"
+            yield entry.error("B156", f"runs[{at}].excluded_s", found, "give seconds by phase")
+        if not run.phases_s or not run.curve.time_s or len(run.curve.time_s) != len(run.curve.quality):
+            continue
+        whole, counted = sum(run.phases_s.values()), run.curve.time_s[-1]
+        clocked = counted + sum(run.excluded_s.values())
+        if not all(0 <= value < _CENTURY_S for value in (*run.phases_s.values(), *run.excluded_s.values())):
+            yield entry.error("B156", f"runs[{at}].phases_s", "a phase is negative or endless", "give seconds by phase")
+        elif abs(whole - clocked) > _PHASES * max(whole, clocked) + _CLOSE_S:
+            found = f"phases sum to {whole:.6g} s; the time and what is left out of it to {clocked:.6g} s"
+            yield entry.error("B156", f"runs[{at}].phases_s", found, "submit the run as it was recorded")
+        elif entry.rules is not None:
+            yield from _left_out(entry, run, at)
+
+
+def _left_out(entry: Candidate, run: SubmittedRun, at: int) -> Iterator[EntryFinding]:
+    assert entry.rules is not None
+    clock = policy(entry.rules.clock)
+    may = clock.score({name: round(seconds * 1e9) for name, seconds in run.phases_s.items()}).excluded_s
+    for name, seconds in run.excluded_s.items():
+        allowed = may.get(name, 0.0)
+        if seconds > allowed * (1 + _PHASES) + _CLOSE_S:
+            found = f"{shown(name)} {seconds:.6g} s; the clock {clock.name} leaves out {allowed:.6g} s of it"
+            yield entry.error("B157", f"runs[{at}].excluded_s", found, f"submit times on the clock {clock.name}")
+
+
+def numbers(entry: Candidate) -> Iterator[EntryFinding]:
+    """Energy, memory and qualities beside the curve could be true, and energy says how it was measured."""
+    for at, run in enumerate(entry.submission.runs):
+        yield from _beside(entry, run, at)
+        if run.energy_j is None:
+            continue
+        longest = run.curve.time_s[-1] + sum(run.excluded_s.values()) if run.curve.time_s else 0.0
+        if not (run.energy_j > 0 and _LEAST_W * longest <= run.energy_j <= _MOST_W * max(longest, 1.0)):
+            found = f"{run.energy_j:g} J in {longest:g} s"
+            yield entry.error("B158", f"runs[{at}].energy_j", found, "leave it out if it was not measured")
+        elif not run.energy_method:
+            yield entry.warning("B158", f"runs[{at}].energy_method", "it is not stated", "say how energy was measured")
+
+
+def _beside(entry: Candidate, run: SubmittedRun, at: int) -> Iterator[EntryFinding]:
+    memory, target = run.peak_memory_bytes, entry.submission.target
+    if memory is not None and not _LEAST_BYTES < memory < _MOST_BYTES:
+        do = "leave it out if it was not measured"
+        yield entry.error("B148", f"runs[{at}].peak_memory_bytes", f"{memory:g} bytes", do)
+    high = math.inf if target.high is None else target.high
+    for name, value in run.test_quality.items():
+        # A name with a dot is of another metric, whose scale nobody states.
+        if not math.isfinite(value) or ("." not in name and not target.low <= value <= high):
+            found = f"{value:.10g}, on a scale from {target.low:g} to {high:g}"
+            field = f"runs[{at}].test_quality.{shown(name)[1:-1]}"
+            yield entry.error("B133", field, found, f"give {target.metric} on the scale of the target")

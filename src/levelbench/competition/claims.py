@@ -1,0 +1,420 @@
+"""Entries of a leaderboard as claims: ours, DAWNBench's, and what was made of MLPerf's logs.
+
+An entry's figure is computed from its curves under its own rules, as the leaderboard does it; what its author says
+besides is taken as stated, and what the format has no place for is not stated. Each scenario of inference is a side of
+its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from levelbench.claims.reading.run_sides import batch_of, clock_of, mean_of, rate_of, split_of
+from levelbench.claims.remarks import remarks_on_claim
+from levelbench.claims.view import (
+    Claim,
+    ClockView,
+    CurveView,
+    DataView,
+    HardwareView,
+    QualityView,
+    RunView,
+    Setup,
+    Side,
+    Summarised,
+    TimingView,
+    TuningView,
+    WorkloadView,
+)
+from levelbench.competition.entries import Inference, Submission, SubmittedRun
+from levelbench.competition.exchange.dawnbench import read_entry
+from levelbench.competition.exchange.mlperf import read_log, read_results
+from levelbench.competition.exchange.mlperf.entries import submission_of
+from levelbench.competition.figures import EntryScore
+from levelbench.competition.reading import read_bytes, read_submission
+from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
+from levelbench.competition.scoring import QUANTILES, score
+from levelbench.errors import LevelbenchError, RecordError
+from levelbench.report.remarks import Remarks
+
+__all__ = [
+    "entry_kind",
+    "folder_rulesets",
+    "read_mlperf",
+    "read_submission_file",
+    "remarks_on_entry",
+    "submission_claim",
+]
+
+_JSON = ":json"
+_LONGEST = 1 << 16
+
+
+def is_ours(entry: Submission) -> bool:
+    """Whether it was made of records: every run (or measurement) names one."""
+    digests = [run.record_digest for run in entry.runs] + [each.record_digest for each in entry.inference]
+    return entry.origin is None and bool(digests) and all(digests)
+
+
+def options_of(entry: Submission) -> dict[str, Any]:
+    """Settings by name; those inside of an object that another format nests, too."""
+    found: dict[str, Any] = {}
+    for name, value in (entry.origin.fields if entry.origin else {}).items():
+        if name.endswith(_JSON) and isinstance(value, str) and len(value) <= _LONGEST:
+            nested = _parsed(value)
+            if isinstance(nested, dict):
+                found |= {key: each for key, each in nested.items() if isinstance(each, int | float | str)}
+    return {**found, **entry.settings}
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def hardware_of(entry: Submission) -> HardwareView:
+    """As stated, with the price; "not stated" in words is not stated."""
+    stated, price = entry.hardware, entry.price
+    return HardwareView(
+        description=stated.description if stated.description != "not stated" else None,
+        nodes=stated.nodes,
+        accelerators=stated.accelerators,
+        accelerator=stated.accelerator,
+        processor=stated.processor,
+        cores=stated.cores,
+        price_per_hour=price.usd_per_hour if price else None,
+        price_source=price.source if price else None,
+    )
+
+
+def data_of(entry: Submission) -> DataView:
+    """Which data it was, and which share of the time waited for it, where phases are there."""
+    provenance = entry.provenance
+    waits = [
+        run.phases_s.get("data", 0.0) / total for run in entry.runs if (total := math.fsum(run.phases_s.values())) > 0
+    ]
+    read_on_clock = bool(waits) and all(not run.excluded_s.get("prepare") for run in entry.runs)
+    return DataView(
+        name=provenance.dataset,
+        synthetic=provenance.synthetic,
+        in_memory=False if read_on_clock else None,
+        stall_share=math.fsum(waits) / len(waits) if waits else None,
+        checksums=True if provenance.checksums else None,
+    )
+
+
+def workload_of(entry: Submission) -> WorkloadView:
+    """Batch, learning rate, and how many samples the runs took to the end of their curves."""
+    options = options_of(entry)
+    batch = batch_of(options)
+    samples = [run.curve.samples[-1] for run in entry.runs if run.curve.samples]
+    typical = math.fsum(samples) / len(samples) if samples else None
+    ranks = options.get("ranks")
+    return WorkloadView(
+        global_batch=batch,
+        ranks=ranks if isinstance(ranks, int) and not isinstance(ranks, bool) else None,
+        samples_to_target=typical,
+        learning_rate=rate_of(options),
+    )
+
+
+def setup_of(entry: Submission) -> Setup:
+    """What speed and quality were both measured with: they are of the same runs."""
+    provenance = entry.provenance
+    parts = [provenance.software, provenance.environment]
+    digest = hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
+    return Setup(
+        commit=entry.code.commit,
+        dirty=entry.code.dirty,
+        environment=digest if provenance.software or provenance.environment else None,
+        seeds=[run.seed for run in entry.runs if run.seed is not None] or None,
+        options=dict(entry.settings),
+    )
+
+
+def runs_of(entry: Submission, times_s: Sequence[float | None], where: str) -> list[RunView]:
+    """Every run with its curve; ``times_s`` are the times of their crossings under the entry's rules.
+
+    Where the entry was read from a folder of logs, a run's place is its own log.
+    """
+    padded = [*times_s, *[None] * (len(entry.runs) - len(times_s))]
+    logs = any(run.record_id for run in entry.runs) and Path(where).is_dir()
+    return [
+        _run(run, time_s, bool(times_s), where if logs else "") for run, time_s in zip(entry.runs, padded, strict=False)
+    ]
+
+
+def _run(run: SubmittedRun, time_s: float | None, scored: bool, folder: str) -> RunView:
+    curve = run.curve
+    sound = 0 < len(curve.time_s) == len(curve.quality)
+    return RunView(
+        time_s=time_s,
+        reached=time_s is not None if scored else run.reached,
+        quality=curve.quality[-1] if sound else None,
+        seed=run.seed,
+        failed=run.status == "failed",
+        curve=CurveView(curve.time_s, curve.quality, curve.epoch, curve.samples) if sound else None,
+        where=str(Path(folder, run.record_id)) if folder and run.record_id else "",
+    )
+
+
+def inference_claim(entry: Submission, title: str, where: str, read_from: str) -> Claim:
+    """The claim of an entry of inference, with one side a measurement."""
+    sides = [_inference_side(entry, each, at, where) for at, each in enumerate(entry.inference)]
+    summaries = [
+        each
+        for side, found in zip(sides, entry.inference, strict=True)
+        for each in [_inference_summary(side, found)]
+        if each is not None
+    ]
+    return Claim(title=title, sides=sides, task=entry.task, read_from=read_from, summaries=summaries, where=where)
+
+
+def _inference_side(entry: Submission, found: Inference, at: int, where: str) -> Side:
+    several = len(entry.inference) > 1
+    setup = setup_of(entry)
+    return Side(
+        name=f"{entry.model} ({found.scenario}{f', {at + 1}' if several else ''})",
+        time_s=_latency(found),
+        time_of="call",
+        framework=entry.framework,
+        year=int(entry.submitted[:4]) if entry.submitted[:4].isascii() and entry.submitted[:4].isdigit() else None,
+        source=entry.code.url,
+        cost_usd=found.cost_usd,
+        quality=QualityView(
+            metric=entry.target.metric,
+            value=found.quality,
+            target=entry.target.threshold,
+            direction=entry.target.direction,
+            split=None,
+        ),
+        clock=ClockView(data="preprocessing" in found.includes if found.includes else None),
+        data=data_of(entry),
+        hardware=hardware_of(entry),
+        workload=WorkloadView(global_batch=found.batch),
+        tuning=TuningView(entry.tuning.trials, entry.tuning.hours, entry.tuning.usd),
+        performance=setup,
+        accuracy=setup,
+        where=where,
+    )
+
+
+def _latency(found: Inference) -> float | None:
+    """Seconds: the mean where the scenario is a mean, else the quantile that it asks for."""
+    if found.scenario in ("dawnbench", "offline"):
+        return found.mean_latency_s
+    return found.estimate_s if found.estimate_s is not None else found.quantiles_s.get(str(QUANTILES[found.scenario]))
+
+
+def _inference_summary(side: Side, found: Inference) -> Summarised | None:
+    if side.time_s is None or found.scenario != "dawnbench":
+        return None
+    return Summarised(
+        what=f"latency of {side.name}",
+        of="times",
+        by="arithmetic",
+        n=found.queries or None,
+        value=side.time_s,
+        where=side.where,
+    )
+
+
+_CLOCK = "the clock of the competition: stated by the author, one figure an evaluation"
+_OURS = "one monotonic clock; phases that sum to it within 1 %"
+_LOG = "time stamps of a log, from run_start to run_stop"
+_REPORTED: dict[str, Literal["olympic", "median", "single"]] = {
+    "olympic": "olympic",
+    "median": "median",
+    "first-run": "single",
+}
+
+
+def read_submission_file(path: str | Path, rules: Mapping[str, Ruleset] | None = None) -> list[Claim]:
+    """The claim in one file: a submission, or an entry of DAWNBench's with its curve beside it.
+
+    ``rules`` are the rulesets that entries may name, by id: those that ship, if none are given. Raises ``RecordError``
+    for whatever is neither.
+    """
+    path = Path(path)
+    entry = read_entry(path) if entry_kind(path) == "dawnbench" else read_submission(path)
+    return [submission_claim(entry, str(path), rules)]
+
+
+def entry_kind(path: Path) -> Literal["dawnbench", "submission"] | None:
+    """Which entry the JSON file at ``path`` has the keys of; ``None`` for another object.
+
+    What is no JSON is taken for a submission, whose reader says what is wrong with it.
+    """
+    try:
+        found = msgspec.json.decode(read_bytes(path).removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RecordError):
+        return "submission"
+    if not isinstance(found, dict):
+        return None
+    if {"author", "hardware", "timestamp"} <= found.keys() and "schema" not in found:
+        return "dawnbench"
+    return "submission" if {"ruleset", "task"} & found.keys() and "hardware" in found else None
+
+
+@cache
+def _shipped() -> dict[str, Ruleset]:
+    return {each.id: each for each in rulesets()}
+
+
+def submission_claim(
+    entry: Submission, where: str, rulesets_by_id: Mapping[str, Ruleset] | None = None, read_from: str = ""
+) -> Claim:
+    """The claim that ``entry`` makes; ``where`` is what findings name as their place."""
+    origin = entry.origin.format if entry.origin else ""
+    read_from = read_from or ("dawnbench" if origin == "dawnbench" else "submission")
+    title = f"{entry.task}: {entry.model} on {entry.hardware.description}, {entry.author.name}"
+    if entry.mode == "inference":
+        return inference_claim(entry, title, where, read_from)
+    # An unknown ruleset: the entry is read, and has no figure.
+    rules = (_shipped() if rulesets_by_id is None else rulesets_by_id).get(entry.ruleset)
+    scored = score(entry, rules) if rules else None
+    side = _training_side(entry, rules, scored, where)
+    return Claim(
+        title=title,
+        sides=[side],
+        task=entry.task,
+        read_from=read_from,
+        summaries=_summaries(scored, rules, side),
+        where=where,
+    )
+
+
+def _training_side(entry: Submission, rules: Ruleset | None, scored: EntryScore | None, where: str) -> Side:
+    interval = None
+    if scored and scored.time.low is not None and scored.time.high is not None and math.isfinite(scored.time.high):
+        interval = scored.time.low, scored.time.high
+    origin = entry.origin.format if entry.origin else ""
+    prepared = 0.0 if origin else max((run.excluded_s.get("prepare", 0.0) for run in entry.runs), default=0.0)
+    several = len(entry.runs) > 1
+    setup = setup_of(entry)
+    return Side(
+        name=entry.model,
+        time_s=scored.time.value if scored else None,
+        time_of="target",
+        reported=_REPORTED.get(rules.aggregation.rule) if rules else None,
+        runs_made=len(entry.runs) if is_ours(entry) else None,
+        runs_reached=scored.reached if scored and (several or is_ours(entry)) else None,
+        interval=interval,
+        runs=runs_of(entry, scored.times_s if scored else (), where),
+        framework=entry.framework if entry.framework != "not stated" else None,
+        year=_year(entry.submitted),
+        source=entry.code.url,
+        cost_usd=scored.cost.value if scored else None,
+        quality=_training_quality(entry),
+        clock=clock_of(
+            entry.clock or (rules.clock if rules else None),
+            entry.crossing or (rules.crossing if rules else None),
+            initialised_s=prepared,
+        ),
+        data=data_of(entry),
+        timing=TimingView(method=_LOG if origin.startswith("mlperf") else _OURS if is_ours(entry) else None),
+        hardware=hardware_of(entry),
+        workload=workload_of(entry),
+        tuning=TuningView(entry.tuning.trials, entry.tuning.hours, entry.tuning.usd),
+        performance=setup,
+        accuracy=setup,
+        where=where,
+    )
+
+
+def _year(day: str) -> int | None:
+    return int(day[:4]) if day[:4].isascii() and day[:4].isdigit() else None
+
+
+def _training_quality(entry: Submission) -> QualityView:
+    """What the curves end with: on the target's split, which is the one that stopped them."""
+    ends = [run.curve.quality[-1] for run in entry.runs if run.curve.quality and run.status == "done"]
+    found = mean_of(ends)
+    inside = found.interval if found else None
+    split = split_of(entry.target.split)
+    tested = any("test" in run.test_quality for run in entry.runs)
+    return QualityView(
+        metric=entry.target.metric,
+        value=found.value if found else None,
+        low=inside.low if inside else None,
+        high=inside.high if inside else None,
+        target=entry.target.threshold,
+        direction=entry.target.direction,
+        split=split,
+        stopping_split=split,
+        test_looks=1 if tested and split != "test" else None,
+        signature=_text(options_of(entry).get("signature")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _summaries(scored: EntryScore | None, rules: Ruleset | None, side: Side) -> list[Summarised]:
+    """How several runs became one figure."""
+    if scored is None or rules is None or scored.n < 2 or scored.time.value is None:
+        return []
+    by: Literal["olympic", "median"] | None = None
+    if rules.aggregation.rule in ("olympic", "median"):
+        by = "olympic" if rules.aggregation.rule == "olympic" else "median"
+    return [
+        Summarised(
+            what=f"time to accuracy of {side.name}",
+            of="times",
+            by=by,
+            n=scored.n,
+            value=scored.time.value,
+            interval=side.interval,
+            interval_by=_how(scored.time.how) if side.interval else None,
+            deterministic=False,
+            raw_available=True,
+            where=side.where,
+        )
+    ]
+
+
+def _how(words: str) -> str:
+    """What the figure says of its interval, after the first comma or semicolon."""
+    return words.rpartition("; ")[2]
+
+
+_ARCHIVES = (".tar", ".tar.gz", ".tgz")
+
+
+def read_mlperf(path: str | Path, problems: list[LevelbenchError] | None = None) -> list[Claim]:
+    """The claims in one log, in a folder of results with all folders in it, or in a tar archive of one.
+
+    ``problems`` takes what cannot be read; without it the first is an error.
+    """
+    path = Path(path)
+    if path.is_file() and not path.name.endswith(_ARCHIVES):
+        entry = submission_of([read_log(path)], file=path.name)
+        return [submission_claim(entry, str(path), read_from="mlperf")]
+    entries, unread = read_results(path)
+    do = "correct or remove the file"
+    faults: list[LevelbenchError] = [RecordError(f"reading {path}", text, do) for text in unread]
+    if problems is not None:
+        problems += faults
+    elif faults:
+        raise faults[0]
+    found = []
+    for entry in entries:
+        place = path / entry.origin.file if entry.origin and path.is_dir() else path
+        found.append(submission_claim(entry, str(place), read_from="mlperf"))
+    return found
+
+
+def remarks_on_entry(entry: Submission, where: str, known: Mapping[str, Ruleset] | None = None) -> Remarks:
+    """What the linter says of an entry, whose rules are among ``known`` (else those that ship)."""
+    return remarks_on_claim(submission_claim(entry, where, known))

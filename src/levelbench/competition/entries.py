@@ -1,0 +1,373 @@
+"""What one entry of a leaderboard may hold, how it is written, and its digests.
+
+An entry holds what was measured (every run, its curve, quantiles of raw latencies) and where that came from; its score
+is computed by whoever reads, under a ruleset. ``None`` means "not stated" and never "no". Times are in seconds,
+qualities on the scale of the target, prices in US dollars an hour for the whole system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from levelbench.errors import RecordError, UsageError
+from levelbench.records.faults import store_fault
+from levelbench.records.schema import Target
+from levelbench.records.writer import path_part, publish
+
+__all__ = [
+    "SUBMISSION_SCHEMA",
+    "Author",
+    "Code",
+    "Hardware",
+    "Inference",
+    "Origin",
+    "Provenance",
+    "RunCurve",
+    "Submission",
+    "SubmittedRun",
+    "SystemPrice",
+    "TuningEffort",
+    "curve_digest",
+    "cut_at_word",
+    "encode",
+    "file_digest",
+    "stem_of",
+    "submission_digest",
+    "write_new",
+    "write_whole",
+]
+
+SUBMISSION_SCHEMA = 1
+
+Text = Annotated[str, Meta(max_length=4000)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Key = Annotated[str, Meta(max_length=1000)]
+"""What an author may call something: a setting, a file of the data, a further column."""
+Setting = int | float | Text | bool
+
+
+class Author(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Who submits: ``key`` is the fingerprint of the Ed25519 key that signs, if one does."""
+
+    name: Name
+    email: Text | None = None
+    organisation: Text | None = None
+    key: Text | None = None
+
+
+class Hardware(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The whole system that ran: ``description`` as people write it, and its parts where they are stated."""
+
+    description: Name
+    nodes: Count | None = None
+    accelerators: Count | None = None
+    accelerator: Text | None = None
+    processor: Text | None = None
+    cores: Count | None = None
+    memory_bytes: Count | None = None
+
+
+class Code(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the code is, and which version of it ran; ``dirty`` says that it had changes nobody committed."""
+
+    url: Text | None = None
+    commit: Text | None = None
+    dirty: bool | None = None
+
+
+class SystemPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """US dollars an hour of the whole system, where that figure is from, and on which day it was read (ISO).
+
+    A check takes a millionth of a dollar to ten million.
+    """
+
+    usd_per_hour: Positive
+    source: Text | None = None
+    read_on: Text | None = None
+    on_demand: bool | None = None
+
+
+class RunCurve(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One run's evaluations in order: columns of one length. ``time_s`` is cumulative on the entry's clock."""
+
+    time_s: list[float]
+    quality: list[float]
+    epoch: list[float] | None = None
+    samples: list[Count] | None = None
+    others: dict[Key, list[float]] = field(default_factory=dict)
+    """Further columns by name, such as a second metric, on the scale of the target where they are of its kind."""
+
+
+class SubmittedRun(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One run, whether or not it arrived. ``record_digest`` is the SHA-256 of the record file that it was made from.
+
+    ``curve_digest`` is the SHA-256 of the curve's canonical text (``digests.curve_digest``). ``reached`` and
+    ``time_to_target_s`` are what the author's own rule said: they are checked against the curve, never believed.
+    ``phases_s`` are the seconds by phase up to the end of the curve; ``excluded_s`` those that the clock left out.
+    """
+
+    curve: RunCurve
+    status: Literal["done", "failed"] = "done"
+    seed: Count | None = None
+    reached: bool | None = None
+    time_to_target_s: float | None = None
+    started: Text | None = None
+    phases_s: dict[Key, float] = field(default_factory=dict)
+    excluded_s: dict[Key, float] = field(default_factory=dict)
+    energy_j: float | None = None
+    energy_method: Text | None = None
+    peak_memory_bytes: float | None = None
+    test_quality: dict[Key, float] = field(default_factory=dict)
+    suspect: list[Text] = field(default_factory=list)
+    error: Text | None = None
+    record_id: Text | None = None
+    record_digest: Text | None = None
+    curve_digest: Text | None = None
+
+
+class Inference(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One measurement of inference: which scenario, its latencies in seconds, and the quality of the same answers.
+
+    ``quantiles_s`` maps a quantile ("0.5", "0.9", "0.99") to seconds; ``estimate_s`` is the early-stopping estimate of
+    the scenario's own quantile (LoadGen's rule), ``None`` where there were too few queries. ``includes`` says what is
+    on the clock beside the network ("preprocessing", "postprocessing", "transfer", "queueing").
+    """
+
+    scenario: Literal["single-stream", "multi-stream", "server", "offline", "dawnbench"]
+    queries: Count
+    samples: Count
+    duration_s: float
+    mean_latency_s: float | None = None
+    quantiles_s: dict[Key, float] = field(default_factory=dict)
+    estimate_s: float | None = None
+    estimate_quantile: float | None = None
+    throughput_per_s: float | None = None
+    target_per_s: float | None = None
+    latency_bound_s: float | None = None
+    valid: bool | None = None
+    quality: float | None = None
+    quality_samples: Count | None = None
+    batch: Count | None = None
+    includes: list[Text] = field(default_factory=list)
+    audits: dict[Name, bool | None] = field(default_factory=dict)
+    """Audits that were made by name: passed, failed, or ``None`` where one could not tell."""
+    cost_usd: float | None = None
+    """What the author states one answer costs; ``None`` where it follows from price and time alone."""
+    record_id: Text | None = None
+    record_digest: Text | None = None
+
+
+class TuningEffort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How much was tried before: trials, their hours and dollars; ``None`` where the author does not say."""
+
+    trials: Count | None = None
+    hours: float | None = None
+    usd: float | None = None
+    notes: Text | None = None
+
+
+class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What it ran in: software, checksums of the data (SHA-256 by file), the source of the task, our version.
+
+    ``split_rule`` says how the data were split, ``split_sizes`` how many examples a split has, ``labels`` has the
+    SHA-256 of each split's labels. ``quality_digest`` and ``data_digest`` tell the code that scored the network and
+    that loaded the data, ``source_digest`` the whole text of the task. These are the same for all entries of a board.
+    """
+
+    version: Text | None = None
+    software: dict[Key, Text] = field(default_factory=dict)
+    environment: dict[Key, Text] = field(default_factory=dict)
+    dataset: Text | None = None
+    synthetic: bool | None = None
+    checksums: dict[Key, Text] = field(default_factory=dict)
+    source_digest: Text | None = None
+    split_rule: Text | None = None
+    split_sizes: dict[Key, Count] = field(default_factory=dict)
+    labels: dict[Key, Text] = field(default_factory=dict)
+    quality_digest: Text | None = None
+    data_digest: Text | None = None
+
+
+class Origin(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The file of another system that an entry was read from: ``format`` ("dawnbench", ...), SHA-256, what is odd."""
+
+    format: Name
+    file: Text
+    digest: Text | None = None
+    doubts: list[Text] = field(default_factory=list)
+    fields: dict[Key, Setting | None] = field(default_factory=dict)
+    """What the other format says and this one has no place for, by dotted name."""
+
+
+class Submission(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, weakref=True):
+    """One entry: one task, one mode, one author, one system, one set of settings; all of its runs.
+
+    ``ruleset`` names the rules it was made for ("levelbench-1.0", "dawnbench-1.0"). ``submitted`` is an ISO day.
+    ``clock`` and ``crossing`` name our policies of those names (``measure.policies``, ``measure.crossing``).
+    """
+
+    schema: int
+    ruleset: Name
+    task: Name
+    mode: Literal["training", "inference"]
+    author: Author
+    submitted: Text
+    model: Name
+    framework: Name
+    hardware: Hardware
+    target: Target
+    division: Literal["closed", "open"] = "open"
+    clock: Text | None = None
+    crossing: Text | None = None
+    code: Code = field(default_factory=Code)
+    price: SystemPrice | None = None
+    runs: list[SubmittedRun] = field(default_factory=list)
+    inference: list[Inference] = field(default_factory=list)
+    tuning: TuningEffort = field(default_factory=TuningEffort)
+    settings: dict[Key, Setting] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
+    origin: Origin | None = None
+    notes: Annotated[str, Meta(max_length=20000)] = ""
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_LISTS = ("runs", "inference")
+"""Fields whose elements get a line each, so that a changed run is one changed line to whoever reviews it."""
+
+
+def encode(submission: Submission) -> bytes:
+    """The file's bytes: JSON in UTF-8, a field a line in the schema's order, a run a line, a newline at the end.
+
+    Fields at their default are left out. Raises ``RecordError`` for a number that is not finite, which JSON cannot say.
+    """
+    fields: dict[str, msgspec.Raw] = msgspec.json.decode(_finite(submission), type=dict[str, msgspec.Raw])
+    lines = []
+    for name, raw in fields.items():
+        text = bytes(raw)
+        if text == b"{}":
+            continue
+        if name in _LISTS:
+            elements = msgspec.json.decode(raw, type=list[msgspec.Raw])
+            text = b"[\n  " + b",\n  ".join(map(bytes, elements)) + b"\n ]" if elements else b"[]"
+        lines.append(b' "%s": %s' % (name.encode(), text))
+    return b"{\n" + b",\n".join(lines) + b"\n}\n"
+
+
+def submission_digest(submission: Submission) -> str:
+    """SHA-256 of the canonical bytes: equal for submissions that are equal, however their files are laid out."""
+    return hashlib.sha256(encode(submission)).hexdigest()
+
+
+def curve_digest(curve: RunCurve) -> str:
+    """SHA-256 of the curve's canonical text: its columns in the schema's order, those not stated left out.
+
+    Times and qualities are written as floats also where they are whole, so ``1`` and ``1.0`` are one curve.
+    """
+    plain = RunCurve(
+        time_s=_floats(curve.time_s),
+        quality=_floats(curve.quality),
+        epoch=None if curve.epoch is None else _floats(curve.epoch),
+        samples=curve.samples,
+        others={name: _floats(values) for name, values in curve.others.items()},
+    )
+    return hashlib.sha256(_finite(plain)).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _floats(values: list[float]) -> list[float]:
+    return list(map(float, values))
+
+
+def _finite(value: Submission | RunCurve) -> bytes:
+    try:
+        raw = _ENCODER.encode(value)
+    except UnicodeEncodeError as error:
+        raise RecordError("writing a submission", f"a text in it is not Unicode ({error})", "correct it") from error
+    # msgspec writes what is not finite as null; it is looked for only where there is one.
+    if b"null" in raw:
+        _refuse_infinite(msgspec.to_builtins(value), "")
+    return raw
+
+
+def _refuse_infinite(value: Any, at: str) -> None:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            _refuse_infinite(each, f"{at}.{name}" if at else name)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            _refuse_infinite(each, f"{at}[{number}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        do = "leave the field out where there is no figure"
+        raise RecordError("writing a submission", f"{at} is {value}, which JSON cannot say", do)
+
+
+_LONGEST_PART = 40
+
+
+def write_whole(path: Path, raw: bytes | str, *, replace: bool = True) -> Path:
+    """Write ``raw`` (text as UTF-8) to ``path`` in one step, making its folder; ``StoreError`` where that fails.
+
+    Without ``replace`` a file that is there already is left as it is, and ``UsageError`` says so.
+    """
+    asked = f"writing {path}"
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("xb") as file:
+            file.write(raw.encode() if isinstance(raw, str) else raw)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            beside.replace(path)
+        else:
+            publish(beside, path)
+    except FileExistsError as error:
+        do = "give --replace to write over it"
+        raise UsageError(asked, "it is there already and says something else", do) from error
+    except OSError as error:
+        raise store_fault(asked, path, error) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+    return path
+
+
+def write_new(path: Path, raw: bytes) -> bool:
+    """Write a file that is not there yet; ``False`` if it is there and is the same, ``UsageError`` if it differs."""
+    try:
+        if path.read_bytes() == raw:
+            return False
+    except OSError:
+        pass
+    write_whole(path, raw, replace=False)
+    return True
+
+
+def stem_of(*parts: str) -> str:
+    """A file's stem of the parts of a submission that tell it from others, as ``author_model_hardware_framework``."""
+    words = (cut_at_word(path_part(part.replace(" ", "-").replace("_", "-")), _LONGEST_PART) for part in parts)
+    return "_".join(word or "unnamed" for word in words)
+
+
+def cut_at_word(text: str, most: int) -> str:
+    """A file's name of at most ``most`` characters, cut at the end of a word where one ends in its second half."""
+    if len(text) > most:
+        end = max(text.rfind("-", 0, most + 1), text.rfind("_", 0, most + 1))
+        text = text[: end if end > most // 2 else most]
+    return text.strip(".-_")

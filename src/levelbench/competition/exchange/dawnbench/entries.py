@@ -1,0 +1,530 @@
+"""One entry of DAWNBench: its JSON and its table of epochs, read as they were written and made into a submission."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from levelbench.competition.entries import (
+    SUBMISSION_SCHEMA,
+    Author,
+    Code,
+    Hardware,
+    Inference,
+    Origin,
+    RunCurve,
+    Submission,
+    SubmittedRun,
+    SystemPrice,
+    curve_digest,
+)
+from levelbench.competition.exchange.files import read_bytes
+from levelbench.competition.rulesets.registry import TaskRules, ruleset, task_rules
+from levelbench.errors import RecordError
+from levelbench.records.schema import Target
+
+__all__ = [
+    "FORMAT",
+    "LARGEST_JSON",
+    "LARGEST_TSV",
+    "MODES",
+    "RULESET",
+    "TASKS",
+    "DawnTask",
+    "Leaf",
+    "RawEntry",
+    "build",
+    "day_of",
+    "figure",
+    "keep",
+    "kept",
+    "parse_json",
+    "parse_tsv",
+    "place_of",
+    "put_back",
+    "quality_key",
+    "read_raw",
+    "rules_of",
+    "shifted",
+    "target_of",
+    "task_called",
+    "to_hours",
+    "to_text",
+    "unit_of",
+]
+
+RULESET = "dawnbench-1.0"
+MODES = ("train", "inference")
+
+
+@dataclass(frozen=True)
+class DawnTask:
+    """One task: its folder, our name, the key of its quality, decimal places from its scale to ours, its columns."""
+
+    folder: str
+    task: str
+    key: str
+    places: int
+    columns: tuple[str, ...]
+
+
+TASKS = (
+    DawnTask("CIFAR10", "cifar10", "top1Accuracy", 2, ("epoch", "hours", "top1Accuracy")),
+    DawnTask("ImageNet", "imagenet", "top5Accuracy", 2, ("epoch", "hours", "top1Accuracy", "top5Accuracy")),
+    DawnTask("SQuAD", "squad", "f1Score", 0, ("epoch", "hours", "f1Score")),
+)
+
+
+def task_in_folder(folder: str) -> DawnTask | None:
+    """The task whose entries lie in a folder of that name."""
+    return next((each for each in TASKS if each.folder == folder), None)
+
+
+def task_called(task: str) -> DawnTask | None:
+    """The task that we call ``task``; ``None`` where DAWNBench has none such."""
+    return next((each for each in TASKS if each.task == task), None)
+
+
+@cache
+def rules_of(task: str) -> TaskRules:
+    """What the competition's own rules say of the task that we call ``task``."""
+    found = task_rules(ruleset(RULESET), task)
+    assert found is not None
+    return found
+
+
+def target_of(task: DawnTask) -> Target:
+    """The quality to reach under the competition's own rules."""
+    return rules_of(task.task).target
+
+
+_LONGEST = 80
+_HOUR = 3600
+
+
+def figure(text: str, asked: str, where: str) -> Decimal:
+    """The number that ``text`` says; ``RecordError`` for another thing, one not finite or beyond a double's range."""
+    try:
+        value = Decimal(text) if len(text) <= _LONGEST and "_" not in text else None
+    except InvalidOperation:
+        value = None
+    if value is None or not value.is_finite() or not _within(value):
+        found = f"{where} is {text[:40]!r}, which is no finite number"
+        raise RecordError(asked, found, "correct or remove the figure")
+    return value
+
+
+def _within(value: Decimal) -> bool:
+    """Whether a double holds it without becoming infinite or zero; so no exponent makes arithmetic slow either."""
+    return not value or -300 < value.adjusted() < 300
+
+
+def shifted(value: Decimal, places: int) -> float:
+    """``value`` with its decimal point moved ``places`` to the right, as a double."""
+    return float(value.scaleb(places))
+
+
+def from_hours(value: Decimal) -> float:
+    """Hours to seconds."""
+    return float(value * _HOUR)
+
+
+def to_hours(seconds: float) -> str:
+    """The shortest text of hours, of 15 digits or more, that reads as exactly these seconds."""
+    if not seconds:
+        return "0.0"
+    hours = Decimal(repr(seconds)) / _HOUR
+    for digits in range(15, 28):
+        short = Decimal(f"{hours:.{digits - 1}e}")
+        if from_hours(short) == seconds:
+            return to_text(short)
+    return to_text(hours)
+
+
+def to_text(value: Decimal | float, places: int = 0) -> str:
+    """``value`` in plain digits, its point moved ``places`` to the right, with a point if it is no whole number."""
+    exact = value if isinstance(value, Decimal) else Decimal(repr(value))
+    if not math.isfinite(exact):
+        raise RecordError("writing a figure", f"it is {value}", "leave out what is not finite")
+    moved = exact.scaleb(places).normalize()
+    text = f"{moved:f}" if -20 < moved.adjusted() < 20 else f"{moved:e}"
+    return text if any(each in text for each in ".e") else f"{text}.0"
+
+
+Leaf = int | float | str | bool | None
+MISC = "misc."
+_JSON = ":json"
+
+
+def keep(record: Mapping[str, Any]) -> dict[str, Leaf]:
+    """Every member of ``record`` (an entry without what has a place, its ``misc`` taken apart one level) by name."""
+    found: dict[str, Leaf] = {}
+    for key, value in record.items():
+        if key == "misc" and isinstance(value, dict):
+            found.update(kept(f"{MISC}{name}", each) for name, each in value.items())
+        else:
+            found.update([kept(f".{key}" if key.startswith((".", MISC)) else key, value)])
+    return found
+
+
+def kept(name: str, value: Any) -> tuple[str, Leaf]:
+    """The name and value under which one member is kept."""
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, dict | list) or name.endswith(_JSON):
+        return f"{name}{_JSON}", json.dumps(value, ensure_ascii=False, default=float)
+    return name, value
+
+
+def put_back(fields: Mapping[str, Leaf]) -> dict[str, Any]:
+    """What :func:`keep` took apart."""
+    record: dict[str, Any] = {}
+    misc: dict[str, Any] = {}
+    for name, value in fields.items():
+        key, plain = name, value
+        if name.endswith(_JSON) and isinstance(value, str):
+            key, plain = name.removesuffix(_JSON), _parsed(value)
+        if key.startswith(MISC):
+            misc[key.removeprefix(MISC)] = plain
+        else:
+            record[key.removeprefix(".")] = plain
+    return {**record, "misc": misc} if misc else record
+
+
+def _parsed(text: str) -> Any:
+    """The value of ``text``; the text itself where somebody wrote what is no JSON under such a name."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+LARGEST_JSON = 1 << 20
+LARGEST_TSV = 16 << 20
+_DEEPEST = 32
+_MOST_ROWS = 100_000
+_MOST_MEMBERS = 500
+_MOST_COLUMNS = 32
+_BOM = b"\xef\xbb\xbf"
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS = re.compile(rb"[][{}]")
+
+
+@dataclass(frozen=True)
+class RawEntry:
+    """One entry as its files say it: ``columns`` is ``None`` where no TSV lies beside the JSON.
+
+    ``digest`` is the SHA-256 of the JSON's bytes followed by the TSV's; ``oddities`` are sentences about their form.
+    """
+
+    path: Path
+    record: Mapping[str, Any]
+    columns: Mapping[str, list[Decimal]] | None
+    digest: str
+    oddities: list[str] = field(default_factory=list)
+
+
+def read_raw(path: Path, root: Path | None = None) -> RawEntry:
+    """The entry whose JSON is at ``path``, with the TSV of its name. ``RecordError`` for what is no entry.
+
+    ``root`` is the folder that no file may lead out of.
+    """
+    encoded = read_bytes(path, LARGEST_JSON, root)
+    oddities: list[str] = []
+    record = parse_json(encoded, str(path), oddities)
+    beside = path.with_suffix(".tsv")
+    columns, table = None, b""
+    if beside.is_symlink() or beside.exists():
+        table = read_bytes(beside, LARGEST_TSV, root)
+        columns = parse_tsv(table, str(beside), oddities)
+    return RawEntry(path, record, columns, hashlib.sha256(encoded + table).hexdigest(), oddities)
+
+
+def parse_json(data: bytes, name: str, oddities: list[str]) -> dict[str, Any]:
+    """The object that ``data`` holds, its numbers with a point as decimals. ``RecordError`` for anything else."""
+    asked = f"reading {name}"
+    text = _text(data, asked, "the JSON", oddities)
+    depth = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub(b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > _DEEPEST:
+            raise RecordError(asked, f"it nests deeper than {_DEEPEST} levels", "flatten the file")
+    try:
+        found = json.loads(
+            text,
+            parse_float=lambda number: figure(number, asked, "a number"),
+            parse_int=lambda number: _whole(number, asked),
+            parse_constant=lambda word: figure(word, asked, "a number"),
+            object_pairs_hook=lambda pairs: _object(pairs, asked),
+        )
+        json.dumps(found, ensure_ascii=False, default=str).encode()
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise RecordError(asked, f"it is not JSON ({error})", "correct the file") from error
+    except UnicodeEncodeError as error:
+        raise RecordError(asked, "a text holds half a surrogate pair", "write the text as UTF-8") from error
+    if not isinstance(found, dict):
+        raise RecordError(asked, f"it holds a {type(found).__name__}, not an object", "give an entry's file")
+    return found
+
+
+def _whole(number: str, asked: str) -> int:
+    value = int(figure(number, asked, "a number"))
+    if abs(value) >= 2**63:
+        raise RecordError(asked, f"{number[:40]} is beyond 64 bits", "correct or remove the figure")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]], asked: str) -> dict[str, Any]:
+    if len(pairs) > _MOST_MEMBERS:
+        raise RecordError(asked, f"an object has more than {_MOST_MEMBERS} members", "shorten it")
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RecordError(asked, f"the key {twice!r} is there twice", "keep one of them")
+    return found
+
+
+def _text(data: bytes, asked: str, what: str, oddities: list[str]) -> str:
+    if data.startswith(_BOM):
+        oddities.append(f"{what} begins with a byte-order mark")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RecordError(asked, f"byte {error.start} is not UTF-8", "save the file as UTF-8") from error
+
+
+def parse_tsv(data: bytes, name: str, oddities: list[str]) -> dict[str, list[Decimal]]:
+    """The columns of tab-separated ``data`` by their header. ``RecordError`` with the line of what is wrong."""
+    asked = f"reading {name}"
+    text = _text(data, asked, "the TSV", oddities)
+    if "\r" in text:
+        oddities.append("the TSV's lines end in CRLF")
+    lines = text.replace("\r\n", "\n").split("\n")
+    if lines[-1]:
+        oddities.append("the TSV has no final newline")
+    if len(lines) > _MOST_ROWS:
+        raise RecordError(asked, f"it has more than {_MOST_ROWS:,} lines", "give one row an epoch")
+    header = [each.strip() for each in lines[0].split("\t")]
+    if len(set(header)) < len(header) or "" in header or len(header) > _MOST_COLUMNS:
+        found = f"its header is {lines[0][:80]!r}"
+        raise RecordError(asked, found, f"name every column, each once, at most {_MOST_COLUMNS}")
+    columns: dict[str, list[Decimal]] = {each: [] for each in header}
+    for at, line in enumerate(lines[1:], 2):
+        if not line.strip():
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            found = f"line {at} has {len(cells)} cells for {len(header)} columns"
+            raise RecordError(asked, found, "give every column one figure a row")
+        for column, cell in zip(header, cells, strict=True):
+            columns[column].append(figure(cell.strip(), asked, f"{column} in line {at}"))
+    return columns
+
+
+FORMAT = "dawnbench"
+_LONGEST_NAME = 200
+_LONGEST_TEXT = 4000
+_HEX = re.compile(r"/([0-9a-f]{40})(?=[/?#]|$)")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_NAMES = ("author", "framework", "model", "hardware")
+
+
+def place_of(raw: RawEntry) -> tuple[DawnTask, str]:
+    """Task and mode: from the folders an entry lies in, else from its keys and columns. ``RecordError`` for neither."""
+    mode, task = raw.path.parent.name, task_in_folder(raw.path.parent.parent.name)
+    if task is not None and mode in ("train", "inference"):
+        return task, mode
+    names = set(raw.record) | set(raw.columns or ())
+    found = [each for each in TASKS if each.key in names]
+    # ImageNet's curves have the key of CIFAR10 as well.
+    best = max(found, key=lambda each: len(names & set(each.columns)), default=None)
+    if best is None:
+        asked = f"reading {raw.path}"
+        do = "keep it in TASK/train or TASK/inference, with TASK one of CIFAR10, ImageNet and SQuAD"
+        raise RecordError(asked, "neither its folder nor its keys say which task it is of", do)
+    return best, "inference" if "latency" in raw.record else "train"
+
+
+def build(raw: RawEntry, file: str) -> Submission:
+    """The submission that the entry is, without doubts; ``file`` is what ``origin`` calls it."""
+    task, mode = place_of(raw)
+    record, asked = raw.record, f"reading {raw.path}"
+    names = {key: _name(record, key, asked) for key in _NAMES}
+    fields = _fields(record, task, mode)
+    url, commit = _code(record)
+    return Submission(
+        schema=SUBMISSION_SCHEMA,
+        ruleset=RULESET,
+        task=task.task,
+        mode="training" if mode == "train" else "inference",
+        author=Author(names["author"], _stated_text(record.get("authorEmail"))),
+        submitted=day_of(record.get("timestamp"), asked).isoformat(),
+        model=names["model"],
+        framework=names["framework"],
+        hardware=Hardware(names["hardware"]),
+        target=target_of(task),
+        clock="dawnbench",
+        crossing="first",
+        code=Code(url, commit),
+        price=_price(record.get("costPerHour")),
+        runs=[_run(_curve(raw, task))] if mode == "train" else [],
+        inference=[_inference(record, task)] if mode == "inference" else [],
+        settings=_settings(record.get("misc")),
+        origin=Origin(FORMAT, file[:_LONGEST_TEXT], raw.digest, fields=fields),
+    )
+
+
+def _name(record: Mapping[str, Any], key: str, asked: str) -> str:
+    value = record.get(key)
+    if not isinstance(value, str) or not value.strip():
+        found = f"{key!r} is {value!r}"[:120] if key in record else f"there is no {key!r}"
+        raise RecordError(asked, found, f"give {key!r} as text")
+    return value.strip()[:_LONGEST_NAME]
+
+
+def _stated_text(value: Any) -> str | None:
+    return value.strip()[:_LONGEST_TEXT] or None if isinstance(value, str) else None
+
+
+def day_of(value: Any, asked: str) -> date:
+    """The day of a timestamp, with or without leading zeros. ``RecordError`` for another thing."""
+    try:
+        return datetime.strptime(value, "%Y-%m-%d").date()
+    except (TypeError, ValueError) as error:
+        found = f"'timestamp' is {value!r}"[:120]
+        raise RecordError(asked, found, "give the day of submission as YYYY-MM-DD") from error
+
+
+def _code(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The URL, and the commit from ``commitHash`` or else from the URL."""
+    url, stated = _stated_text(record.get("codeURL")), _stated_text(record.get("commitHash"))
+    if stated and _COMMIT.fullmatch(stated):
+        return url, stated
+    found = _HEX.search(url or "")
+    return url, found.group(1) if found else None
+
+
+def _number(value: Any) -> Decimal | None:
+    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    return Decimal(value) if is_number else None
+
+
+def _price(value: Any) -> SystemPrice | None:
+    number = _number(value)
+    return SystemPrice(float(number)) if number is not None and number > 0 else None
+
+
+def _settings(misc: Any) -> dict[str, int | float | str | bool]:
+    """The single values of ``misc``: lists, objects and nulls stay where they were."""
+    if not isinstance(misc, dict):
+        return {}
+    plain = {key: float(each) if isinstance(each, Decimal) else each for key, each in misc.items()}
+    return {key: each for key, each in plain.items() if isinstance(each, int | float | str)}
+
+
+def _fields(record: Mapping[str, Any], task: DawnTask, mode: str) -> dict[str, Leaf]:
+    """What has no other place: a name that was too long is kept whole, and a price that is none as it was given."""
+    left = {key: value for key, value in record.items() if not _has_place(record, key, task, mode)}
+    if isinstance(record.get("misc"), dict):
+        placed = _settings(record["misc"])
+        left["misc"] = {key: value for key, value in record["misc"].items() if key not in placed}
+    return keep(left)
+
+
+def _has_place(record: Mapping[str, Any], key: str, task: DawnTask, mode: str) -> bool:
+    value = record[key]
+    if key in _NAMES:
+        return len(value.strip()) <= _LONGEST_NAME
+    if key in ("authorEmail", "codeURL"):
+        return isinstance(value, str) and len(value.strip()) <= _LONGEST_TEXT
+    if key == "costPerHour":
+        return _price(value) is not None
+    if key == "commitHash":
+        return bool(_code(record)[1] == value)
+    if mode == "inference" and key in ("latency", "cost", quality_key(record, task)):
+        return _number(value) is not None
+    return key == "timestamp"
+
+
+def quality_key(record: Mapping[str, Any], task: DawnTask) -> str:
+    """The key under which an inference entry gives its quality: the task's, or ``accuracy`` as a README had it."""
+    return "accuracy" if task.key not in record and "accuracy" in record else task.key
+
+
+def unit_of(values: list[Decimal], task: DawnTask) -> int:
+    """Decimal places from the scale that the values are on to shares: 2 for per cent, whatever the task says."""
+    largest = max(values, default=Decimal(0))
+    if task.places:
+        return 0 if 0 < largest <= 1 else task.places
+    return 2 if largest > 2 else 0
+
+
+def as_fraction(value: Any, task: DawnTask) -> float | None:
+    """One quality as a share; ``None`` where there is no number."""
+    number = _number(value)
+    return None if number is None else shifted(number, -unit_of([number], task))
+
+
+def _curve(raw: RawEntry, task: DawnTask) -> RunCurve:
+    columns, asked = raw.columns, f"reading {raw.path}"
+    if columns is None:
+        raise RecordError(asked, "there is no TSV of its name beside it", "add the training curve")
+    for name in ("hours", task.key):
+        if name not in columns:
+            raise RecordError(asked, f"its TSV has no column {name!r}: {', '.join(columns)[:120]}", f"add {name!r}")
+    if not columns["hours"]:
+        raise RecordError(asked, "its TSV has no rows", "add one row an epoch")
+    shares = {
+        name: [shifted(each, -unit_of(values, task)) for each in values]
+        for name, values in columns.items()
+        if name.endswith(("Accuracy", "Score"))
+    }
+    epochs = columns.get("epoch")
+    others = {
+        _our_name(name): shares.get(name) or [float(each) for each in values]
+        for name, values in columns.items()
+        if name not in ("epoch", "hours", task.key)
+    }
+    return RunCurve(
+        time_s=[from_hours(each) for each in columns["hours"]],
+        quality=shares[task.key],
+        epoch=None if epochs is None else [float(each) for each in epochs],
+        others=others,
+    )
+
+
+def _run(curve: RunCurve) -> SubmittedRun:
+    return SubmittedRun(curve, curve_digest=curve_digest(curve))
+
+
+def _our_name(column: str) -> str:
+    return {"top1Accuracy": "top1", "top5Accuracy": "top5", "f1Score": "f1"}.get(column, column)
+
+
+def _inference(record: Mapping[str, Any], task: DawnTask) -> Inference:
+    """The entry states a mean only: how many answers it is over, and so how long they took, is what the rules say."""
+    latency, cost = _number(record.get("latency")), _number(record.get("cost"))
+    mean = None if latency is None else shifted(latency, -3)
+    answers = rules_of(task.task).samples or 0
+    quality = as_fraction(record.get(quality_key(record, task)), task)
+    return Inference(
+        scenario="dawnbench",
+        queries=answers,
+        samples=answers,
+        duration_s=0.0 if mean is None else mean * answers,
+        mean_latency_s=mean,
+        quality=quality,
+        quality_samples=None if quality is None else answers,
+        batch=1,
+        cost_usd=None if cost is None else float(cost),
+    )

@@ -1,0 +1,592 @@
+"""LoadGen's logs of MLPerf Inference: summary, detail and answers, read and made into submissions and rankings.
+
+The summary is text for people and rounds, the detail log has the same figures as events; both are read, what they do
+not agree about is a doubt, and no figure is computed that they do not imply.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from levelbench.competition.entries import SUBMISSION_SCHEMA, Author, Hardware, Inference, Origin, Submission
+from levelbench.competition.exchange.mlperf.entries import hardware_of, text_of
+from levelbench.competition.exchange.mlperf.logs import FILE_LIMIT, Event, Tree, number_of, read_bytes, read_tree, scan
+from levelbench.competition.exchange.mlperf.results import system_of
+from levelbench.competition.rulesets.registry import ruleset as rules_of
+from levelbench.competition.rulesets.registry import task_rules
+from levelbench.errors import LevelbenchError, RecordError
+from levelbench.records.schema import Target
+
+__all__ = [
+    "METRICS",
+    "Ranking",
+    "inference_of",
+    "parse_accuracy",
+    "parse_summary",
+    "rankings",
+    "read_answers",
+    "read_detail",
+    "read_results",
+    "read_summary",
+    "value_of",
+]
+
+SUMMARY_LIMIT = 4 * 1024 * 1024
+"""The largest summary in bytes that is read."""
+
+_NUMBER = r"([-+]?\d{1,30}(?:\.\d{1,30})?(?:e[-+]?\d{1,3})?)"
+_PERCENTILE = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)(?:th)? percentile latency \(ns\)")
+_ESTIMATE = re.compile(rf"Early stopping (\d{{1,3}}(?:\.\d{{1,4}})?)(?:th)? percentile estimate: {_NUMBER}")
+_PROCESSED = re.compile(r"rocessed (?:at least \d+ queries \((\d{1,18})\)|(\d{1,18}) queries)")
+_LINE = re.compile(r"^\s*(?:\* )?([^:\n]{1,100}?)\s*: ?(.*)$")
+
+
+class LoadGenSummary(Struct, frozen=True):
+    """One summary. ``scenario`` and ``mode`` are LoadGen's words; latencies are in seconds, by quantile.
+
+    ``headline_quantile`` is the scenario's own; ``estimates_s`` are early-stopping estimates by quantile. ``figures``
+    and ``parameters`` hold the other numbers by the name that the summary gives them. ``None`` was not printed.
+    """
+
+    scenario: str
+    mode: str
+    sut: str | None = None
+    valid: bool | None = None
+    checks: dict[str, bool] = field(default_factory=dict)
+    queries: int | None = None
+    headline_quantile: float | None = None
+    quantiles_s: dict[str, float] = field(default_factory=dict)
+    estimates_s: dict[str, float] = field(default_factory=dict)
+    early_stopping: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+    parameters: dict[str, float] = field(default_factory=dict)
+
+
+def read_summary(path: str | Path) -> LoadGenSummary:
+    """The summary at ``path``; ``RecordError`` for a file that is none, as that of an accuracy run is none."""
+    path = Path(path)
+    asked = f"reading the LoadGen summary {path}"
+    return parse_summary(read_bytes(path, asked, SUMMARY_LIMIT), asked)
+
+
+def parse_summary(content: bytes, asked: str) -> LoadGenSummary:
+    """The summary in a file's bytes; raises as ``read_summary`` does."""
+    sections = _sections(content.decode("latin-1"))
+    head, stats = sections.get("MLPerf Results Summary", ""), sections.get("Additional Stats", "")
+    words = dict(_pairs(head))
+    if "Scenario" not in words or "Mode" not in words:
+        do = "give the mlperf_log_summary.txt of a performance run"
+        raise RecordError(asked, "it says no scenario and no mode", do)
+    text, _, notes = head.partition("Early Stopping Result:")
+    pairs = dict(_pairs(text))
+    headline = next((match for name in pairs if (match := _PERCENTILE.fullmatch(name))), None)
+    processed = _PROCESSED.search(notes)
+    figures = {name: value for name, raw in [*pairs.items(), *_pairs(stats)] if (value := _number(raw)) is not None}
+    return LoadGenSummary(
+        scenario=words["Scenario"][:100],
+        mode=words["Mode"][:100],
+        sut=words.get("SUT name", "")[:200] or None,
+        valid={"VALID": True, "INVALID": False}.get(pairs.get("Result is", "").strip()),
+        checks={
+            name: raw.strip().lower() == "yes" for name, raw in pairs.items() if raw.strip().lower() in ("yes", "no")
+        },
+        queries=int(processed[1] or processed[2]) if processed else None,
+        headline_quantile=_quantile(headline[1]) if headline else None,
+        quantiles_s={
+            f"{_quantile(match[1]):.10g}": value / 1e9
+            for name, raw in _pairs(stats)
+            if (match := _PERCENTILE.fullmatch(name)) and (value := _number(raw)) is not None
+        },
+        estimates_s={f"{_quantile(each[1]):.10g}": float(each[2]) / 1e9 for each in _ESTIMATE.finditer(notes)},
+        early_stopping=" ".join(notes.split())[:2000],
+        figures={name: value for name, value in figures.items() if not _PERCENTILE.fullmatch(name)},
+        parameters={
+            name: value
+            for name, raw in _pairs(sections.get("Test Parameters Used", ""))
+            if (value := _number(raw)) is not None
+        },
+    )
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The parts between rules of equals signs, by their titles; of a title that comes twice, the first."""
+    parts = re.split(r"^=+\s*$", text, flags=re.MULTILINE)
+    found: dict[str, str] = {}
+    for title, body in zip(parts[1::2], parts[2::2], strict=False):
+        found.setdefault(title.strip(), body)
+    return found
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    return [(match[1].strip(), match[2].strip()) for line in text.splitlines() if (match := _LINE.match(line))]
+
+
+def _number(raw: str) -> float | None:
+    if not re.fullmatch(_NUMBER, raw.strip(), re.ASCII):
+        return None
+    value = float(raw)
+    return value if math.isfinite(value) else None
+
+
+def _quantile(percent: str) -> float:
+    return float(percent) / 100
+
+
+_TIMES = "%m-%d-%Y %H:%M:%S.%f"
+
+
+class Detail(Struct, frozen=True):
+    """One detail log: the last number of every key, and what LoadGen complained about.
+
+    ``duration_s`` is from ``power_begin`` to ``power_end``, to the millisecond; ``day`` is the ISO day of the test.
+    ``valid`` is LoadGen's own verdict.
+    """
+
+    version: str | None = None
+    day: str | None = None
+    duration_s: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    valid: bool | None = None
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_detail(path: str | Path) -> Detail:
+    """The log at ``path``; ``RecordError`` for a broken line, with its number, or a file without an event."""
+    path = Path(path)
+    asked = f"reading the LoadGen log {path}"
+    return parse_detail(read_bytes(path, asked, FILE_LIMIT), asked)
+
+
+def parse_detail(content: bytes, asked: str) -> Detail:
+    """The log in a file's bytes; raises as ``read_detail`` does."""
+    events = scan(io.BytesIO(content), asked).events
+    last = {event.key: event.value for event in events}
+    numbers = {key: number for key, value in last.items() if (number := number_of(value)) is not None}
+    day = last.get("test_datetime")
+    return Detail(
+        version=_text(last.get("loadgen_version")),
+        day=_day(day) if isinstance(day, str) else None,
+        duration_s=_between(last.get("power_begin"), last.get("power_end")),
+        figures=numbers,
+        valid={"VALID": True, "INVALID": False}.get(str(last.get("result_validity"))),
+        errors=_said(events, "is_error"),
+        warnings=_said(events, "is_warning"),
+    )
+
+
+def _said(events: tuple[Event, ...], flag: str) -> list[str]:
+    """The texts of the events that are marked so, each once, ten at most."""
+    texts = [" ".join(str(event.value).split())[:300] for event in events if event.metadata.get(flag) is True]
+    return list(dict.fromkeys(texts))[:10]
+
+
+def _text(value: Any) -> str | None:
+    return value[:200] if isinstance(value, str) and value else None
+
+
+def _day(text: str) -> str | None:
+    try:
+        return datetime.fromisoformat(text).date().isoformat()
+    except ValueError:
+        return None
+
+
+def _between(begin: Any, end: Any) -> float | None:
+    """Seconds between two of LoadGen's wall-clock texts; ``None`` unless both are there and in order."""
+    try:
+        seconds = (datetime.strptime(str(end), _TIMES) - datetime.strptime(str(begin), _TIMES)).total_seconds()
+    except ValueError:
+        return None
+    return seconds if seconds >= 0 else None
+
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_ACCURACY = re.compile(rb"accuracy=\s*(\d{1,3}(?:\.\d{1,15})?)\s*%,\s*good=\s*(\d{1,12}),\s*total=\s*(\d{1,12})")
+
+
+class LoggedAnswer(Struct, frozen=True):
+    """One answer: the query's number, which sample it was, and its bytes as hexadecimal digits."""
+
+    seq_id: Count
+    qsl_idx: Count
+    data: str
+
+    def bytes(self) -> bytes:
+        """What the system under test answered; ``ValueError`` where the digits are none."""
+        return bytes.fromhex(self.data)
+
+
+_DECODER = msgspec.json.Decoder(list[LoggedAnswer])
+
+
+def read_answers(path: str | Path) -> list[LoggedAnswer]:
+    """The answers at ``path``, none in a run that logged none; ``RecordError`` for a file that is none."""
+    path = Path(path)
+    asked = f"reading the LoadGen answers {path}"
+    return parse_answers(read_bytes(path, asked, FILE_LIMIT), asked)
+
+
+def parse_answers(content: bytes, asked: str) -> list[LoggedAnswer]:
+    """The answers in a file's bytes; raises as ``read_answers`` does."""
+    if not content.strip():
+        return []
+    try:
+        return _DECODER.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        do = "give a whole mlperf_log_accuracy.json: a run that was stopped leaves half of one"
+        raise RecordError(asked, f"it is no list of answers ({error})", do) from error
+
+
+def parse_accuracy(content: bytes) -> tuple[float, int] | None:
+    """Share of right answers and number of samples in an ``accuracy.txt`` of the classification scripts.
+
+    ``None`` for other scripts' words: there are as many as benchmarks.
+    """
+    match = _ACCURACY.search(content[: 1 << 20])
+    if match is None or int(match[3]) == 0 or int(match[2]) > int(match[3]):
+        return None
+    return int(match[2]) / int(match[3]), int(match[3])
+
+
+Scenario = Literal["single-stream", "multi-stream", "server", "offline"]
+_SCENARIOS: dict[str, Scenario] = {
+    "SingleStream": "single-stream",
+    "MultiStream": "multi-stream",
+    "Server": "server",
+    "Interactive": "server",
+    "Offline": "offline",
+}
+_AGREE = 0.01
+"""The summary rounds rates; a difference beyond this share is none of rounding."""
+
+
+def inference_of(summary: LoadGenSummary, detail: Detail | None, asked: str) -> tuple[Inference, list[str]]:
+    """The measurement that a summary and, if it is there, the detail log of one run tell, and what is doubtful.
+
+    Raises ``RecordError`` (about ``asked``) for a run whose scenario is none of ours, that was no performance run, or
+    of which neither log says how many queries it had.
+    """
+    scenario = _SCENARIOS.get(summary.scenario)
+    do = "give the logs of a performance run"
+    if scenario is None:
+        raise RecordError(asked, f"there is no scenario {summary.scenario!r}", "use " + ", ".join(_SCENARIOS))
+    if summary.mode not in ("PerformanceOnly", "SubmissionRun", "FindPeakPerformance"):
+        raise RecordError(asked, f"it is a run of mode {summary.mode!r}", do)
+    logged = detail.figures if detail is not None else {}
+    per_query = int(summary.parameters.get("samples_per_query", 1)) or 1
+    queries = int(logged.get("result_query_count", summary.queries or 0))
+    if scenario == "offline":
+        queries, per_query = 1, int(summary.parameters.get("samples_per_query", 0))
+    if queries < 1 or per_query < 1:
+        raise RecordError(asked, "neither log says how many queries it had", do)
+    quantile = summary.headline_quantile
+    rate = _rate(summary, scenario)
+    duration_s, doubt = _duration(summary, detail, scenario, queries, per_query, rate)
+    mean_ns = summary.figures.get("Mean latency (ns)")
+    bound_ns = summary.parameters.get("target_latency (ns)", 0.0)
+    found = Inference(
+        scenario=scenario,
+        queries=queries,
+        samples=queries * per_query,
+        duration_s=duration_s,
+        mean_latency_s=None if mean_ns is None else mean_ns / 1e9,
+        quantiles_s=summary.quantiles_s,
+        estimate_s=None if quantile is None else summary.estimates_s.get(f"{quantile:.10g}"),
+        estimate_quantile=quantile,
+        throughput_per_s=rate,
+        target_per_s=summary.parameters.get("target_qps") if scenario == "server" else None,
+        latency_bound_s=bound_ns / 1e9 if scenario == "server" and bound_ns > 0 else None,
+        valid=summary.valid,
+        batch=per_query,
+        includes=["queueing"] if scenario == "server" else [],
+    )
+    return found, [*([doubt] if doubt else []), *_doubts(summary, detail)]
+
+
+def _rate(summary: LoadGenSummary, scenario: Scenario) -> float | None:
+    """Samples a second as LoadGen counts them, ``None`` where it prints none (MultiStream)."""
+    names = {
+        "single-stream": ("QPS w/ loadgen overhead",),
+        "multi-stream": (),
+        "server": ("Completed samples per second", "Scheduled samples per second"),
+        "offline": ("Samples per second",),
+    }[scenario]
+    return next((summary.figures[name] for name in names if summary.figures.get(name, 0.0) > 0), None)
+
+
+def _duration(
+    summary: LoadGenSummary, detail: Detail | None, scenario: Scenario, queries: int, per_query: int, rate: float | None
+) -> tuple[float, str | None]:
+    """Seconds of the run, and what is doubtful about them."""
+    if scenario == "offline" and rate is not None:
+        return queries * per_query / rate, None
+    if rate is not None and queries > 1:
+        return (queries - 1) / rate, None
+    if detail is not None and detail.duration_s is not None:
+        return detail.duration_s, None
+    mean_s = summary.figures.get("Mean latency (ns)", 0.0) / 1e9
+    return queries * mean_s, "the length of the run is not logged: it is queries times mean latency, a lower bound"
+
+
+def _doubts(summary: LoadGenSummary, detail: Detail | None) -> list[str]:
+    found = (
+        [] if summary.valid else ["LoadGen calls the run INVALID" if summary.valid is False else "no verdict is said"]
+    )
+    found += [
+        f"not satisfied: {name.removesuffix(' satisfied')}" for name, holds in summary.checks.items() if not holds
+    ]
+    if summary.scenario == "Interactive":
+        found.append("the Interactive scenario is read as server: its bounds on tokens are not")
+    if detail is None:
+        return [*found, "there is no detail log: the summary's figures cannot be held against it"]
+    mean_ns, logged = summary.figures.get("Mean latency (ns)"), detail.figures.get("result_mean_latency_ns")
+    if mean_ns is not None and logged is not None and abs(mean_ns - logged) > _AGREE * max(abs(logged), 1.0):
+        found.append(f"the summary says a mean latency of {mean_ns:g} ns, the detail log {logged:g} ns")
+    if detail.valid != summary.valid:
+        found.append("summary and detail log do not agree whether the run is valid")
+    return found + [f"LoadGen logged an error: {text}" for text in detail.errors]
+
+
+_SUMMARY, _DETAIL, _ANSWERS = "mlperf_log_summary.txt", "mlperf_log_detail.txt", "mlperf_log_accuracy.json"
+_FILES = re.compile(r"mlperf_log_(summary|detail)\.txt|mlperf_log_accuracy\.json|accuracy\.txt")
+_NOT_STATED = "not stated"
+_RULESET = "levelbench-1.0"
+
+
+class Stated(NamedTuple):
+    """What logs outside of a results tree do not say; ``None``: as the tree says."""
+
+    task: str | None = None
+    author: str | None = None
+    model: str | None = None
+    hardware: str | None = None
+    framework: str | None = None
+
+
+def read_results(
+    path: str | Path, *, ruleset: str | None = None, **stated: str | None
+) -> tuple[list[Submission], list[str]]:
+    """The submissions below ``path`` (a folder, or a tar archive of one), and the problems: what could not be read.
+
+    ``stated`` are the fields of :class:`Stated`, for logs outside of a results tree, which say none. The target is that
+    of ``ruleset`` (levelbench-1.0) for the task; without one there is none, and that is a doubt. Audit runs
+    (``TEST01``, ...) are not
+    read. Raises ``RecordError`` where there is no such path, or no summary of a performance run below it.
+    """
+    path = Path(path)
+    asked = f"reading the LoadGen results in {path}"
+    tree = read_tree(path if path.is_dir() or path.suffix != ".txt" else path.parent, _FILES, asked)
+    folders = [name.parent for name in tree if name.name == _SUMMARY and not _is_audit(name) and not _is_accuracy(name)]
+    if not folders:
+        raise RecordError(asked, f"there is no {_SUMMARY} in it", "give a folder that LoadGen wrote to")
+    problems: list[str] = []
+    groups: dict[PurePosixPath, list[tuple[Inference, list[str], Detail | None]]] = {}
+    for folder in folders:
+        try:
+            groups.setdefault(_entry_of(folder), []).append(_read_run(tree, folder))
+        except LevelbenchError as error:
+            problems.append(str(error))
+    said, named = Stated(**stated), path.resolve().name
+    return [
+        _submission(tree, at, runs, said, ruleset or _RULESET, named) for at, runs in groups.items() if runs
+    ], problems
+
+
+def _is_audit(name: PurePosixPath) -> bool:
+    return any(re.fullmatch(r"TEST\d\d", part) for part in name.parts)
+
+
+def _is_accuracy(name: PurePosixPath) -> bool:
+    return name.parent.name == "accuracy"
+
+
+def _entry_of(folder: PurePosixPath) -> PurePosixPath:
+    """The folder of the benchmark in a results tree; the folder itself outside of one."""
+    if "results" in folder.parts:
+        at = len(folder.parts) - folder.parts[::-1].index("results")
+        if len(folder.parts) >= at + 3:
+            return PurePosixPath(*folder.parts[: at + 2])
+    return folder
+
+
+def _read_run(tree: Tree, folder: PurePosixPath) -> tuple[Inference, list[str], Detail | None]:
+    content = tree[folder / _SUMMARY]
+    asked = f"reading {folder / _SUMMARY}"
+    if len(content) > SUMMARY_LIMIT:
+        raise RecordError(asked, f"it is larger than {SUMMARY_LIMIT} bytes", "give a summary of LoadGen's")
+    detail = tree.get(folder / _DETAIL)
+    read = None if detail is None else parse_detail(detail, f"reading {folder / _DETAIL}")
+    found, doubts = inference_of(parse_summary(content, asked), read, asked)
+    scenario = folder.parent.parent if folder.parent.name == "performance" else folder
+    quality, samples, said = _quality(tree, scenario / "accuracy")
+    if quality is not None:
+        found = msgspec.structs.replace(found, quality=quality, quality_samples=samples)
+    return found, [f"{found.scenario}: {each}" for each in (*doubts, *said)], read
+
+
+def _quality(tree: Tree, folder: PurePosixPath) -> tuple[float | None, int | None, list[str]]:
+    """The share of right answers that the submitter's script printed, of how many samples, and what is doubtful."""
+    said = parse_accuracy(tree[folder / "accuracy.txt"]) if folder / "accuracy.txt" in tree else None
+    if said is None:
+        return None, None, ["no accuracy is stated that can be read"]
+    doubts = []
+    if folder / _ANSWERS in tree:
+        answers = parse_answers(tree[folder / _ANSWERS], f"reading {folder / _ANSWERS}")
+        distinct = len({answer.qsl_idx for answer in answers})
+        if distinct != len(answers) or distinct != said[1]:
+            doubts.append(f"{len(answers)} answers of {distinct} samples are logged, and accuracy.txt counts {said[1]}")
+    return said[0], said[1], [*doubts, "accuracy is of a run of its own, not of the one that was timed"]
+
+
+def _submission(
+    tree: Tree,
+    at: PurePosixPath,
+    runs: Sequence[tuple[Inference, list[str], Detail | None]],
+    stated: Stated,
+    ruleset: str,
+    named: str,
+) -> Submission:
+    inside = at.parts[-2:-1] != () and "results" in at.parts[:-2]
+    system, doubt = system_of(tree, at)
+    name = stated.task or (at.name if inside else None) or _NOT_STATED
+    organisation = stated.author or text_of(system.get("submitter")) or _organisation(at) or _NOT_STATED
+    rules = task_rules(rules_of(ruleset), name)
+    doubts = [each for _, said, _ in runs for each in said] + ([doubt] if doubt else [])
+    if rules is None:
+        doubts.append(f"{ruleset} has no task {name!r}: its target is not known, and 0 stands in its place")
+    details = [each for _, _, each in runs if each is not None]
+    days = sorted(each.day for each in details if each.day is not None)
+    versions = {each.version for each in details if each.version is not None}
+    return Submission(
+        schema=SUBMISSION_SCHEMA,
+        ruleset=ruleset,
+        task=name,
+        mode="inference",
+        author=Author(name=organisation, organisation=organisation),
+        submitted=days[-1] if days else _NOT_STATED,
+        model=stated.model or (at.name if inside else name),
+        framework=stated.framework or text_of(system.get("framework")) or _NOT_STATED,
+        hardware=_hardware(system, stated.hardware, at.parent.name if inside else _NOT_STATED),
+        target=rules.target if rules is not None else Target("accuracy", 0.0),
+        division="closed" if system.get("division") == "closed" else "open",
+        inference=[found for found, _, _ in runs],
+        origin=Origin(
+            format="loadgen",
+            file=str(at) if str(at) != "." else named,
+            doubts=[each[:4000] for each in doubts],
+            fields={"loadgen_version": ", ".join(sorted(versions)) or None},
+        ),
+    )
+
+
+def _hardware(system: Mapping[str, Any], stated: str | None, otherwise: str) -> Hardware:
+    found = hardware_of(system, otherwise)
+    return found if stated is None else msgspec.structs.replace(found, description=stated)
+
+
+def _organisation(at: PurePosixPath) -> str | None:
+    """The folder above ``results``."""
+    before = at.parts[: len(at.parts) - 1 - at.parts[::-1].index("results")] if "results" in at.parts else ()
+    return before[-1] if before else None
+
+
+@dataclass(frozen=True)
+class ScenarioMetric:
+    """What a scenario is ranked by: a latency in seconds, the lower the better, or samples a second, the higher."""
+
+    name: str
+    unit: str
+    best: str
+
+
+METRICS = {
+    "single-stream": ScenarioMetric("early-stopping estimate of the 90th percentile", "s", "lower"),
+    "multi-stream": ScenarioMetric("early-stopping estimate of the 99th percentile", "s", "lower"),
+    "server": ScenarioMetric("completed samples a second within the bound", "1/s", "higher"),
+    "offline": ScenarioMetric("samples a second", "1/s", "higher"),
+}
+_QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99}
+
+
+@dataclass(frozen=True)
+class RankedResult:
+    """One line: ``value`` in the unit of the scenario's metric."""
+
+    rank: int
+    value: float
+    entry: Submission
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A measurement that is in no ranking, and why."""
+
+    entry: Submission
+    scenario: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The measurements of one task in one scenario, the best first, and those that are left out."""
+
+    task: str
+    scenario: str
+    rows: list[RankedResult]
+    left_out: list[LeftOut]
+
+
+def value_of(measured: Inference) -> tuple[float | None, str]:
+    """The scenario's own figure; ``None`` with the reason for a run that LoadGen does not call VALID or that has none.
+
+    No other figure stands in for a missing one: a mean is not a percentile.
+    """
+    if measured.valid is not True:
+        return None, "LoadGen calls it INVALID" if measured.valid is False else "no verdict of LoadGen's is there"
+    wanted = _QUANTILES.get(measured.scenario)
+    if wanted is None:
+        rate = measured.throughput_per_s
+        return (rate, "") if rate is not None else (None, "its rate is not stated")
+    if measured.estimate_s is None or measured.estimate_quantile != wanted:
+        return None, f"there is no early-stopping estimate of its {wanted * 100:g}th percentile"
+    return measured.estimate_s, ""
+
+
+def rankings(entries: Iterable[Submission], top: int | None = None) -> list[Ranking]:
+    """A ranking for each task and scenario that occurs, at most ``top`` rows each; equal figures share a rank."""
+    groups: dict[tuple[str, str], list[tuple[Submission, Inference]]] = {}
+    for entry in entries:
+        for measured in entry.inference:
+            if measured.scenario in METRICS:
+                groups.setdefault((entry.task, measured.scenario), []).append((entry, measured))
+    order = list(METRICS)
+    return [
+        _ranking(task, scenario, groups[task, scenario], top)
+        for task, scenario in sorted(groups, key=lambda key: (key[0], order.index(key[1])))
+    ]
+
+
+def _ranking(task: str, scenario: str, members: list[tuple[Submission, Inference]], top: int | None) -> Ranking:
+    sign = 1 if METRICS[scenario].best == "lower" else -1
+    valued, left_out = [], []
+    for entry, measured in members:
+        value, reason = value_of(measured)
+        if value is None:
+            left_out.append(LeftOut(entry, scenario, reason))
+        else:
+            valued.append((value, entry))
+    valued.sort(key=lambda pair: (sign * pair[0], pair[1].origin.file if pair[1].origin else ""))
+    values = [value for value, _ in valued]
+    rows = [RankedResult(values.index(value) + 1, value, entry) for value, entry in valued[:top]]
+    return Ranking(task, scenario, rows, left_out)

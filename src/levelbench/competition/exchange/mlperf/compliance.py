@@ -1,0 +1,342 @@
+"""MLPerf's own checks of a log: which events must be there with which values, and seeds that no two runs may share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from levelbench.competition.exchange.mlperf.logs import Dialect, Event, TrainingLog, number_of
+
+__all__ = ["FORMATS", "LogFinding", "State", "Test", "cap_s", "check_log", "check_seeds"]
+
+FORMATS = frozenset(
+    {"fp64", "fp32", "tf32", "fp16", "fp8", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16"}
+    | {"int8", "uint8", "int4", "uint4"}
+)
+"""The numerical formats that a log may name as its lowest."""
+INIT_CAP_S = {"closed": 30 * 60, "open": 240 * 60}
+"""How long initialisation may take in each division, from the first ``init_start`` to ``init_stop``."""
+_INIT_CAP_V06_S = 20 * 60
+
+
+@dataclass
+class State:
+    """What the lines so far have said."""
+
+    cap_s: float
+    init_started_ns: int | None = None
+    init_stopped: bool = False
+    run_started: bool = False
+
+
+@dataclass(frozen=True)
+class Test:
+    """One thing that must hold for every event of a key."""
+
+    code: str
+    holds: Callable[[Event, State], bool]
+    found: str
+    do: str
+
+
+@dataclass(frozen=True)
+class KeyRule:
+    """A key: ``once`` or at least once (``some``, maybe through another key ``instead``), and its tests."""
+
+    key: str
+    occurs: Literal["once", "some", "any"] = "any"
+    instead: str = ""
+    tests: tuple[Test, ...] = field(default=())
+
+
+def _has(*names: str) -> Callable[[Event, State], bool]:
+    return lambda event, _: any(name in event.metadata for name in names)
+
+
+def _integral(value: Any) -> bool:
+    number = number_of(value)
+    return number is not None and abs(number) < 2**53 and abs(round(number) - number) < 1e-5
+
+
+_NOT_EMPTY = Test("value-empty", lambda event, _: event.value != "", "its value is empty", "log the value")
+_PLACE = Test(
+    "place-missing",
+    _has("epoch_num", "samples_count"),
+    "its metadata has no epoch_num and no samples_count",
+    "log how much training came before",
+)
+_FORMAT = Test(
+    "format-unknown",
+    lambda event, _: isinstance(event.value, str) and event.value in FORMATS,
+    "its value is no numerical format of the rules",
+    "name one of " + ", ".join(sorted(FORMATS)),
+)
+_INTEGER = Test("not-integer", lambda event, _: _integral(event.value), "its value is not an integer", "log a count")
+_RUNNING = Test(
+    "before-run", lambda _, state: state.run_started, "it comes before run_start", "log run_start when the clock starts"
+)
+_BLOCK = (
+    _RUNNING,
+    Test("place-missing", _has("epoch_count", "samples_count"), "it says no epoch_count, no samples_count", _PLACE.do),
+    Test(
+        "place-missing",
+        lambda event, _: "epoch_count" not in event.metadata or "first_epoch_num" in event.metadata,
+        "it says an epoch_count and no first_epoch_num",
+        "log the first epoch of the block",
+    ),
+    Test(
+        "count-range",
+        lambda event, _: (
+            (number_of(event.metadata.get("epoch_count", 1)) or 0.0) > 0
+            and _at_least_zero(event.metadata.get("samples_count", 0))
+        ),
+        "its epoch_count is not above zero, or its samples_count below it",
+        "log the size of the block",
+    ),
+)
+_INIT_START = Test(
+    "init-order",
+    lambda _, state: not state.init_stopped and not state.run_started,
+    "it comes after init_stop or run_start",
+    "log it before",
+)
+_INIT_STOP = (
+    Test(
+        "init-order",
+        lambda _, state: state.init_started_ns is not None and not state.run_started,
+        "it comes before init_start or after run_start",
+        "log init_start, init_stop, run_start in this order",
+    ),
+    Test(
+        "init-cap",
+        lambda event, state: (
+            state.init_started_ns is None or (event.time_ns - state.init_started_ns) / 1e9 < state.cap_s
+        ),
+        "initialisation took longer than the division allows",
+        "start the clock at the cap, or make initialisation shorter",
+    ),
+)
+
+
+def _at_least_zero(value: Any) -> bool:
+    number = number_of(value)
+    return number is not None and number >= 0
+
+
+_DIVISION = Test(
+    "division-unknown",
+    lambda event, _: event.value in ("closed", "open"),
+    "its value is neither closed nor open",
+    "log the division",
+)
+_RUN: tuple[KeyRule, ...] = (
+    KeyRule("run_start", "once"),
+    KeyRule("run_stop", "once", tests=(_RUNNING,)),
+    KeyRule("eval_accuracy", "some"),
+)
+"""What holds in all dialects; v0.5 has little else in common with later rounds."""
+_ACCUMULATION = KeyRule(
+    "gradient_accumulation_steps",
+    "once",
+    tests=(Test("count-range", lambda event, _: (number_of(event.value) or 0) > 0, "it is not above zero", _PLACE.do),),
+)
+_COMMON: tuple[KeyRule, ...] = (
+    KeyRule("submission_benchmark", "once", tests=(_NOT_EMPTY,)),
+    KeyRule("submission_org", "once", tests=(_NOT_EMPTY,)),
+    KeyRule("submission_platform", "once", tests=(_NOT_EMPTY,)),
+    KeyRule("submission_division", "once", tests=(_DIVISION,)),
+    KeyRule("cache_clear", "some"),
+    KeyRule("init_start", "some", tests=(_INIT_START,)),
+    KeyRule("init_stop", "once", tests=_INIT_STOP),
+    KeyRule(
+        "run_start",
+        "once",
+        tests=(
+            Test("run-order", lambda _, s: s.init_stopped, "it comes before init_stop", "end initialisation first"),
+        ),
+    ),
+    KeyRule(
+        "run_stop",
+        "once",
+        tests=(
+            _RUNNING,
+            Test("status-missing", _has("status"), "its metadata has no status", "log success or aborted"),
+        ),
+    ),
+    KeyRule("block_start", "some", "epoch_start", _BLOCK),
+    KeyRule(
+        "block_stop",
+        "some",
+        "epoch_stop",
+        (Test("place-missing", _has("first_epoch_num", "samples_count"), "it does not say which block", _PLACE.do),),
+    ),
+    KeyRule("epoch_start", tests=(_PLACE,)),
+    KeyRule("epoch_stop", tests=(_PLACE,)),
+    KeyRule("eval_start", "some", "block_start", (_PLACE,)),
+    KeyRule("eval_stop", "some", "block_stop", (_PLACE,)),
+    KeyRule("eval_accuracy", "some", tests=(_PLACE,)),
+    KeyRule("train_samples", "once", tests=(_NOT_EMPTY,)),
+    KeyRule("eval_samples", "once", tests=(_NOT_EMPTY,)),
+    *(KeyRule(f"lowest_numerical_precision_in_{part}", tests=(_FORMAT,)) for part in ("linear", "attn", "comm")),
+    *(KeyRule(f"{kind}_parallelism", tests=(_INTEGER,)) for kind in ("tensor", "pipeline", "context", "expert")),
+    KeyRule("micro_batch_size", tests=(_INTEGER,)),
+)
+
+
+def rules_for(dialect: Dialect, division: str | None) -> tuple[KeyRule, ...]:
+    """The rows that a log of this dialect and division is held to."""
+    if dialect == "v0.5":
+        return _RUN
+    return (*_COMMON, _ACCUMULATION) if division == "closed" and dialect == "mllog" else _COMMON
+
+
+def cap_s(dialect: Dialect, division: str | None) -> float:
+    """How many seconds initialisation may take."""
+    return _INIT_CAP_V06_S if dialect == "v0.6" else INIT_CAP_S.get(division or "", INIT_CAP_S["closed"])
+
+
+Severity = Literal["error", "warning", "note"]
+
+_CLOCK_SET_S = 1.0
+"""Ranks share a log and not a clock: their lines may be out of order by less than this."""
+
+
+@dataclass(frozen=True)
+class LogFinding:
+    """What is wrong with one log: ``line`` from 1, ``None`` for what is not there; ``found`` and ``do`` are clauses."""
+
+    code: str
+    severity: Severity
+    file: str
+    line: int | None
+    key: str
+    found: str
+    do: str
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{where}: {self.severity} {self.code}: {self.found}. {self.do[:1].upper()}{self.do[1:]}."
+
+
+def check_log(log: TrainingLog, *, benchmarks: Collection[str] | None = None) -> list[LogFinding]:
+    """The findings about one log, in order of its lines; what is not there comes last.
+
+    ``benchmarks`` are the names that the round has; ``None`` allows any, our own tasks among them. A v0.5 log is held
+    only to what its tags share with later rounds: the run and its evaluations.
+    """
+    findings = [*_by_line(log, benchmarks), *_own(log)]
+    return sorted(findings, key=lambda finding: (finding.line is None, finding.line or 0)) + list(_by_count(log))
+
+
+def _by_line(log: TrainingLog, benchmarks: Collection[str] | None) -> Iterator[LogFinding]:
+    rules = {rule.key: rule for rule in rules_for(log.dialect, log.division)}
+    state = State(cap_s(log.dialect, log.division))
+    told: set[str] = set()
+    for event in log.events:
+        rule = rules.get(event.key)
+        # What several ranks say about the submission is judged once.
+        if rule is not None and not (event.key in told and event.key.startswith("submission_")):
+            told.add(event.key)
+            for test in rule.tests:
+                if not test.holds(event, state):
+                    found = f"{event.key}: {test.found}"
+                    yield LogFinding(test.code, "error", log.name, event.line, event.key, found, test.do)
+            if event.key == "submission_benchmark" and benchmarks is not None and str(event.value) not in benchmarks:
+                found = f"the round has no benchmark {event.value!r}"
+                do = "name one of " + ", ".join(sorted(benchmarks))
+                yield LogFinding("benchmark-unknown", "error", log.name, event.line, event.key, found, do)
+        _advance(state, event)
+
+
+def _advance(state: State, event: Event) -> None:
+    if event.key == "init_start":
+        started = state.init_started_ns
+        state.init_started_ns = event.time_ns if started is None else min(event.time_ns, started)
+    elif event.key == "init_stop":
+        state.init_stopped = True
+    elif event.key == "run_start":
+        state.run_started = True
+
+
+def _by_count(log: TrainingLog) -> Iterator[LogFinding]:
+    for rule in rules_for(log.dialect, log.division):
+        events = log.all(rule.key)
+        if rule.occurs == "some" and not events and not (rule.instead and log.all(rule.instead)):
+            either = f"{rule.key} or {rule.instead}" if rule.instead else rule.key
+            yield LogFinding("key-missing", "error", log.name, None, rule.key, f"there is no {either}", "log it")
+        elif rule.occurs == "once" and not events:
+            yield LogFinding("key-missing", "error", log.name, None, rule.key, f"there is no {rule.key}", "log it")
+        elif rule.occurs == "once" and len(events) > 1:
+            same = all(event.value == events[0].value for event in events)
+            found = f"{rule.key} is there {len(events)} times, " + ("with one value" if same else "with other values")
+            severity: Severity = "note" if same else "error"
+            yield LogFinding("key-repeated", severity, log.name, events[1].line, rule.key, found, "log it once")
+
+
+def _own(log: TrainingLog) -> Iterator[LogFinding]:
+    """What the official checker lets pass: clocks that go back, curves that do, values that are none."""
+    latest, reported = 0, False
+    for event in log.events:
+        if not reported and (latest - event.time_ns) / 1e9 > _CLOCK_SET_S and event.time_ns:
+            reported = True
+            found = f"{event.key} is {(latest - event.time_ns) / 1e9:.3f} s before an earlier line"
+            do = "log from a clock that is not set during the run"
+            yield LogFinding("time-back", "error", log.name, event.line, event.key, found, do)
+        latest = max(latest, event.time_ns)
+    if log.time_s is not None and log.time_s <= 0 and log.run_stop is not None:
+        found, do = f"run_stop is {log.time_s:g} s after run_start", "log both from one clock"
+        yield LogFinding("time-negative", "error", log.name, log.run_stop.line, "run_stop", found, do)
+    last: dict[str, float] = {}
+    for each in log.evaluations:
+        place = each.samples if each.samples is not None else each.epoch
+        if place is not None and place < last.get(each.metric, place):
+            found, do = f"training goes back from {last[each.metric]:g} to {place:g}", "log evaluations in order"
+            yield LogFinding("curve-back", "error", log.name, each.line, each.key, found, do)
+        if place is not None:
+            last[each.metric] = place
+        if not math.isfinite(each.value):
+            found, do = f"{each.key} is {each.value}", "look at the run: it has diverged"
+            yield LogFinding("not-finite", "warning", log.name, each.line, each.key, found, do)
+
+
+_KEYS = ("seed", "run_set_random_seed")
+
+
+def check_seeds(logs: Sequence[TrainingLog]) -> list[LogFinding]:
+    """The findings about the seeds of the runs of one result, in order of the runs."""
+    findings: list[LogFinding] = []
+    owners: dict[tuple[str, str, int], str] = {}
+    for log in logs:
+        events = log.all(*_KEYS)
+        seeds = [(event, seed) for event in events if (seed := _integer(event.value)) is not None]
+        for event in events:
+            if _integer(event.value) is None:
+                found = f"the seed {event.value!r} is not an integer"
+                findings.append(LogFinding("seed-format", "error", log.name, event.line, "seed", found, "log integers"))
+        if not events:
+            do = "log one integer as `seed`; without it nobody can tell copies from runs"
+            findings.append(LogFinding("seed-missing", "error", log.name, None, "seed", "no seed is logged", do))
+        if len(seeds) > 1:
+            found = f"{len(seeds)} seeds are logged"
+            findings.append(LogFinding("seed-several", "warning", log.name, None, "seed", found, "log one a run"))
+        for event, seed in seeds:
+            place = (str(event.metadata.get("file")), str(event.metadata.get("lineno")), seed)
+            owner = owners.setdefault(place, log.name)
+            if owner != log.name:
+                found = f"seed {seed} was used by {owner} as well"
+                findings.append(
+                    LogFinding("seed-repeated", "error", log.name, event.line, "seed", found, "draw a new seed a run")
+                )
+    return findings
+
+
+def _integer(value: Any) -> int | None:
+    """As the official checker's ``int()`` does it, numbers in text included."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,591 @@
+"""Logs of MLPerf as submissions: the system they ran on, the timeline of each run, and what is doubtful."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from levelbench.competition.entries import (
+    SUBMISSION_SCHEMA,
+    Author,
+    Hardware,
+    Origin,
+    RunCurve,
+    Submission,
+    SubmittedRun,
+    curve_digest,
+)
+from levelbench.competition.exchange.mlperf.compliance import check_log, check_seeds
+from levelbench.competition.exchange.mlperf.logs import (
+    ENTRY_KEY,
+    ORIGIN_KEY,
+    TARGET_KEY,
+    Event,
+    LogEvaluation,
+    TrainingLog,
+    benchmark,
+    number_of,
+)
+from levelbench.competition.rulesets.registry import ruleset_ids
+from levelbench.errors import RecordError
+from levelbench.measure.crossing import RULES, find_crossing, sign_of
+from levelbench.measure.policies import POLICIES, policy
+from levelbench.records.reader import Record
+from levelbench.records.schema import Target
+
+__all__ = [
+    "RULESET",
+    "LoggedEvaluation",
+    "LoggedRun",
+    "crossing_of",
+    "hardware_of",
+    "losses_of",
+    "of_record",
+    "of_submission",
+    "run_of",
+    "submission_of",
+    "target_of",
+    "text_of",
+]
+
+_BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def text_of(value: Any) -> str | None:
+    """The value as text of at most 200 characters, ``None`` for none."""
+    return value.strip()[:200] or None if isinstance(value, str) else None
+
+
+def hardware_of(system: Mapping[str, Any], otherwise: str) -> Hardware:
+    """The hardware of a description, or ``otherwise`` in words where there is none. Counts are of the whole system."""
+    nodes = _count(system.get("number_of_nodes"))
+    each = _count(system.get("accelerators_per_node"))
+    sockets, cores = _count(system.get("host_processors_per_node")), _count(system.get("host_processor_core_count"))
+    memory = _memory(system.get("host_memory_capacity"))
+    return Hardware(
+        description=text_of(system.get("system_name")) or otherwise,
+        nodes=nodes,
+        accelerators=None if nodes is None or each is None else nodes * each,
+        accelerator=text_of(system.get("accelerator_model_name")),
+        processor=text_of(system.get("host_processor_model_name")),
+        cores=None if nodes is None or sockets is None or cores is None else nodes * sockets * cores,
+        memory_bytes=None if nodes is None or memory is None else nodes * memory,
+    )
+
+
+def _count(value: Any) -> int | None:
+    """A whole number below a million, also as text."""
+    if isinstance(value, str) and re.fullmatch(r"\s*\d{1,6}\s*", value, re.ASCII):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**6 else None
+
+
+def _memory(value: Any) -> int | None:
+    """Bytes of one node ("1.5 TB"); ``None`` for any other words."""
+    match = (
+        re.fullmatch(r"\s*(\d{1,7}(?:\.\d{1,3})?)\s*([KMGT]i?B)\s*", value, re.ASCII)
+        if isinstance(value, str)
+        else None
+    )
+    return None if match is None else round(float(match[1]) * _BYTES[match[2].upper()])
+
+
+Setting = int | float | str | bool
+_BATCH = ("global_batch_size", "batch")
+
+
+class LoggedEvaluation(Struct, frozen=True):
+    """One evaluation: seconds on the clock at its end, how long it took, and how much training came before."""
+
+    time_s: float
+    quality: float
+    took_s: float = 0.0
+    epoch: float | None = None
+    samples: int | None = None
+
+
+class LoggedRun(Struct, frozen=True):
+    """All that one log says. ``started_s`` is the epoch time of the beginning, 0 where it is not known.
+
+    ``stop_s`` is when the clock stops; ``init_s`` what came before it started. ``None`` is written as ``null``: it is
+    not stated. ``ours`` says that levelbench ran it and so knows of its caches and its initialisation; of a run of
+    another system nothing is said about the caches, and about initialisation only what ``init_s`` has. ``origin`` is
+    where such a run was read from.
+    """
+
+    benchmark: str
+    organisation: str
+    platform: str
+    division: str
+    target: Target
+    evaluations: list[LoggedEvaluation]
+    success: bool
+    stop_s: float
+    init_s: float = 0.0
+    started_s: float = 0.0
+    seed: int | None = None
+    batch_size: int | None = None
+    accumulation: int | None = None
+    train_samples: int | None = None
+    eval_samples: int | None = None
+    settings: dict[str, Setting] = field(default_factory=dict)
+    entry: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
+    ours: bool = True
+    origin: dict[str, str | list[str]] | None = None
+
+
+def of_record(record: Record, *, organisation: str, division: str = "open", crossing: str = "first") -> LoggedRun:
+    """What the log of a record of ours says; the clock is MLPerf's, whatever the record's own.
+
+    ``crossing`` is the rule by which it arrived: MLPerf's is the first evaluation at the target. Only a run that is
+    done can have arrived. Raises ``RecordError`` for a record without an evaluation.
+    """
+    specification, end = record.header.specification, record.end
+    if not record.evaluations:
+        asked = f"writing {record.path.name} as an MLPerf log"
+        raise RecordError(asked, "it has no evaluation", "export runs that were evaluated")
+    clock = policy("mlperf")
+    qualities = [each.quality.get(specification.target.split, math.nan) for each in record.evaluations]
+    found = _first_at(qualities, specification.target, crossing) if record.status == "done" else None
+    kept = record.evaluations if found is None else record.evaluations[: found + 1]
+    evaluations, before = [], 0
+    for each, quality in zip(kept, qualities, strict=False):
+        spent = each.phases_ns.get("evaluate", 0)
+        time_s = clock.score(each.phases_ns).seconds
+        evaluations.append(LoggedEvaluation(time_s, quality, (spent - before) / 1e9, each.epoch, each.samples))
+        before = spent
+    sizes: Mapping[str, int] = end.dataset.sizes if end is not None and end.dataset is not None else {}
+    ranks = specification.distribution.ranks if specification.distribution is not None else 1
+    weak = specification.distribution is not None and specification.distribution.scaling == "weak"
+    batch = _batch(specification.settings)
+    accumulation = _whole(specification.settings.get("accumulate", 1))
+    return LoggedRun(
+        benchmark=specification.task,
+        organisation=organisation,
+        platform=specification.device,
+        division=division,
+        target=specification.target,
+        evaluations=evaluations,
+        success=found is not None,
+        stop_s=evaluations[-1].time_s,
+        init_s=sum(clock.score(kept[-1].phases_ns).excluded_s.values()),
+        started_s=_epoch_s(record.header.started),
+        seed=record.header.seed,
+        batch_size=None if batch is None else batch * (ranks if weak else 1) * (accumulation or 1),
+        accumulation=accumulation,
+        train_samples=sizes.get("train"),
+        eval_samples=sizes.get(specification.target.split),
+        settings=dict(specification.settings),
+        entry={
+            "model": specification.recipe,
+            "framework": specification.framework,
+            "hardware": specification.device,
+            "clock": "mlperf",
+            "crossing": crossing,
+        },
+        error=end.error if end is not None else "the run was interrupted",
+    )
+
+
+def of_submission(submission: Submission, run: SubmittedRun, *, crossing: str | None = None) -> LoggedRun:
+    """What the log of one run of a submission says, on the submission's own clock.
+
+    ``crossing`` is the rule by which it arrived, the entry's own unless given. The clock stops at the run's stated time
+    where that lies between the evaluation that crossed and the next (other systems stop it when they say so), else at
+    that evaluation. A run that does not claim to have arrived is written as aborted. Raises ``RecordError`` for a run
+    without a curve.
+    """
+    curve = run.curve
+    lengths = {len(each) for each in (curve.quality, curve.epoch, curve.samples) if each}
+    if not curve.time_s or lengths != {len(curve.time_s)}:
+        found = "its curve is empty" if not curve.time_s else "its curve's columns differ in length"
+        raise RecordError("writing a submission as MLPerf logs", found, "correct it: `levelbench board check`")
+    arrived = run.status == "done" and run.reached is not False
+    at = _first_at(curve.quality, submission.target, crossing or crossing_of(submission)) if arrived else None
+    count = len(curve.time_s) if at is None else at + 1
+    evaluations = [
+        LoggedEvaluation(
+            curve.time_s[i],
+            curve.quality[i],
+            epoch=curve.epoch[i] if curve.epoch else None,
+            samples=curve.samples[i] if curve.samples else None,
+        )
+        for i in range(count)
+    ]
+    stop_s, stated = evaluations[-1].time_s, run.time_to_target_s
+    if at is not None and stated is not None:
+        following = curve.time_s[at + 1] if at + 1 < len(curve.time_s) else math.inf
+        stop_s = stated if stop_s <= stated < following else stop_s
+    return _told(submission, run, evaluations, success=at is not None, stop_s=stop_s)
+
+
+def crossing_of(submission: Submission) -> str:
+    """The rule by which a run of the entry arrived: its own, else MLPerf's, the first evaluation at the target."""
+    stated = submission.crossing
+    return stated if stated is not None and stated in RULES else "first"
+
+
+def _told(
+    submission: Submission, run: SubmittedRun, evaluations: list[LoggedEvaluation], *, success: bool, stop_s: float
+) -> LoggedRun:
+    own, origin = submission.settings, submission.origin
+    return LoggedRun(
+        benchmark=submission.task,
+        organisation=submission.author.organisation or submission.author.name,
+        platform=submission.hardware.description,
+        division=submission.division,
+        target=submission.target,
+        evaluations=evaluations,
+        success=success,
+        stop_s=stop_s,
+        init_s=sum(run.excluded_s.values()) if submission.clock == "mlperf" else 0.0,
+        started_s=_epoch_s(run.started),
+        seed=run.seed,
+        batch_size=_batch(own),
+        accumulation=_whole(own.get("gradient_accumulation_steps")),
+        train_samples=_whole(own.get("train_samples")),
+        eval_samples=_whole(own.get("eval_samples")),
+        settings=dict(own),
+        entry={
+            "model": submission.model,
+            "framework": submission.framework,
+            "hardware": submission.hardware.description,
+            "ruleset": submission.ruleset,
+            "clock": submission.clock or "not stated",
+            "crossing": submission.crossing or "not stated",
+        },
+        error=run.error,
+        ours=origin is None,
+        origin=None
+        if origin is None
+        else {"format": origin.format, "file": origin.file, "doubts": list(origin.doubts)},
+    )
+
+
+def _first_at(qualities: list[float], target: Target, crossing: str) -> int | None:
+    found = find_crossing(qualities, target.threshold, direction=target.direction, rule=crossing)
+    return None if found is None else found.index
+
+
+def _epoch_s(started: str | None) -> float:
+    try:
+        moment = datetime.fromisoformat(started or "")
+    except ValueError:
+        return 0.0
+    # A time without a zone is nobody's in particular: nothing is taken from it.
+    return moment.timestamp() if moment.tzinfo is not None else 0.0
+
+
+def _batch(settings: Mapping[str, Setting]) -> int | None:
+    return next((whole for name in _BATCH if (whole := _whole(settings.get(name))) is not None), None)
+
+
+def _whole(value: Setting | None) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+RULESET = "mlperf-training-like-1.0"
+_NOT_STATED = "not stated"
+_MOST_DOUBTS = 1000
+_PLAUSIBLE_NS = 1_000_000_000 * 10**9
+"""Before September 2001 nobody wrote an MLPerf log: such a time is not of the epoch."""
+
+
+def target_of(log: TrainingLog) -> tuple[Target, str]:
+    """The target that the log was made for, and what its metric is called in the log.
+
+    Its own statement counts first (ours write one, v0.5 logs ``eval_target``), then the benchmark's. Raises
+    ``RecordError`` where neither says one.
+    """
+    stated = log.value(TARGET_KEY)
+    if isinstance(stated, dict):
+        return _stated_target(stated, f"reading {log.name}"), ""
+    known = benchmark(log.benchmark)
+    if known is None:
+        found = f"{log.benchmark or 'no benchmark'!r} is no benchmark of MLPerf's, and the log states no target"
+        raise RecordError(f"reading {log.name}", found, f"log the target under {TARGET_KEY}")
+    target = known.metrics[0].target()
+    own = number_of(log.value("eval_target")) if log.dialect == "v0.5" else None
+    if own is not None and math.isfinite(own):
+        target = msgspec.structs.replace(target, threshold=own)
+    return target, known.metrics[0].logged
+
+
+def _stated_target(stated: dict[str, Any], asked: str) -> Target:
+    try:
+        target = msgspec.convert(stated, Target)
+    except (msgspec.ValidationError, OverflowError) as error:
+        found = f"its {TARGET_KEY} is no target ({error})"
+        raise RecordError(asked, found, "correct or remove the line") from error
+    if not all(math.isfinite(each) for each in (target.threshold, target.low, target.high or 0.0)):
+        raise RecordError(asked, f"its {TARGET_KEY} is not finite", "correct or remove the line")
+    return target
+
+
+def run_of(log: TrainingLog, digest: str | None = None) -> SubmittedRun:
+    """One run: its curve, whether ``run_stop`` says success, and the time from ``run_start`` to ``run_stop``.
+
+    An aborted run came to its own end and did not arrive; one without ``run_stop`` failed. The evaluation that ended a
+    run is over when the run is: its time is that of ``run_stop``, so that the curve says what MLPerf would publish.
+    Raises ``RecordError`` for a log without a target.
+    """
+    target, logged = target_of(log)
+    curve, suspect = _curve(log, logged)
+    reached = log.status == "success"
+    if reached and _arrived(curve, target):
+        curve = _stopped(curve, log.time_s)
+    elif reached:
+        suspect.append(f"run_stop says success and the curve never shows {target.threshold:g}")
+    return SubmittedRun(
+        curve=curve,
+        status="failed" if log.status == "unfinished" else "done",
+        seed=log.seeds[0] if log.seeds else None,
+        reached=reached,
+        time_to_target_s=log.time_s if reached else None,
+        started=None if (began := _moment(log.run_start)) is None else began.isoformat(timespec="milliseconds"),
+        excluded_s=_excluded(log),
+        suspect=[each[:4000] for each in (*suspect, *log.notes)],
+        error="the log ends without run_stop" if log.status == "unfinished" else None,
+        record_id=log.name,
+        curve_digest=curve_digest(curve),
+        record_digest=digest,
+    )
+
+
+def _curve(log: TrainingLog, logged: str) -> tuple[RunCurve, list[str]]:
+    """The curve of the metric that the log calls ``logged``, other metrics beside it, and what is odd about it."""
+    suspect: list[str] = []
+    metrics = list(dict.fromkeys(each.metric for each in log.evaluations))
+    shown = next((name for name in (logged, "") if name in metrics), metrics[0] if metrics else "")
+    if logged and shown != logged:
+        suspect.append(f"{logged} is not logged by that name: the curve is of {shown or 'what is logged without one'}")
+    points = [each for each in log.evaluations if each.metric == shown]
+    finite = [each for each in points if math.isfinite(each.value)]
+    if len(finite) < len(points):
+        suspect.append(f"{len(points) - len(finite)} evaluations are not numbers and are not in the curve")
+    epochs = [each.epoch for each in finite if each.epoch is not None and math.isfinite(each.epoch)]
+    samples = [each.samples for each in finite if each.samples is not None]
+    others: dict[str, list[float]] = {}
+    known = benchmark(log.benchmark)
+    names = {each.logged: each.name for each in known.metrics} if known is not None else {}
+    for name in (each for each in metrics if each != shown):
+        column = _beside(finite, [each for each in log.evaluations if each.metric == name])
+        if column is None:
+            suspect.append(f"{name} was not logged with every evaluation and is not in the curve")
+        else:
+            others[names.get(name, name)[:200] or "unnamed"] = column
+    curve = RunCurve(
+        time_s=[each.time_s for each in finite],
+        quality=[each.value for each in finite],
+        epoch=epochs if epochs and len(epochs) == len(finite) else None,
+        samples=samples if samples and len(samples) == len(finite) else None,
+        others=others,
+    )
+    return curve, suspect
+
+
+def _beside(curve: Sequence[LogEvaluation], other: Sequence[LogEvaluation]) -> list[float] | None:
+    """The values of another metric at the places of ``curve``; ``None`` unless it has one finite value for each."""
+    places = {(each.epoch, each.samples): each.value for each in other if math.isfinite(each.value)}
+    found = [places.get((each.epoch, each.samples)) for each in curve]
+    values = [value for value in found if value is not None]
+    return values if len(values) == len(curve) else None
+
+
+def _arrived(curve: RunCurve, target: Target) -> bool:
+    sign = sign_of(target.direction)
+    return any(sign * quality >= sign * target.threshold for quality in curve.quality)
+
+
+def _stopped(curve: RunCurve, time_s: float | None) -> RunCurve:
+    """The curve whose last evaluation is over at ``time_s``."""
+    if time_s is None or time_s < curve.time_s[-1]:
+        return curve
+    return msgspec.structs.replace(curve, time_s=[*curve.time_s[:-1], time_s])
+
+
+def _excluded(log: TrainingLog) -> dict[str, float]:
+    """Initialisation, which is not on the clock: from the first ``init_start`` to ``run_start``."""
+    starts = [event.time_ns for event in log.all("init_start")]
+    if not starts or log.run_start is None or log.run_start.time_ns < min(starts):
+        return {}
+    return {"prepare": (log.run_start.time_ns - min(starts)) / 1e9}
+
+
+def _moment(event: Event | None) -> datetime | None:
+    """When an event was, ``None`` for a time that is not of the epoch."""
+    if event is None or event.time_ns < _PLAUSIBLE_NS:
+        return None
+    try:
+        moment = datetime.fromtimestamp(event.time_ns // 10**9, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return moment.replace(microsecond=event.time_ns % 10**9 // 1000)
+
+
+def submission_of(
+    logs: Sequence[TrainingLog],
+    *,
+    file: str,
+    system: Mapping[str, Any] | None = None,
+    digests: Mapping[str, str] | None = None,
+    fields: Mapping[str, int | float | str | bool | None] | None = None,
+    doubts: Sequence[str] = (),
+) -> Submission:
+    """The logs of one benchmark on one system as one submission; ``system`` is its description, if there is one.
+
+    ``digests`` are SHA-256 by the log's name; ``fields`` go into the origin; ``doubts`` come before those found here.
+    Raises ``RecordError`` for logs without a target, and for none at all.
+    """
+    if not logs:
+        raise RecordError(f"reading {file}", "there is no log in it", "give a folder with result_*.txt")
+    first, described = logs[0], dict(system or {})
+    target, _ = target_of(first)
+    runs = [run_of(log, (digests or {}).get(log.name)) for log in logs]
+    entry = {name: text_of(value) for name, value in (first.value(ENTRY_KEY) or {}).items()} if _is_entry(first) else {}
+    task = first.benchmark or _NOT_STATED
+    moments = [moment for log in logs if (moment := _moment(log.run_stop or log.run_start)) is not None]
+    organisation = text_of(described.get("submitter")) or first.organisation or _NOT_STATED
+    stated = fields or {}
+    return Submission(
+        schema=SUBMISSION_SCHEMA,
+        ruleset=_known(entry.get("ruleset"), ruleset_ids(), RULESET),
+        task=task,
+        mode="training",
+        author=Author(name=organisation, organisation=organisation),
+        submitted=max(moments).date().isoformat() if moments else _NOT_STATED,
+        model=entry.get("model") or task,
+        framework=text_of(described.get("framework")) or entry.get("framework") or _NOT_STATED,
+        hardware=hardware_of(described, entry.get("hardware") or first.platform or _NOT_STATED),
+        target=target,
+        division="closed" if first.division == "closed" else "open",
+        clock=_known(entry.get("clock"), POLICIES, "mlperf"),
+        crossing=_known(entry.get("crossing"), RULES, "first"),
+        runs=runs,
+        settings=_agreed(logs),
+        origin=Origin(
+            format=f"mlperf-{first.dialect}",
+            file=file,
+            doubts=[each[:4000] for each in (*doubts, *_kept_doubts(first), *_doubts(logs, described))],
+            fields=dict(stated),
+        ),
+    )
+
+
+def _known(stated: str | None, names: Collection[str], otherwise: str) -> str:
+    """What a log of ours says of itself, if it is one of ``names``; any other log is MLPerf's."""
+    return stated if stated is not None and stated in names else otherwise
+
+
+def _kept_doubts(log: TrainingLog) -> list[str]:
+    """What was doubtful in the entry that a log of ours was written from."""
+    origin = log.value(ORIGIN_KEY)
+    doubts = origin.get("doubts") if isinstance(origin, dict) else None
+    return [each for each in doubts if isinstance(each, str)][:_MOST_DOUBTS] if isinstance(doubts, list) else []
+
+
+def _is_entry(log: TrainingLog) -> bool:
+    return isinstance(log.value(ENTRY_KEY), dict)
+
+
+def _agreed(logs: Sequence[TrainingLog]) -> dict[str, int | float | str | bool]:
+    """The hyperparameters that all runs share."""
+    first = logs[0].hyperparameters
+    return {name: value for name, value in first.items() if all(log.hyperparameters.get(name) == value for log in logs)}
+
+
+def _doubts(logs: Sequence[TrainingLog], described: Mapping[str, Any]) -> Iterator[str]:
+    known = benchmark(logs[0].benchmark)
+    if known is not None and len(logs) != known.runs:
+        yield f"{len(logs)} runs, and the benchmark asks for {known.runs}"
+    for what in ("benchmark", "division", "organisation", "platform", "batch_size"):
+        values = {getattr(log, what) for log in logs}
+        if len(values) > 1:
+            yield f"the runs do not agree about {what}: {', '.join(sorted(map(str, values)))}"
+    names = {name for log in logs for name in log.hyperparameters}
+    differ = sorted(name for name in names - set(_agreed(logs)) if name != "global_batch_size")
+    if differ:
+        yield f"the runs do not agree about {', '.join(differ)}"
+    if not described:
+        yield "there is no description of the system"
+    found = [finding for log in logs for finding in check_log(log)]
+    found += check_seeds(logs)
+    counts = Counter((each.code, each.found) for each in found if each.severity == "error")
+    for (code, text), count in counts.items():
+        yield f"{code}: {text} ({count} of {len(logs)} logs)" if count > 1 else f"{code}: {text}"
+
+
+_PLACES: dict[str, tuple[str, ...]] = {
+    "author": ("email", "key"),
+    "hardware": ("cores", "memory_bytes"),
+    "code": ("url", "commit", "dirty"),
+    "tuning": ("trials", "hours", "usd", "notes"),
+}
+_OF_RUNS = ("phases_s", "energy_j", "peak_memory_bytes", "test_quality", "suspect", "record_digest")
+
+
+def losses_of(submission: Submission) -> list[str]:
+    """Each by its field, what changes the meaning of the time first."""
+    return [*_meaning(submission), *_places(submission), *_runs(submission)]
+
+
+def _meaning(submission: Submission) -> Iterator[str]:
+    crossing = crossing_of(submission)
+    if submission.ruleset != RULESET:
+        yield f"ruleset: {submission.ruleset}, which only levelbench reads back"
+    if submission.clock != "mlperf":
+        stated = submission.clock or "not stated"
+        yield f"clock: {stated}; run_stop minus run_start is the time on it, MLPerf's clock leaves initialisation out"
+    if submission.crossing != "first":
+        stated = submission.crossing or "not stated"
+        stops = "at the first evaluation at the target" if crossing == "first" else f"where the rule {crossing!r} does"
+        yield f"crossing: {stated}; run_stop stands {stops}, MLPerf's at the first evaluation at the target"
+
+
+def _places(submission: Submission) -> Iterator[str]:
+    for name, fields in _PLACES.items():
+        yield from (f"{name}.{each}" for each in fields if getattr(getattr(submission, name), each) is not None)
+    provenance = submission.provenance
+    stated = {
+        "price": submission.price,
+        "provenance": any(getattr(provenance, each) for each in provenance.__struct_fields__),
+        "notes": submission.notes,
+    }
+    yield from (name for name, value in stated.items() if value)
+    origin = submission.origin
+    if origin is not None:
+        yield f"cache_clear, init_start, init_stop: {origin.format} does not say them, so MLPerf's checker refuses it"
+
+
+def _runs(submission: Submission) -> Iterator[str]:
+    for each in _OF_RUNS:
+        if any(_is_stated(getattr(run, each)) for run in submission.runs):
+            yield f"runs.{each}"
+    if submission.clock != "mlperf" and any(run.excluded_s for run in submission.runs):
+        yield "runs.excluded_s"
+    if any(run.curve.others for run in submission.runs):
+        yield "runs.curve.others"
+    after = sum(_after(submission, run) for run in submission.runs)
+    if after:
+        yield f"runs.curve: {after} {'evaluation' if after == 1 else 'evaluations'} after the clock stopped"
+
+
+def _is_stated(value: Any) -> bool:
+    return value not in (None, [], {})
+
+
+def _after(submission: Submission, run: SubmittedRun) -> int:
+    if run.status != "done" or run.reached is False:
+        return 0
+    target = submission.target
+    rule = crossing_of(submission)
+    found = find_crossing(run.curve.quality, target.threshold, direction=target.direction, rule=rule)
+    return 0 if found is None else len(run.curve.quality) - 1 - found.index

@@ -1,0 +1,422 @@
+"""The figures of a board: its columns and scenarios, which values are possible, and how runs become one figure.
+
+The rules of competitions differ in what a run that never arrived means: to DAWNBench's it is no entry, to MLPerf's the
+slowest run (once), to ours a run that took for ever. How long it tried decides nothing, so nobody gains by ending a run
+early that looks bad.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import islice
+from statistics import median
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from levelbench.competition.entries import Inference
+from levelbench.competition.rulesets.registry import Aggregation, InferenceRules
+from levelbench.competition.rulesets.scores import window_median
+from levelbench.measure.statistics import median_interval, olympic_mean, t_quantile
+from levelbench.measure.statistics.intervals import median_interval_ranks
+from levelbench.records.schema import Target
+
+__all__ = [
+    "ANSWER_USD",
+    "COLUMNS",
+    "FLAGS",
+    "LATENCY_S",
+    "MORE_IS_BETTER",
+    "MOST_SCENARIOS",
+    "PRICE_USD",
+    "PRICE_WORDS",
+    "QUANTILES",
+    "RATE_PER_S",
+    "RUN_S",
+    "BoardFigure",
+    "Bounds",
+    "Column",
+    "EntryScore",
+    "RankedScenario",
+    "Times",
+    "absent",
+    "aggregate",
+    "by_scenario",
+    "is_apart",
+    "is_within",
+    "median_figure",
+    "own_scenario",
+    "scenario_of",
+]
+
+QUANTILES = {"single-stream": 0.9, "multi-stream": 0.99, "server": 0.99}
+"""The quantile of each scenario's latency (LoadGen's defaults); ``dawnbench`` is a mean, ``offline`` has none."""
+
+MOST_SCENARIOS = 50
+"""In how many an entry is ranked: bounds and queries are its author's choice, as many as a file has room for."""
+
+_OF_THROUGHPUT = frozenset({"server", "offline"})
+
+
+class RankedScenario(Struct, frozen=True, gc=False):
+    """A scenario; of ``server`` also the latency bound in seconds, of ``multi-stream`` the samples in a query.
+
+    ``None``: the scenario has no such condition, or nobody states it.
+    """
+
+    name: str
+    bound_s: float | None = None
+    samples: int | None = None
+
+    @property
+    def column(self) -> Literal["latency", "throughput"]:
+        """What its measurements are ranked by: LoadGen's own figure of the scenario."""
+        return "throughput" if self.name in _OF_THROUGHPUT else "latency"
+
+    @property
+    def title(self) -> str:
+        """The scenario with its condition.
+
+        >>> RankedScenario("server", 0.015).title, RankedScenario("multi-stream", samples=8).title
+        ('server within 15 ms', 'multi-stream, 8 samples a query')
+        """
+        if self.bound_s is not None:
+            return f"{self.name} within {' '.join(_bound(self.bound_s))}"
+        if self.samples is not None:
+            return f"{self.name}, {self.samples:,} sample{'s' * (self.samples != 1)} a query"
+        return self.name
+
+    @property
+    def words(self) -> str:
+        """The title and which figure it is that is ranked.
+
+        >>> RankedScenario("single-stream").words, RankedScenario("server", 0.015).words
+        ('single-stream, 90th percentile', 'server within 15 ms, queries a second')
+        """
+        return f"{self.title}, {self.measure}"
+
+    @property
+    def measure(self) -> str:
+        """What is measured in it: a percentile or mean of latency, queries or samples a second."""
+        if self.name == "server":
+            return "queries a second"
+        if self.name == "offline":
+            return "samples a second"
+        return f"{QUANTILES[self.name] * 100:g}th percentile" if self.name in QUANTILES else "mean"
+
+    @property
+    def slug(self) -> str:
+        """The scenario with its condition as part of a file's name: ``server-15ms``, ``multi-stream-8``.
+
+        Of lower-case letters, digits, dots and dashes alone, and short, whatever bound is stated.
+
+        >>> RankedScenario("server", 1e-9).slug, RankedScenario("server", 1e300).slug
+        ('server-1ns', 'server-1e300s')
+        """
+        condition = "" if self.bound_s is None else f"-{''.join(_bound(self.bound_s))}".replace("+", "")
+        return self.name + (condition if self.samples is None else f"-{self.samples}")
+
+
+def _bound(seconds: float) -> tuple[str, str]:
+    """A latency bound with its unit: milliseconds, but where they would need an exponent."""
+    if 1e-7 <= seconds < 1e3:
+        return f"{1e3 * seconds:g}", "ms"
+    return (f"{1e9 * seconds:g}", "ns") if seconds < 1.0 else (f"{seconds:g}", "s")
+
+
+def scenario_of(found: Inference, rules: InferenceRules) -> RankedScenario:
+    """What a measurement is ranked with. The rules' latency bound holds where they have one, else the stated one.
+
+    Bounds that agree to six digits are one.
+    """
+    if found.scenario == "server":
+        return _server(found.latency_bound_s if rules.latency_bound_s is None else rules.latency_bound_s)
+    if found.scenario == "multi-stream" and found.queries and found.samples % found.queries == 0:
+        return RankedScenario("multi-stream", samples=found.samples // found.queries)
+    return RankedScenario(found.scenario)
+
+
+def _server(bound_s: float | None) -> RankedScenario:
+    return RankedScenario("server", None if bound_s is None else float(f"{bound_s:.6g}"))
+
+
+def by_scenario(measured: Sequence[Inference], rules: InferenceRules) -> dict[RankedScenario, list[Inference]]:
+    """What an entry is ranked in, each with its measurements: in the order of the rules, then as they are stated.
+
+    Measurements of scenarios that the rules do not have are in none, nor those beyond ``MOST_SCENARIOS``.
+    """
+    found: dict[RankedScenario, list[Inference]] = {}
+    for name in rules.scenarios:
+        for each in measured:
+            if each.scenario == name:
+                found.setdefault(scenario_of(each, rules), []).append(each)
+    return dict(islice(found.items(), MOST_SCENARIOS))
+
+
+def own_scenario(rules: InferenceRules | None) -> RankedScenario | None:
+    """The scenario on the board of the task itself, beside training: the first of the rules, without a condition."""
+    if rules is None or not rules.scenarios:
+        return None
+    first = rules.scenarios[0]
+    return _server(rules.latency_bound_s) if first == "server" else RankedScenario(first)
+
+
+def is_apart(scenario: RankedScenario | None, rules: InferenceRules | None) -> bool:
+    """Whether entries ranked in ``scenario`` have a board of their own."""
+    return scenario is not None and scenario != own_scenario(rules)
+
+
+Bounds = tuple[float, float]
+
+PRICE_USD: Bounds = (1e-6, 1e7)
+"""US dollars an hour: below a millionth, a year costs less than a cent; ten million rent millions of accelerators."""
+PRICE_WORDS = "0.000001 to 10,000,000 US dollars an hour"
+RUN_S: Bounds = (1e-6, 3.2e8)
+"""A microsecond and ten years: no run takes less, or more."""
+LATENCY_S: Bounds = (1e-9, 3.2e8)
+"""A nanosecond, which is a few cycles of a processor's clock, and ten years."""
+RATE_PER_S: Bounds = (1e-9, 1e15)
+"""Answers a second: one in thirty years; what no machine's operations a second are enough for."""
+ANSWER_USD: Bounds = (1e-18, 1e9)
+"""US dollars an answer: of the cheapest machine at a thousand million answers a second; more than anybody pays."""
+
+
+def is_within(value: float, bounds: Bounds) -> bool:
+    """Whether ``value`` lies within ``bounds``; what is no number does not.
+
+    >>> is_within(1e-300, PRICE_USD), is_within(3.06, PRICE_USD), is_within(1e300, PRICE_USD)
+    (False, True, False)
+    """
+    return bounds[0] <= value <= bounds[1]
+
+
+Column = Literal["time", "cost", "latency", "throughput", "inference_cost"]
+COLUMNS: tuple[Column, ...] = ("time", "cost", "latency", "throughput", "inference_cost")
+"""Training has the first two; inference the last, and latency or throughput, whichever its scenario is about."""
+MORE_IS_BETTER: frozenset[Column] = frozenset({"throughput"})
+"""In every other column less is better."""
+
+FLAGS = MappingProxyType(
+    {
+        "single-run": "single run: nothing is known of its spread",
+        "few-processes": "fewer than three processes: little is known of its spread",
+        "preprocessing-on-clock": "making the network's inputs of raw examples is on the clock",
+        "not-reached": "no run reached the target",
+        "judged-at-end": "judged at its last evaluation alone, as a schedule of fixed length",
+        "other-scenario": "measured in a scenario that the rules do not rank",
+        "further-scenarios": "measurements of scenarios that the rules do not rank, or of too many, are shown alone",
+        "censored": "some runs did not reach the target; they count as never, not as slow",
+        "failed-runs": "some runs failed",
+        "too-few-runs": "fewer runs than the rules want",
+        "extra-runs": "more runs than the rules score; the first are scored",
+        "broken-curve": "the columns of a curve differ in length, or a time is impossible; the run counts as failed",
+        "stops-at-target": "the curve ends where it crosses the target: nobody knows whether it stayed there",
+        "falls-back": "the quality falls below the target again after the crossing",
+        "other-clock": "timed on another clock than the rules'",
+        "other-rules": "made for another ruleset",
+        "other-metric": "its quality is another metric than the rules'",
+        "other-split": "evaluated on another split than the rules'",
+        "synthetic-data": "trained on synthetic data",
+        "suspect-runs": "some runs are marked suspect by the tool that made them",
+        "price-missing": "no price is stated",
+        "price-not-on-demand": "the price is not an on-demand price",
+        "price-without-source": "the price has no source",
+        "cost-stated": "the cost is the author's statement: there is no price to compute it from",
+        "no-estimate": "too few queries for the scenario's own estimate; the plain quantile stands in for it",
+        "quality-missing": "the quality of the same answers is not stated",
+        "quality-too-low": "the quality of the answers is below what the rules keep",
+    }
+)
+"""Each flag with its sentence."""
+
+
+class BoardFigure(Struct, frozen=True, gc=False):
+    """One figure: seconds, US dollars, answers a second, or (``inference_cost``) US dollars per million answers.
+
+    ``low`` and ``high`` are a 95 % interval (of fewer than six runs one of the level that ``how`` says), both ``None``
+    where the sample allows none; a bound may be infinite.
+    ``how`` says how the value was made, or why there is none.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    how: str = ""
+
+    def times(self, factor: float, how: str = "") -> BoardFigure:
+        """The same with value and bounds multiplied by ``factor`` above zero."""
+        value, low, high = (None if each is None else each * factor for each in (self.value, self.low, self.high))
+        return BoardFigure(value, low, high, how or self.how)
+
+
+def absent(reason: str) -> BoardFigure:
+    """No figure, and why."""
+    return BoardFigure(None, how=reason)
+
+
+class EntryScore(Struct, frozen=True):
+    """What the rules make of one submission. Times in seconds, each run's ``None`` where it did not arrive.
+
+    ``reached`` of ``n`` runs arrived (of inference: measurements that count), with the bounds of Wilson's 95 % interval
+    of that share. ``expected_with_restarts_s`` is there from two runs on: what it takes until one succeeds if those
+    that miss are started again. ``flags`` are keys of ``FLAGS``.
+    """
+
+    ruleset: str
+    task: str
+    mode: Literal["training", "inference"]
+    target: Target
+    time: BoardFigure
+    cost: BoardFigure
+    latency: BoardFigure
+    inference_cost: BoardFigure
+    n: int
+    reached: int
+    reached_low: float | None
+    reached_high: float | None
+    times_s: tuple[float | None, ...]
+    best_s: float | None
+    expected_with_restarts_s: float | None
+    flags: tuple[str, ...]
+    throughput: BoardFigure = absent("ranked by another figure")
+    scenario: RankedScenario | None = None
+    """What an entry of inference is ranked in; ``None``: in none."""
+    further: tuple[EntryScore, ...] = ()
+    """Its scores in the further scenarios that it measured."""
+
+    def in_scenarios(self) -> tuple[EntryScore, ...]:
+        """One score a scenario: this and the further ones; of training this alone."""
+        return (self, *self.further)
+
+    def figure(self, column: Column) -> BoardFigure:
+        """The figure of that column."""
+        return {
+            "time": self.time,
+            "cost": self.cost,
+            "latency": self.latency,
+            "throughput": self.throughput,
+            "inference_cost": self.inference_cost,
+        }[column]
+
+
+_LEVEL = 0.95
+
+
+class Times(Struct, frozen=True):
+    """The runs of an entry, in its order: seconds to the target, ``None`` for one that did not arrive.
+
+    For those, in order, ``spent_s`` is how long each tried.
+    """
+
+    seconds: tuple[float | None, ...]
+    spent_s: tuple[float, ...]
+
+
+def aggregate(times: Times, rules: Aggregation) -> BoardFigure:
+    """The figure of the runs under ``rules``, or none with the reason."""
+    if not times.seconds:
+        return absent("it has no run")
+    if rules.rule == "first-run":
+        first = times.seconds[0]
+        return absent("the run did not reach the target") if first is None else BoardFigure(first, how="one run")
+    return _olympic(times.seconds, rules) if rules.rule == "olympic" else _median(times.seconds, rules.best_of)
+
+
+def _olympic(seconds: Sequence[float | None], rules: Aggregation) -> BoardFigure:
+    """MLPerf's score; of more runs than are asked for that of the window in the middle, where rules have windows."""
+    n = len(seconds)
+    if n < rules.runs or (n > rules.runs and rules.exact_runs):
+        return absent(f"{n} runs, where the rules want {rules.runs}")
+    if n == rules.runs or rules.windows is None:
+        return _trimmed(seconds, rules.drop)
+    found = window_median(seconds, rules.runs, drop=rules.drop, even=rules.windows)
+    count = len(found.scores_s)
+    of = f"median ({rules.windows}) of the {count} windows of {rules.runs} among {n} runs"
+    if found.score_s is None:
+        return absent(f"{of}: in that window more than {rules.drop} did not reach the target")
+    if found.window is None:
+        return _between(found.score_s, [_trimmed(seconds[at : at + rules.runs], rules.drop) for at in found.middle], of)
+    inside = _trimmed(seconds[found.window : found.window + rules.runs], rules.drop)
+    return msgspec.structs.replace(inside, how=f"{of}: {inside.how}")
+
+
+def _between(value: float, windows: Sequence[BoardFigure], of: str) -> BoardFigure:
+    """The mean of two windows, with the interval that holds both of theirs."""
+    how = f"{of}, which lies between two"
+    lows = [each.low for each in windows if each.low is not None]
+    highs = [each.high for each in windows if each.high is not None]
+    if not (lows and highs):
+        return BoardFigure(value, how=how)
+    return BoardFigure(
+        value, min(lows), max(highs), f"{how}; from the lowest to the highest end of their 95 % intervals"
+    )
+
+
+def _trimmed(seconds: Sequence[float | None], drop: int) -> BoardFigure:
+    """The Olympic mean; the interval is that of a trimmed mean (Tukey & McLaughlin 1963), which MLPerf does not print.
+
+    t with h - 1 degrees of freedom for the h runs kept, and the standard deviation of the sample in which each
+    run that is left out counts as the nearest one kept.
+    """
+    n, missed = len(seconds), sum(time is None for time in seconds)
+    mean = olympic_mean(seconds, drop)
+    if mean is None:
+        return absent(f"{missed} of {n} runs did not reach the target, and {drop} may")
+    how = f"Olympic mean of {n} runs, {drop} left out at each end"
+    kept = sorted(math.inf if time is None else time for time in seconds)[drop : n - drop]
+    if len(kept) < 2:
+        return BoardFigure(mean, how=how)
+    winsorised = [kept[0]] * drop + kept + [kept[-1]] * drop
+    spread = float(np.std(winsorised, ddof=1)) / ((1.0 - 2.0 * drop / n) * math.sqrt(n))
+    reach = t_quantile(0.5 + 0.5 * _LEVEL, len(kept) - 1) * spread
+    return BoardFigure(mean, max(0.0, mean - reach), mean + reach, f"{how}; 95 % interval of a trimmed mean")
+
+
+def _median(seconds: Sequence[float | None], best_of: int) -> BoardFigure:
+    """The median of all, or of the fastest of each so many (one that never arrived counts as never)."""
+    if len(seconds) % best_of:
+        return absent(f"{len(seconds)} runs, where the rules want studies of {best_of}")
+    studies = [seconds[first : first + best_of] for first in range(0, len(seconds), best_of)]
+    bests = [min((time for time in study if time is not None), default=None) for study in studies]
+    what = "run" if best_of == 1 else f"best-of-{best_of} run"
+    arrived = [time for time in bests if time is not None]
+    n = len(bests)
+    if len(arrived) == n:
+        return median_figure(arrived, what)
+    if not arrived:
+        return absent("no run reached the target")
+    if 2 * len(arrived) <= n:
+        return absent(f"no median: {len(arrived)} of {n} {what}s reached the target")
+    ordered = sorted(math.inf if time is None else time for time in bests)
+    value, how = float(median(ordered)), f"median of {n} {what}s, {len(arrived)} reached the target, the others never"
+    ranks = median_interval_ranks(n, _LEVEL)
+    if ranks is not None:
+        return BoardFigure(value, ordered[ranks[0] - 1], ordered[ranks[1] - 1], f"{how}; exact 95 % interval")
+    # The median lies above the smallest of n values with probability 1 - 2^-n; above it nothing is known.
+    return BoardFigure(
+        value, ordered[0], math.inf, f"{how}; from the smallest on, {100.0 * (1.0 - 0.5**n):.4g} % interval"
+    )
+
+
+def median_figure(values: Sequence[float], what: str) -> BoardFigure:
+    """The median of values above zero, with the interval that their number allows; ``what`` names one of them.
+
+    From six on the exact 95 % interval of order statistics; below, the smallest and the largest value, with the level
+    that their number allows: 1 - 2^(1-n), which is 93.75 % of five. It is the median's own interval, whatever the
+    distribution; a mean beside the median of runs that partly missed would reward ending a slow run. Of one value none.
+    """
+    n = len(values)
+    if n == 1:
+        return BoardFigure(values[0], how=f"one {what}")
+    value, how = float(median(values)), f"median of {n} {what}s"
+    interval = median_interval(values, _LEVEL)
+    if interval is not None:
+        return BoardFigure(value, interval.low, interval.high, f"{how}; exact 95 % interval")
+    level = 100.0 * (1.0 - 0.5 ** (n - 1))
+    return BoardFigure(
+        value, min(values), max(values), f"{how}; from the smallest to the largest, {level:.4g} % interval"
+    )

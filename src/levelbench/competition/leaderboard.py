@@ -1,0 +1,551 @@
+"""The folder of a leaderboard: its own files, the files of its entries, and all of them held to the rules.
+
+A leaderboard is read as a stream, by several processes where asked, and no link in it is followed. Every file is read
+once, by ``Leaderboard.read``, for a check and for the site alike; of an entry that was judged a check keeps only what
+other entries are compared with (its ``EntryTrace``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import multiprocessing
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
+
+from levelbench.competition.checks import ceilings, identity, latency, provenance, results
+from levelbench.competition.checks.ceilings import MachineLimits
+from levelbench.competition.checks.findings import Candidate, EntryFinding, error, ordered, warning
+from levelbench.competition.entries import RunCurve, Submission, file_digest, write_whole
+from levelbench.competition.reading import UnreadableError, is_address, parse_submission, read_bytes
+from levelbench.competition.rivals import EntryTrace, Rivals, trace_of
+from levelbench.competition.rulesets.registry import Ruleset, folder_rulesets, rulesets
+from levelbench.competition.signatures import ENDING, Signing
+from levelbench.errors import LevelbenchError, MissingError, UsageError
+from levelbench.measure.clocks import utc_now
+from levelbench.records.writer import path_part
+
+__all__ = [
+    "BOARD",
+    "FEW",
+    "RULES",
+    "SITE_MARKER",
+    "BoardSettings",
+    "FileRead",
+    "KnownLimits",
+    "Leaderboard",
+    "Lint",
+    "Share",
+    "Signed",
+    "add_ruleset",
+    "board_settings",
+    "check",
+    "check_file",
+    "check_folder",
+    "checked_folder",
+    "curves_of",
+    "is_new_ruleset",
+    "judged",
+    "own_rulesets",
+    "record_digests",
+    "shared_out",
+    "submission_paths",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
+Share = Callable[[Callable[[T], R], Sequence[T]], Iterator[R]]
+"""Gives what a function of a module makes of each item, in their order."""
+
+FEW = 400
+"""Below so many items another process takes longer to start than it saves."""
+_CHUNK = 40
+_OBJECTS = 100_000
+"""So many objects are made before the collector looks through them; usual are 700."""
+
+
+@contextmanager
+def shared_out(
+    count: int, processes: int, begin: Callable[..., None], given: tuple[Any, ...]
+) -> Iterator[Share[Any, Any]]:
+    """What shares work on about ``count`` items out among ``processes``, each of which calls ``begin(*given)`` first.
+
+    They are spawned, so whoever asks for more than one is a program with a main guard; few items stay in this process.
+    Raises ``MissingError`` where a process is ended from outside.
+    """
+    before = gc.get_threshold()
+    # What is made of many files is kept: to look through all of it again and again finds nothing to free.
+    gc.set_threshold(_OBJECTS, *before[1:])
+    try:
+        if processes < 2 or count < FEW:
+            begin(*given)
+            yield map
+            return
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin, (begin, given)) as pool:
+            try:
+                yield lambda work, items: pool.map(work, items, chunksize=_CHUNK)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+    except BrokenProcessPool as error:
+        asked, do = f"working on {count} files", "see whether memory ran out, or take one: --jobs 1"
+        raise MissingError(asked, "a process came to an end before its work", do) from error
+    finally:
+        gc.set_threshold(*before)
+
+
+def _begin(begin: Callable[..., None], given: tuple[Any, ...]) -> None:
+    gc.set_threshold(_OBJECTS)
+    begin(*given)
+    # Modules and rules stay until the end.
+    gc.freeze()
+
+
+BOARD = "board.toml"
+_RULESETS = "rulesets"
+_LARGEST_BYTES = 1 << 20
+_KEYS = {"title": str, "rulesets": list, "url": str}
+
+
+class BoardSettings(Struct):
+    """What ``board.toml`` may say: the site's title, the ids of the rulesets that are shown, the site's address."""
+
+    title: str = "Time to accuracy"
+    rulesets: list[str] = []
+    url: str = ""
+
+
+def own_rulesets(root: Path) -> tuple[dict[str, Ruleset], list[EntryFinding]]:
+    """The rulesets that entries may name, by id: those that ship and the folder's own; and which of these are wrong.
+
+    A file that is no ruleset stops nothing: an entry that names it finds no ruleset of that id.
+    """
+    refused: dict[str, LevelbenchError] = {}
+    known = folder_rulesets(root, refused)
+    return known, [
+        error("B252", file.encode("utf-8", "backslashreplace").decode(), "", problem.found, problem.do)
+        for file, problem in refused.items()
+    ]
+
+
+def is_new_ruleset(root: Path, rules: Ruleset) -> bool:
+    """Whether the leaderboard at ``root`` does not know ``rules`` yet; ``UsageError`` if others have their id."""
+    held = own_rulesets(root)[0].get(rules.id)
+    if held is not None and held != rules:
+        found = f"{root / _RULESETS} has another ruleset of that id"
+        raise UsageError(f"the ruleset {rules.id}", found, "call it otherwise: id, name and version")
+    return held is None
+
+
+def add_ruleset(root: Path, rules: Ruleset, raw: bytes) -> Path | None:
+    """Put ``raw``, the file of ``rules``, into the leaderboard, so that its entries can name them; where it is then.
+
+    ``None``: they are known there already. Raises ``UsageError`` where something else has their id or their place.
+    """
+    if not is_new_ruleset(root, rules):
+        return None
+    place = root / _RULESETS
+    path = place / f"{path_part(rules.id)}.toml"
+    if place.is_symlink() or os.path.lexists(path):
+        found = "its folder is a link" if place.is_symlink() else "something else is there"
+        raise UsageError(f"writing {path}", found, "put the ruleset into the leaderboard's rulesets/ yourself")
+    return write_whole(path, raw, replace=False)
+
+
+def board_settings(root: Path, known: Mapping[str, Ruleset]) -> tuple[BoardSettings, list[EntryFinding]]:
+    """What ``board.toml`` says, and what is wrong with it; ``known`` are the rulesets that it may list.
+
+    What is of another type than it should be is as if it were not there.
+    """
+    path = root / BOARD
+    if not path.exists() and not path.is_symlink():
+        return BoardSettings(), []
+    do = "write TOML: it may have title, rulesets (a list of ids) and url"
+    try:
+        read = tomllib.loads(read_bytes(path, limit=_LARGEST_BYTES).decode("utf-8"))
+    except UnreadableError as problem:
+        return BoardSettings(), [error("B252", BOARD, "", problem.found, problem.do)]
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        return BoardSettings(), [error("B252", BOARD, "", f"it is not TOML ({str(problem)[:200]})", do)]
+    found = [*_of_keys(read), *_of_rulesets(read.get("rulesets"), known), *_of_address(read.get("url"))]
+    settings = BoardSettings()
+    for name, kind in _KEYS.items():
+        if isinstance(read.get(name), kind):
+            setattr(settings, name, read[name])
+    settings.rulesets = [each for each in settings.rulesets if isinstance(each, str)]
+    return settings, found
+
+
+def _of_keys(read: Mapping[str, Any]) -> Iterator[EntryFinding]:
+    for name, value in read.items():
+        kind = _KEYS.get(name)
+        if kind is None:
+            close = difflib.get_close_matches(name, _KEYS, 1)
+            do = f"write {close[0]}" if close else f"remove it; there are {', '.join(_KEYS)}"
+            yield warning("B255", BOARD, _cut(name), "there is no such key", do)
+        elif not isinstance(value, kind):
+            words = "a list of ids" if kind is list else "a text"
+            yield error("B252", BOARD, name, f"it is {_cut(repr(value))}", f"write {words}")
+
+
+def _of_rulesets(listed: Any, known: Mapping[str, Ruleset]) -> Iterator[EntryFinding]:
+    for at, id in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(id, str) or id not in known:
+            found = f"it is {_cut(repr(id))}; there are {', '.join(sorted(known))}"
+            yield error("B110", BOARD, f"rulesets[{at}]", found, "list one of these, or add its file to rulesets/")
+
+
+def _of_address(url: Any) -> Iterator[EntryFinding]:
+    if not isinstance(url, str) or not url:
+        return
+    if not is_address(url):
+        yield error("B172", BOARD, "url", f"it is {_cut(repr(url))}", "give an address with http or https")
+
+
+def _cut(text: str) -> str:
+    return ascii(text)[1:-1][:100]
+
+
+SITE_MARKER = ".levelbench-site"
+"""The file that says of a folder that it is a built site."""
+_OWN = frozenset({"board.toml", "authors.toml"})
+_PLAIN_ENDINGS = (".md", ".txt", ".yml", ".yaml", ".toml")
+
+
+def submission_files(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[Path]:
+    """The files of a leaderboard's entries by name; links and files that are none of its are added to ``findings``.
+
+    No link is followed and nothing hidden is looked at. ``site`` is where this very build writes to, and passed over.
+    """
+    return map(Path, submission_paths(root, findings, site))
+
+
+def submission_paths(root: Path, findings: list[EntryFinding], site: Path | None = None) -> Iterator[str]:
+    """As ``submission_files``, as texts: of ten thousand files that have not changed nobody needs more."""
+    output = None if site is None else site.resolve()
+
+    def closed(problem: OSError) -> None:
+        place = Path(os.fsdecode(problem.filename or root))
+        findings.append(error("B252", name_in(place, root), "", problem.strerror or str(problem), "make it readable"))
+
+    for place, inner, names in os.walk(root, onerror=closed):
+        here, links = Path(place), _links(place)
+        findings += [_link(here / name, root) for name in sorted(inner) if name in links]
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in links)
+        if here == root:
+            sites = {name for name in inner if os.path.lexists(here / name / SITE_MARKER)}
+            findings += [_site(here / name, root) for name in sorted(sites) if (here / name).resolve() != output]
+            hidden = {name for name in sites if not _has_entries(here / name)} | {"rulesets"}
+            inner[:] = [name for name in inner if name not in hidden]
+        listed = {name.casefold(): name for name in sorted(names, reverse=True)}
+        known = frozenset(names)
+        for name in sorted(name for name in names if not name.startswith(".")):
+            path = here / name if name in links or not name.endswith(".json") else here
+            if name in links:
+                findings.append(_link(path, root))
+            elif name.endswith(".json"):
+                if listed[name.casefold()] != name:
+                    found = f"it differs from {listed[name.casefold()]} in capitals only"
+                    findings.append(error("B115", name_in(here / name, root), "", found, "rename one of them"))
+                yield os.path.join(place, name)  # noqa: PTH118 -- a path of each of ten thousand costs more
+            elif name.endswith(f".json{ENDING}"):
+                if name.removesuffix(ENDING) not in known:
+                    do = "remove it, or bring the entry"
+                    findings.append(warning("B236", name_in(path, root), "", "there is no such entry", do))
+            elif not (here == root and (name in _OWN or name.endswith(_PLAIN_ENDINGS) or "." not in name)):
+                findings.append(warning("B251", name_in(path, root), "", "it is no entry", "move it out"))
+
+
+def _links(place: str) -> frozenset[str]:
+    try:
+        with os.scandir(place) as found:
+            return frozenset(each.name for each in found if each.is_symlink())
+    except OSError:
+        # It was there a moment ago: what is gone has no links.
+        return frozenset()
+
+
+def name_in(path: Path, root: Path) -> str:
+    """What a finding calls the file: its path in the leaderboard."""
+    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _site(path: Path, root: Path) -> EntryFinding:
+    """A mark must not hide entries: anybody may send one."""
+    do = f"build outside of the leaderboard, and remove {SITE_MARKER}"
+    return warning("B253", name_in(path, root), "", "it is marked as a built site", do)
+
+
+def _has_entries(place: Path) -> bool:
+    return any(os.path.lexists(place / mode) for mode in ("training", "inference"))
+
+
+def _link(path: Path, root: Path) -> EntryFinding:
+    return error("B250", name_in(path, root), "", "it is a link, which is not followed", "put a file in its place")
+
+
+RULES: tuple[Callable[[Candidate], Iterator[EntryFinding]], ...] = (
+    identity.rules_of,
+    identity.place,
+    identity.dates,
+    identity.author,
+    results.curves,
+    results.claims,
+    results.reached,
+    results.replicates,
+    results.measurements,
+    results.phases,
+    results.numbers,
+    provenance.price,
+    provenance.code,
+    provenance.data,
+    provenance.records,
+    provenance.recorded,
+    provenance.tuning,
+    provenance.origin,
+    ceilings.ceiling,
+    ceilings.closed,
+    latency.inference,
+    identity.texts,
+)
+_RECORDS = (".jsonl", ".jsonlines")
+_WRONG = frozenset({"B230", "B232", "B233", "B235"})
+_UNVERIFIED = "B231"
+
+Signed = Literal["signed", "unsigned", "wrong"]
+KnownLimits = Callable[[Submission], MachineLimits]
+"""What is known of an entry's machine and network beside what it states."""
+Lint = Callable[[Submission, str, Mapping[str, Ruleset]], list[EntryFinding]]
+"""What the linter finds in an entry, by its file's name and under the rulesets that it may name."""
+
+
+def judged(entry: Candidate) -> Iterator[EntryFinding]:
+    """What is wrong with one entry, in the order of the rules."""
+    for rule in RULES:
+        yield from rule(entry)
+
+
+class FileRead(NamedTuple):
+    """A file of a leaderboard that was read: its bytes, the entry in it, what is wrong with it, and its signature.
+
+    ``entry`` and ``trace`` are ``None`` for what is no submission; ``findings`` says why.
+    """
+
+    file: str
+    raw: bytes
+    entry: Candidate | None
+    findings: list[EntryFinding]
+    signed: Signed = "unsigned"
+    trace: EntryTrace | None = None
+
+
+class Leaderboard:
+    """Reads the files of one leaderboard; ``problems`` says what is wrong with the leaderboard's own files.
+
+    ``records`` maps digests of the records at hand to their names; ``limits`` says what is known of an entry's machine
+    and network beside what it states.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        today: date,
+        records: Mapping[str, str] | None = None,
+        limits: KnownLimits | None = None,
+    ) -> None:
+        self.root, self.today, self.records, self.limits = root, today, records, limits
+        self._start = len(os.path.join(root, ""))  # noqa: PTH118 -- of a text, which is cut there
+        self.known: Mapping[str, Ruleset]
+        self.known, self.problems = _rulesets_of(root)
+        self._signing = Signing(root)
+        self.problems += self._signing.problems
+
+    def name(self, path: str) -> str:
+        """What findings call the file."""
+        return path[self._start :].replace(os.sep, "/").encode("utf-8", "backslashreplace").decode()
+
+    def read(self, path: str) -> FileRead:
+        """One file, whatever is in it."""
+        file = self.name(path)
+        try:
+            raw = read_bytes(path)
+            submission = parse_submission(raw)
+        except UnreadableError as problem:
+            return FileRead(file, b"", None, [_unreadable(problem, file)])
+        entry = Candidate(submission, self.today, self.known, file, self.records, raw, self.limits)
+        signing = list(self._signing.check(Path(path), file, raw, submission))
+        signed = _signed(signing, os.path.lexists(f"{path}{ENDING}"))
+        trace = trace_of(submission, entry.task.task if entry.task else None, signed=signed == "signed")
+        return FileRead(file, raw, entry, [*judged(entry), *signing], signed, trace)
+
+
+def _signed(findings: list[EntryFinding], has_signature: bool) -> Signed:
+    codes = {each.code for each in findings}
+    if not has_signature or _UNVERIFIED in codes:
+        return "unsigned"
+    return "wrong" if codes & _WRONG else "signed"
+
+
+def _unreadable(problem: UnreadableError, file: str) -> EntryFinding:
+    return error(problem.code, file, problem.field, problem.brief, problem.do)
+
+
+def _rulesets_of(root: Path) -> tuple[Mapping[str, Ruleset], list[EntryFinding]]:
+    """The rulesets that entries of the leaderboard may name, and what is wrong with its own."""
+    known, found = own_rulesets(root)
+    return known, [*found, *board_settings(root, known)[1]]
+
+
+def check(
+    submission: Submission,
+    file: str = "",
+    *,
+    known: Mapping[str, Ruleset] | None = None,
+    records: Mapping[str, str] | None = None,
+    today: date | None = None,
+    limits: KnownLimits | None = None,
+) -> list[EntryFinding]:
+    """What is wrong with one submission, errors first.
+
+    ``file`` is its path in the leaderboard (empty: it lies in none), ``known`` the rulesets by id (those that ship,
+    unless given), ``records`` the digests of the records at hand with their names, ``limits`` what is known of an
+    entry's machine and network beside what it states.
+    """
+    day = today or utc_now().date()
+    return ordered(judged(Candidate(submission, day, _known(known), file, records, limits=limits)))
+
+
+def _known(known: Mapping[str, Ruleset] | None) -> Mapping[str, Ruleset]:
+    return {each.id: each for each in rulesets()} if known is None else known
+
+
+def check_file(
+    path: Path | str,
+    *,
+    root: Path | None = None,
+    records: Mapping[str, str] | None = None,
+    today: date | None = None,
+    limits: KnownLimits | None = None,
+    lint: Lint | None = None,
+) -> list[EntryFinding]:
+    """What is wrong with the file at ``path``, its signature too; ``root``: the leaderboard that it lies in.
+
+    Without one, it is ``path``'s third parent where that folder has a leaderboard's files, else none. ``lint`` says
+    what the linter finds.
+    """
+    path = Path(path).absolute()
+    root = root.absolute() if root else _root_of(path)
+    file = name_in(path, root) if root else path.name
+    known, found = _rulesets_of(root) if root else (_known(None), [])
+    signing = Signing(root or path.parent)
+    found += signing.problems
+    try:
+        raw = read_bytes(path, root=root)
+        submission = parse_submission(raw, f"reading the submission {path}")
+    except UnreadableError as problem:
+        return ordered([*found, _unreadable(problem, file)])
+    day = today or utc_now().date()
+    found += judged(Candidate(submission, day, known, file if root else "", records, limits=limits))
+    found += signing.check(path, file, raw, submission)
+    if lint is not None:
+        found += lint(submission, file, known)
+    return ordered(found)
+
+
+def _root_of(path: Path) -> Path | None:
+    """The leaderboard of a file at ``DIR/<task>/<mode>/<stem>.json``, by where it lies."""
+    return path.parents[2] if len(path.parents) > 2 and path.parent.name in ("training", "inference") else None
+
+
+def check_folder(
+    folder: Path | str, *, records: Mapping[str, str] | None = None, today: date | None = None
+) -> list[EntryFinding]:
+    """What is wrong in a whole leaderboard: every file by itself, and files against each other; by file.
+
+    Raises ``UnreadableError`` if there is no such folder. A file that cannot be read is a finding.
+    """
+    return checked_folder(folder, records=records, today=today)[1]
+
+
+def checked_folder(
+    folder: Path | str,
+    *,
+    records: Mapping[str, str] | None = None,
+    today: date | None = None,
+    processes: int = 1,
+    limits: KnownLimits | None = None,
+    lint: Lint | None = None,
+) -> tuple[int, list[EntryFinding]]:
+    """As ``check_folder``, after how many files of entries there are.
+
+    Many files are shared out among ``processes``, which are spawned: whoever asks for more than one is a program with
+    a main guard, and its ``limits`` and ``lint`` are functions of a module.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise UnreadableError(f"checking the leaderboard {root}", "there is no such folder", "check the path")
+    given = (root, today or utc_now().date(), records, limits)
+    leaderboard, rivals = Leaderboard(*given), Rivals()
+    found = leaderboard.problems
+    paths = list(submission_paths(root, found))
+    names = list(map(leaderboard.name, paths))
+    if not paths:
+        do = "see whether this is the leaderboard's folder; entries lie in TASK/training and TASK/inference"
+        found.append(warning("B254", ".", "", "there is no entry", do))
+    with shared_out(len(paths), processes, _begin_reading, (given, lint)) as share:
+        for file, (findings, trace) in zip(names, share(_checked, paths), strict=True):
+            found += findings
+            if trace is not None:
+                found += rivals.add(trace, file)
+    found += rivals.near(curves_of(dict(zip(names, paths, strict=True))))
+    return len(paths), ordered(found)
+
+
+_reading: list[tuple[Leaderboard, Lint | None]] = []
+"""What a process of its own reads with."""
+
+
+def _begin_reading(given: tuple[Path, date, Mapping[str, str] | None, KnownLimits | None], lint: Lint | None) -> None:
+    _reading[:] = [(Leaderboard(*given), lint)]
+
+
+def _checked(path: str) -> tuple[Sequence[EntryFinding], EntryTrace | None]:
+    """The findings about a file, and what other entries are compared with."""
+    ((leaderboard, lint),) = _reading
+    read = leaderboard.read(path)
+    linted = [] if lint is None or read.entry is None else lint(read.entry.submission, read.file, leaderboard.known)
+    return [*read.findings, *linted], read.trace
+
+
+def curves_of(paths: Mapping[str, Path] | Mapping[str, str]) -> Callable[[str], list[RunCurve]]:
+    """Reads the curves of a file again; none of one that cannot be read any more."""
+
+    @lru_cache(maxsize=64)
+    def read(file: str) -> list[RunCurve]:
+        try:
+            return [run.curve for run in parse_submission(read_bytes(paths[file])).runs]
+        except UnreadableError:
+            return []
+
+    return read
+
+
+def record_digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every record below ``folder``, of training and of inference, with the record's path."""
+    found = {}
+    for place, inner, names in os.walk(folder):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        for name in sorted(names):
+            if name.endswith(_RECORDS) and not name.startswith("."):
+                found[file_digest(Path(place, name))] = str(Path(place, name))
+    return found

@@ -1,0 +1,548 @@
+"""Makes entries of the records of runs: whole groups of runs, with their curves on the ruleset's clock.
+
+An entry is made of records and of nothing else that was measured; only what they cannot know (who submits, what the
+machine costs, how much was tried before) is given. A run that failed or never arrived is in it like any other, and
+whoever leaves runs of a group out says why in the entry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from levelbench.competition.checks.identity import ONLY_THESE
+from levelbench.competition.entries import (
+    SUBMISSION_SCHEMA,
+    Author,
+    Code,
+    Hardware,
+    Provenance,
+    RunCurve,
+    Setting,
+    Submission,
+    SubmittedRun,
+    SystemPrice,
+    TuningEffort,
+    curve_digest,
+    cut_at_word,
+    file_digest,
+    stem_of,
+)
+from levelbench.competition.rulesets.registry import Ruleset, task_rules
+from levelbench.errors import IncomparableError, UsageError
+from levelbench.measure.environment import machine_of, system_of
+from levelbench.measure.environment.settings import harmless
+from levelbench.measure.policies import policy
+from levelbench.records.comparable import one_kind
+from levelbench.records.inference.trained import runs_for_inference
+from levelbench.records.integrity import require_consistent
+from levelbench.records.reader import Record
+from levelbench.records.redaction import outline
+from levelbench.records.schema import DatasetFacts, Evaluation, Source, Target
+from levelbench.records.store import Store
+from levelbench.records.summary import RunSummary, summarise
+
+if TYPE_CHECKING:
+    from levelbench.records.inference import InferenceRecord
+
+__all__ = [
+    "SETTINGS",
+    "Terms",
+    "choose",
+    "code_of",
+    "division_of",
+    "entries_of",
+    "file_of",
+    "hardware_of",
+    "left_out",
+    "make",
+    "provenance_of",
+    "run_of",
+    "target_of",
+    "tried",
+    "without_settings",
+]
+
+_MACHINE = ("machine", "accelerators", "threads", "malloc", "signatures")
+"""Parts of an environment that say what ran and how it was scored; the others say what moved at the time."""
+_LONGEST = 400
+SETTINGS = ("threads.settings.", "malloc.")
+"""How the facts begin that are values of environment variables."""
+
+
+class Terms(Struct, frozen=True):
+    """What is given for an entry. ``submitted`` is an ISO day; ``only_these`` says why runs of a group are left out."""
+
+    author: Author
+    submitted: str
+    ruleset: Ruleset
+    price: SystemPrice | None = None
+    division: Literal["closed", "open"] = "open"
+    code_url: str | None = None
+    hardware: str | None = None
+    model: str | None = None
+    tuning: TuningEffort = field(default_factory=TuningEffort)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    notes: str = ""
+    only_these: str | None = None
+
+
+def hardware_of(environment: Mapping[str, Any], device: str, description: str | None) -> Hardware:
+    """The system, as ``description`` or in words of its parts; ``UsageError`` if neither says what it was."""
+    system = system_of(environment, device)
+    if not (description or system.description):
+        raise UsageError("the hardware of an entry", "the records do not say what it was", 'give --hardware "..."')
+    return Hardware(
+        description=(description or system.description)[:200],
+        accelerators=system.accelerators,
+        accelerator=system.accelerator,
+        processor=system.processor,
+        cores=system.cores,
+        memory_bytes=system.memory_bytes,
+    )
+
+
+def code_of(environments: Sequence[Mapping[str, Any]], url: str | None) -> tuple[Code, list[str]]:
+    """Link, commit and dirtiness of the code that ran, and what to note where the runs differ in it."""
+    git = [each.get("git") or {} for each in environments]
+    commits = list(dict.fromkeys(str(each["commit"]) for each in git if each.get("commit")))
+    dirty = [bool(each["dirty"]) for each in git if each.get("dirty") is not None]
+    notes = [] if len(commits) < 2 else [f"The runs were made at {len(commits)} commits: {', '.join(commits)}."]
+    return Code(url, commits[-1] if commits else None, any(dirty) if dirty else None), notes
+
+
+def provenance_of(
+    environment: Mapping[str, Any],
+    *,
+    version: str,
+    data: DatasetFacts | None = None,
+    source: Source | None = None,
+) -> Provenance:
+    """Software and machine as flat text, and what the data and the task's source were."""
+    libraries = dict(_flat(environment.get("libraries") or {}))
+    return Provenance(
+        version=version,
+        software={name.removesuffix(".version"): text for name, text in sorted(libraries.items())},
+        environment=dict(_flat({name: environment.get(name) for name in _MACHINE})),
+        dataset=data.name if data else None,
+        synthetic=data.synthetic if data else None,
+        checksums=dict(data.checksums) if data else {},
+        source_digest=source.digest or None if source else None,
+        split_rule=data.split_rule or None if data else None,
+        split_sizes=dict(data.sizes) if data else {},
+        labels=dict(data.digests) if data else {},
+        quality_digest=source.quality or None if source else None,
+        data_digest=source.data or None if source else None,
+    )
+
+
+def without_settings(entry: Submission) -> Submission:
+    """The entry with what is harmless in values of environment variables: older records have them as they were set."""
+    environment = {
+        name: harmless(text) if name.startswith(SETTINGS) else text
+        for name, text in entry.provenance.environment.items()
+    }
+    provenance = msgspec.structs.replace(entry.provenance, environment=environment)
+    return msgspec.structs.replace(entry, provenance=provenance)
+
+
+def _flat(value: Any, name: str = "") -> Iterable[tuple[str, str]]:
+    """Every value below ``value`` with its dotted name; lists of plain values as one text, nothing as nothing."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _flat(each, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list) and any(isinstance(each, Mapping | list) for each in value):
+        for number, each in enumerate(value):
+            yield from _flat(each, f"{name}.{number}")
+    elif isinstance(value, list):
+        yield name, " ".join(map(str, value))[:_LONGEST]
+    elif value is not None:
+        yield name, (str(value).lower() if isinstance(value, bool) else str(value))[:_LONGEST]
+
+
+def make(records: Sequence[Record], terms: Terms) -> Submission:
+    """The entry of ``records``: runs of one specification and one source, on one machine, in the order of their seeds.
+
+    Under rules that score windows of runs they are in the order of their start.
+
+    Raises ``UsageError`` where an entry would be incomplete, ``IncomparableError`` for runs of two kinds or machines.
+    """
+    if not records:
+        raise UsageError("an entry of a leaderboard", "it has no run", "name runs that came to an end")
+    _refuse_mixed(records)
+    first, rules = records[0], terms.ruleset
+    specification, environment = first.header.specification, first.header.environment
+    target = target_of(rules, specification.task, specification.target)
+    crossing = specification.crossing if specification.crossing == "final" else rules.crossing
+    ordered = sorted(records, key=_by_start if rules.aggregation.windows else _by_seed)
+    facts = next((record.end.dataset for record in ordered if record.end and record.end.dataset), None)
+    code, remarks = code_of([record.header.environment for record in ordered], terms.code_url)
+    return Submission(
+        schema=SUBMISSION_SCHEMA,
+        ruleset=rules.id,
+        task=specification.task,
+        mode="training",
+        author=terms.author,
+        submitted=terms.submitted,
+        model=terms.model or specification.recipe,
+        framework=specification.framework,
+        hardware=hardware_of(environment, specification.device, terms.hardware),
+        target=target,
+        division=division_of(terms),
+        clock=rules.clock,
+        crossing=crossing,
+        code=code,
+        price=terms.price,
+        runs=[run_of(record, target, rules.clock, crossing) for record in ordered],
+        tuning=terms.tuning,
+        settings=_settings(first) | dict(terms.settings),
+        provenance=provenance_of(environment, version=first.header.version, data=facts, source=first.header.source),
+        notes="\n".join([*left_out(terms), *remarks, *([terms.notes] if terms.notes else [])]),
+    )
+
+
+def _by_seed(record: Record) -> tuple[int, str, str]:
+    return record.header.seed, record.header.started, record.header.id
+
+
+def _by_start(record: Record) -> tuple[str, str]:
+    return record.header.started, record.header.id
+
+
+def division_of(terms: Terms) -> Literal["closed", "open"]:
+    """The stated division; ``UsageError`` if the ruleset does not have it."""
+    known = [each.name for each in terms.ruleset.divisions]
+    if known and terms.division not in known:
+        found = f"it is {terms.division!r}; {terms.ruleset.id} has {', '.join(known)}"
+        raise UsageError("the division of an entry", found, "choose one of them")
+    return terms.division
+
+
+def left_out(terms: Terms) -> list[str]:
+    """The line of the notes that says why runs are left out, where some are."""
+    return [] if terms.only_these is None else [f"{ONLY_THESE}: {' '.join(terms.only_these.split())}"]
+
+
+def _refuse_mixed(records: Sequence[Record]) -> None:
+    asked = f"an entry of {len(records)} runs"
+    kinds = {(record.header.key, record.header.source.whole) for record in records}
+    if len(kinds) > 1:
+        do = "make an entry of each: one group of runs is one entry"
+        raise IncomparableError(asked, f"they are of {len(kinds)} kinds", do)
+    machines = {machine_of(record.header.environment) for record in records}
+    if len(machines) > 1:
+        raise IncomparableError(asked, f"they were made on {len(machines)} machines", "make an entry of each machine")
+    if wrong := one_kind([summarise(record) for record in records]):
+        do = "make an entry of runs on the same data, whose records are as they were written"
+        raise IncomparableError(asked, "; ".join(each.sentence for each in wrong), do)
+    unended = [record.header.id for record in records if record.status not in ("done", "failed")]
+    if unended:
+        found = f"{', '.join(unended)} did not come to an end"
+        raise UsageError(asked, found, "give the command that made them again: it finishes them")
+
+
+def target_of(rules: Ruleset, task: str, stated: Target) -> Target:
+    """The ruleset's target for a task whose runs looked for ``stated``.
+
+    Raises ``UsageError`` if the rules do not have the task, or measure another quality than the runs did.
+    """
+    found = task_rules(rules, task)
+    if found is None:
+        known = ", ".join(each.task for each in rules.tasks)
+        raise UsageError(f"an entry of {task} under {rules.id}", f"it has {known}", "choose another --ruleset")
+    target = found.target
+    if msgspec.structs.replace(stated, threshold=target.threshold) != target:
+        had = f"the runs measured {stated.metric} on the {stated.split} split"
+        wanted = f"{rules.id} wants {target.metric} on the {target.split} split"
+        do = "choose a --ruleset that measures the same; levelbench-1.0 has levelbench's own tasks"
+        raise UsageError(f"an entry of {task}", f"{had}, and {wanted}", do)
+    return target
+
+
+def run_of(record: Record, target: Target, clock: str, crossing: str) -> SubmittedRun:
+    """One run with its curve on ``clock`` and what its record says of it; whether it arrived is by ``crossing``.
+
+    Raises ``RecordError`` for a record that contradicts itself.
+    """
+    summary = require_consistent(summarise(record, clock=clock, crossing=crossing, threshold=target.threshold))
+    curve, last = _curve(record, target, clock)
+    score = policy(clock).score(last.phases_ns if last else {})
+    cut_short = crossing == "final" and record.status == "done" and not summary.reached and _ends_at(curve, target)
+    error = "ended by its budget before the end of its schedule" if cut_short else summary.error
+    return SubmittedRun(
+        curve=curve,
+        status="failed" if cut_short or record.status == "failed" else "done",
+        seed=record.header.seed,
+        reached=summary.reached,
+        time_to_target_s=summary.time_to_accuracy_s,
+        started=record.header.started,
+        phases_s={name: ns * 1e-9 for name, ns in last.phases_ns.items()} if last else {},
+        excluded_s=score.excluded_s,
+        energy_j=_finite(summary.energy_j),
+        energy_method=summary.energy_method,
+        peak_memory_bytes=_finite(summary.peak_memory_bytes),
+        test_quality=_test_quality(summary, target),
+        suspect=[text[:4000] for text in summary.suspect],
+        error=outline(error)[:4000] if error else None,
+        record_id=record.header.id,
+        record_digest=file_digest(record.path),
+        curve_digest=curve_digest(curve) if curve.time_s else None,
+    )
+
+
+def _ends_at(curve: RunCurve, target: Target) -> bool:
+    sign = 1.0 if target.direction == "higher" else -1.0
+    return bool(curve.quality) and sign * curve.quality[-1] >= sign * target.threshold
+
+
+def _curve(record: Record, target: Target, clock: str) -> tuple[RunCurve, Evaluation | None]:
+    """The evaluations up to the first that is not finite (a run that diverged), and the last of them."""
+    kept: list[Evaluation] = []
+    for evaluation in record.evaluations:
+        if not math.isfinite(evaluation.quality.get(target.split, math.nan)):
+            break
+        kept.append(evaluation)
+    score = policy(clock).score
+    names = {name for each in kept for name in each.quality} - {target.split}
+    columns = {name: [each.quality.get(name, math.nan) for each in kept] for name in sorted(names)}
+    curve = RunCurve(
+        time_s=[score(each.phases_ns).seconds for each in kept],
+        quality=[each.quality[target.split] for each in kept],
+        epoch=[each.epoch for each in kept],
+        samples=[each.samples for each in kept],
+        others={name: values for name, values in columns.items() if all(map(math.isfinite, values))},
+    )
+    return curve, kept[-1] if kept else None
+
+
+def _test_quality(summary: RunSummary, target: Target) -> dict[str, float]:
+    """The final figures of other splits than the one that the target is looked for on."""
+    own = (target.split, f"{target.split}.")
+    figures = summary.quality.items()
+    return {name: value for name, value in figures if not name.startswith(own) and math.isfinite(value)}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _settings(record: Record) -> dict[str, Setting]:
+    """The recipe's settings, and whatever else of the specification tells it from another."""
+    specification = record.header.specification
+    rest = {
+        "recipe": specification.recipe,
+        "device": specification.device,
+        "evaluate_every": specification.evaluate_every,
+        "budget_epochs": specification.budget_epochs,
+        "budget_s": specification.budget_s,
+        "budget_samples": specification.budget_samples,
+        "budget_j": specification.budget_j,
+        "plateau": specification.plateau,
+        **(specification.team() if specification.distribution else {}),
+    }
+    return {**specification.settings, **{name: value for name, value in rest.items() if value is not None}}
+
+
+_LONGEST_NAME = 100
+"""The most characters of a file's stem that a check takes."""
+
+
+def file_of(submission: Submission, keys: Iterable[str] = ()) -> str:
+    """Where an entry lies in a leaderboard: ``TASK/MODE/author_model_hardware_framework-KEYS.json``."""
+    stem = stem_of(submission.author.name, submission.model, submission.hardware.description, submission.framework)
+    # A digest is told by its beginning, a word is not.
+    ending = "".join(f"-{key if len(key) < 16 else key[:8]}" for key in keys)
+    task = stem_of(submission.task)
+    return f"{task}/{submission.mode}/{cut_at_word(stem, _LONGEST_NAME - len(ending))}{ending}.json"
+
+
+_ENDED = ("done", "failed")
+_SHOWN = 5
+
+
+class Chosen(Struct, frozen=True):
+    """The runs of one entry, and those of its group in the store that are not among them (or never ended)."""
+
+    records: list[Record] = []
+    missing: list[Record] = []
+
+    @property
+    def key(self) -> str:
+        """The key of their specification."""
+        return self.records[0].header.key
+
+
+def choose(selected: Iterable[Record], store: Store) -> list[Chosen]:
+    """The groups among ``selected``, each with the runs that the store has of it beside them.
+
+    Runs that were made only to train a network to infer with are left out, unless nothing else is selected.
+    """
+    groups: dict[tuple[str, str, str], dict[str, Record]] = {}
+    for record in selected:
+        groups.setdefault(_group(record), {})[_id(record)] = record
+    aside = runs_for_inference(store.path)
+    if all(record.header.id in aside for members in groups.values() for record in members.values()):
+        aside = frozenset()
+    found = []
+    for group, members in groups.items():
+        all_of_it = _without({**_in_store(store, group), **members}, aside)
+        if not members.keys() & all_of_it.keys():
+            continue
+        ended = [record for path, record in all_of_it.items() if path in members and record.status in _ENDED]
+        chosen = {_id(record) for record in ended}
+        found.append(Chosen(ended, [record for path, record in all_of_it.items() if path not in chosen]))
+    return found
+
+
+def _without(group: dict[str, Record], aside: frozenset[str]) -> dict[str, Record]:
+    """A group without the runs ``aside``; one of them counts where it took the place of its seed among others."""
+    seeds = {record.header.seed for record in group.values() if record.header.id not in aside}
+    return {
+        path: record
+        for path, record in group.items()
+        if record.header.id not in aside or (seeds and record.header.seed not in seeds)
+    }
+
+
+def _group(record: Record) -> tuple[str, str, str]:
+    return record.header.key, record.header.source.whole, machine_of(record.header.environment)
+
+
+def _id(record: Record) -> str:
+    """Copies of one record in two folders are one run."""
+    return f"{record.header.id}-{record.header.seed}-{record.header.started}"
+
+
+def _in_store(store: Store, group: tuple[str, str, str]) -> dict[str, Record]:
+    found = store.records(f"[key={group[0]}]")
+    return {_id(record): record for record in found if _group(record) == group}
+
+
+def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
+    """``UsageError`` if runs of the group are left out, or never ended, without a reason."""
+    if not chosen.records:
+        found = f"none of its {len(chosen.missing)} {_runs(len(chosen.missing))} came to an end"
+        do = "give the command that made them again: it finishes them"
+        raise UsageError("an entry of a leaderboard", found, do)
+    if because is not None or not chosen.missing:
+        return
+    names = [f"{each.header.id} (seed {each.header.seed}, {each.status})" for each in chosen.missing]
+    more = "" if len(names) <= _SHOWN else f" and {len(names) - _SHOWN} more"
+    are = "1 run of the same group is" if len(names) == 1 else f"{len(names)} runs of the same group are"
+    found = f"{are} left out: {', '.join(names[:_SHOWN])}{more}"
+    task = chosen.records[0].header.specification.task
+    do = f"submit all ({task}[key={chosen.key[:8]}]), finish what was interrupted, or say --only-these --because TEXT"
+    raise UsageError(f"an entry of {len(chosen.records)} {_runs(len(chosen.records))}", found, do)
+
+
+def _runs(count: int) -> str:
+    return "run" if count == 1 else "runs"
+
+
+def tried(store: Store, records: Sequence[Record]) -> TuningEffort:
+    """How much of the same task and recipe the store holds in other settings: specifications, hours, and that in words.
+
+    Runs elsewhere are unknown, so this is the least that was tried.
+    """
+    specification, key = records[0].header.specification, records[0].header.key
+    aside = runs_for_inference(store.path)
+    rows = [
+        row
+        for row in store.rows(f"{specification.task}[recipe={specification.recipe}]")
+        if row.key != key and row.specification.task == specification.task and row.id not in aside
+    ]
+    others = {row.key for row in rows}
+    hours = sum(row.wall_s for row in rows) / 3600
+    what = f"{specification.task}[recipe={specification.recipe}]"
+    specifications = "other specification" if len(others) == 1 else "other specifications"
+    counted = f"{len(others)} {specifications} of {what}, {len(rows)} {_runs(len(rows))}"
+    notes = f"counted in the store of the records: {counted}"
+    return TuningEffort(trials=len(others), hours=hours, notes=notes)
+
+
+def records_named(store: Store, words: Sequence[str]) -> list[Record]:
+    """The records that the words select, each once; an error if a word selects none, or one may be unreadable."""
+    found: dict[Path, Record] = {}
+    for word in words:
+        for record in store.find(word):
+            found[record.path.resolve()] = record
+        store.require_readable(word)
+    return list(found.values())
+
+
+INFERENCE_ENDING = ".jsonlines"
+
+
+def entries_of(
+    words: Sequence[str], store: Store, terms: Terms, *, count_trials: bool = True
+) -> list[tuple[str, Submission]]:
+    """Every entry with the file that it belongs into, relative to the leaderboard.
+
+    Raises ``UsageError`` for a selection that is not a whole group (unless ``terms.only_these`` says why), for runs
+    that cannot be an entry under the ruleset, and for words that select nothing.
+    """
+    files = [Path(word) for word in words if word.endswith(INFERENCE_ENDING)]
+    selected = records_named(store, [word for word in words if not word.endswith(INFERENCE_ENDING)])
+    groups = choose(selected, store)
+    if selected and not groups:
+        raise UsageError("an entry of a leaderboard", "no run came to an end", "finish the runs first")
+    for chosen in groups:
+        refuse_incomplete(chosen, terms.only_these)
+    made = []
+    for chosen in groups:
+        own = terms
+        if count_trials:
+            own = msgspec.structs.replace(terms, tuning=_with_count(terms.tuning, tried(store, chosen.records)))
+        submission = make(chosen.records, own)
+        made.append((file_of(submission, [chosen.key]), submission))
+    if files:
+        made += _of_inference(files, store, terms)
+    return made
+
+
+def _with_count(stated: TuningEffort, counted: TuningEffort) -> TuningEffort:
+    """What is stated, with the store's count where nothing is."""
+    notes = "; ".join(text for text in (stated.notes, counted.notes) if text)
+    hours = stated.hours if stated.hours is not None else counted.hours
+    return TuningEffort(counted.trials, hours, stated.usd, notes)
+
+
+def _of_inference(files: Sequence[Path], store: Store, terms: Terms) -> list[tuple[str, Submission]]:
+    """One entry for each specification and machine among the records of inference in ``files``."""
+    from levelbench.competition.making_inference import make_inference
+    from levelbench.records.inference import read_inference
+
+    groups: dict[tuple[str, str], list[InferenceRecord]] = {}
+    for path in files:
+        record = read_inference(path)
+        groups.setdefault((record.header.key, machine_of(record.header.environment)), []).append(record)
+    if terms.only_these is None:
+        for (key, machine), records in groups.items():
+            _refuse_some(key, machine, records, store)
+    made = []
+    for (key, _), records in groups.items():
+        submission = make_inference(records, terms, store.path)
+        made.append((file_of(submission, [submission.inference[0].scenario, key]), submission))
+    return made
+
+
+def _refuse_some(key: str, machine: str, records: Sequence[InferenceRecord], store: Store) -> None:
+    """``UsageError`` if the store has further processes of the measurement: the best of several is none."""
+    from levelbench.records.inference import find_inference_records
+
+    chosen = {record.header.id for record in records}
+    every = find_inference_records(store.path, key)
+    same = [each for each in every if machine_of(each.header.environment) == machine and each.status == "done"]
+    missing = [str(each.path) for each in same if each.header.id not in chosen]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        n = len(missing)
+        are = "1 process of the same measurement is" if n == 1 else f"{n} processes of the same measurement are"
+        found = f"{are} left out: {missing[0]}{more}"
+        do = "give their files too, or say --only-these --because TEXT"
+        raise UsageError(f"an entry of {len(records)} records of inference", found, do)

@@ -1,0 +1,361 @@
+"""Reads a submission that somebody else wrote: under limits, and with an error that says where and what to do.
+
+Size, depth and duplicate keys are looked at in the bytes, before anything is built of them; then the schema refuses
+what it does not know. What comes back is well-formed, and nothing in it is believed yet.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from levelbench.competition.entries import SUBMISSION_SCHEMA, Inference, RunCurve, Submission, SubmittedRun
+from levelbench.errors import RecordError
+
+__all__ = [
+    "DEPTH_LIMIT",
+    "FILE_LIMIT",
+    "POINT_LIMIT",
+    "RUN_LIMIT",
+    "UnreadableError",
+    "is_address",
+    "lengths",
+    "parse_submission",
+    "read_bytes",
+    "read_submission",
+    "seen",
+]
+
+RUN_LIMIT = 1000
+"""How many runs or measurements of inference an entry may have."""
+POINT_LIMIT = 100_000
+"""How many evaluations a curve may have."""
+_ENTRY_LIMIT = 2000
+"""How many entries a dictionary or list of texts may have."""
+
+
+def lengths(submission: Submission, raw: bytes) -> list[tuple[str, int, int]]:
+    """Every list and dictionary: its name, its length, and how long it may be; none where ``raw`` is short enough."""
+    if _is_short(submission, raw):
+        return []
+    origin, provenance = submission.origin, submission.provenance
+    found = [
+        ("runs", len(submission.runs), RUN_LIMIT),
+        ("inference", len(submission.inference), RUN_LIMIT),
+        ("settings", len(submission.settings), _ENTRY_LIMIT),
+        ("provenance.software", len(provenance.software), _ENTRY_LIMIT),
+        ("provenance.environment", len(provenance.environment), _ENTRY_LIMIT),
+        ("provenance.checksums", len(provenance.checksums), 10 * _ENTRY_LIMIT),
+    ]
+    if origin is not None:
+        found += [("origin.doubts", len(origin.doubts), _ENTRY_LIMIT)]
+        found += [("origin.fields", len(origin.fields), _ENTRY_LIMIT)]
+    for at, run in enumerate(submission.runs[: RUN_LIMIT + 1]):
+        found += _lengths_of_run(run, f"runs[{at}]")
+    for at, each in enumerate(submission.inference[: RUN_LIMIT + 1]):
+        found += _lengths_of_inference(each, f"inference[{at}]")
+    return found
+
+
+def _lengths_of_run(run: SubmittedRun, at: str) -> list[tuple[str, int, int]]:
+    curve: RunCurve = run.curve
+    found = [
+        (f"{at}.curve.time_s", len(curve.time_s), POINT_LIMIT),
+        (f"{at}.curve.quality", len(curve.quality), POINT_LIMIT),
+        (f"{at}.curve.epoch", len(curve.epoch or ()), POINT_LIMIT),
+        (f"{at}.curve.samples", len(curve.samples or ()), POINT_LIMIT),
+        (f"{at}.curve.others", len(curve.others), 100),
+        (f"{at}.suspect", len(run.suspect), _ENTRY_LIMIT),
+    ]
+    for name, values in curve.others.items():
+        found.append((f"{at}.curve.others.{seen(name, 40)}", len(values), POINT_LIMIT))
+    parts = {"phases_s": run.phases_s, "excluded_s": run.excluded_s, "test_quality": run.test_quality}
+    return found + [(f"{at}.{name}", len(values), 200) for name, values in parts.items()]
+
+
+def _lengths_of_inference(inference: Inference, at: str) -> list[tuple[str, int, int]]:
+    return [
+        (f"{at}.quantiles_s", len(inference.quantiles_s), 200),
+        (f"{at}.includes", len(inference.includes), 200),
+    ]
+
+
+def _is_short(submission: Submission, raw: bytes) -> bool:
+    """Whether a look at the file's length and at a few others' is enough: no list or dictionary can be too long."""
+    origin, provenance = submission.origin, submission.provenance
+    software, environment = len(provenance.software), len(provenance.environment)
+    return (
+        len(raw) < 2 * POINT_LIMIT  # a comma and a digit a point
+        and len(submission.runs) <= RUN_LIMIT
+        and not submission.inference
+        and max(len(submission.settings), software, environment, len(provenance.checksums)) <= _ENTRY_LIMIT
+        and (origin is None or max(len(origin.doubts), len(origin.fields)) <= _ENTRY_LIMIT)
+        and not any(
+            run.curve.others or run.suspect or len(run.phases_s) + len(run.excluded_s) + len(run.test_quality) > 200
+            for run in submission.runs
+        )
+    )
+
+
+def seen(text: str, most: int = 60) -> str:
+    """``text`` cut to ``most`` characters, with escapes for what cannot be seen: it is printed, in one line."""
+    cut = text if len(text) <= most else f"{text[: most - 3]}..."
+    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
+
+
+FILE_LIMIT = 16 << 20
+"""The largest file in bytes that is read."""
+DEPTH_LIMIT = 16
+"""How deep objects and lists may be nested; the schema itself needs five."""
+_LONGEST_NAME = 200
+
+_DECODER = msgspec.json.Decoder(Submission)
+_ANYTHING = msgspec.json.Decoder()
+# Possessive, and a text that never ends is taken to the end of the file: nothing is ever looked at twice.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_SHAPE = bytes(set(range(256)) - set(b"[]{}:"))
+_PLACE = re.compile(r"\s{0,4}-?\s{0,4}at `(?:key` in `|key in )?\$\.?([^`]*)`")
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class UnreadableError(RecordError):
+    """A file that is no submission: ``code`` names the rule that it breaks, ``field`` where, if it is known.
+
+    ``brief`` is ``found`` for whoever says the field beside it.
+    """
+
+    def __init__(
+        self, asked: str, found: str, do: str, code: str = "B101", field: str = "", brief: str | None = None
+    ) -> None:
+        super().__init__(asked, found, do)
+        self.code = code
+        self.field = field
+        self.brief = found if brief is None else brief
+
+
+class _Preamble(msgspec.Struct):
+    schema: Any = None
+
+
+def read_submission(path: str | Path, *, root: str | Path | None = None) -> Submission:
+    """The submission in the file at ``path``, which must lie in the folder ``root`` where one is given.
+
+    Raises ``UnreadableError`` (a ``RecordError``) for whatever is not a submission within the limits.
+    """
+    path = Path(path)
+    return parse_submission(read_bytes(path, root=root), f"reading the submission {path}")
+
+
+def read_bytes(path: str | Path, *, root: str | Path | None = None, limit: int = FILE_LIMIT) -> bytes:
+    """The bytes of a regular file of at most ``limit`` bytes; no link is followed, inside of ``root`` or to it."""
+    asked = f"reading the submission {path}"
+    if root is not None and not _lies_in(Path(path), Path(root)):
+        raise UnreadableError(asked, f"it lies outside of {root}", "give a file in the folder")
+    try:
+        # Not blocking: a named pipe would keep us waiting for somebody to write to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise UnreadableError(asked, "there is no such file", "check the path") from None
+    except (OSError, ValueError) as error:
+        found = "it is a link" if Path(path).is_symlink() else getattr(error, "strerror", None) or str(error)
+        raise UnreadableError(asked, found, "give the path of a regular file") from error
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise UnreadableError(asked, "it is not a regular file", "give the path of a regular file")
+        raw = b"" if facts.st_size > limit else _read(descriptor, facts.st_size, limit)
+    finally:
+        os.close(descriptor)
+    if facts.st_size > limit or len(raw) > limit:
+        found = f"it has {max(facts.st_size, len(raw))} bytes, more than {limit}"
+        raise UnreadableError(asked, found, "submit fewer runs, or thinner curves, in one file")
+    return raw
+
+
+def _read(descriptor: int, size: int, limit: int) -> bytes:
+    """All of an open file that was of ``size`` bytes a moment ago; of one that grows not much more than ``limit``.
+
+    Some file systems call every file empty, so no call asks for less than 64 KiB.
+    """
+    parts: list[bytes] = []
+    left = limit + 1
+    # Asked for as much as there is and one byte more: to ask for the limit would take that much memory each time.
+    while left > 0 and (part := os.read(descriptor, min(left, max(size + 1, 1 << 16)))):
+        parts.append(part)
+        left -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _lies_in(path: Path, root: Path) -> bool:
+    """Whether ``path`` is below ``root`` with no link on its way there."""
+    inside = root.resolve()
+    plain = inside.joinpath(path.relative_to(root)) if path.is_relative_to(root) else path
+    return plain.is_relative_to(inside) and plain.resolve() == plain
+
+
+def parse_submission(raw: bytes, asked: str = "reading a submission") -> Submission:
+    """The submission that ``raw`` writes; ``UnreadableError`` (about ``asked``) for whatever is none."""
+    if len(raw) > FILE_LIMIT:
+        raise UnreadableError(asked, f"it has {len(raw)} bytes, more than {FILE_LIMIT}", "submit fewer runs")
+    if raw.startswith(b"\xef\xbb\xbf"):
+        raise UnreadableError(asked, "it begins with a byte order mark", "save it as UTF-8 without one")
+    shape = _shape(raw)
+    if _is_too_deep(shape):
+        raise UnreadableError(asked, f"it is nested deeper than {DEPTH_LIMIT}", "write a submission", code="B102")
+    _refuse_other_schema(raw, asked)
+    try:
+        submission = _DECODER.decode(raw)
+        repeated = _keys(_ANYTHING.decode(raw)) != shape.count(b":")
+    except msgspec.ValidationError as error:
+        raise _invalid(error, asked, raw) from error
+    except _MALFORMED as error:
+        raise UnreadableError(asked, f"it is not JSON ({error})", "correct the file") from error
+    if repeated:
+        # A decoder keeps the last of two equal keys, a reader sees the first.
+        name = seen(_repeated_key(raw))
+        raise UnreadableError(asked, f"the key {name} is there twice in one object", "keep one", "B104", name)
+    _refuse_too_long(submission, asked, raw)
+    return submission
+
+
+def _shape(raw: bytes) -> bytes:
+    """The brackets and colons outside of texts: all of a file's shape in a thousandth of its length."""
+    if b"\\" not in raw:
+        # Without an escape every quote begins or ends a text: so are nearly all files, and to cut them is quicker.
+        return b"".join(raw.split(b'"')[::2]).translate(None, _NO_SHAPE)
+    return _STRING.sub(b"", raw).translate(None, _NO_SHAPE)
+
+
+def _is_too_deep(shape: bytes) -> bool:
+    """Whether brackets are open within more than ``DEPTH_LIMIT`` others, closed or not."""
+    left = shape.replace(b":", b"")
+    for _ in range(DEPTH_LIMIT // 2):
+        # Each round takes the innermost away, and where a list is all that an object holds, the object too.
+        left = left.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(left) and _depth(shape) > DEPTH_LIMIT
+
+
+def _depth(shape: bytes) -> int:
+    deepest = now = 0
+    for each in shape:
+        if each in b"[{":
+            now += 1
+            deepest = max(deepest, now)
+            if deepest > DEPTH_LIMIT:
+                break
+        elif each in b"]}":
+            now -= 1
+    return deepest
+
+
+def _refuse_other_schema(raw: bytes, asked: str) -> None:
+    try:
+        schema = msgspec.json.decode(raw, type=_Preamble).schema
+    except msgspec.ValidationError as error:
+        raise _invalid(error, asked) from error
+    except _MALFORMED as error:
+        raise UnreadableError(asked, f"it is not JSON ({error})", "correct the file") from error
+    if isinstance(schema, int) and not isinstance(schema, bool) and schema > SUBMISSION_SCHEMA:
+        found = f"it was written in schema {schema} and this version reads up to schema {SUBMISSION_SCHEMA}"
+        raise UnreadableError(asked, found, "upgrade levelbench to read it", code="B103", field="schema")
+    if schema is not None and (isinstance(schema, bool) or not isinstance(schema, int) or schema < 1):
+        found = f"its schema is {_short(repr(schema))}"
+        raise UnreadableError(asked, found, f"write {SUBMISSION_SCHEMA}", code="B103", field="schema")
+
+
+_NESTED = frozenset({dict, list})
+
+
+def _keys(value: Any) -> int:
+    """How many keys came out of a submission; its lists hold objects only, or none."""
+    count, left = 0, [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            count += len(each)
+            left += [inner for inner in each.values() if inner.__class__ in _NESTED]
+        elif each and isinstance(each[0], dict):
+            left += each
+    return count
+
+
+def _repeated_key(raw: bytes) -> str:
+    repeated: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = Counter(name for name, _ in pairs)
+        repeated.extend(name for name, times in names.items() if times > 1)
+        return dict(pairs)
+
+    json.loads(raw, object_pairs_hook=note)
+    return repeated[0]
+
+
+def _invalid(error: msgspec.ValidationError, asked: str, raw: bytes = b"") -> UnreadableError:
+    text = str(error)
+    place = _PLACE.search(text)
+    field = place[1] if place else ""
+    for name, kind in (("runs", SubmittedRun), ("inference", Inference)):
+        if raw and field.startswith(f"{name}[...]"):
+            field = field.replace("...", str(_first_wrong(raw, name, kind)), 1)
+    found = _PLACE.sub("", text).strip()
+    if match := re.search(r"(?:missing required|unknown) field `([^`]*)`", found):
+        field = f"{field}.{match[1]}" if field else match[1]
+        found = "a field is missing" if match[0].startswith("missing") else "no field has that name"
+    field, found = seen(field, 200), seen(found, 400)
+    at = f" at {field}" if field else ""
+    do = "correct the field; docs/submission.md has every field"
+    whole = f"it is not a submission: {found}{at}"
+    return UnreadableError(asked, whole, do, code="B105", field=field, brief=found)
+
+
+def _first_wrong(raw: bytes, name: str, kind: type) -> int:
+    """Which element of the list ``name`` is none of its ``kind``: the decoder does not say."""
+    elements = msgspec.json.decode(msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[name], type=list[msgspec.Raw])
+    for at, each in enumerate(elements):
+        try:
+            msgspec.json.decode(each, type=kind)
+        except msgspec.ValidationError:
+            return at
+    return 0
+
+
+def _refuse_too_long(submission: Submission, asked: str, raw: bytes) -> None:
+    target = submission.target
+    for field, text in (("target.metric", target.metric), ("target.split", target.split)):
+        if len(text) > _LONGEST_NAME:
+            found = f"{field} has {len(text)} characters, more than {_LONGEST_NAME}"
+            raise UnreadableError(asked, found, "name what was measured", code="B102", field=field)
+    for field, length, limit in lengths(submission, raw):
+        if length > limit:
+            found = f"{field} has {length} elements, more than {limit}"
+            raise UnreadableError(asked, found, "submit fewer in one file", code="B102", field=field)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_UNSAFE = re.compile(r"[\s\"'<>\\`]")
+
+
+def is_address(text: str) -> bool:
+    """Whether ``text`` is an address with http or https and a host, and has nothing that an address must not.
+
+    >>> is_address("https://example.org/board"), is_address("javascript:alert(1)"), is_address("example.org")
+    (True, False, False)
+    """
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and _UNSAFE.search(text) is None

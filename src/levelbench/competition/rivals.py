@@ -1,0 +1,419 @@
+"""Entries against each other: the same one twice, shared runs, curves that are nearly copies.
+
+Entries are compared only where they compete, that is under one ruleset, in one task and mode. Of two that share a run
+the signed one is believed, then that of the earlier day, and never the one whose file's name comes first: where that
+decides nothing, both are told and both stay. Curves are compared by the smallest few hashes of their points (bottom-k
+sketches, Broder 1997), and point by point only where sketches agree: n curves need n log n steps and not n²
+comparisons.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence, Set
+from functools import lru_cache
+from operator import lt
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from levelbench.competition.checks.findings import EntryFinding, error, shown, warning
+from levelbench.competition.checks.identity import skeleton
+from levelbench.competition.entries import RunCurve, Submission
+from levelbench.competition.gate import BoardFacts, board_facts, compared_with_board
+from levelbench.competition.rulesets.registry import ruleset, ruleset_ids, task_rules
+
+__all__ = ["LEAST_POINTS", "MOST_RIVALS", "EntryTrace", "Rivals", "match", "rivals", "sketch", "trace_of"]
+
+LEAST_POINTS = 5
+"""Shorter curves are compared by digest only: a few points agree by chance."""
+MOST_RIVALS = 8
+"""With how many earlier curves one is compared at most: a thousand copies of one curve are found all the same."""
+_DIGITS, _SAME = 1e6, 2e-6
+"""Of a quality six digits are compared; by how much equal ones may differ for it."""
+_MOST = 1e300
+"""Beyond it figures are none, and round ones not finite."""
+_SIGNIFICANT, _LEAST_S = 1e4, 1e-9
+"""Times are compared in shares of the first of a curve."""
+_KEPT_POINTS = 400
+_SKETCH = 6
+_AGREE = 0.9
+"""The share of points that must agree."""
+_RATIO = 1e-4
+"""Within what share the times of a scaled copy have one ratio: measured times vary by far more."""
+
+
+class CurveMatch(NamedTuple):
+    """A curve like an earlier one: how many of ``points`` agree, and by how much its times are scaled (1: not)."""
+
+    agree: int
+    points: int
+    scale: float
+
+
+def _begun(curve: RunCurve) -> tuple[list[float], list[float]]:
+    """Times and qualities that are compared: before anything was timed there is nothing to compare."""
+    begun = bisect_right(curve.time_s, 0.0)
+    return curve.time_s[begun : begun + _KEPT_POINTS], curve.quality[begun : begun + _KEPT_POINTS]
+
+
+def sketch(curve: RunCurve) -> bytes:
+    """A few hashes of the curve, 8 bytes each; none of a curve that says too little for agreeing to be no accident.
+
+    They are of the points in round figures, and of a few qualities in a row, which stay as they are if times are
+    scaled. The curve's columns must be of one length, with times that increase.
+    """
+    time_s, quality = _begun(curve)
+    if len(time_s) < LEAST_POINTS or len(set(quality)) < 3:
+        return b""
+    # In round figures: nobody measures the digits behind them, and whoever copies may change them.
+    unit = _SIGNIFICANT / max(time_s[0], _LEAST_S)
+    if time_s[-1] * unit > _MOST or max(quality) > _MOST or min(quality) < -_MOST:
+        return b""
+    time_s = [(each * unit + 0.5) // 1.0 for each in time_s]
+    quality = [(each * _DIGITS + 0.5) // 1.0 for each in quality]
+    # In its own unit the first time is the same for all curves: that point would tell nothing but one quality.
+    points = sorted(map(hash, zip(time_s[1:], quality[1:], strict=True)))[:_SKETCH]
+    steps = sorted(map(hash, zip(quality, quality[1:], quality[2:], quality[3:], strict=False)))[:_SKETCH]
+    # A copy that was cut short keeps its beginning.
+    kept = {*points, *steps, hash((time_s[1], quality[1])), hash(tuple(quality[:4]))}
+    return array("q", kept).tobytes()
+
+
+def rivals(sketches: Sequence[bytes]) -> dict[int, list[int]]:
+    """For each curve that shares a hash with earlier ones, those that it shares most with, at most ``MOST_RIVALS``.
+
+    Of each hash only the first ``MOST_RIVALS`` curves that have it count, so the work is in proportion to the curves.
+    """
+    hashes = np.frombuffer(b"".join(sketches), np.int64)
+    if len(hashes) == 0:
+        return {}
+    owners = np.repeat(np.arange(len(sketches)), np.fromiter(map(len, sketches), np.int64, len(sketches)) // 8)
+    # Nearly all hashes are one curve's alone; to sort them takes a fifth of the time that their order would take.
+    sorted_hashes = np.sort(hashes)
+    shared = np.unique(sorted_hashes[1:][sorted_hashes[1:] == sorted_hashes[:-1]])
+    if len(shared) == 0:
+        return {}
+    is_shared = shared[np.minimum(np.searchsorted(shared, hashes), len(shared) - 1)] == hashes
+    hashes, owners = hashes[is_shared], owners[is_shared]
+    order = np.argsort(hashes)
+    hashes, owners = hashes[order], owners[order]
+    begins = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
+    sizes = np.diff(np.append(begins, len(hashes)))
+    votes: dict[int, dict[int, int]] = {}
+    for begin, size in zip(begins[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
+        members = sorted(owners[begin : begin + size].tolist())
+        for at, number in enumerate(members):
+            mine = votes.setdefault(number, {})
+            for earlier in members[: min(at, MOST_RIVALS)]:
+                mine[earlier] = mine.get(earlier, 0) + 1
+    return {
+        number: [earlier for _, earlier in sorted((-shared, earlier) for earlier, shared in mine.items())[:MOST_RIVALS]]
+        for number, mine in sorted(votes.items())
+        if mine
+    }
+
+
+def match(earlier: RunCurve, curve: RunCurve) -> CurveMatch | None:
+    """The match, if almost all points of the shorter curve are points of the other, at one scale of time."""
+    (times_before, before), (times, after) = _begun(earlier), _begun(curve)
+    points = min(len(times_before), len(times))
+    ratios = [b / a for a, b in zip(times_before, times, strict=False)]
+    if not ratios:
+        return None
+    scale = sorted(ratios)[points // 2]
+    agree = sum(
+        abs(ratio - scale) <= _RATIO * scale and abs(one - other) <= _SAME
+        for ratio, one, other in zip(ratios, before, after, strict=False)
+    )
+    if agree < _AGREE * points or agree < LEAST_POINTS:
+        return None
+    return CurveMatch(agree, points, 1.0 if abs(scale - 1) <= _RATIO else scale)
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+class EntryTrace(Struct, array_like=True, gc=False):
+    """What tells an entry from others: its digest, the record of each run or measurement, a sketch of each curve.
+
+    ``records`` are fields with digests, ``sketches`` numbers of runs with ``near.sketch``. ``figures`` are fields with
+    digests of what is too short for one: a few points, a measurement of inference. ``signed`` says that the author's
+    key made its signature, ``day`` when it was submitted, ``author`` in whose name. ``runs`` are fields with what a run
+    is known by and the digest of its record: its id, or its start with the time of each phase. ``facts`` are what is
+    the same for all entries of a board.
+    """
+
+    digest: bytes
+    scope: tuple[str, str, str]
+    records: list[tuple[str, str]]
+    sketches: list[tuple[int, bytes]]
+    figures: list[tuple[str, bytes]] = []
+    signed: bool = False
+    day: str = ""
+    author: str = ""
+    runs: list[tuple[str, str, str]] = []
+    facts: BoardFacts = BoardFacts()
+
+
+def trace_of(submission: Submission, task: str | None = None, *, signed: bool = False) -> EntryTrace:
+    """The trace of any submission, however wrong it is. ``task`` is its task's own name, where it gives another."""
+    sketches = [(at, sketch(run.curve)) for at, run in enumerate(submission.runs) if _goes_forward(run.curve)]
+    records = [(f"runs[{at}]", run.record_digest) for at, run in enumerate(submission.runs)]
+    records += [(f"inference[{at}]", each.record_digest) for at, each in enumerate(submission.inference)]
+    return EntryTrace(
+        hashlib.sha256(_ENCODER.encode(submission)).digest(),
+        (submission.ruleset, task or _own_name(submission.ruleset, submission.task), submission.mode),
+        [(at, digest) for at, digest in records if digest is not None],
+        sketches,
+        _figures(submission, {at for at, hashes in sketches if hashes}),
+        signed,
+        submission.submitted,
+        submission.author.name,
+        list(_identities(submission)),
+        board_facts(submission),
+    )
+
+
+def _identities(submission: Submission) -> Iterator[tuple[str, str, str]]:
+    """What each run made by levelbench is known by. Other systems' logs have names that come again."""
+    if submission.origin is not None:
+        return
+    for at, run in enumerate(submission.runs):
+        if run.record_digest is None:
+            continue
+        if run.record_id:
+            yield f"runs[{at}].record_id", f"run {shown(run.record_id)}", run.record_digest
+        if run.started and run.phases_s:
+            times = hashlib.sha256(_ENCODER.encode((run.started, run.phases_s))).hexdigest()[:16]
+            yield f"runs[{at}].started", f"the start and the phases {times}", run.record_digest
+
+
+_skeleton = lru_cache(maxsize=4096)(skeleton)
+
+
+@lru_cache(maxsize=1024)
+def _own_name(id: str, task: str) -> str:
+    """A task's own name under a ruleset that ships; under another the one that is given."""
+    found = task_rules(ruleset(id), task) if id in ruleset_ids() else None
+    return found.task if found is not None else task
+
+
+def _figures(submission: Submission, sketched: Set[int]) -> list[tuple[str, bytes]]:
+    """Digests, in round figures, of curves without a sketch and of measurements of inference."""
+    found: list[tuple[str, bytes]] = []
+    for at, run in enumerate(submission.runs):
+        if at not in sketched and run.curve.time_s:
+            found.append((f"runs[{at}].curve", _rounded("", run.curve.time_s, run.curve.quality)))
+    for at, each in enumerate(submission.inference):
+        single = [each.duration_s, each.mean_latency_s or 0.0, each.estimate_s or 0.0, each.throughput_per_s or 0.0]
+        named = sorted(each.quantiles_s.items())
+        words = " ".join([each.scenario, str(each.queries), str(each.samples), *(name for name, _ in named)])
+        found.append((f"inference[{at}]", _rounded(words, single, [value for _, value in named])))
+    return found
+
+
+def _rounded(words: str, *columns: Sequence[float]) -> bytes:
+    text = "|".join([words, *(",".join(f"{value:.6g}" for value in column) for column in columns)])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _goes_forward(curve: RunCurve) -> bool:
+    return len(curve.time_s) == len(curve.quality) and all(map(lt, curve.time_s, curve.time_s[1:]))
+
+
+class _Run(NamedTuple):
+    file: str
+    number: int
+    told: bool
+
+
+class _Scope:
+    """The curves of entries that compete: all sketches in a row, and whose they are."""
+
+    def __init__(self) -> None:
+        self.sketches: list[bytes] = []
+        self._begins: list[int] = []
+        self._entries: list[tuple[str, EntryTrace, frozenset[str]]] = []
+
+    def add(self, file: str, trace: EntryTrace, told: frozenset[str]) -> None:
+        """The curves of an entry; of the runs in ``told`` more has been said already."""
+        self._begins.append(len(self.sketches))
+        self._entries.append((file, trace, told))
+        self.sketches += [hashes for _, hashes in trace.sketches]
+
+    def run(self, at: int) -> _Run:
+        """Whose the sketch ``at`` that place is."""
+        entry = bisect_right(self._begins, at) - 1
+        file, trace, told = self._entries[entry]
+        number = trace.sketches[at - self._begins[entry]][0]
+        return _Run(file, number, f"runs[{number}]" in told)
+
+
+class _Holder(NamedTuple):
+    """Whose something is: the field of a file, whether that is signed, and its day."""
+
+    file: str
+    field: str
+    signed: bool
+    day: str
+
+
+class Rivals:
+    """The entries seen so far, by what tells them apart. One for a whole leaderboard."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, _Holder] = {}
+        self._traces: dict[str, EntryTrace] = {}
+        self._records: dict[tuple[str, ...], dict[str, _Holder]] = {}
+        self._figures: dict[tuple[str, ...], dict[bytes, _Holder]] = {}
+        self._told: list[EntryFinding] = []
+        self._authors: dict[str, tuple[str, str]] = {}
+        self._curves: dict[tuple[str, ...], _Scope] = {}
+        self._runs: dict[tuple[str, ...], dict[str, tuple[_Holder, str]]] = {}
+
+    def add(self, trace: EntryTrace, file: str) -> list[EntryFinding]:
+        """What keeps the entry in ``file`` off the board, since one that goes before it has the same.
+
+        What else there is to say, of it or of entries that were added before it, is for ``near`` to tell.
+        """
+        own = _Holder(file, "", trace.signed, trace.day)
+        self._look_alike(trace.author, file)
+        first = self._entries.setdefault(trace.digest, own)
+        if first is not own:
+            return self._judged(first, own, "B240", "the same as {0}", "remove one of them")
+        found: list[EntryFinding] = []
+        told: frozenset[str] = frozenset()
+        self._traces[file] = trace
+        known = self._records.setdefault(trace.scope, {})
+        mine = dict.fromkeys([digest for _, digest in trace.records], own)
+        # Nearly all share nothing: one look at all of an entry's records.
+        if known.keys().isdisjoint(mine):
+            known.update(mine)
+        else:
+            found, told = self._shared(own, trace, known)
+        found += self._one_run(own, trace)
+        if trace.figures:
+            self._compare(own, trace, told)
+        if trace.scope not in self._curves:
+            self._curves[trace.scope] = _Scope()
+        self._curves[trace.scope].add(file, trace, told)
+        return found
+
+    def _shared(
+        self, own: _Holder, trace: EntryTrace, known: dict[str, _Holder]
+    ) -> tuple[list[EntryFinding], frozenset[str]]:
+        """What comes of records that others have too, and which of the entry's runs have one of them."""
+        found, told = [], set()
+        shared: dict[str, list[tuple[_Holder, _Holder]]] = {}
+        for at, digest in trace.records:
+            other = known.setdefault(digest, own)
+            if other.file != own.file:
+                theirs = next(at for at, digest_of in self._traces[other.file].records if digest_of == digest)
+                first, second = (
+                    holder._replace(field=f"{run}.record_digest") for holder, run in ((other, theirs), (own, at))
+                )
+                shared.setdefault(other.file, []).append((first, second))
+                known[digest] = min(other, own, key=_behind)
+                told.add(at)
+        for pairs in shared.values():
+            more = f", and {len(pairs) - 1} more in the same two entries" if len(pairs) > 1 else ""
+            words = f"the same record as {{1}} of {{0}}{more}"
+            found += self._judged(*pairs[0], "B241", words, "submit a run in one entry")
+        return found, frozenset(told)
+
+    def _one_run(self, own: _Holder, trace: EntryTrace) -> list[EntryFinding]:
+        """A run is its id, and no two begin at one instant and take the same times: one of its records was changed."""
+        known, found, told = self._runs.setdefault(trace.scope, {}), [], set[str]()
+        for field, what, digest in trace.runs:
+            mine = own._replace(field=field)
+            other, record = known.setdefault(what, (mine, digest))
+            if other.file != own.file and record != digest and other.file not in told:
+                told.add(other.file)
+                words = "the same run as {1} of {0}, of another record"
+                found += self._judged(other, mine, "B244", words, "bring both records, unchanged")
+        return found
+
+    def _judged(self, first: _Holder, second: _Holder, code: str, words: str, do: str) -> list[EntryFinding]:
+        """Both are told; the one that goes behind by more than its name is off the board, and given where it is new."""
+        loser = None if _behind(first) == _behind(second) else max(first, second, key=_behind)
+        if code == "B240" and loser is None:
+            # They are equal in all that is shown, so nobody loses anything.
+            loser = second
+        found: list[EntryFinding] = []
+        for one, other in ((first, second), (second, first)):
+            say = error if one is loser else warning
+            finding = say(code, one.file, one.field, words.format(other.file, other.field), do)
+            (found if one is loser and one is second else self._told).append(finding)
+        return found
+
+    def _look_alike(self, author: str, file: str) -> None:
+        """Two names that differ, and are one to whoever reads them, are told."""
+        name, before = self._authors.setdefault(_skeleton(author), (author, file))
+        if name != author:
+            words = f"{shown(author)} looks like {shown(name)} of {before}"
+            do = "write the name alike if it is one author; else see who is meant"
+            self._told.append(warning("B237", file, "author.name", words, do))
+
+    def _compare(self, own: _Holder, trace: EntryTrace, told: Set[str]) -> None:
+        """What is too short for a sketch, and measurements of inference: the same figures are a warning."""
+        known = self._figures.setdefault(trace.scope, {})
+        for at, digest in trace.figures:
+            other = known.setdefault(digest, own._replace(field=at))
+            # One entry that says something twice is told by a rule of its own.
+            if other.file == own.file or at.partition(".")[0] in told:
+                continue
+            words = f"the same figures as {other.field} of {other.file}"
+            code = "B243" if at.startswith("inference") else "B242"
+            self._told.append(warning(code, own.file, at, words, "see whether it was measured by itself"))
+
+    def near(self, curves: Callable[[str], list[RunCurve]]) -> Iterator[EntryFinding]:
+        """What ``add`` left to tell, and curves that are nearly those of earlier ones.
+
+        ``curves`` gives those of a file, empty if it cannot.
+        """
+        yield from self._told
+        yield from compared_with_board((file, trace.scope, trace.facts) for file, trace in self._traces.items())
+        for scope in self._curves.values():
+            for number, earlier in rivals(scope.sketches).items():
+                run = scope.run(number)
+                if run.told:
+                    continue
+                for other in map(scope.run, earlier):
+                    found = _compared(curves, other, run)
+                    if found is not None:
+                        # A run that is there twice in one entry is told by a rule of its own.
+                        if not (other.file == run.file and _is_same(curves, other, run)):
+                            yield _finding(run, other, found)
+                        break
+
+
+def _behind(holder: _Holder) -> tuple[bool, str]:
+    """The smaller, the more it is believed: signed before unsigned, then the earlier day (an ISO day, or any text)."""
+    return not holder.signed, holder.day
+
+
+def _curve(curves: Callable[[str], list[RunCurve]], run: _Run) -> RunCurve | None:
+    # The file may have changed since its sketch was made.
+    found = curves(run.file)
+    return found[run.number] if run.number < len(found) and _goes_forward(found[run.number]) else None
+
+
+def _compared(curves: Callable[[str], list[RunCurve]], other: _Run, run: _Run) -> CurveMatch | None:
+    before, after = _curve(curves, other), _curve(curves, run)
+    return None if before is None or after is None else match(before, after)
+
+
+def _is_same(curves: Callable[[str], list[RunCurve]], other: _Run, run: _Run) -> bool:
+    return _curve(curves, other) == _curve(curves, run)
+
+
+def _finding(run: _Run, other: _Run, found: CurveMatch) -> EntryFinding:
+    place = f"runs[{other.number}]" if other.file == run.file else f"runs[{other.number}] of {other.file}"
+    scaled = "" if found.scale == 1 else f", with times {found.scale:.4g} of its"
+    words = f"{found.agree} of {found.points} points as in {place}{scaled}"
+    return warning("B242", run.file, f"runs[{run.number}].curve", words, "see whether it is a run of its own")

@@ -1,0 +1,657 @@
+"""What a ruleset makes of a submission: the crossing of each run, then one figure from all of them.
+
+A score is computed from the curves, never taken from what an entry says of itself. Each crossing rule asks for the
+first point at which some quality is at the target, so that quality is computed once and a time at another target is a
+look-up.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from operator import neg
+
+import msgspec
+from msgspec import Struct
+
+from levelbench.competition.entries import Inference, Submission, SubmittedRun
+from levelbench.competition.figures import (
+    ANSWER_USD,
+    LATENCY_S,
+    PRICE_USD,
+    QUANTILES,
+    RATE_PER_S,
+    BoardFigure,
+    Bounds,
+    EntryScore,
+    RankedScenario,
+    Times,
+    absent,
+    aggregate,
+    by_scenario,
+    is_within,
+    median_figure,
+    scenario_of,
+)
+from levelbench.competition.rulesets.registry import (
+    Aggregation,
+    CostRules,
+    InferenceRules,
+    Ruleset,
+    TaskRules,
+    task_rules,
+)
+from levelbench.errors import UsageError
+from levelbench.measure.crossing import sign_of
+from levelbench.measure.statistics import expected_time_with_restarts, wilson
+from levelbench.records.schema import Target
+
+__all__ = [
+    "ONE_BY_ONE",
+    "QUANTILES",
+    "Climb",
+    "aggregation_words",
+    "climbs_of",
+    "crossing_of",
+    "inference_figures",
+    "refusal",
+    "score",
+    "steps_of",
+    "sweep",
+    "target_of",
+    "thinned",
+]
+
+LONGEST_S = 1e12
+"""Thirty thousand years: no figure beyond it is one, and sums of those within it are exact enough."""
+
+
+def column_of(run: SubmittedRun, submission: Submission, target: Target) -> list[float] | None:
+    """The qualities of ``run`` in the metric of ``target``; ``None`` where its curve has another, or is broken."""
+    curve = run.curve
+    same = submission.target.metric == target.metric
+    found = curve.quality if same else curve.others.get(target.metric)
+    if found is None or len(found) != len(curve.time_s):
+        return None
+    # The sum is not finite where a time is not a number, of which minimum and maximum need not tell.
+    possible = not found or (min(curve.time_s) >= -LONGEST_S and max(curve.time_s) <= LONGEST_S)
+    return found if possible and math.isfinite(sum(curve.time_s)) else None
+
+
+def crossing_of(submission: Submission, rules: Ruleset) -> str:
+    """The rule that its runs are judged by: the ruleset's, but that a schedule of fixed length is at its end.
+
+    Under ``confirmed`` such a schedule, which the entry calls ``final``, has one evaluation that counts.
+    """
+    fixed = rules.crossing == "confirmed" and submission.crossing == "final"
+    return "final" if fixed else rules.crossing
+
+
+class Climb(Struct, frozen=True, gc=False):
+    """A run as a rule of crossing sees it: from ``time_s[i]`` on, ``best[i]`` counts as reached.
+
+    Both increase strictly. ``best`` is the quality times ``sign`` (-1 where lower is better).
+    """
+
+    sign: float
+    best: list[float]
+    time_s: list[float]
+
+    def time_at(self, threshold: float) -> float | None:
+        """When ``threshold`` counts as reached, exactly as ``find_crossing`` has it; ``None``: never."""
+        at = bisect_left(self.best, self.sign * threshold)
+        return float(self.time_s[at]) if at < len(self.best) else None
+
+    def steps(self) -> list[tuple[float, float]]:
+        """``(quality, time)`` pairs, both strictly increasing towards better and later."""
+        qualities = self.best if self.sign > 0 else map(neg, self.best)
+        return list(zip(qualities, self.time_s, strict=True))
+
+
+def climb_of(times_s: Sequence[float], qualities: Sequence[float], rule: str, direction: str) -> Climb:
+    """The climb under ``first``, ``confirmed`` (two in a row), ``sustained`` or ``final``.
+
+    ``times_s`` has one value a quality. A quality that is not a number is never at any threshold.
+    """
+    sign = sign_of(direction)
+    times = times_s
+    signed = qualities if sign > 0 else list(map(neg, qualities))
+    if math.isnan(sum(signed)):
+        signed = [-math.inf if math.isnan(each) else each for each in signed]
+    if rule == "final":
+        signed, times = signed[-1:], times[-1:]
+    elif rule == "sustained":
+        signed = list(accumulate(reversed(signed), min))[::-1]
+    # A single pass: of ten thousand entries each has hundreds of points.
+    before = -math.inf if rule == "confirmed" else math.inf
+    highest, best, reached_s = -math.inf, [], []
+    for quality, time in zip(signed, times, strict=True):
+        seen = quality if quality < before else before
+        if seen > highest:
+            highest = seen
+            best.append(seen)
+            reached_s.append(time)
+        if rule == "confirmed":
+            before = quality
+    return Climb(sign, best, reached_s)
+
+
+def climbs_of(submission: Submission, target: Target, rule: str) -> list[Climb | None]:
+    """Each run's climb in the metric of ``target``; ``None`` for one that failed, has another metric or is broken."""
+    found: list[Climb | None] = []
+    for run in submission.runs:
+        column = column_of(run, submission, target) if run.status == "done" else None
+        found.append(climb_of(run.curve.time_s, column, rule, target.direction) if column is not None else None)
+    return found
+
+
+def steps_of(
+    times_s: Sequence[float], qualities: Sequence[float], rule: str, direction: str
+) -> list[tuple[float, float]]:
+    """``(quality, time)`` pairs, both strictly increasing towards better and later: from the time on it is reached.
+
+    The time at a threshold is that of the first pair whose quality is at it, exactly as ``find_crossing`` has it.
+    """
+    return climb_of(times_s, qualities, rule, direction).steps()
+
+
+def thinned(steps: Sequence[tuple[float, float]], most: int, target: Target) -> Sequence[tuple[float, float]]:
+    """At most ``most`` (3 or more) of the steps: the one at the target, the first, the last, evenly many of the others.
+
+    A step that is left out makes the time at the targets between it and the one before later, never earlier.
+    """
+    if len(steps) <= most:
+        return steps
+    sign = sign_of(target.direction)
+    at = bisect_left(steps, sign * target.threshold, key=lambda step: sign * step[0])
+    kept = _evenly(len(steps), most)
+    if at == len(steps) or at in kept:
+        return [steps[i] for i in kept]
+    return [steps[i] for i in sorted((*kept, at))]
+
+
+@lru_cache(maxsize=1024)
+def _evenly(count: int, most: int) -> tuple[int, ...]:
+    """At most ``most`` - 1 of ``count`` indices in order, the first and the last among them."""
+    return tuple(sorted({round(i * (count - 1) / (most - 2)) for i in range(most - 1)}))
+
+
+FEWEST = 3
+"""Fewer processes than these tell little of what the next one will measure."""
+
+_MILLION, _HOUR_S = 1e6, 3600.0
+_ANSWER_S = (1.0 / RATE_PER_S[1], 1.0 / RATE_PER_S[0])
+"""How long an answer takes where many are given at once."""
+ONE_BY_ONE = ("single-stream", "multi-stream", "dawnbench")
+"""The scenarios in which a query has the whole system: the next one comes when it is answered."""
+_STREAMS = ("single-stream", "multi-stream")
+"""The scenarios that LoadGen's early stopping has an estimate for."""
+_SLACK, _DEVIATIONS = 0.05, 4.0
+"""How far a server's answers a second may stay behind the rate that was asked: what ending a run takes, and chance."""
+
+
+class Inferred(Struct, frozen=True):
+    """Of one scenario: figures, how many measurements are compared and how many of them count, what to know of them.
+
+    Of ``latency`` and ``throughput`` the one that the ``scenario`` is not about has no value.
+    """
+
+    latency: BoardFigure
+    throughput: BoardFigure
+    cost: BoardFigure
+    scenario: RankedScenario | None
+    n: int
+    counted: int
+    flags: tuple[str, ...]
+
+
+def inference_figures(
+    submission: Submission, rules: InferenceRules, cost: CostRules, target: Target, threshold: float | None = None
+) -> list[Inferred]:
+    """Latency in seconds or answers a second, and US dollars per million answers, in each scenario that is ranked.
+
+    They are as ``by_scenario`` has them; where there is none, one without a scenario says why. ``threshold`` replaces
+    the quality that the rules keep.
+    """
+    groups = by_scenario(submission.inference, rules)
+    if not groups:
+        others = ", ".join(sorted({each.scenario for each in submission.inference})) or "nothing"
+        figure = absent(
+            f"the rules compare {', '.join(rules.scenarios) or 'no scenario'}; this entry measured {others}"
+        )
+        flags = ("other-scenario",) if submission.inference else ()
+        return [Inferred(figure, _NOT_THIS, figure, None, 0, 0, flags)]
+    rules = rules if threshold is None else msgspec.structs.replace(rules, threshold=threshold)
+    further = ("further-scenarios",) * (sum(map(len, groups.values())) < len(submission.inference))
+    found = [_in_scenario(submission, *group, rules, cost, target) for group in groups.items()]
+    return [msgspec.structs.replace(each, flags=(*further, *each.flags)) for each in found]
+
+
+def _in_scenario(
+    submission: Submission,
+    scenario: RankedScenario,
+    chosen: Sequence[Inference],
+    rules: InferenceRules,
+    cost: CostRules,
+    target: Target,
+) -> Inferred:
+    least = rules.threshold
+    faults = [_fault(each, rules, target, least) for each in chosen]
+    good = [each for each, fault in zip(chosen, faults, strict=True) if not fault]
+    found = _flags(submission, chosen, good, target, least)
+    if good:
+        figure, spent = _measured(good, scenario), _cost(submission, good, cost)
+    else:
+        figure = spent = absent(next(fault for fault in faults if fault))
+    latency, throughput = (_NOT_THIS, figure) if scenario.column == "throughput" else (figure, _NOT_THIS)
+    return Inferred(latency, throughput, spent, scenario, len(chosen), len(good), tuple(found))
+
+
+_NOT_THIS = absent("its scenario is about another figure")
+
+
+_MISSING = {"latency": "no latency is stated", "throughput": "no throughput is stated"}
+
+
+def _values(good: Sequence[Inference], scenario: RankedScenario) -> list[float]:
+    """What the scenario is about, of each measurement that states it."""
+    if scenario.column == "latency":
+        return _possible(map(_latency, good), LATENCY_S)
+    return _possible(map(_rate, good), RATE_PER_S)
+
+
+def _measured(good: Sequence[Inference], scenario: RankedScenario) -> BoardFigure:
+    """The figure that the scenario is about."""
+    values = _values(good, scenario)
+    if not values:
+        return absent(_MISSING[scenario.column])
+    found = median_figure(values, "measurement")
+    if scenario.name == "server" and len(values) > 1 and min(values) == max(values):
+        # The rate was chosen beforehand: that all of them kept it is no spread of zero.
+        found = BoardFigure(found.value, how=f"asked of and kept by each of {len(values)} measurements")
+    return msgspec.structs.replace(found, how=f"{scenario.title}: {scenario.measure}, {found.how}")
+
+
+def refusal(found: Inference, rules: InferenceRules, target: Target) -> str:
+    """Why the ranking of its scenario does not take a measurement, as scoring has it; empty if it does."""
+    fault = _fault(found, rules, target, rules.threshold)
+    return fault or ("" if _values([found], scenario_of(found, rules)) else _MISSING[scenario_of(found, rules).column])
+
+
+def _fault(found: Inference, rules: InferenceRules, target: Target, least: float | None) -> str:
+    """Why a measurement does not count; empty if it does."""
+    sign = sign_of(target.direction)
+    if found.valid is False:
+        return "not valid by the scenario's own rules"
+    if least is not None and found.quality is None:
+        return "the quality of the same answers is not stated"
+    if least is not None and found.quality is not None and sign * found.quality < sign * least:
+        return f"a quality of {found.quality:g}, where the rules keep {least:g}"
+    if found.scenario == "dawnbench":
+        # As long as one pass takes: every sample once.
+        return ""
+    # Offline asks one query of all samples.
+    had, what = (found.samples, "samples") if found.scenario == "offline" else (found.queries, "queries")
+    if had < rules.least(found.scenario):
+        return f"{had} {what}, where the rules want {rules.least(found.scenario)}"
+    if found.duration_s < rules.least_duration_s:
+        return f"{found.duration_s:g} s, where the rules want {rules.least_duration_s:g} s"
+    return _server_fault(found, rules) if found.scenario == "server" else ""
+
+
+def _server_fault(found: Inference, rules: InferenceRules) -> str:
+    """Why it is not known that the server kept its rate within the bound; empty if it is."""
+    bound = found.latency_bound_s if rules.latency_bound_s is None else rules.latency_bound_s
+    if found.target_per_s is None or bound is None:
+        return "the rate is not stated" if found.target_per_s is None else "the latency bound is not stated"
+    late = _quantile(found, QUANTILES["server"])
+    if late is None and not (found.valid and (found.latency_bound_s or math.inf) <= bound):
+        return f"nobody says that 99 % were within {bound:g} s"
+    if late is not None and late > bound:
+        return f"99 % within {late:g} s, where the bound is {bound:g} s"
+    answered = found.throughput_per_s
+    if answered is None:
+        answered = found.queries / found.duration_s if found.duration_s > 0 else 0.0
+    # As many arrivals as come by chance vary by one in the root of their number.
+    least = found.target_per_s * (1.0 - _SLACK - _DEVIATIONS / math.sqrt(max(found.queries, 1)))
+    return f"{answered:g} answers a second, asked {found.target_per_s:g}" if answered < least else ""
+
+
+def _flags(
+    submission: Submission, chosen: Sequence[Inference], good: Sequence[Inference], target: Target, least: float | None
+) -> list[str]:
+    sign = sign_of(target.direction)
+    stated = [each.quality for each in chosen if each.quality is not None]
+    found = {
+        "single-run": len(chosen) == 1,
+        "few-processes": 1 < len(chosen) < FEWEST,
+        "preprocessing-on-clock": any("preprocessing" in each.includes for each in chosen),
+        "quality-missing": len(stated) < len(chosen),
+        "quality-too-low": least is not None and any(sign * quality < sign * least for quality in stated),
+        "no-estimate": any(each.scenario in _STREAMS and _estimate(each) is None for each in good),
+        "cost-stated": submission.price is None and any(each.cost_usd is not None for each in good),
+    }
+    return [flag for flag, holds in found.items() if holds]
+
+
+def _estimate(found: Inference) -> float | None:
+    """The early-stopping estimate, if it is of the scenario's own quantile."""
+    wanted = QUANTILES[found.scenario]
+    return found.estimate_s if found.estimate_quantile in (None, wanted) else None
+
+
+def _latency(found: Inference) -> float | None:
+    if found.scenario == "dawnbench":
+        return found.mean_latency_s
+    estimate = _estimate(found)
+    return _quantile(found, QUANTILES[found.scenario]) if estimate is None else estimate
+
+
+def _quantile(found: Inference, wanted: float) -> float | None:
+    return next((value for name, value in found.quantiles_s.items() if _number(name) == wanted), None)
+
+
+def _rate(found: Inference) -> float | None:
+    """Queries a second that a server was asked and kept, samples a second of a batch."""
+    return found.target_per_s if found.scenario == "server" else found.throughput_per_s
+
+
+def _possible(values: Iterable[float | None], bounds: Bounds) -> list[float]:
+    """Those that are there and could be true at all."""
+    return [value for value in values if value is not None and is_within(value, bounds)]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _cost(submission: Submission, good: Sequence[Inference], rules: CostRules) -> BoardFigure:
+    """US dollars per million answers: price by answers an hour; without a price what the author states."""
+    price = submission.price
+    if price is not None and price.on_demand is False and rules.on_demand_only:
+        return absent("the price is not an on-demand price, and the rules want one")
+    if price is None:
+        stated = _possible((each.cost_usd for each in good), ANSWER_USD)
+        if not stated:
+            return absent("no price is stated")
+        found = median_figure([cost * _MILLION for cost in stated], "measurement")
+        return BoardFigure(
+            found.value, found.low, found.high, f"per million answers, as the author states it, {found.how}"
+        )
+    if not is_within(price.usd_per_hour, PRICE_USD):
+        return absent("the price is no possible one")
+    seconds = _possible(map(_seconds_an_answer, good), _ANSWER_S)
+    if not seconds:
+        return absent("neither a latency nor a throughput is stated")
+    found = median_figure(seconds, "measurement")
+    how = f"per million answers, {found.how}, at {price.usd_per_hour:g} USD an hour"
+    return found.times(price.usd_per_hour / _HOUR_S * _MILLION, how)
+
+
+def _seconds_an_answer(found: Inference) -> float | None:
+    """How long the system is taken by one answer: the mean latency where it works on one at a time."""
+    if found.scenario in ("dawnbench", "single-stream") and found.mean_latency_s is not None:
+        return found.mean_latency_s
+    if found.throughput_per_s is not None and found.throughput_per_s > 0:
+        return 1.0 / found.throughput_per_s
+    return found.duration_s / found.samples if found.samples and found.duration_s > 0 else None
+
+
+def aggregation_words(rules: Aggregation) -> str:
+    """How runs become one figure, as a sentence."""
+    if rules.rule == "first-run":
+        return "The crossing of one run."
+    if rules.rule == "olympic":
+        return (
+            f"The mean of {rules.runs} runs without the {rules.drop} fastest and the {rules.drop} slowest; "
+            f"up to {rules.drop} that never arrive count as slowest.{_windows_words(rules)}"
+        )
+    if rules.best_of > 1:
+        return (
+            f"The median over the studies of the fastest of {rules.best_of} runs each, {rules.runs} runs or more; "
+            "a study that never arrives counts as never, and the interval is part of the ranking."
+        )
+    return (
+        f"The median of all runs, {rules.runs} or more; those that never arrive count as never, "
+        "and the interval is part of the ranking: 95 %, of five runs the smallest to the largest (93.75 %)."
+    )
+
+
+def _windows_words(rules: Aggregation) -> str:
+    if rules.windows is None:
+        return ""
+    which = {"lower": "the faster", "upper": "the slower", "mean": "the mean"}[rules.windows]
+    return (
+        f" Of more runs the median over all windows of {rules.runs} in the order of their start counts, "
+        f"of two in the middle {which}."
+    )
+
+
+def target_of(submission: Submission, rules: Ruleset, threshold: float | None = None) -> Target | None:
+    """What the submission is scored against: the rules' target, at ``threshold`` if given; ``None``: no such task."""
+    task = task_rules(rules, submission.task)
+    if task is None:
+        return None
+    return task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
+
+
+def score(
+    submission: Submission,
+    ruleset: Ruleset,
+    *,
+    threshold: float | None = None,
+    climbs: Sequence[Climb | None] | None = None,
+) -> EntryScore:
+    """The figures of ``submission`` under ``ruleset``, or at another ``threshold`` on the target's scale.
+
+    A submission of training has no figure in the columns of inference, and the other way round; one whose task the
+    rules do not have has none at all. Of inference it is the score in the first scenario of the rules that it has, with
+    those in each other as ``further``. Nothing in a submission makes this raise; a threshold that is no number does
+    (``UsageError``). ``climbs`` are ``climbs_of`` the submission under the ruleset's crossing rule, from whoever has
+    them already.
+    """
+    if threshold is not None and math.isnan(threshold):
+        raise UsageError("a target crossing", "the threshold is not a number", "give the quality to reach")
+    task = task_rules(ruleset, submission.task)
+    if task is None:
+        return _unscored(submission, ruleset, f"{ruleset.id} has no task {submission.task!r}")
+    target = task.target if threshold is None else msgspec.structs.replace(task.target, threshold=threshold)
+    return _scored(submission, ruleset, task, target, threshold, climbs)
+
+
+def _scored(
+    submission: Submission,
+    ruleset: Ruleset,
+    task: TaskRules,
+    target: Target,
+    threshold: float | None,
+    climbs: Sequence[Climb | None] | None,
+) -> EntryScore:
+    if submission.mode == "training":
+        return _training(submission, ruleset, task, target, climbs)
+    if task.inference is None:
+        return _unscored(submission, ruleset, f"{ruleset.id} has no inference for this task")
+    inferred = inference_figures(submission, task.inference, ruleset.cost, target, threshold)
+    first, *further = [_of_inference(submission, ruleset, task.task, target, each) for each in inferred]
+    return msgspec.structs.replace(first, further=tuple(further))
+
+
+def sweep(submission: Submission, ruleset: Ruleset, thresholds: Sequence[float]) -> list[BoardFigure]:
+    """The time at each of ``thresholds``: what a ranking at another target is made of."""
+    target, climbs = target_of(submission, ruleset), None
+    if target is not None and submission.mode == "training":
+        climbs = climbs_of(submission, target, crossing_of(submission, ruleset))
+    return [score(submission, ruleset, threshold=threshold, climbs=climbs).time for threshold in thresholds]
+
+
+def _training(
+    submission: Submission,
+    rules: Ruleset,
+    task: TaskRules,
+    target: Target,
+    climbs: Sequence[Climb | None] | None,
+) -> EntryScore:
+    flags = _claims(submission, rules, target)
+    crossing = crossing_of(submission, rules)
+    climbs = climbs_of(submission, target, crossing) if climbs is None else climbs
+    columns = [column_of(run, submission, target) for run in submission.runs]
+    if None in columns:
+        flags.append("broken-curve" if submission.target.metric == target.metric else "other-metric")
+    times = _times(submission.runs, columns, climbs, target)
+    n, reached = len(times.seconds), sum(time is not None for time in times.seconds)
+    flags += _flags_of_runs(submission, times, rules.aggregation, reached, crossing == "final" != rules.crossing)
+    if rules.crossing == "first":
+        flags += _flags_of_curves(submission.runs, columns, target)
+    time = aggregate(times, rules.aggregation)
+    cost = _training_cost(submission, rules, time, flags)
+    share = wilson(reached, n) if n else None
+    arrived = [each for each in times.seconds if each is not None]
+    return EntryScore(
+        ruleset=rules.id,
+        task=task.task,
+        mode="training",
+        target=target,
+        time=time,
+        cost=cost,
+        latency=_NOT_INFERENCE,
+        inference_cost=_NOT_INFERENCE,
+        n=n,
+        reached=reached,
+        reached_low=share.low if share else None,
+        reached_high=share.high if share else None,
+        times_s=times.seconds,
+        best_s=min(arrived, default=None),
+        expected_with_restarts_s=expected_time_with_restarts(arrived, times.spent_s) if arrived and n > 1 else None,
+        flags=tuple(flags),
+    )
+
+
+def _of_inference(submission: Submission, rules: Ruleset, task: str, target: Target, found: Inferred) -> EntryScore:
+    share = wilson(found.counted, found.n) if found.n else None
+    return EntryScore(
+        ruleset=rules.id,
+        task=task,
+        mode="inference",
+        target=target,
+        time=_NOT_TRAINING,
+        cost=_NOT_TRAINING,
+        latency=found.latency,
+        inference_cost=found.cost,
+        n=found.n,
+        reached=found.counted,
+        reached_low=share.low if share else None,
+        reached_high=share.high if share else None,
+        times_s=(),
+        best_s=None,
+        expected_with_restarts_s=None,
+        flags=(*_claims(submission, rules, target), *found.flags),
+        throughput=found.throughput,
+        scenario=found.scenario,
+    )
+
+
+_NOT_INFERENCE = absent("an entry of training")
+_NOT_TRAINING = absent("an entry of inference")
+
+
+def _unscored(submission: Submission, rules: Ruleset, reason: str) -> EntryScore:
+    figure = absent(reason)
+    n = len(submission.runs if submission.mode == "training" else submission.inference)
+    return EntryScore(
+        ruleset=rules.id,
+        task=submission.task,
+        mode=submission.mode,
+        target=submission.target,
+        time=figure if submission.mode == "training" else _NOT_TRAINING,
+        cost=figure if submission.mode == "training" else _NOT_TRAINING,
+        latency=figure if submission.mode == "inference" else _NOT_INFERENCE,
+        inference_cost=figure if submission.mode == "inference" else _NOT_INFERENCE,
+        n=n,
+        reached=0,
+        reached_low=None,
+        reached_high=None,
+        times_s=(),
+        best_s=None,
+        expected_with_restarts_s=None,
+        flags=(),
+    )
+
+
+def _times(
+    runs: Sequence[SubmittedRun],
+    columns: Sequence[list[float] | None],
+    climbs: Sequence[Climb | None],
+    target: Target,
+) -> Times:
+    """When each run arrived; for those that did not, how long they tried."""
+    seconds: list[float | None] = []
+    spent = []
+    for run, column, climb in zip(runs, columns, climbs, strict=True):
+        found = None if climb is None else climb.time_at(target.threshold)
+        seconds.append(found)
+        if found is not None:
+            continue
+        spent.append(run.curve.time_s[-1] if column else 0.0)
+    return Times(tuple(seconds), tuple(spent))
+
+
+def _training_cost(submission: Submission, rules: Ruleset, time: BoardFigure, flags: list[str]) -> BoardFigure:
+    """US dollars: the time at the price of the whole system."""
+    price = submission.price
+    if price is None:
+        return absent("no price is stated")
+    if price.on_demand is False and rules.cost.on_demand_only:
+        return absent("the price is not an on-demand price, and the rules want one")
+    if time.value is None:
+        return absent(time.how)
+    if not is_within(price.usd_per_hour, PRICE_USD):
+        return absent("the price is no possible one")
+    return time.times(price.usd_per_hour / _HOUR_S, f"{time.how}, at {price.usd_per_hour:g} USD an hour")
+
+
+def _claims(submission: Submission, rules: Ruleset, target: Target) -> list[str]:
+    """What an entry says of itself that the rules have otherwise."""
+    price = submission.price
+    found = {
+        "other-rules": submission.ruleset != rules.id,
+        "other-clock": submission.mode == "training" and submission.clock not in (None, rules.clock),
+        "other-split": submission.target.split != target.split,
+        "synthetic-data": bool(submission.provenance.synthetic),
+        "price-missing": price is None,
+        "price-not-on-demand": price is not None and price.on_demand is False,
+        "price-without-source": price is not None and not price.source and rules.cost.source_required,
+    }
+    return [flag for flag, holds in found.items() if holds]
+
+
+def _flags_of_runs(submission: Submission, times: Times, rules: Aggregation, reached: int, at_end: bool) -> list[str]:
+    n = len(times.seconds)
+    found = {
+        "single-run": n == 1,
+        "not-reached": reached == 0,
+        "censored": 0 < reached < n,
+        "failed-runs": any(run.status == "failed" for run in submission.runs),
+        "judged-at-end": at_end,
+        "suspect-runs": any(run.suspect for run in submission.runs),
+        "too-few-runs": n < rules.runs,
+        "extra-runs": n > rules.runs and rules.rule == "first-run",
+    }
+    return [flag for flag, holds in found.items() if holds]
+
+
+def _flags_of_curves(runs: Sequence[SubmittedRun], columns: Sequence[list[float] | None], target: Target) -> list[str]:
+    """What the rule of the first crossing cannot see: whether the quality stayed."""
+    sign = sign_of(target.direction)
+    ends = falls = False
+    for run, column in zip(runs, columns, strict=True):
+        at = [sign * quality >= sign * target.threshold for quality in column or ()]
+        if run.status == "done" and True in at:
+            ends = ends or at.index(True) == len(at) - 1
+            falls = falls or False in at[at.index(True) :]
+    return ["stops-at-target"] * ends + ["falls-back"] * falls

@@ -1,0 +1,296 @@
+"""Signatures of entries (Ed25519), and the rules about them: whose key signed, and whether it is the author's."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from levelbench.competition.checks.findings import EntryFinding, error, shown, warning
+from levelbench.competition.checks.identity import skeleton
+from levelbench.competition.entries import Submission
+from levelbench.competition.reading import UnreadableError, read_bytes
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = [
+    "AUTHORS",
+    "ENDING",
+    "Authors",
+    "Signature",
+    "Signing",
+    "available",
+    "fingerprint",
+    "new_key",
+    "public_text",
+    "read_authors",
+    "read_key",
+    "sign",
+    "signature_of",
+    "verify",
+]
+
+AUTHORS = "authors.toml"
+ENDING = ".sig"
+Signature = Literal["signed", "unsigned", "wrong"]
+Authors = Mapping[str, Sequence[str]]
+"""Public keys (``ed25519:...``) by the author's name."""
+
+_PREFIX = "ed25519:"
+_MOST_BYTES = 1 << 20
+_SIGNATURE_BYTES = 64
+
+
+def available() -> bool:
+    """Whether signatures can be made and verified here."""
+    return find_spec("cryptography") is not None
+
+
+def _need(asked: str) -> None:
+    if not available():
+        raise MissingError(asked, "cryptography is not installed", "install the extra: pip install levelbench[sign]")
+
+
+def new_key(path: Path) -> str:
+    """Make a key, write it to ``path`` (mode 600, never over a file) and give its public text."""
+    asked = f"making the key {path}"
+    _need(asked)
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = Ed25519PrivateKey.generate()
+    raw = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise UsageError(
+            asked, "there is a file already, and a key is never overwritten", "give another name"
+        ) from None
+    except OSError as error:
+        raise StoreError(asked, error.strerror or str(error), "choose a folder that is writable") from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(descriptor)
+    return public_text(key.public_key())
+
+
+def read_key(path: Path) -> Ed25519PrivateKey:
+    """The private key in a PEM file; ``UsageError`` for another kind of key or file."""
+    asked = f"reading the key {path}"
+    _need(asked)
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(asked, "it is too large to be a key", "give the PEM file of a key")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise StoreError(asked, error.strerror or str(error), "give the path of a key") from error
+    try:
+        key = load_pem_private_key(raw, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        found = f"it is no PEM file of a private key without password ({str(error)[:100]})"
+        raise UsageError(asked, found, "make one: levelbench board keys new NAME -o FILE") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(asked, "it is a key of another kind", "make an Ed25519 key: levelbench board keys new")
+    return key
+
+
+def public_text(key: Ed25519PublicKey) -> str:
+    """``ed25519:`` and the key's 32 bytes in base64."""
+    return _PREFIX + base64.b64encode(key.public_bytes_raw()).decode("ascii")
+
+
+def fingerprint(public: str) -> str:
+    """``SHA256:`` and the digest of the key's bytes in base64 without padding; ``UsageError`` for what is no key."""
+    digest = hashlib.sha256(_key_bytes(public)).digest()
+    return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
+
+
+def _key_bytes(public: str) -> bytes:
+    asked = f"the public key {public[:60]!r}"
+    do = "write it as levelbench board keys show does"
+    if not public.startswith(_PREFIX):
+        raise UsageError(asked, f"it does not begin with {_PREFIX}", do)
+    try:
+        raw = base64.b64decode(public[len(_PREFIX) :], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UsageError(asked, "it is not base64", do) from error
+    if len(raw) != 32:
+        raise UsageError(asked, f"it has {len(raw)} bytes and not 32", do)
+    return raw
+
+
+def read_authors(path: Path) -> dict[str, list[str]]:
+    """The keys by author in an ``authors.toml``; a file that is not there has none.
+
+    Raises ``DefinitionError`` for a file that is not as it should be, naming the author.
+    """
+    asked = f"reading {path}"
+    do = 'write "Name" = ["ed25519:..."], one line an author'
+    if not path.is_symlink() and not path.exists():
+        return {}
+    raw = read_bytes(path, limit=_MOST_BYTES)
+    try:
+        read: dict[str, Any] = tomllib.loads(raw.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DefinitionError(asked, f"it is not TOML ({error})", do) from error
+    found: dict[str, list[str]] = {}
+    owners: dict[bytes, str] = {}
+    for name, keys in read.items():
+        listed = [keys] if isinstance(keys, str) else keys
+        if not isinstance(listed, list) or not all(isinstance(key, str) for key in listed):
+            raise DefinitionError(asked, f"the keys of {name!r} are no list of texts", do)
+        for key in listed:
+            try:
+                owner = owners.setdefault(_key_bytes(key), name)
+            except UsageError as error:
+                raise DefinitionError(asked, f"a key of {name!r}: {error.found}", error.do) from error
+            if owner != name:
+                found_words = f"{owner!r} and {name!r} have one key"
+                raise DefinitionError(asked, found_words, "give each author another key, or list one of the names")
+        found[name] = listed
+    return found
+
+
+def sign_bytes(raw: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The signature of ``raw`` as a line of base64."""
+    return base64.b64encode(key.sign(raw)) + b"\n"
+
+
+def sign(path: Path, key: Path, raw: bytes | None = None) -> Path:
+    """Sign the file at ``path`` with the key in the file ``key``; the signature lies beside it, replaced if there.
+
+    ``raw`` are its bytes for who has looked at them: these are signed, whatever the file holds by now.
+    """
+    from levelbench.competition.entries import write_whole
+
+    raw = read_bytes(path) if raw is None else raw
+    return write_whole(path.with_name(path.name + ENDING), sign_bytes(raw, read_key(key)))
+
+
+def signature_of(raw: bytes, signature: bytes, keys: Sequence[str]) -> str | None:
+    """Which of the public ``keys`` has signed ``raw``; ``None`` if none of them has."""
+    _need("verifying a signature")
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        plain = base64.b64decode(signature.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if len(plain) != _SIGNATURE_BYTES:
+        return None
+    for key in keys:
+        try:
+            Ed25519PublicKey.from_public_bytes(_key_bytes(key)).verify(plain, raw)
+        except InvalidSignature:
+            continue
+        return key
+    return None
+
+
+def verify(path: Path, authors: Authors) -> Signature:
+    """Whether the submission at ``path`` is signed by its author.
+
+    ``signed``: by a key that ``authors`` lists for the name in it. ``unsigned``: there is no signature. ``wrong``:
+    there is one, and no key of that author made it. Raises ``MissingError`` without the extra ``sign`` (for a signed
+    one), and ``UnreadableError`` for a file that is no submission.
+    """
+    from levelbench.competition.reading import parse_submission
+
+    beside = path.with_name(path.name + ENDING)
+    if not beside.is_symlink() and not beside.exists():
+        return "unsigned"
+    raw = read_bytes(path)
+    name = parse_submission(raw, f"reading the submission {path}").author.name
+    found = signature_of(raw, read_bytes(beside, limit=4096), authors.get(name, ()))
+    return "wrong" if found is None else "signed"
+
+
+_SIGNATURE_FILE_BYTES = 4096
+
+
+class Signing:
+    """A leaderboard's authors and their keys. ``problems`` says what of its ``authors.toml`` cannot be used."""
+
+    def __init__(self, root: Path) -> None:
+        self.problems: list[EntryFinding] = []
+        self._authors: dict[str, list[str]] = {}
+        try:
+            self._authors = read_authors(root / AUTHORS)
+        except LevelbenchError as problem:
+            self.problems.append(error("B252", AUTHORS, "", problem.found, problem.do))
+
+    @cached_property
+    def _others(self) -> dict[str, str]:
+        """The author of each key."""
+        return {key: name for name, keys in self._authors.items() for key in keys}
+
+    @cached_property
+    def _alike(self) -> dict[str, str]:
+        """The author of each name's skeleton."""
+        return {skeleton(name): name for name, keys in self._authors.items() if keys}
+
+    def check(self, path: Path, file: str, raw: bytes, submission: Submission) -> Iterator[EntryFinding]:
+        """What is wrong with the signature of the entry in ``path``, whose bytes are ``raw``."""
+        beside, name = f"{path}{ENDING}", submission.author.name
+        own = self._authors.get(name, [])
+        alike = self._alike.get(skeleton(name)) if not own else None
+        if alike is not None:
+            found = f"{shown(name)} looks like {shown(alike)}, who has a key in {AUTHORS}"
+            yield error("B237", file, "author.name", found, "write the name as it is there and sign, or use another")
+        if not os.path.lexists(beside):
+            if own:
+                found = f"{shown(name)} has a key in {AUTHORS}, and this entry has no signature"
+                yield warning("B234", file, "author.name", found, "sign it: levelbench board keys sign FILE --key KEY")
+            if submission.author.key:
+                found = f"it is {shown(submission.author.key)}, and the entry has no signature"
+                yield warning("B238", file, "author.key", found, "sign the entry, or leave the key out")
+            return
+        if not available():
+            do = "install the extra: pip install levelbench[sign]"
+            yield warning("B231", f"{file}{ENDING}", "", "cryptography is not installed", do)
+            return
+        try:
+            signature = read_bytes(beside, limit=_SIGNATURE_FILE_BYTES)
+        except UnreadableError as problem:
+            yield error("B230", f"{file}{ENDING}", "", problem.found, problem.do)
+            return
+        yield from self._judged(file, raw, signature, submission, own)
+
+    def _judged(
+        self, file: str, raw: bytes, signature: bytes, submission: Submission, own: list[str]
+    ) -> Iterator[EntryFinding]:
+        name, signed = submission.author.name, f"{file}{ENDING}"
+        key = signature_of(raw, signature, own)
+        if key is not None:
+            stated = submission.author.key
+            if stated is not None and stated != fingerprint(key):
+                found = f"it is {shown(stated)}; {fingerprint(key)} signed"
+                yield error("B235", file, "author.key", found, "name the key that signs")
+            return
+        other = signature_of(raw, signature, list(self._others))
+        if other is not None:
+            found = f"signed with the key of {shown(self._others[other])}, and the entry is from {shown(name)}"
+            do = f"sign with a key of {shown(name)}, or name {shown(self._others[other])} as the author"
+            yield error("B233", signed, "", found, do)
+        elif not own:
+            found = f"{shown(name)} has no key in {AUTHORS}, so nobody can tell whose signature it is"
+            yield warning("B232", signed, "", found, f"add the author's public key to {AUTHORS}")
+        else:
+            found = f"it is not a signature of {shown(name)} over these bytes"
+            yield error("B230", signed, "", found, "sign the file again, after its last change")

@@ -1,0 +1,90 @@
+/* From the columns of the board's data to entries, and the runs' steps, which come when something needs them.
+ *
+ * The one idea: an entry is its place in the columns, and reads a field there when it is asked for: of ten thousand few
+ * are shown. A step list is one flat array, quality then seconds, again and again; a run without one never arrives. */
+"use strict";
+(function (board) {
+  const NONE = Object.freeze([]);
+  const CODED = ["model", "author", "organisation", "framework", "hardware", "date", "division", "mode", "signed", "reached_text", "lint", "origin", "doubts"];
+
+  const PLAIN = {
+    slug: "slug", id: "id", code_url: "code_url", n: "n", reached: "reached", single_run: "single_run",
+    usd: "usd_per_hour", errors: "errors", warnings: "warnings", curve: "curve",
+  };
+
+  /* Where each entry's figure is in the column, -1 for those that have none. */
+  function placesOf(column, count) {
+    if (!column.at) return Int32Array.from({ length: count }, (_, at) => at);
+    const found = new Int32Array(count).fill(-1);
+    column.at.forEach((at, place) => {
+      found[at] = place;
+    });
+    return found;
+  }
+
+  /* What all entries of a board have in common: where their fields are. */
+  function kindOf(columns) {
+    const places = new Map(Object.entries(columns.figures).map(([name, each]) => [name, placesOf(each, columns.slug.length)]));
+    class Entry {
+      constructor(at) {
+        this.at = at;
+        this.steps = NONE;
+        this.haystack = "";
+      }
+      get page() {
+        return `entries/${this.slug}.html`;
+      }
+      has(name) {
+        return places.has(name) && places.get(name)[this.at] >= 0;
+      }
+      /* The entry's figure in a column that it has one in. */
+      figure(name) {
+        const column = columns.figures[name];
+        const at = places.get(name)[this.at];
+        return { value: column.value[at], low: column.low[at], high: column.high[at], rank: column.rank[at],
+          shared: column.shared[at], text: column.text[at], note: column.note[0][column.note[1][at]] };
+      }
+    }
+    const define = (name, get) => Object.defineProperty(Entry.prototype, name, { get });
+    for (const [name, column] of Object.entries(PLAIN)) {
+      const values = columns[column];
+      define(name, function () { return values[this.at]; });
+    }
+    for (const name of CODED) {
+      const [texts, coded] = columns[name];
+      define(name, function () { return texts[coded[this.at]]; });
+    }
+    return Entry;
+  }
+
+  board.unpack = function (payload) {
+    const { columns } = payload;
+    const Entry = kindOf(columns);
+    const entries = columns.slug.map((_, at) => new Entry(at));
+    payload.entries = entries;
+    payload.divided = columns.division[0].length > 1;
+    if (payload.runs) board.take(payload, payload.runs);
+    return payload;
+  };
+
+  /* Give the entries their steps. */
+  board.take = function (payload, runs) {
+    payload.entries.forEach((entry, at) => {
+      entry.steps = runs[at] || NONE;
+    });
+    payload.whole = true;
+  };
+
+  let waiting = null;
+  board.steps = (runs) => waiting && waiting(runs);
+
+  /* Ask for the steps' own script, once; `done` hears when they are there. */
+  board.fetchSteps = function (payload, root, done) {
+    if (payload.whole || waiting || !/^data\/(?!.*\.\.)[A-Za-z0-9_.-]+\.js$/.test(payload.steps || "")) return;
+    waiting = function (runs) {
+      board.take(payload, runs);
+      done();
+    };
+    document.head.append(board.el("script", { src: root + payload.steps, async: true }));
+  };
+})((window.levelbench = window.levelbench || {}));

@@ -1,0 +1,293 @@
+"""A board's page: the records of its columns, the ranking, the record over the years, the rules.
+
+The one idea: the page is whole without a script: it shows the first column's ranking and every record. The script
+then takes the same table over and adds what needs one: the other columns, sorting, filters, another target, curves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+from levelbench.competition.site.boards import goodness, inference_facts, inference_note, standing
+from levelbench.competition.site.drawings import Scale, interval_bar, log_scale, progress_drawing
+from levelbench.competition.site.parts import (
+    TITLES,
+    asset,
+    badges,
+    fill,
+    inside,
+    many,
+    outside,
+    page,
+    root_of,
+    rules,
+    section,
+    target_text,
+)
+from levelbench.competition.site.payload import COLUMNS, DIVISIONS, BoardPayload, Column, EntryPayload, FigurePayload
+from levelbench.report.markup import Html
+from levelbench.report.numbers import ABSENT
+
+__all__ = [
+    "MOST_OTHERS",
+    "task_page",
+]
+
+_MOST_ROWS = 100
+
+_NOT_YET = "no entry yet"
+_OF_TRAINING = ("time", "cost")
+_OF_SCENARIO = ("latency", "throughput")
+MOST_OTHERS = 24
+
+
+def task_page(payload: BoardPayload, others: Sequence[tuple[str, str]] = ()) -> str:
+    """The page of one board, as the text of an HTML document; its script reads ``payload.data``.
+
+    ``others`` are titles and pages of the same task's boards of other scenarios.
+    """
+    root = root_of(payload.page)
+    columns = [column for column in COLUMNS if any(column in entry.figures for entry in payload.entries)]
+    first: Column = columns[0] if columns else "time"
+    training = "training" in payload.modes
+    main = fill(
+        '<div class="intro"><h1>{title}</h1><p class="lead">{target}. Rules: <a href="#rules">{rules}</a>. '
+        "{count}, as of <time>{day}</time>.</p>{others}</div>\n"
+        '<section aria-labelledby="h-columns"><h2 id="h-columns" class="hidden">Columns and their records</h2>'
+        '<ul class="columns" id="columns" role="list">{tiles}</ul></section>\n{ranking}'
+        '<div class="pair">{progress}{curves}</div>{facts}',
+        title=payload.task_title,
+        target=_sentence(payload.about or target_text(payload.target)),
+        rules=payload.ruleset.id,
+        count=f"{len(payload.entries):,} entr{'y' if len(payload.entries) == 1 else 'ies'}",
+        day=payload.generated or ABSENT,
+        others=_others(others, root),
+        tiles=many(_tile(payload, column, root) for column in columns),
+        ranking=_ranking(payload, first, root),
+        progress=_progress(payload, columns, first, root),
+        curves=_curves() if training else Html(""),
+        facts=section("Rules of this board", _rules(payload), identity="rules"),
+    )
+    scripts = fill(
+        '<script src="{root}{script}" defer></script><script src="{root}{data}" defer></script>',
+        root=root,
+        script=asset("board.js"),
+        data=payload.data,
+    )
+    back = fill('<span aria-current="page">{title}</span>', title=payload.task_title)
+    title = f"{payload.task_title}: {payload.title}"
+    return page(title, "task", payload.page, main, site=payload.title, back=back, scripts=scripts)
+
+
+def _others(others: Sequence[tuple[str, str]], root: str) -> Html:
+    """Links to the boards of the task's other scenarios; where somebody made very many, to the index for the rest."""
+    if not others:
+        return Html("")
+    shown = [*others[:MOST_OTHERS], *([("more", "index.html")] if len(others) > MOST_OTHERS else [])]
+    links = many(fill("<li>{link}</li>", link=inside(root, page, title)) for title, page in shown)
+    return fill(
+        '<nav aria-label="Other rankings of this task"><ul class="inline"><li>Also ranked:</li>{links}</ul></nav>',
+        links=links,
+    )
+
+
+def _rules(payload: BoardPayload) -> Html:
+    return rules(payload.ruleset, inference_facts(payload.inference, payload.target))
+
+
+def _title(payload: BoardPayload, column: Column) -> str:
+    """The column's title; of latency and throughput also which one."""
+    said = column in _OF_SCENARIO and payload.compared
+    return f"{TITLES[column]} ({payload.compared})" if said else TITLES[column]
+
+
+def _lower(title: str) -> str:
+    return title[:1].lower() + title[1:]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _tile(payload: BoardPayload, column: Column, root: str) -> Html:
+    """The record of one column, of each division that there is; the script makes it a choice."""
+    firsts = [entry for entry in payload.entries if column in entry.figures and entry.figures[column].rank == 1]
+    divisions = payload.divisions()
+    records, standings = [], []
+    for division in divisions:
+        leaders = [entry for entry in firsts if entry.division == division]
+        leader = min(leaders, key=lambda entry: _worth(entry.figures[column], column), default=None)
+        if leader is not None:
+            where = f", {division} division" if len(divisions) > 1 else ""
+            who = fill("{model}, {author}{where}", model=leader.model, author=leader.author, where=where)
+            rests = standing(leader, column, payload.ruleset.aggregation_rule, len(leaders) - 1)
+            standings.append(f"{division}: {rests}" if len(divisions) > 1 else rests)
+            records.append((leader.figures[column].text.partition(" [")[0], who))
+    value, who = records[0] if records else (ABSENT, many([_NOT_YET]))
+    who = many([who, *(fill("; {value}: {who}", value=each, who=by) for each, by in records[1:])])
+    return fill(
+        '<li data-column="{column}"><span class="title">{title}</span><b>{value}</b><span class="by">{who}</span>'
+        "{rests}</li>",
+        column=column, title=_title(payload, column), value=value, who=who,
+        rests=fill('<span class="by">{rests}</span>', rests="; ".join(standings)) if standings else "",
+    )  # fmt: skip
+
+
+def _ranking(payload: BoardPayload, first: Column, root: str) -> Html:
+    """The controls' places and the static table."""
+    ranked = [entry for entry in payload.entries if first in entry.figures]
+    ranked.sort(key=lambda entry: _order(entry, first))
+    training, divided = first in _OF_TRAINING, len(payload.divisions()) > 1
+    scale = _scale([entry.figures[first] for entry in ranked])
+    rows = many(_row(entry, first, scale, root, training, divided) for entry in ranked[:_MOST_ROWS])
+    heads = [
+        ("rank", "Rank"), ("entry", "Entry"), ("figure n", "Figure"), ("bar", "Interval"), ("reached n", "Reached"),
+        ("division", "Division"), ("hardware", "Hardware"), ("framework", "Framework"), ("date", "Date"),
+        ("code", "Code"), ("notes", "Notes"),
+    ]  # fmt: skip
+    left_out = {*([] if training else ["reached n"]), *([] if divided else ["division"])}
+    shown = [each for each in heads if each[0] not in left_out]
+    head = many(
+        fill('<th scope="col" role="columnheader" class="{kind}">{text}</th>', kind=kind, text=text)
+        for kind, text in shown
+    )
+    more = f"The first {_MOST_ROWS} of {len(ranked):,} entries. " if len(ranked) > _MOST_ROWS else ""
+    return fill(
+        '<section aria-labelledby="h-ranking"><h2 id="h-ranking">Ranking</h2>'
+        '<div class="slider script" id="slider" hidden></div>'
+        '<form class="filters script" id="filters" role="search" aria-label="Filter and sort the entries" '
+        'hidden></form>'
+        '<p class="note" id="found" role="status"></p>'
+        '<div class="scroll board" role="region" tabindex="0" aria-label="Table of the ranking">'
+        '<table id="ranking" role="table" data-column="{column}"><caption class="hidden">Ranking by {title}</caption>'
+        '<thead role="rowgroup"><tr role="row">{head}</tr></thead><tbody role="rowgroup">{rows}</tbody></table></div>'
+        '<nav class="pager script" id="pager" aria-label="Pages of the ranking" hidden></nav>'
+        '<p class="note no-script">{more}Other columns, filters, sorting and curves need JavaScript.</p>'
+        "{note}</section>\n",
+        column=first, title=_lower(_title(payload, first)), head=head, rows=rows, more=more,
+        note=_note(payload, first),
+    )  # fmt: skip
+
+
+def _note(payload: BoardPayload, first: Column) -> Html:
+    """How the entries are ranked and how the figures are made; the script shows what its column and target want."""
+    shown = "training" if first in _OF_TRAINING else "inference"
+    said = {"training": _sentence(payload.ruleset.aggregation), "inference": inference_note(payload)}
+    divided = len(payload.divisions()) > 1
+    return fill(
+        '<p class="note"><span data-about="rules">Entries are ranked by value; a new rank begins where one is clearly '
+        'worse, interval against interval, than another of the rank before; the others share it: "2=". </span>'
+        '<span data-about="asked" hidden>At a target that is not the rules\' own no interval is computed: entries are '
+        "ranked by value alone, and only equal values share a rank. </span>"
+        "{divisions}A hollow point has no interval. {figures}</p>",
+        divisions="Each division has ranks of its own. " if divided else "",
+        figures=many(
+            fill('<span data-about="{name}"{hidden}>{text}</span>', name=name, text=text,
+                 hidden="" if name == shown else Html(" hidden"))
+            for name, text in said.items()
+        ),
+    )  # fmt: skip
+
+
+def _order(entry: EntryPayload, column: Column) -> tuple[bool, int, int, float]:
+    """By division and rank, then by value; what has none is last."""
+    figure = entry.figures[column]
+    return figure.rank is None, DIVISIONS.index(entry.division), figure.rank or 0, _worth(figure, column)
+
+
+def _worth(figure: FigurePayload, column: Column) -> float:
+    """Smaller is better; what has no value is last."""
+    return math.inf if figure.value is None else goodness(column) * figure.value
+
+
+def _scale(figures: list[FigurePayload]) -> Scale:
+    """The axis of all intervals of a column."""
+    known = [each for figure in figures for each in (figure.value, figure.low, figure.high) if each is not None]
+    finite = [value for value in known if 0 < value < math.inf]
+    return log_scale(min(finite), max(finite), 4, 96) if finite else (lambda _: 50.0)
+
+
+def _row(entry: EntryPayload, column: Column, scale: Scale, root: str, training: bool, divided: bool) -> Html:
+    """One entry of the static table; the script makes the same cells (``assets/table.js``)."""
+    figure = entry.figures[column]
+    value, bracket, interval = figure.text.partition(" [")
+    why = figure.note if figure.value is None else ""
+    reached = f"{entry.reached}/{entry.n}" if entry.mode == "training" and entry.n else ""
+    by = ", ".join(dict.fromkeys(each for each in (entry.author, entry.organisation) if each))
+    has_bar = figure.value is not None and 0 < figure.value < math.inf
+    return fill(
+        '<tr role="row"><td role="cell" class="rank">{rank}</td><th scope="row" role="rowheader" class="entry">{link}'
+        '<small>{by}</small>{why}</th><td role="cell" class="figure n"><b>{value}</b>{interval}</td><td '
+        'role="cell" class="bar">'
+        '{bar}</td>{reached}{division}<td role="cell" class="hardware" data-label="Hardware">{hardware}</td>'
+        '<td role="cell" class="framework" data-label="Framework">{framework}</td>'
+        '<td role="cell" class="date" data-label="Date">{date}</td>'
+        '<td role="cell" class="code">{code}</td><td role="cell" class="notes">{badges}</td></tr>',
+        rank=ABSENT if figure.rank is None else f"{figure.rank}{'=' if figure.shared else ''}",
+        link=inside(root, entry.page, entry.model),
+        by=by,
+        value=value or ABSENT,
+        why=many(fill('<small class="why">{why}</small>', why=each) for each in filter(None, [why, *entry.doubts])),
+        interval=fill('<small class="range">[{interval}</small>', interval=interval) if bracket else "",
+        bar=interval_bar(figure.value or 1.0, figure.low, figure.high, scale) if has_bar else "",
+        reached=_reached(reached, entry.reached_text) if training else "",
+        division=_division(entry.division) if divided else "",
+        hardware=entry.hardware,
+        framework=entry.framework,
+        date=entry.date[:10],
+        code=outside(entry.code_url, "code") if entry.code_url else "",
+        badges=badges(entry),
+    )
+
+
+def _reached(short: str, whole: str) -> Html:
+    return fill(
+        '<td role="cell" class="reached n" data-label="Reached" title="{whole}">{short}</td>', short=short, whole=whole
+    )
+
+
+def _division(division: str) -> Html:
+    return fill('<td role="cell" class="division" data-label="Division">{division}</td>', division=division)
+
+
+def _progress(payload: BoardPayload, columns: list[Column], first: Column, root: str) -> Html:
+    """The record over the years, a drawing a column and division; without a script all are shown."""
+    figures, divisions, drawn = [], payload.divisions(), set()
+    for column, division in product(columns, divisions):
+        records = []
+        for day, value, at in payload.progress.get(column, []):
+            entry = payload.entries[at]
+            if entry.division != division:
+                continue
+            text = entry.figures[column].text.partition(" [")[0]
+            records.append((day, value, text, f"{entry.model}, {entry.author}", f"{root}{entry.page}"))
+        drawing = progress_drawing(records, payload.generated, column)
+        if drawing:
+            drawn.add(column)
+            title = TITLES[column] + (f", {division} division" if len(divisions) > 1 else "")
+            figures.append(
+                fill(
+                    '<figure data-progress="{column}"><figcaption>{title}: each point is an entry that '
+                    "was the best when "
+                    "it came</figcaption>{drawing}</figure>",
+                    column=column,
+                    title=title,
+                    drawing=drawing,
+                )
+            )
+    # The script shows what is of its column.
+    for column in columns or [first]:
+        if column not in drawn:
+            text = f"{TITLES[column]}: {_NOT_YET}."
+            figures.append(fill('<p class="note" data-progress="{column}">{text}</p>', column=column, text=text))
+    return section("The record over time", *figures)
+
+
+def _curves() -> Html:
+    """The place of the curves that the script lays over one another."""
+    return Html(
+        '<section class="script" id="overlaid" aria-labelledby="h-curves" hidden><h2 id="h-curves">Curves</h2>'
+        '<div id="curves"></div></section>\n'
+    )

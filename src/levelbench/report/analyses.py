@@ -1,0 +1,292 @@
+"""The tables and figures of analyses: a factorial experiment, a proposed target, an optimizer against its reference.
+
+Speed-ups are drawn on a logarithmic axis, where those that compose stack up to the combination. A rounding error of an
+optimizer grows slowly from 1e-16; a wrong update is seen at once, or at the step at which it begins to differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UsageError
+from levelbench.report.drawing import INK, check_ending, draw, plain_axes
+from levelbench.report.markup import DASHES, SERIES
+from levelbench.report.numbers import number
+from levelbench.report.run_figures import draw_run, y_limits
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text, clean, verdict_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+    from levelbench.analysis.composition import Composition, Contrast, Effect, FactorArm
+    from levelbench.measure.verdict import Verdict
+    from levelbench.records.schema import Specification
+    from levelbench.report.run_figures import Curves
+
+__all__ = ["Composition", "Way", "arms_table", "effects_table", "write_composition", "write_divergence", "write_target"]
+
+
+def arms_table(found: Composition) -> Table:
+    """A row an arm: its factors, its times, its speed-up."""
+    columns = (
+        Column("on", "factors on"),
+        Column("reached", "reached"),
+        Column("time_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("speed_up", "speed-up over none", ColumnKind.NUMBER),
+        Column("verdict", "time against none"),
+    )
+    pairs = zip(found.cells, found.against, strict=True)
+    rows = tuple(_arm(cell, found.factors, verdict) for cell, verdict in pairs)
+    notes = (
+        f"Runs that share a seed are compared in pairs; the level of each interval is {found.level * 100:g} %.",
+        "Time to accuracy: geometric mean; where a run missed the target there is none.",
+    )
+    return Table("composition", f"Composition of {', '.join(found.factors)}", columns, rows, notes)
+
+
+def _arm(cell: FactorArm, factors: tuple[str, ...], verdict: Verdict | None) -> tuple[Cell, ...]:
+    known = [time for time in cell.times if time is not None]
+    time: Cell = Absent("not every run reached the target")
+    if known and len(known) == len(cell.times):
+        time = Number(math.exp(math.fsum(map(math.log, known)) / len(known)))
+    return (
+        Text(", ".join(name for name in factors if name in cell.on) or "none"),
+        Reached(cell.reached, len(cell.times)),
+        time,
+        _speed_up(verdict),
+        Absent() if verdict is None else Text(_verdict_text(verdict)),
+    )
+
+
+def _verdict_text(verdict: Verdict) -> str:
+    """The verdict with the ratio, or with the bound that there is."""
+    bound = _bound(verdict.low, verdict.high) if verdict.ratio is None else ""
+    return f"{verdict.kind} {bound}" if bound else verdict_text(verdict)
+
+
+def _bound(low: float | None, high: float | None) -> str:
+    if low is not None:
+        return f"above {number(low)}"
+    return "" if high is None else f"below {number(high)}"
+
+
+def _speed_up(verdict: Verdict | None) -> Cell:
+    """Base over arm, so that above 1 is faster, with the interval turned round."""
+    if verdict is None or verdict.ratio is None:
+        return Absent()
+    low, high = (None if each is None else 1 / each for each in (verdict.high, verdict.low))
+    return Number(1 / verdict.ratio, low, high)
+
+
+def effects_table(found: Composition) -> Table | None:
+    """Main effects and interactions of a full factorial; ``None`` for another design."""
+    if not found.effects:
+        return None
+    columns = (
+        Column("effect", "effect"),
+        Column("ratio", "ratio of times", ColumnKind.NUMBER),
+        Column("meaning", "meaning"),
+    )
+    rows = tuple(
+        (Text(" x ".join(each.factors)), _contrast_cell(each.found), Text(_said(each))) for each in found.effects
+    )
+    note = (
+        f"Averaged over the other factors. All {len(found.effects)} intervals hold together at "
+        f"{found.level * 100:g} % (Bonferroni)."
+    )
+    return Table("effects", "Effects and interactions", columns, rows, (note,))
+
+
+def _contrast_cell(found: Contrast) -> Cell:
+    if found.ratio is None:
+        bound = _bound(found.low, found.high)
+        return Text(bound) if bound else Absent(found.reason)
+    return Number(found.ratio, found.low, found.high)
+
+
+def _said(effect: Effect) -> str:
+    low, high = effect.found.low, effect.found.high
+    below, above = high is not None and high < 1, low is not None and low > 1
+    if len(effect.factors) == 1:
+        return "shortens training" if below else "lengthens training" if above else "no effect shown"
+    return "gain more together" if below else "gain less together" if above else "no interaction shown"
+
+
+def write_composition(found: Composition, path: Path) -> Path | None:
+    """Draw the speed-ups, alone, predicted and measured, to an ``.svg`` or ``.png`` file.
+
+    ``None``, and no file, where no speed-up has a number: the runs are in the tables all the same. Raises as
+    :func:`levelbench.report.drawing.draw`.
+    """
+    check_ending(path)
+    bars = _bars(found)
+    if not bars:
+        return None
+    height = 1.5 + 0.42 * (len(bars))
+    return draw(path, "composition", (6.4, height), lambda figure: _draw_speed_ups(figure.add_subplot(), found, bars))
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """A ratio of times over none of the factors, with its interval."""
+
+    label: str
+    colour: str
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+
+
+def _bars(found: Composition) -> list[_Bar]:
+    """What has a ratio: each alone, their product, all together."""
+    alone, product, measured = (SERIES[at][0] for at in range(3))
+    named = [*((each.factor, alone, each.verdict) for each in found.alone), ("all, measured", measured, found.together)]
+    bars = [_Bar(label, colour, v.ratio, v.low, v.high) for label, colour, v in named if v.ratio is not None]
+    if found.predicted is not None:
+        bars.insert(len(found.alone), _Bar("product of these", product, found.predicted))
+    return bars
+
+
+def _draw_speed_ups(axes: Axes, found: Composition, bars: Sequence[_Bar]) -> None:
+    for at, bar in enumerate(bars):
+        ratio, low, high = bar.ratio, bar.low, bar.high
+        place = len(bars) - 1 - at
+        axes.barh(place, 1 / ratio - 1, left=1, height=0.6, color=bar.colour, alpha=0.8)
+        if low and high:
+            axes.plot([1 / high, 1 / low], [place, place], color=INK, linewidth=1.4)
+        axes.annotate(
+            f"{clean(bar.label)}  {number(1 / ratio)}", (max(1.0, 1 / ratio, 1 / low if low else 1.0), place), (6, 0),
+            textcoords="offset points", va="center", fontsize=8.5,
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    axes.xaxis.set_minor_formatter(lambda value, _: number(value) if f"{value:e}"[0] in "25" else "")
+    low, high = axes.get_xlim()
+    # Room for the words beside the longest bar.
+    axes.set_xlim(low, high * (high / low) ** 0.8)
+    axes.axvline(1, color=INK, linewidth=1)
+    axes.set_yticks([])
+    axes.set_xlabel("speed-up over none of them (time to accuracy)")
+    axes.set_title(clean(f"{found.kind}: {' x '.join(found.factors)}"), fontsize=10)
+    plain_axes(axes, "x")
+
+
+_MOST_POINTS = 400
+_BANDS = {"quartiles": "the middle half of the runs", "range": "the lowest to the highest run"}
+
+
+def write_target(curves: Curves, specification: Specification, path: Path, whose: str) -> Path:
+    """Draw ``curves`` over samples and the target of ``specification`` to an ``.svg`` or ``.png`` file.
+
+    ``whose`` says beside it which target that is (``proposed``). Raises as ``drawing.draw``.
+    """
+    return draw(
+        path, "target", (6.4, 4.2), lambda figure: _draw_target(figure.add_subplot(), curves, specification, whose)
+    )
+
+
+def _draw_target(axes: Axes, curves: Curves, specification: Specification, whose: str) -> None:
+    target, band, colour = specification.target, curves.band, SERIES[0][0]
+    for run in curves.runs:
+        draw_run(axes, run, 1.0, colour, _MOST_POINTS)
+    axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.16, linewidth=0, label=_BANDS.get(band.kind))
+    axes.plot(band.x, band.median, color=colour, linewidth=2.2, label=f"median of {len(curves.runs)} runs")
+    reached = sum(run.reached_at is not None for run in curves.runs)
+    dots = f"target confirmed ({reached} of {len(curves.runs)} runs)"
+    axes.plot([], [], "o", color=colour, markersize=3.5, label=dots)
+    line = f"{whose} target: {target.threshold:.6g}"
+    axes.axhline(target.threshold, color=INK, linewidth=1, linestyle=(0, (4, 3)), label=line)
+    axes.set_xlim(left=0)
+    axes.set_ylim(*y_limits([curves], target))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_xlabel("training samples seen")
+    axes.set_ylabel(clean(f"{target.split} {target.metric}"))
+    axes.set_title(clean(f"{specification.task}[recipe={specification.recipe}]"), fontsize=10, loc="left")
+    # Curves gather at the end of their scale: rising ones above, falling ones below.
+    axes.legend(frameon=False, fontsize=8.5, loc="lower right" if target.direction == "higher" else "upper right")
+    plain_axes(axes)
+
+
+_LEAST, _MOST = 1e-17, 1e30
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One problem: L2 and L∞ by step, and the L∞ that is allowed."""
+
+    problem: str
+    l2: NDArray[np.float64]
+    linf: NDArray[np.float64]
+    tolerance: float
+
+
+def write_divergence(ways: Sequence[Way], path: Path, title: str) -> Path:
+    """Draw to an ``.svg`` or ``.png`` file; raises as ``drawing.draw``."""
+    if not ways:
+        raise UsageError("a figure of divergence", "there is nothing to compare with", "name a reference: --reference")
+    return draw(path, f"divergence {title}", (9.6, 4.2), lambda figure: _draw_divergence(figure, ways, title))
+
+
+def _draw_divergence(figure: Canvas, ways: Sequence[Way], title: str) -> None:
+    left, right = figure.subplots(1, 2, sharey=True)
+    for axes, name, values in ((left, "L2", [each.l2 for each in ways]), (right, "L∞", [each.linf for each in ways])):
+        for at, (way, found) in enumerate(zip(ways, values, strict=True)):
+            _line(axes, at, len(ways), way.problem, found)
+        # Probes are of 100 steps and of 1,000, and what is wrong is often wrong in the first few.
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_yscale("log")
+        axes.set_xlabel("step")
+        axes.set_title(f"{name} of the difference, relative")
+        axes.minorticks_off()
+        plain_axes(axes)
+    for tolerance, whose in _tolerances(ways).items():
+        right.axhline(tolerance, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        # Beside the axes, where no line is.
+        right.annotate(
+            clean(f"{tolerance:.1e} allowed: {whose}"), (1, tolerance), (4, 0), ("axes fraction", "data"),
+            "offset points", va="center", fontsize=8,
+        )  # fmt: skip
+    _ticks(left)
+    handles, labels = right.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8, handlelength=3)
+    figure.suptitle(clean(title), fontsize=10)
+
+
+def _line(axes: Axes, at: int, count: int, problem: str, found: NDArray[np.float64]) -> None:
+    """The way of one problem, wide below and narrow above, so that those that lie over each other are all seen."""
+    # Zero has no place on a logarithmic axis; infinity, and what is on its way there, is the gap that it leaves.
+    shown = np.where(found < _MOST, np.maximum(found, _LEAST), np.nan)
+    colour, dash = SERIES[at % len(SERIES)][0], DASHES[at % len(DASHES)]
+    width = 1.1 + 1.9 * (count - 1 - at) / count
+    axes.plot(
+        np.arange(1, len(found) + 1), shown, color=colour, linestyle=dash, linewidth=width, label=clean(problem)
+    )  # fmt: skip
+
+
+def _tolerances(ways: Sequence[Way]) -> dict[float, str]:
+    """Each tolerance with the problems that it is for, that of the most in two words."""
+    problems: dict[float, list[str]] = {}
+    for each in ways:
+        problems.setdefault(each.tolerance, []).append(each.problem)
+    most = max(problems, key=lambda tolerance: len(problems[tolerance]))
+    others = "all problems" if len(problems) == 1 else "the others"
+    return {
+        tolerance: others if tolerance == most else ", ".join(named) for tolerance, named in sorted(problems.items())
+    }
+
+
+def _ticks(axes: Axes) -> None:
+    """Powers of ten, the lowest of which stands for all that is less."""
+    lowest = round(math.log10(_LEAST))
+    top = math.ceil(math.log10(axes.get_ylim()[1]))
+    powers = range(lowest, top + 1, max(1, -(-(top - lowest) // 8)))
+    axes.set_yticks([10.0**each for each in powers], [f"{'≤' * (each == lowest)}1e{each:+03d}" for each in powers])

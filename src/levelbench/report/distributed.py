@@ -1,0 +1,488 @@
+"""Distributed training as tables and figures: what ranks did, how a task scales, a communicator's messages.
+
+What was predicted stands in a row or a curve of its own kind and says so, wherever it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log2
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from levelbench.errors import UsageError
+from levelbench.measure.statistics import Estimate
+from levelbench.records.reader import Record
+from levelbench.records.schema import Samples
+from levelbench.records.teamwork import teamwork
+from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes, time_unit
+from levelbench.report.markup import SERIES
+from levelbench.report.numbers import BYTES, number
+from levelbench.report.tables import (
+    Absent,
+    Cell,
+    Column,
+    ColumnKind,
+    Number,
+    Reached,
+    Table,
+    Text,
+    clean,
+    estimate_cell,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+    from levelbench.analysis.scaling import Efficiency, ScaledPoint
+    from levelbench.measure.statistics import Estimate
+
+__all__ = ["MessageCurve", "PredictedPoint", "divergence_table", "draw_efficiencies", "operations_table"]
+__all__ += ["predictions_table", "rank_tables", "ranks_table", "scaling_table", "staleness_table", "teamwork_table"]
+__all__ += ["typical", "write_communicators", "write_scaling"]
+
+_MOST_BINS = 12
+_NOTHING = "not recorded"
+
+
+def typical(records: Sequence[Record]) -> Record | None:
+    """The run of the median time among those that are done and have ranks; the earlier one of two."""
+    done = [(each.end.t_ns, at, each) for at, each in enumerate(records) if each.ranks and each.end is not None]
+    found = [each for *_, each in sorted(done, key=lambda each: each[:2]) if each.status == "done"]
+    return found[(len(found) - 1) // 2] if found else None
+
+
+def rank_tables(record: Record | None) -> list[Table]:
+    """What the ranks of a run did; none for a run of one process."""
+    if record is None:
+        return []
+    makers = (ranks_table, operations_table, staleness_table, divergence_table)
+    return [table for make in makers if (table := make(record)) is not None]
+
+
+def ranks_table(record: Record) -> Table | None:
+    """A row a rank; ``None`` for a run of one process."""
+    if not record.ranks:
+        return None
+    columns = (
+        Column("rank", "rank", ColumnKind.NUMBER),
+        Column("role", ""),
+        Column("step_s", "time per step", ColumnKind.TIME_S),
+        Column("communicate_share", "communication", ColumnKind.SHARE),
+        Column("sent_bytes", "sent a step", ColumnKind.BYTES),
+        Column("messages", "messages", ColumnKind.NUMBER),
+        Column("sent_start_bytes", "sent at the start", ColumnKind.BYTES),
+        Column("sent_between_bytes", "sent around evaluations", ColumnKind.BYTES),
+    )
+    steps = max((len(each["step_time"].values) for each in record.ranks.values() if "step_time" in each), default=0)
+    rows = tuple(_rank_row(rank, found, steps) for rank, found in record.ranks.items())
+    notes = (
+        "Time per step: median. A server sends while it serves: per step that the workers made.",
+        "Each rank has a clock of its own; times of two ranks are never subtracted.",
+    )
+    return Table("ranks", "Ranks", columns, rows, notes)
+
+
+def _rank_row(rank: int, found: Mapping[str, Samples], made: int) -> tuple[Cell, ...]:
+    steps = np.asarray(found["step_time"].values, np.float64) if "step_time" in found else np.zeros(0)
+    talk = np.asarray(found["communicate_time"].values, np.float64) if "communicate_time" in found else np.zeros(0)
+    trains = len(steps) > 0
+    return (
+        Number(rank),
+        Text("worker" if trains else "server"),
+        Number(float(np.median(steps)) * 1e-9) if trains else Absent("it does not train"),
+        Number(float(talk.sum() / steps.sum())) if trains and len(talk) == len(steps) else Absent("it does not train"),
+        _per_step(found, "sent", len(steps) or made),
+        _per_step(found, "messages", len(steps) or made),
+        _sum(found, "sent_at_start"),
+        _sum(found, "sent_between"),
+    )
+
+
+def _per_step(found: Mapping[str, Samples], name: str, steps: int) -> Cell:
+    values = next((found[each].values for each in (name, f"{name}_serving") if each in found), None)
+    if values is None or not steps:
+        return Absent(_NOTHING)
+    if "counted" in found and not found["counted"].values[0]:
+        return Absent("not counted: the framework sends by itself")
+    return Number(float(np.sum(values)) / steps)
+
+
+def _sum(found: Mapping[str, Samples], name: str) -> Cell:
+    return Number(float(np.sum(found[name].values))) if name in found else Absent(_NOTHING)
+
+
+def operations_table(record: Record) -> Table | None:
+    """What all ranks together called and sent, by operation and phase; ``None`` where not recorded."""
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    for found in record.ranks.values():
+        for name, samples in found.items():
+            what, _, place = name.partition(":")
+            if place:
+                operation, _, phase = place.partition(":")
+                of = sums.setdefault((operation, phase), {})
+                of[what] = of.get(what, 0.0) + float(np.sum(samples.values))
+    if not sums:
+        return None
+    columns = (
+        Column("operation", "operation"),
+        Column("phase", "phase"),
+        Column("calls", "calls", ColumnKind.NUMBER),
+        Column("sent_bytes", "sent", ColumnKind.BYTES),
+        Column("messages", "messages", ColumnKind.NUMBER),
+        Column("time_s", "time in it", ColumnKind.TIME_S),
+    )
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            Text(operation.replace("_", "-")),
+            Text(phase),
+            *(Number(of.get(name, 0.0)) for name in ("calls", "sent", "messages")),
+            Number(of.get("time", 0.0) * 1e-9),
+        )
+        for (operation, phase), of in sorted(sums.items(), key=lambda each: -each[1].get("sent", 0.0))
+    )
+    return Table("operations", "What the ranks called, all together", columns, rows)
+
+
+def staleness_table(record: Record) -> Table | None:
+    """How many gradients were how many updates old when they were applied; ``None`` where not recorded."""
+    found = teamwork(record)
+    if found is None or not found.staleness:
+        return None
+    counts = Counter(int(each) for each in found.staleness)
+    width = -(-(max(counts) + 1) // _MOST_BINS)
+    binned = Counter(dict.fromkeys(range(max(counts) // width + 1), 0))
+    for value, count in counts.items():
+        binned[value // width] += count
+    rows = tuple(
+        (
+            Text(str(at * width) if width == 1 else f"{at * width} to {at * width + width - 1}"),
+            Number(count),
+            Number(count / len(found.staleness)),
+        )
+        for at, count in sorted(binned.items())
+    )
+    columns = (
+        Column("staleness", "updates"),
+        Column("count", "gradients", ColumnKind.NUMBER),
+        Column("share", "share", ColumnKind.SHARE),
+    )
+    return Table("staleness", "Staleness: updates between the reading of the weights and their gradient", columns, rows)
+
+
+def divergence_table(record: Record) -> Table | None:
+    """How far replicas were from their mean at each evaluation; ``None`` where they are equal, or not recorded."""
+    found = teamwork(record)
+    if found is None or not found.divergence:
+        return None
+    columns = (
+        Column("epoch", "epoch", ColumnKind.NUMBER),
+        Column("divergence", "largest relative distance", ColumnKind.NUMBER),
+    )
+    rows = tuple(
+        (Number(each.epoch), Number(value)) for each, value in zip(record.evaluations, found.divergence, strict=False)
+    )
+    return Table("divergence", "Divergence of the replicas from their mean", columns, rows)
+
+
+class _Efficiency(Protocol):
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class PredictedPoint(Protocol):
+    """A prediction: :class:`levelbench.distributed.simulation.predict.Prediction` is one."""
+
+    @property
+    def label(self) -> str:
+        """The scheme."""
+
+    @property
+    def ranks(self) -> int:
+        """How many."""
+
+    @property
+    def step_s(self) -> Estimate:
+        """The time of a step, with its interval."""
+
+    @property
+    def communicate_share(self) -> float:
+        """Of a step."""
+
+    @property
+    def efficiency(self) -> _Efficiency:
+        """In time per epoch, against one rank."""
+
+    @property
+    def time_to_target_s(self) -> Estimate | None:
+        """Training alone, where the examples that it takes are known."""
+
+    @property
+    def sent_bytes(self) -> float:
+        """Of a step and rank."""
+
+    @property
+    def messages(self) -> float:
+        """Of a step and rank."""
+
+
+def scaling_table(title: str, points: Sequence[ScaledPoint], notes: Sequence[str] = ()) -> Table:
+    """A row a point: times, samples, and efficiencies in both senses."""
+    columns = (
+        Column("point", "point"),
+        Column("ranks", "ranks", ColumnKind.NUMBER),
+        Column("threads", "threads each", ColumnKind.NUMBER),
+        Column("reached", "reached"),
+        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("efficiency_to_accuracy", "efficiency to accuracy", ColumnKind.SHARE),
+        Column("epoch_s", "time per epoch", ColumnKind.TIME_S),
+        Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
+        Column("samples_to_target", "samples to target", ColumnKind.NUMBER),
+    )
+    return Table("scaling", title, columns, tuple(map(_point_row, points)), tuple(notes))
+
+
+def _point_row(point: ScaledPoint) -> tuple[Cell, ...]:
+    group, inside = point.group, point.reached
+    missed = "no run reached the target"
+    return (
+        Text(clean(point.label)),
+        Number(point.ranks),
+        Number(point.threads),
+        Reached(group.reached, group.n, inside.low, inside.high),
+        estimate_cell(point.time_to_accuracy_s, missed),
+        _efficiency(point.to_accuracy),
+        estimate_cell(point.epoch_s, "no run came to an end"),
+        _efficiency(point.per_epoch),
+        estimate_cell(point.samples_to_target, missed),
+    )
+
+
+def _efficiency(found: Efficiency | _Efficiency) -> Cell:
+    return Absent(found.reason) if found.value is None else Number(found.value, found.low, found.high)
+
+
+def teamwork_table(points: Sequence[ScaledPoint]) -> Table | None:
+    """What ranks sent, and where their time went; ``None`` where no point has several."""
+    rows = [_team_row(point) for point in points if point.teamwork]
+    if not rows:
+        return None
+    columns = (
+        Column("point", "point"),
+        Column("sent_bytes", "sent a step and rank", ColumnKind.BYTES),
+        Column("predicted_bytes", "predicted", ColumnKind.BYTES),
+        Column("messages", "messages", ColumnKind.NUMBER),
+        Column("predicted_messages", "predicted", ColumnKind.NUMBER),
+        Column("communicate_share", "communication", ColumnKind.SHARE),
+        Column("waiting_share", "of it waiting", ColumnKind.SHARE),
+        Column("overlap", "overlapped", ColumnKind.SHARE),
+        Column("imbalance", "imbalance", ColumnKind.NUMBER),
+        Column("staleness", "staleness"),
+        Column("divergence", "divergence"),
+    )
+    notes = (
+        "Sent: counted at the communicator; predicted: the scheme's closed form. Shares are of a step, over all ranks.",
+        "Imbalance: computation of the slowest rank over the mean one's. Staleness in updates: median, largest.",
+    )
+    return Table("teamwork", "What the ranks did", columns, tuple(rows), notes)
+
+
+_COUNTED = ("sent_bytes", "messages")
+_UNCOUNTED = "not counted: the framework sends by itself"
+
+
+def _team_row(point: ScaledPoint) -> tuple[Cell, ...]:
+    nothing = "not recorded"
+    figures = (
+        *("sent_bytes", "predicted_bytes", "messages", "predicted_messages"),
+        *("communicate_share", "waiting_share", "overlap", "imbalance"),
+    )
+    stale = sorted(value for each in point.teamwork for value in each.staleness)
+    apart = [each.divergence[-1] for each in point.teamwork if each.divergence]
+    return (
+        Text(clean(point.label)),
+        *(estimate_cell(point.team(name), _UNCOUNTED if name in _COUNTED else nothing) for name in figures),
+        Text(f"{stale[len(stale) // 2]:g}, {stale[-1]:g}") if stale else Absent(nothing),
+        Text(f"{max(apart):.2g}") if apart else Absent("replicas are equal, or not recorded"),
+    )
+
+
+def predictions_table(points: Sequence[PredictedPoint], notes: Sequence[str] = ()) -> Table:
+    """A row a prediction."""
+    columns = (
+        Column("point", "predicted"),
+        Column("ranks", "ranks", ColumnKind.NUMBER),
+        Column("step_s", "time per step", ColumnKind.TIME_S),
+        Column("efficiency_per_epoch", "efficiency per epoch", ColumnKind.SHARE),
+        Column("communicate_share", "communication", ColumnKind.SHARE),
+        Column("sent_bytes", "sent a step and rank", ColumnKind.BYTES),
+        Column("messages", "messages", ColumnKind.NUMBER),
+        Column("time_to_target_s", "training to target", ColumnKind.TIME_S),
+    )
+    rows = tuple(
+        (
+            Text(clean(f"{point.label} (predicted)")),
+            Number(point.ranks),
+            estimate_cell(point.step_s),
+            _efficiency(point.efficiency),
+            Number(point.communicate_share),
+            Number(point.sent_bytes),
+            Number(point.messages),
+            estimate_cell(point.time_to_target_s, "no run of this scheme says how many examples its target takes"),
+        )
+        for point in points
+    )
+    return Table("predictions", "Predictions of the simulator: nothing here was measured", columns, rows, tuple(notes))
+
+
+def write_scaling(title: str, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], path: Path) -> Path:
+    """Draw both efficiencies over the number of ranks to a .png or .svg file; predictions are hollow and dashed."""
+    check_ending(path)
+
+    def onto(figure: Canvas) -> None:
+        axes = figure.add_subplot(title=title)
+        draw_efficiencies(axes, points, predicted, [colour for colour, *_ in SERIES], INK)
+        plain_axes(axes)
+
+    return draw(path, title, (7.0, 4.2), onto)
+
+
+def draw_efficiencies(
+    axes: Axes, points: Sequence[ScaledPoint], predicted: Sequence[PredictedPoint], colours: Sequence[str], ink: str
+) -> None:
+    """Both efficiencies over ranks, a colour of ``colours`` a scheme; lines that are no curve in ``ink``."""
+    axes.axhline(1, color=ink, linewidth=0.8, linestyle=":")
+    schemes = list(dict.fromkeys(scheme for point in points if (scheme := _scheme(point))))
+    highest = 1.0
+    for at, scheme in enumerate(list(schemes)):
+        # A single process has no scheme: it is where every curve begins.
+        own = [point for point in points if _scheme(point) in ("", scheme)]
+        for name, label, filled in (("per_epoch", "per epoch", True), ("to_accuracy", "to accuracy", False)):
+            shown = [(point.ranks, found) for point in own if (found := getattr(point, name)).value is not None]
+            highest = max([highest, *(found.value for _, found in shown)])
+            style = "o-" if filled else "s--"
+            _efficiency_curve(axes, shown, colours[at % len(colours)], f"{scheme}, {label}", style, filled=filled)
+    schemes += [each for each in dict.fromkeys(each.label for each in predicted) if each not in schemes]
+    for at, scheme in enumerate(schemes):
+        found = [(each.ranks, each.efficiency) for each in predicted if each.label == scheme]
+        _efficiency_curve(
+            axes, found, colours[at % len(colours)], f"{scheme}, per epoch, predicted", "D:", filled=False
+        )
+    ranks = sorted({each.ranks for each in points} | {each.ranks for each in predicted})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ranks, [str(each) for each in ranks])
+    axes.minorticks_off()
+    axes.set_ylim(0, 1.3 * highest)
+    axes.set(xlabel="ranks", ylabel="parallel efficiency")
+    crowded = sorted({point.ranks for point in points if point.crowded})
+    if crowded:
+        said = f"none claimed on {', '.join(map(str, crowded))} ranks: more threads than cores"
+        axes.text(0.99, 0.03, said, transform=axes.transAxes, ha="right", fontsize="small")
+    axes.legend(frameon=False, fontsize="small", ncols=2)
+
+
+def _scheme(point: ScaledPoint) -> str:
+    distribution = point.group.specification.distribution
+    return distribution.scheme if distribution else ""
+
+
+def _efficiency_curve(
+    axes: Axes, shown: Sequence[tuple[int, Any]], colour: str, label: str, style: str, *, filled: bool
+) -> None:
+    if not shown:
+        return
+    xs, ys = [ranks for ranks, _ in shown], [found.value for _, found in shown]
+    below = [found.value - (found.value if found.low is None else found.low) for _, found in shown]
+    above = [(found.value if found.high is None else found.high) - found.value for _, found in shown]
+    face = colour if filled else "none"
+    axes.errorbar(xs, ys, yerr=[below, above], fmt=style, color=colour, markerfacecolor=face, capsize=3, label=label)
+
+
+@dataclass(frozen=True)
+class MessageCurve:
+    """One operation over one library: medians by bytes, and α (s) and β (s/B) of the line where one was fitted.
+
+    ``bus`` makes of n / t the bandwidth of the busiest link.
+    """
+
+    label: str
+    points: tuple[tuple[int, Estimate], ...]
+    bus: float
+    line: tuple[float, float] | None = None
+
+
+def write_communicators(title: str, curves: Sequence[MessageCurve], path: Path) -> Path:
+    """Draw to an ``.svg`` or ``.png`` file. ``UsageError`` where there is no point with a size, else as ``draw``."""
+    sized = [each for each in curves if any(nbytes for nbytes, _ in each.points)]
+    if not sized:
+        raise UsageError("a figure of a communicator", "nothing with a size was measured", "measure all-reduce")
+    return draw(path, title, (9.2, 3.9), lambda figure: _draw_messages(figure, title, sized))
+
+
+def _draw_messages(figure: Canvas, title: str, curves: Sequence[MessageCurve]) -> None:
+    times, bandwidths = figure.subplots(1, 2)
+    seconds = [estimate.value for each in curves for _, estimate in each.points]
+    unit = time_unit(times.yaxis, seconds)
+    for at, curve in enumerate(curves):
+        _message_curve(times, bandwidths, curve, unit.size, SERIES[at % len(SERIES)][0], MARKERS[at % len(MARKERS)])
+    for axes, name in ((times, f"time, {unit.symbol}"), (bandwidths, "bus bandwidth, GB/s")):
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("size")
+        axes.set_ylabel(name)
+        axes.set_xticks(_size_ticks(curves))
+        axes.xaxis.set_major_formatter(lambda value, _: _size(value))
+        axes.xaxis.set_minor_formatter(lambda value, _: "")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axes.yaxis.set_minor_formatter(lambda value, _: "")
+        plain_axes(axes)
+    times.legend(frameon=False, fontsize=8.5, loc="best")
+    figure.suptitle(clean(title), fontsize=10)
+
+
+def _size_ticks(curves: Sequence[MessageCurve]) -> list[float]:
+    """Powers of two over all sizes, at most seven of them."""
+    sizes = [nbytes for each in curves for nbytes, _ in each.points if nbytes]
+    low, high = floor(log2(min(sizes))), ceil(log2(max(sizes)))
+    return [2.0**power for power in range(low, high + 1, -(-(high - low + 1) // 7))]
+
+
+def _message_curve(times: Axes, bandwidths: Axes, curve: MessageCurve, unit: float, colour: str, marker: str) -> None:
+    points = [(nbytes, estimate) for nbytes, estimate in curve.points if nbytes]
+    sizes = [nbytes for nbytes, _ in points]
+    medians = [estimate.value / unit for _, estimate in points]
+    reach = [_reach(estimate) for _, estimate in points]
+    below, above = [low / unit for low, _ in reach], [high / unit for _, high in reach]
+    look = {"color": colour, "markersize": 3.5, "elinewidth": 0.8}
+    times.errorbar(sizes, medians, (below, above), fmt=marker, label=clean(curve.label), **look)
+    rates = [curve.bus * nbytes / estimate.value * 1e-9 for nbytes, estimate in points]
+    bandwidths.plot(sizes, rates, marker, color=colour, markersize=3.5)
+    if curve.line is not None:
+        alpha, beta = curve.line
+        fitted = [alpha + nbytes * beta for nbytes in sizes]
+        times.plot(sizes, [each / unit for each in fitted], color=colour, linewidth=0.9)
+        shown = [curve.bus * nbytes / each * 1e-9 for nbytes, each in zip(sizes, fitted, strict=True)]
+        bandwidths.plot(sizes, shown, color=colour, linewidth=0.9)
+
+
+def _reach(estimate: Estimate) -> tuple[float, float]:
+    """How far the interval goes below and above the median."""
+    if estimate.interval is None:
+        return 0.0, 0.0
+    return max(0.0, estimate.value - estimate.interval.low), max(0.0, estimate.interval.high - estimate.value)
+
+
+def _size(value: float) -> str:
+    unit = next(each for each in reversed(BYTES) if value >= each.least)
+    return f"{number(value / unit.size)} {unit.symbol}"

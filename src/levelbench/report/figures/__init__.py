@@ -1,1 +1,0 @@
-"""Figures: what they show as data, and their drawings as SVG or PNG in the colours of a page."""

@@ -1,1 +1,0 @@
-"""Operators, networks, inference, conformance and the machine as tables: one module for what a command measures."""

@@ -1,0 +1,459 @@
+"""Operators as tables and figures: benchmarks, conformance, the machine's ceilings, the roofline, where errors lie.
+
+In the roofline a point below the sloping roof is held back by memory, one below the flat roof by arithmetic (Williams,
+Waterman and Patterson, "Roofline", CACM 52, 2009). In the heat map of a difference the last two axes are the image and
+those before them a grid of such images; large ones are shown by their worst blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from levelbench.errors import UsageError
+from levelbench.measure.ceilings import Ceilings
+from levelbench.measure.selftest import Diagnosis
+from levelbench.measure.statistics import Estimate
+from levelbench.measure.verdict import format_verdict
+from levelbench.records.benchmark_summary import BenchmarkSummary, Entry
+from levelbench.report.drawing import INK, MARKERS, check_ending, draw, plain_axes
+from levelbench.report.markup import SERIES
+from levelbench.report.numbers import number
+from levelbench.report.tables import (
+    Absent,
+    Cell,
+    Column,
+    ColumnKind,
+    Number,
+    Table,
+    Text,
+    clean,
+    error_text,
+    share_cell,
+    verdict_text,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+__all__ = ["Folded", "RooflinePoint", "ceilings_line", "ceilings_table", "conformance_table", "details_table"]
+__all__ += ["doctor_lines", "fold", "heatmap_text", "problems_table", "roofline_points", "summary_lines"]
+__all__ += ["totals_table", "write_heatmap", "write_roofline"]
+
+_GIGA = 1e-9
+
+
+def problems_table(summary: BenchmarkSummary) -> Table:
+    """A row a problem; by framework time, GFLOP/s, share of the ceiling, error and verdict against the first."""
+    columns = [Column("problem", "problem")]
+    for at, name in enumerate(summary.frameworks):
+        columns += [
+            Column(f"{name}_time_s", f"{name} time", ColumnKind.TIME_S),
+            Column(f"{name}_gflop_s", f"{name} GFLOP/s", ColumnKind.NUMBER),
+            Column(f"{name}_share", f"{name} of ceiling", ColumnKind.SHARE, digits=2),
+            Column(f"{name}_error", f"{name} error", ColumnKind.TEXT),
+        ]
+        columns += [Column(f"{name}_verdict", f"{name}/{summary.frameworks[0]}")] * (at > 0)
+    rows = tuple(
+        (Text(problem.name), *(cell for at, entry in enumerate(entries) for cell in _cells(entry, at > 0)))
+        for problem, entries in summary.rows
+    )
+    return Table(_name(summary), _title(summary), tuple(columns), rows, _notes(summary))
+
+
+def _cells(entry: Entry, judged: bool) -> list[Cell]:
+    if entry.time is None:
+        reason = Absent(f"{entry.status}: {entry.reason}")
+        return [reason, Absent(), Absent(), Absent(), *([Absent()] * judged)]
+    remark = {"wrong": "WRONG", "failed": "FAILED"}.get(entry.status, "")
+    low, high = (entry.time.interval.low, entry.time.interval.high) if entry.time.interval else (None, None)
+    rate: Cell = Absent("its FLOPs are not known") if entry.flops is None else Absent()
+    if entry.flop_s is not None:
+        rate = Number(entry.flop_s * _GIGA)
+    share = share_cell(entry.share, "no ceiling was measured for it" if entry.flops is not None else "")
+    return [Number(entry.time.value, low, high, remark), rate, share, _error(entry), *([_verdict(entry)] * judged)]
+
+
+def _error(entry: Entry) -> Cell:
+    """The relative L2 error; the other errors are in the records and in the JSON."""
+    relative = entry.errors.get("relative")
+    if entry.status == "wrong":
+        return Absent(entry.reason)
+    if relative is None:
+        return Absent(entry.checked)
+    return error_text(relative)
+
+
+def _verdict(entry: Entry) -> Cell:
+    if entry.verdict is None:
+        return Absent()
+    return Text(verdict_text(entry.verdict))
+
+
+def details_table(summary: BenchmarkSummary) -> Table:
+    """A row a problem and framework: FLOPs, bytes and intensity, every error, and what was compared."""
+    errors = ("l1", "l2", "linf", "relative", "ulp", "cosine")
+    columns = (
+        Column("problem", "problem"),
+        Column("framework", "framework"),
+        Column("status", "status"),
+        Column("flops", "FLOPs", ColumnKind.NUMBER),
+        Column("bytes", "compulsory bytes", ColumnKind.BYTES),
+        *(Column(name, name) for name in errors),
+        Column("checked", "compared"),
+        Column("reason", "reason"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for problem, entries in summary.rows:
+        for name, entry in zip(summary.frameworks, entries, strict=True):
+            known: list[Cell] = [
+                Text(problem.name),
+                Text(name),
+                Text(entry.status),
+                *map(_number, (entry.flops, entry.bytes)),
+            ]
+            found = [_figure(entry.errors.get(each)) for each in errors]
+            rows.append((*known, *found, Text(entry.checked), Text(entry.reason)))
+    return Table(f"{_name(summary)}_details", f"{_title(summary)}: details", columns, tuple(rows))
+
+
+def _number(value: float | None) -> Cell:
+    return Absent() if value is None else Number(value)
+
+
+def _figure(value: float | None) -> Cell:
+    """An error in three digits: they span twenty orders of magnitude."""
+    return Absent() if value is None else Text(f"{value:.3g}")
+
+
+def summary_lines(summary: BenchmarkSummary) -> list[str]:
+    """One line a framework: how many were measured, and the geometric mean of ratios against the first."""
+    lines = []
+    for total in summary.totals:
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(total.counts.items()))
+        line = f"{total.framework}: {counts}"
+        if total.verdict is not None:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((total.kinds or {}).items()))
+            mean = format_verdict(total.verdict, summary.frameworks[0], total.framework)
+            line += f"; {kinds}; geometric mean over {total.compared}: {mean}"
+        lines.append(line)
+    return lines
+
+
+def ceilings_line(ceilings: Mapping[str, Any]) -> str:
+    """The ceilings in one line."""
+    parts = [f"{name} {number(limit['value'] * _GIGA)} GFLOP/s" for name, limit in ceilings["flop_s"].items()]
+    parts += [f"memory ({name}) {number(limit['value'] * _GIGA)} GB/s" for name, limit in _memory(ceilings)]
+    return f"ceilings: {', '.join(parts) or 'none measured'}"
+
+
+def _memory(ceilings: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
+    return [each for each in ceilings["bandwidth_b_s"].items() if each[0] == "triad"]
+
+
+def _name(summary: BenchmarkSummary) -> str:
+    return "".join(each if each.isalnum() else "_" for each in summary.title)
+
+
+def _title(summary: BenchmarkSummary) -> str:
+    return f"{summary.title}, {summary.direction}, {summary.cache} caches, on {summary.device}"
+
+
+def _notes(summary: BenchmarkSummary) -> tuple[str, ...]:
+    counts = sorted(set(summary.processes))
+    processes = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    notes = [
+        f"time: a call, over {processes} process{'es' * (counts[-1] > 1)} a framework, one median each; intervals at "
+        f"{summary.level:.0%}.",
+        "of ceiling: the least time that the ceilings allow by the time taken; c: bound by arithmetic, m: by memory.",
+        "error: relative L2 against NumPy in float64 on the same inputs.",
+    ]
+    if summary.cache == "hot":
+        notes.append(
+            "With hot caches, data that fit in them move faster than memory does: more than 100 % m means that."
+        )
+    if len(summary.frameworks) > 1:
+        notes.append(
+            f"verdict: against {summary.frameworks[0]}; SAME within ±{number(summary.margin * 100)} %; FASTER and "
+            "SLOWER after Holm's correction over the problems."
+        )
+    return (*notes, *dict.fromkeys(problem.note for problem, _ in summary.rows if problem.note))
+
+
+Counts = Mapping[str, int]
+_WORDS = ("wrong", "unsupported", "upstream")
+
+
+def conformance_table(found: Sequence[tuple[str, Mapping[str, Counts]]]) -> Table:
+    """Tests passed of all, by operator (rows) and framework (columns), with what the others were.
+
+    ``found`` holds (framework, counts by status by operator) over the same tests.
+    """
+    columns = (Column("operator", "Operator"), *(Column(name, name) for name, _ in found))
+    rows: list[tuple[Cell, ...]] = [
+        (Text(operator), *(_cell(counts[operator]) for _, counts in found)) for operator in found[0][1]
+    ]
+    return Table("conformance_operators", "ONNX's node tests by operator", columns, tuple(rows))
+
+
+def totals_table(found: Sequence[tuple[str, Counts]]) -> Table:
+    """One row a framework: tests, passed, wrong, unsupported, upstream."""
+    keys = ("passed", *_WORDS)
+    columns = (
+        Column("framework", "Framework"),
+        Column("tests", "Tests", ColumnKind.NUMBER, digits=5),
+        *(Column(key, key.capitalize(), ColumnKind.NUMBER, digits=5) for key in keys),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (Text(name), *(Number(float(each)) for each in (sum(counts.values()), *(counts[key] for key in keys))))
+        for name, counts in found
+    ]
+    notes = (
+        "unsupported: refused, with a reason (--verbose); upstream: wrong by a known fault of the framework's own",
+    )
+    return Table("conformance", "ONNX's node tests", columns, tuple(rows), notes)
+
+
+def _cell(counts: Counts) -> Cell:
+    rest = [f"{counts[word]} {word}" for word in _WORDS if counts[word]]
+    return Text(", ".join([f"{counts['passed']}/{sum(counts.values())}", *rest]))
+
+
+def ceilings_table(ceilings: Ceilings) -> Table:
+    """Measured limits: matrix products by precision in GFLOP/s, memory bandwidth by kernel in GB/s."""
+    rows: list[tuple[Cell, ...]] = [
+        (Text(f"matrix product, {dtype}"), _giga(limit), Text("GFLOP/s")) for dtype, limit in ceilings.flop_s.items()
+    ]
+    rows += [
+        (Text(f"memory, {kernel}"), _giga(limit), Text("GB/s")) for kernel, limit in ceilings.bandwidth_b_s.items()
+    ]
+    columns = (
+        Column("limit", "limit of this machine"),
+        Column("value", "measured", ColumnKind.NUMBER),
+        Column("unit", ""),
+    )
+    note = "Medians with 95 % intervals. A multiply-add counts as 2 operations; copy counts 2 words, triad 3 (STREAM)."
+    return Table("ceilings", "Ceilings", columns, tuple(rows), (note,))
+
+
+def doctor_lines(diagnosis: Diagnosis) -> list[str]:
+    """The findings on clock and noise, then each doubt; or that there is none."""
+    doubts = [f"doubt: {doubt}" for doubt in diagnosis.doubts]
+    return [
+        *diagnosis.sentences(),
+        *(doubts or ["nothing to doubt: quiet, with the threads and settings it should have"]),
+    ]
+
+
+def _giga(limit: Estimate) -> Number:
+    low, high = (limit.interval.low * _GIGA, limit.interval.high * _GIGA) if limit.interval else (None, None)
+    return Number(limit.value * _GIGA, low, high)
+
+
+_LEAST_ROOM = 2.0
+
+
+@dataclass(frozen=True)
+class RooflinePoint:
+    """A problem on a framework: FLOP a byte, FLOP a second."""
+
+    framework: str
+    problem: str
+    intensity: float
+    flop_s: float
+
+
+def roofline_points(summary: BenchmarkSummary) -> list[RooflinePoint]:
+    """Every problem that was measured and whose FLOPs and bytes are known and not zero."""
+    return [
+        RooflinePoint(name, problem.name, entry.flops / entry.bytes, entry.flop_s)
+        for problem, entries in summary.rows
+        for name, entry in zip(summary.frameworks, entries, strict=True)
+        if entry.status == "measured" and entry.flop_s and entry.flops and entry.bytes
+    ]
+
+
+def write_roofline(summary: BenchmarkSummary, path: Path) -> Path:
+    """Draw to an ``.svg`` or ``.png`` file, whole or not at all.
+
+    Raises ``UsageError`` for another ending and where there is no point to draw, ``MissingError`` without matplotlib.
+    """
+    check_ending(path)
+    points = roofline_points(summary)
+    if not points:
+        found = "no problem was measured whose FLOPs and bytes are known"
+        raise UsageError("a roofline figure", found, "measure one, such as Gemm or Conv")
+    return draw(path, summary.title, (6.4, 4.4), lambda figure: _draw_roofline(figure.add_subplot(), summary, points))
+
+
+def _draw_roofline(axes: Axes, summary: BenchmarkSummary, points: list[RooflinePoint]) -> None:
+    for at, name in enumerate(summary.frameworks):
+        mine = [point for point in points if point.framework == name]
+        axes.plot(
+            [point.intensity for point in mine],
+            [point.flop_s * 1e-9 for point in mine],
+            MARKERS[at % len(MARKERS)],
+            color=SERIES[at % len(SERIES)][0],
+            markersize=4.5,
+            alpha=0.75,
+            label=clean(name),
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: number(value))
+        axis.set_minor_formatter(lambda value, _: "")
+    low, high = (pick(point.intensity for point in points) for pick in (min, max))
+    _roofs(axes, summary.ceilings, low / _LEAST_ROOM, high * _LEAST_ROOM, _dtypes(summary))
+    axes.set_xlabel("FLOP per compulsory byte")
+    axes.set_ylabel("GFLOP/s")
+    axes.set_title(clean(f"{summary.title}, {summary.direction}, {summary.cache} caches"), fontsize=10)
+    plain_axes(axes)
+    axes.legend(frameon=False, fontsize=8.5, loc="best")
+
+
+def _dtypes(summary: BenchmarkSummary) -> list[str]:
+    return list(dict.fromkeys(problem.tensors[0].dtype for problem, _ in summary.rows if problem.tensors))
+
+
+def _roofs(axes: Axes, ceilings: Mapping[str, Any], low: float, high: float, dtypes: list[str]) -> None:
+    memory = ceilings["bandwidth_b_s"].get("triad")
+    for dtype in dtypes:
+        limit = ceilings["flop_s"].get(dtype)
+        if limit is None:
+            continue
+        peak = limit["value"]
+        ridge = peak / memory["value"] if memory else low
+        left, right = min(low, ridge / _LEAST_ROOM), max(high, ridge * _LEAST_ROOM)
+        axes.plot([max(left, ridge), right], [peak * 1e-9] * 2, color=INK, linewidth=1.2)
+        axes.annotate(
+            f"{dtype} {number(peak * 1e-9)} GFLOP/s", (right, peak * 1e-9), (0, 3), textcoords="offset points",
+            ha="right", va="bottom", fontsize=8,
+        )  # fmt: skip
+        if memory and left < ridge:
+            slope = memory["value"] * 1e-9
+            axes.plot([left, ridge], [left * slope, ridge * slope], color=INK, linewidth=1.2)
+            axes.annotate(
+                f"memory {number(slope)} GB/s", (left, left * slope), (2, 6), textcoords="offset points",
+                ha="left", va="bottom", fontsize=8,
+            )  # fmt: skip
+
+
+_SHADES = " .:-=+*#%@"
+_MOST_ROWS, _MOST_COLUMNS = 24, 72
+_MOST_PIXELS = 1024
+
+
+@dataclass(frozen=True)
+class Folded:
+    """|difference| as an image: ``rows`` and ``columns`` say which axes they are; NaN lies between images of a grid."""
+
+    image: NDArray[np.float64]
+    rows: str
+    columns: str
+    shape: tuple[int, ...]
+
+
+def fold(difference: ArrayLike) -> Folded:
+    """A difference of any rank as an image; what is not finite stays so."""
+    given = np.asarray(difference)
+    apart = np.abs(given.astype(np.complex128 if given.dtype.kind == "c" else np.float64)).astype(np.float64)
+    shape = apart.shape
+    if apart.ndim == 0:
+        return Folded(apart.reshape(1, 1), "", "", shape)
+    if apart.ndim == 1:
+        return Folded(apart.reshape(1, -1), "", "axis 0", shape)
+    if apart.ndim == 2:
+        return Folded(apart, "axis 0", "axis 1", shape)
+    first = apart.reshape(-1, *shape[-2:])
+    # Of more than three axes, the one before the image runs across; of three, a grid as square as can be.
+    across = shape[-3] if apart.ndim > 3 else max(1, math.ceil(math.sqrt(len(first))))
+    down = -(-len(first) // max(1, across))
+    image = np.full((down * (shape[-2] + 1), across * (shape[-1] + 1)), np.nan)
+    for at, each in enumerate(first):
+        row, column = divmod(at, across)
+        top, left = row * (shape[-2] + 1), column * (shape[-1] + 1)
+        image[top : top + shape[-2], left : left + shape[-1]] = each
+    outer = ", ".join(str(axis) for axis in range(apart.ndim - 3))
+    rows = f"axes {outer} | {apart.ndim - 2}" if apart.ndim > 3 else "axes 0 | 1"
+    columns = f"axes {apart.ndim - 3} | {apart.ndim - 1}" if apart.ndim > 3 else "axes 0 | 2"
+    return Folded(image[:-1, :-1] if image.size else image, rows, columns, shape)
+
+
+def _worst_blocks(image: NDArray[np.float64], most_rows: int, most_columns: int) -> NDArray[np.float64]:
+    """The image with blocks replaced by their largest value, so that no error is lost to a small picture."""
+    for axis, most in ((0, most_rows), (1, most_columns)):
+        length = image.shape[axis]
+        if length <= most:
+            continue
+        starts = np.arange(0, length, -(-length // most))
+        image = np.fmax.reduceat(image, starts, axis=axis)
+    return image
+
+
+def _level(image: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, float]:
+    """The image with zeros as NaN, and the range of what is positive and finite."""
+    seen = image[np.isfinite(image) & (image > 0)]
+    if not seen.size:
+        return image, 0.0, 0.0
+    return image, float(seen.min()), float(seen.max())
+
+
+def heatmap_text(difference: ArrayLike, title: str = "") -> str:
+    """The difference in characters, on a logarithmic scale from the smallest to the largest; ``!`` is not finite."""
+    folded = fold(difference)
+    if not folded.image.size:
+        return f"{title}: empty, shape {folded.shape}".removeprefix(": ")
+    image, low, high = _level(_worst_blocks(folded.image, _MOST_ROWS, _MOST_COLUMNS))
+    infinite = np.isinf(np.asarray(difference, np.float64)).any() or np.isnan(np.asarray(difference, np.float64)).any()
+    lines = [title] if title else []
+    if high == 0:
+        return "\n".join([*lines, "some values are not finite" if infinite else "no difference"])
+    span = math.log(high / low) or 1.0
+    for row in image:
+        lines.append("".join(_character(float(value), low, span) for value in row).rstrip() or " ")
+    axes = "; ".join(f"{name}: {each}" for name, each in (("down", folded.rows), ("across", folded.columns)) if each)
+    lines.append(f"shape {folded.shape}{f'; {axes}' if axes else ''}")
+    lines.append(f"'{_SHADES[1]}' {low:.3g} to '{_SHADES[-1]}' {high:.3g}, logarithmic; blank is zero")
+    return "\n".join(lines)
+
+
+def _character(value: float, low: float, span: float) -> str:
+    if math.isinf(value):
+        return "!"
+    if math.isnan(value) or value == 0:
+        return " "
+    share = math.log(value / low) / span if value > low else 0.0
+    return _SHADES[1 + min(len(_SHADES) - 2, round(share * (len(_SHADES) - 2)))]
+
+
+def write_heatmap(difference: ArrayLike, path: Path, title: str = "") -> Path:
+    """Draw the difference to a .png or .svg file; ``UsageError`` for an empty one, else as :func:`draw`."""
+    check_ending(path)
+    folded = fold(difference)
+    if not folded.image.size:
+        raise UsageError("a heat map", f"the difference is empty, of shape {folded.shape}", "compare arrays of values")
+    return draw(path, title or "heat map", (6.4, 4.8), lambda figure: _draw_heatmap(figure, folded, title))
+
+
+def _draw_heatmap(figure: Canvas, folded: Folded, title: str) -> None:
+    from matplotlib.colors import LogNorm, Normalize
+
+    image, low, high = _level(_worst_blocks(folded.image, _MOST_PIXELS, _MOST_PIXELS))
+    norm = LogNorm(low, high) if 0 < low < high else Normalize(0, high or 1.0)
+    axes = figure.add_subplot()
+    values = np.where(image > 0, image, np.nan)
+    shown = axes.imshow(values, aspect="auto", interpolation="nearest", norm=norm, cmap="viridis")
+    axes.set_title(clean(title))
+    axes.set_xlabel(folded.columns)
+    axes.set_ylabel(folded.rows)
+    axes.set_facecolor("white")
+    if high > 0:
+        figure.colorbar(shown, label="|difference|")

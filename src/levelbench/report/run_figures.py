@@ -1,0 +1,526 @@
+"""The figures of a task's runs: curves over time and over samples, times to accuracy, phases; as SVG for a page.
+
+A figure always carries its table, for the drawing is optional (matplotlib is an extra) and the data is not. A curve is
+known only where it was evaluated: it is drawn straight between two evaluations, its last value is held, and before the
+first evaluation of any run there is no band. matplotlib draws in placeholder colours that become the page's CSS
+variables, so one drawing reads well on light and on dark; identifiers are salted by the figure's name and there is no
+date.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from levelbench.report.markup import DASHES, PHASES, SERIES
+from levelbench.report.numbers import estimate_text, number
+from levelbench.report.runs import phase_seconds, phases_by_group, target_text, time_estimate
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Table, Text, clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+    from levelbench.records.groups import RunGroup
+    from levelbench.records.reader import Record
+    from levelbench.records.schema import Evaluation, Specification, Target
+    from levelbench.records.summary import RunSummary
+
+__all__ = ["AXES", "Axis", "Band", "Curves", "Figure", "Group", "RunCurve", "can_draw", "curves_of", "draw_curves"]
+__all__ += ["draw_phases", "draw_run", "draw_times", "evaluations_table", "figures_of", "quality_of", "y_limits"]
+
+Group = tuple["RunGroup", Sequence["Record"]]
+
+_BAND_ROWS = 24
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: ``svg`` is empty where it could not be drawn; ``data`` has every value, ``table`` the ones to read."""
+
+    name: str
+    title: str
+    alt: str
+    caption: str
+    svg: str
+    table: Table
+    data: Table
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is here; it is not imported to find out."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def figures_of(groups: Sequence[Group], prefix: str = "") -> tuple[Figure, ...]:
+    """The figures of one task's groups: curves over time and over samples, times to accuracy, phases.
+
+    ``prefix`` makes their names unique where a page has several tasks.
+    """
+    return (
+        *(_curves_figure(groups, axis, prefix) for axis in AXES),
+        _times_figure(groups, f"{prefix}times"),
+        _phases_figure(groups, f"{prefix}phases"),
+    )
+
+
+def _curves_figure(groups: Sequence[Group], axis: Axis, prefix: str) -> Figure:
+    """The accuracy curves along ``axis``."""
+    specification = groups[0][0].specification
+    curves = [curves_of(group, records, axis) for group, records in groups]
+    name, metric = f"{prefix}curves-{axis.key.removesuffix('_s')}", specification.target.metric
+    along = f"time on the {specification.clock} clock" if axis is AXES[0] else "training samples seen"
+    svg = draw_curves(name, curves, axis, specification.target, along) if can_draw() else ""
+    target = target_text(specification.target)
+    caption = (
+        f"Thin: single runs, with a dot where a run reached the target ({target}, rule {specification.crossing}). "
+        f"Bold: the median over the runs. Band: {_bands(curves)}. "
+        "Straight between evaluations; held after a run's last one."
+    )
+    ends = [
+        f"{each.label} ends at a median of {each.band.median[-1]:.4g} ({len(each.runs)} runs)"
+        for each in curves
+        if each.band.x
+    ]
+    alt = f"Curves of {metric} over {along}, target {target}: {'; '.join(ends) or 'no evaluations'}."
+    data = evaluations_table(groups)
+    return Figure(
+        name, f"{metric[:1].upper()}{metric[1:]} over {along}", alt, caption, svg, _band_table(name, curves, axis), data
+    )
+
+
+def _bands(curves: Sequence[Curves]) -> str:
+    """What the bands are, in words."""
+    kinds = {each.band.kind for each in curves if each.band.kind}
+    words = {"quartiles": "the middle half of the runs", "range": "the lowest to the highest run"}
+    return words[kinds.pop()] if len(kinds) == 1 else "the middle half of the runs, of fewer than five their range"
+
+
+def _band_table(name: str, curves: Sequence[Curves], axis: Axis) -> Table:
+    """The bands at a readable number of positions."""
+    columns = (
+        Column("group", "runs of"),
+        Column(axis.key, axis.title, axis.kind, digits=4),
+        *(Column(key, key, ColumnKind.NUMBER, digits=4) for key in ("low", "median", "high")),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for each in curves:
+        band = each.band
+        points = list(zip(band.x, band.low, band.median, band.high, strict=True))
+        for x, *values in points[:: max(1, -(-len(points) // _BAND_ROWS))]:
+            rows.append((Text(each.label), Number(x), *(Number(value) for value in values)))
+    return Table(name, f"Median over the runs, and {_bands(curves)}", columns, tuple(rows))
+
+
+def _times_figure(groups: Sequence[Group], name: str) -> Figure:
+    """Each run's time to accuracy, with the group's estimate."""
+    only = [group for group, _ in groups]
+    table = _times_table(only)
+    svg = draw_times(name, only) if can_draw() else ""
+    parts = []
+    for group in only:
+        found = time_estimate(group)
+        interval = found.interval if found else None
+        bounds = (interval.low, interval.high) if interval else (None, None)
+        shown = estimate_text(found.value, *bounds) if found else "no estimate"
+        parts.append(f"{group.label} {shown}, {group.reached} of {group.n} reached the target")
+    caption = (
+        "Dots: runs that reached the target. Triangles: runs that were given up, at that time; theirs is longer. "
+        "Crosses: runs that could never arrive (failed, diverged, or their schedule was over), where they ended. "
+        "Diamond and bar: the estimate with its interval, an arrow where that goes on."
+    )
+    title = f"Time to accuracy on the {only[0].specification.clock} clock"
+    return Figure(name, title, f"Time to accuracy: {'; '.join(parts)}.", caption, svg, table, table)
+
+
+def _times_table(groups: Sequence[RunGroup]) -> Table:
+    """One row a run: its time to accuracy, or when it was given up."""
+    columns = (
+        Column("group", "runs of"),
+        Column("run", "run"),
+        Column("seed", "seed", ColumnKind.NUMBER),
+        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("given_up_s", "given up after", ColumnKind.TIME_S),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        for run in group.runs:
+            time, given_up = (run.time_to_accuracy_s, None) if run.reached else (None, run.given_up_s)
+            cells = (Absent() if value is None else Number(value) for value in (time, given_up))
+            rows.append((Text(group.label), Text(run.id[:8]), Number(run.seed), *cells))
+    return Table("times", "Time to accuracy of each run", columns, tuple(rows)).without_empty()
+
+
+def _phases_figure(groups: Sequence[Group], name: str) -> Figure:
+    """Where the time went."""
+    only = [group for group, _ in groups]
+    table = phases_by_group(only)
+    svg = draw_phases(name, only) if can_draw() else ""
+    parts = []
+    for group in only:
+        totals: dict[str, float] = {}
+        for run in group.runs:
+            for phase, seconds in phase_seconds(run.phases_s).items():
+                totals[phase] = totals.get(phase, 0.0) + seconds
+        whole = sum(totals.values()) or 1.0
+        largest = sorted(totals.items(), key=lambda item: -item[1])[:3]
+        parts.append(
+            f"{group.label}: " + ", ".join(f"{name} {100 * seconds / whole:.0f} %" for name, seconds in largest)
+        )
+    caption = (
+        "Mean seconds of each phase over the runs, up to the evaluation at which the target counts as reached, "
+        "or to the last one of a run that missed it. A clock policy counts a choice of these phases."
+    )
+    return Figure(name, "Where the time went", f"Phases. {'; '.join(parts)}.", caption, svg, table, table)
+
+
+_GRID = 160
+_QUARTILES_FROM = 5
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a curve runs along: ``key`` and ``title`` name it, ``kind`` gives its unit."""
+
+    key: str
+    title: str
+    kind: ColumnKind
+
+
+AXES = (Axis("time_s", "time", ColumnKind.TIME_S), Axis("samples", "samples seen", ColumnKind.NUMBER))
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """One run: ``x`` ascending (seconds on the clock, or samples), ``quality`` of the same length."""
+
+    run: str
+    seed: int
+    x: tuple[float, ...]
+    quality: tuple[float, ...]
+    reached_at: float | None
+
+    def at(self, x: float) -> float:
+        """The quality at ``x`` on the straight line between its neighbours; held after the last evaluation."""
+        return float(np.interp(x, self.x, self.quality))
+
+
+@dataclass(frozen=True)
+class Band:
+    """Over a group's runs, at each ``x``: the median quality, and from ``low`` to ``high`` what ``kind`` says."""
+
+    kind: str
+
+    x: tuple[float, ...]
+    low: tuple[float, ...]
+    median: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A group's curves along one axis, and their band (empty where no run was evaluated)."""
+
+    label: str
+    runs: tuple[RunCurve, ...]
+    band: Band
+
+
+def quality_of(evaluation: Evaluation, specification: Specification) -> float | None:
+    """The evaluation's quality on the target's split, ``None`` if it was not evaluated there."""
+    return evaluation.quality.get(specification.target.split)
+
+
+def curves_of(group: RunGroup, records: Sequence[Record], axis: Axis) -> Curves:
+    """The curves of ``records``, the group's runs, along ``axis``; time is on the group's clock policy."""
+    position = _position(group.specification.clock, axis)
+    reached = {run.id: _reached_at(run, axis) for run in group.runs}
+    runs = []
+    for record in group.own(records):
+        points = [(position(each), quality_of(each, group.specification)) for each in record.evaluations]
+        # A diverged run's quality may be no number: there is nothing to draw there.
+        known = [(x, quality) for x, quality in points if quality is not None and math.isfinite(quality)]
+        if known:
+            x, quality = zip(*known, strict=True)
+            runs.append(RunCurve(record.header.id, record.header.seed, x, quality, reached.get(record.header.id)))
+    return Curves(group.label, tuple(runs), _band(runs))
+
+
+def _position(clock: str, axis: Axis) -> Callable[[Evaluation], float]:
+    """Where an evaluation lies on ``axis``."""
+    from levelbench.measure.policies import policy
+
+    chosen = policy(clock)
+    return {
+        "time_s": lambda evaluation: chosen.score(evaluation.phases_ns).seconds,
+        "samples": lambda evaluation: float(evaluation.samples),
+    }[axis.key]
+
+
+def _reached_at(run: RunSummary, axis: Axis) -> float | None:
+    """Where a run reached its target on ``axis``, if it did."""
+    return {"time_s": run.time_to_accuracy_s, "samples": run.samples_to_target}[axis.key] if run.reached else None
+
+
+def _band(runs: Sequence[RunCurve]) -> Band:
+    """The band on the evaluations' own positions, at most ``_GRID`` of them."""
+    if not runs:
+        return Band("", (), (), (), ())
+    start = max(run.x[0] for run in runs)
+    grid = np.unique(np.concatenate([np.asarray(run.x) for run in runs]))
+    grid = grid[grid >= start]
+    if len(grid) > _GRID:
+        grid = grid[np.unique(np.linspace(0, len(grid) - 1, _GRID).round().astype(int))]
+    values = np.stack([np.interp(grid, run.x, run.quality) for run in runs])
+    kind, share = ("quartiles", 0.25) if len(runs) >= _QUARTILES_FROM else ("range", 0.0)
+    columns = (grid, *np.quantile(values, (share, 0.5, 1.0 - share), axis=0))
+    return Band(kind, *(tuple(float(value) for value in column) for column in columns))
+
+
+def evaluations_table(groups: Sequence[tuple[RunGroup, Sequence[Record]]]) -> Table:
+    """Every evaluation of every run, one a row: the data of the curves, in base units."""
+    columns = (
+        Column("group", "runs of"),
+        Column("run", "run"),
+        Column("seed", "seed", ColumnKind.NUMBER),
+        Column("epoch", "epoch", ColumnKind.NUMBER, digits=4),
+        Column("samples", "samples seen", ColumnKind.NUMBER),
+        Column("time_s", "time on the clock", ColumnKind.TIME_S, digits=4),
+        Column("quality", "quality", ColumnKind.NUMBER, digits=4),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for group, records in groups:
+        time = _position(group.specification.clock, AXES[0])
+        for record in group.own(records):
+            for each in record.evaluations:
+                quality = quality_of(each, group.specification)
+                if quality is not None:
+                    numbers = (record.header.seed, each.epoch, each.samples, time(each), quality)
+                    rows.append((Text(group.label), Text(record.header.id), *(Number(value) for value in numbers)))
+    return Table("curves", "Evaluations", columns, tuple(rows))
+
+
+INK_PLACEHOLDER = "#010203"
+_FAINT = "#010204"
+_MOST_RUNS = 40
+_MOST_POINTS = 4000
+_WIDTH_IN = 5.4
+
+
+def series_colour(at: int) -> str:
+    """The placeholder of series ``at``."""
+    return f"#0101{16 + at % len(SERIES):02x}"
+
+
+def _phase(name: str) -> str:
+    """The placeholder of a phase."""
+    names = list(PHASES)
+    return f"#0102{16 + (names.index(name) if name in PHASES else len(names) - 1):02x}"
+
+
+def _variables() -> dict[str, str]:
+    """The CSS value of each placeholder."""
+    found = {INK_PLACEHOLDER: "currentColor", _FAINT: "var(--faint)"}
+    found |= {series_colour(at): f"var(--series-{at})" for at in range(len(SERIES))}
+    return found | {_phase(name): f"var(--phase-{name})" for name in PHASES}
+
+
+def draw_curves(name: str, curves: Sequence[Curves], axis: Axis, target: Target, along: str) -> str:
+    """Single runs thin, medians bold, the range as a band, the target as a line. SVG text."""
+    with page_canvas(name, 3.5) as (canvas, axes):
+        scale, unit = (
+            _time_scale([x for each in curves for x in each.band.x]) if axis.kind is ColumnKind.TIME_S else (1.0, "")
+        )
+        shown = max([1, *(len(each.runs) for each in curves)]) * len(curves)
+        for at, each in enumerate(curves):
+            colour, dash = series_colour(at), DASHES[at % len(DASHES)]
+            band = each.band
+            x = [value / scale for value in band.x]
+            axes.fill_between(x, band.low, band.high, color=colour, alpha=0.16, linewidth=0)
+            for run in each.runs[:_MOST_RUNS]:
+                draw_run(axes, run, scale, colour, max(20, _MOST_POINTS // shown))
+            axes.plot(x, band.median, color=colour, linewidth=2.2, linestyle=dash)
+        axes.axhline(target.threshold, color=INK_PLACEHOLDER, linewidth=1, linestyle=(0, (4, 3)))
+        axes.annotate(
+            f"target {target.threshold:.6g}", (0, target.threshold), (3, 3), ("axes fraction", "data"),
+            "offset points", va="bottom",
+        )  # fmt: skip
+        axes.set_xlabel(clean(f"{along}, {unit}" if unit else along))
+        axes.set_ylabel(clean(f"{target.split} {target.metric}"))
+        axes.set_xlim(left=0)
+        low, high = y_limits(curves, target)
+        axes.set_ylim(low, high)
+        if axis.kind is ColumnKind.NUMBER:
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        return page_svg(canvas, name)
+
+
+def draw_run(axes: Axes, run: RunCurve, scale: float, colour: str, points: int) -> None:
+    """One run, thin, in about ``points`` points, with a dot where it reached its target."""
+    step = max(1, -(-len(run.x) // points))
+    axes.plot([x / scale for x in run.x[::step]], run.quality[::step], color=colour, linewidth=0.7, alpha=0.55)
+    if run.reached_at is not None:
+        axes.plot([run.reached_at / scale], [run.at(run.reached_at)], "o", color=colour, markersize=3.5)
+
+
+def y_limits(curves: Sequence[Curves], target: Target) -> tuple[float, float]:
+    """Limits that show the approach to the target: early values far from it may lie outside."""
+    values = [value for each in curves for run in each.runs for value in run.quality] or [target.threshold]
+    finals = [run.quality[-1] for each in curves for run in each.runs] or [target.threshold]
+    if target.direction == "lower":
+        room = 6 * max(abs(target.threshold - target.low), 1e-12)
+        top = min(max(values), max(target.threshold + room, *finals))
+        return min(*values, target.threshold) - 0.05 * room / 6, top
+    highest = max([*values, target.threshold]) if target.high is None else target.high
+    room = max(highest - target.threshold, 1e-12)
+    floor = max(min(values), min([target.threshold - 6 * room, *(final - 2 * room for final in finals)]))
+    ceiling = max([*values, target.threshold])
+    return floor, min(highest, ceiling) + 0.08 * (ceiling - floor or room)
+
+
+def draw_times(name: str, groups: Sequence[RunGroup]) -> str:
+    """A row a group: each run's time, the estimate and its interval. SVG text."""
+    with page_canvas(name, _height_in(len(groups), 0.62)) as (canvas, axes):
+        runs = [run for group in groups for run in group.runs]
+        seconds = [run.time_to_accuracy_s if run.reached else run.given_up_s for run in runs]
+        scale, unit = _time_scale([each for each in seconds if each is not None])
+        for row, group in enumerate(groups):
+            colour = series_colour(row)
+            reached = [run.time_to_accuracy_s / scale for run in group.runs if run.time_to_accuracy_s is not None]
+            missed = [(run.hopeless, (run.given_up_s or 0.0) / scale) for run in group.runs if not run.reached]
+            given_up = [time for _, time in missed]
+            axes.plot(reached, [row + 0.16] * len(reached), "o", color=colour, markersize=5, alpha=0.6, mew=0)
+            for hopeless, time in missed:
+                axes.plot([time], [row + 0.16], "x" if hopeless else ">", color=colour, markersize=6, mfc="none")
+            found = time_estimate(group)
+            if found is not None:
+                if found.interval is not None:
+                    last = max([*reached, *given_up]) * 1.05
+                    low, high = found.interval.low / scale, min(found.interval.high / scale, last)
+                    axes.plot([low, high], [row - 0.16] * 2, color=colour, linewidth=2.5)
+                    # An end beyond the runs (open, where half of them may never get there) is an arrow.
+                    ends = [last] if high == last else []
+                    axes.plot(ends, [row - 0.16] * len(ends), ">", color=colour, markersize=7)
+                axes.plot([found.value / scale], [row - 0.16], "D", color=colour, markersize=7)
+        _rows(axes, [group.label for group in groups])
+        axes.set_xlabel(f"time to accuracy, {unit}")
+        axes.set_xlim(left=0)
+        return page_svg(canvas, name)
+
+
+def draw_phases(name: str, groups: Sequence[RunGroup]) -> str:
+    """A stacked bar a group: mean seconds of each phase. SVG text; its legend is the page's."""
+    with page_canvas(name, _height_in(len(groups), 0.5)) as (canvas, axes):
+        whole = [sum(sum(run.phases_s.values()) for run in group.runs) / group.n for group in groups]
+        scale, unit = _time_scale(whole)
+        for row, group in enumerate(groups):
+            left = 0.0
+            for phase in PHASES:
+                mean = sum(phase_seconds(run.phases_s).get(phase, 0.0) for run in group.runs) / group.n / scale
+                if mean > 0:
+                    axes.barh(row, mean, 0.56, left, color=_phase(phase), linewidth=0)
+                    left += mean
+            sum_text = axes.annotate(
+                number(whole[row] / scale), (left, row), (4, 0), textcoords="offset points", va="center"
+            )
+            # The margin below holds it; as part of the layout it would squeeze the axes, at worst to nothing.
+            sum_text.set_in_layout(False)
+        _rows(axes, [group.label for group in groups])
+        axes.set_xlabel(f"mean time of a run, {unit}")
+        axes.set_xlim(0, max([*whole, 1e-9 * scale]) / scale * 1.14)
+        return page_svg(canvas, name)
+
+
+def _height_in(rows: int, each_in: float) -> float:
+    """The height of a figure of ``rows``; the axis below needs its room also where there is one row."""
+    return max(2.0, 1.0 + each_in * rows)
+
+
+def _rows(axes: Axes, labels: Sequence[str]) -> None:
+    """Label the rows, first on top; long labels in lines, very long ones cut (the table has them whole)."""
+    axes.set_yticks(range(len(labels)), [_short(label) for label in labels])
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.grid(False, axis="y")
+    axes.tick_params(axis="y", length=0)
+
+
+def _short(label: str) -> str:
+    """At most three lines of some 22 characters, broken after ``[`` and commas."""
+    lines = [""]
+    for part in re.findall(r"[^\[,]*[\[,]?", clean(label)):
+        if lines[-1] and len(lines[-1]) + len(part) > 22:
+            lines.append("")
+        lines[-1] += part
+    shown = [line if len(line) <= 26 else f"{line[:25]}…" for line in lines]
+    return "\n".join(shown if len(shown) <= 3 else [*shown[:2], "…"])
+
+
+def _time_scale(seconds: Sequence[float]) -> tuple[float, str]:
+    """The unit of a time axis: its size in seconds and its symbol."""
+    from levelbench.report.numbers import TIME, choose_unit
+
+    unit = choose_unit(seconds, TIME)
+    return unit.size, unit.symbol
+
+
+@contextmanager
+def page_canvas(name: str, height_in: float) -> Iterator[tuple[Canvas, Axes]]:
+    """A figure with one pair of axes in the page's style; global settings are put back afterwards."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure as Canvas
+
+    settings = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "text.parse_math": False,
+        "font.family": ["sans-serif"],
+        "font.size": 9.5,
+        "axes.unicode_minus": True,
+        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), INK_PLACEHOLDER),
+        **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), _FAINT),
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.linewidth": 0.6,
+        "ytick.major.size": 0,
+    }
+    # rcParams that someone's matplotlibrc sets would change the drawing: start from the defaults.
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        mpl.rcParams.update(settings)
+        # A missing glyph or a tight layout makes a drawing less pretty: no reason for a run to have no report.
+        warnings.simplefilter("ignore")
+        canvas = Canvas(figsize=(_WIDTH_IN, height_in), layout="constrained")
+        FigureCanvasSVG(canvas)
+        canvas.patch.set_visible(False)
+        axes = canvas.add_subplot()
+        axes.patch.set_visible(False)
+        yield canvas, axes
+
+
+def page_svg(canvas: Canvas, name: str) -> str:
+    """The drawing as an ``<svg>`` element that scales to its box, with CSS variables for colours."""
+    out = io.StringIO()
+    canvas.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    variables = _variables()
+    text = re.sub(
+        r"((?:fill|stroke): )(#[0-9a-f]{6})", lambda found: found[1] + variables.get(found[2], found[2]), text
+    )
+    # Identifiers such as figure_1 would be the same in every drawing of one page.
+    text = re.sub(r'(<g) id="[a-z_0-9A-Z.]+"', r"\1", text)
+    # The page's own font; "<" in a label is escaped, so only elements match.
+    text = re.sub(r'(<text style="font-size: [\d.]+px;) font-family: [^;"]*;', r"\1", text)
+    head = re.sub(r' (width|height)="[\d.]+pt"', "", text[: text.index(">")])
+    return head + ' aria-hidden="true" focusable="false"' + text[text.index(">") :].rstrip() + "\n"

@@ -1,0 +1,460 @@
+"""Runs and groups of runs as tables: the main table of a report, single runs, phases, curves.
+
+A row of the main table is a group, its replicate is the run, and a run that never reached the target is neither filled
+in nor dropped: it shows in ``reached`` and, as censored, in the time to accuracy. The statistic follows from the data,
+so a cell and the sentence on its method travel together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from levelbench.measure.policies import policy
+from levelbench.measure.statistics.values import RANGE
+from levelbench.records.reader import Record
+from levelbench.records.rows import Row
+from levelbench.records.schema import Distribution
+from levelbench.records.selection import format_item
+from levelbench.records.summary import RunSummary
+from levelbench.report.markup import PHASES
+from levelbench.report.numbers import estimate_text, number
+from levelbench.report.remarks import Remarks, lint_words
+from levelbench.report.tables import Absent, Cell, Column, ColumnKind, Number, Reached, Table, Text
+
+if TYPE_CHECKING:
+    from levelbench.measure.statistics import Estimate
+    from levelbench.records.groups import RunGroup
+    from levelbench.records.schema import Target
+    from levelbench.records.summary import RunSummary
+
+__all__ = ["Spread", "curve_table", "groups_table", "listing", "mean_and_range", "phase_seconds", "phases_by_group"]
+__all__ += ["phases_table", "rows_table", "run_facts", "runs_table", "spread_of_reached", "spread_of_restarts"]
+__all__ += ["spread_of_times", "spread_of_values", "target_text", "time_estimate"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A cell and the sentence on its statistic and interval (empty where there is none)."""
+
+    cell: Cell
+    method: str = ""
+
+
+def spread_of_reached(group: RunGroup) -> Spread:
+    """``k/n``; with Wilson's interval of the share where k < n."""
+    from levelbench.measure.statistics import wilson
+
+    if group.reached == group.n:
+        return Spread(Reached(group.reached, group.n))
+    interval = wilson(group.reached, group.n)
+    return Spread(
+        Reached(group.reached, group.n, interval.low, interval.high), _level(interval.level, "Wilson interval")
+    )
+
+
+def spread_of_values(values: Sequence[float | None]) -> Spread:
+    """The estimate over the values that are there; how many, if some are not."""
+    from levelbench.measure.statistics import estimate
+
+    known = [float(value) for value in values if value is not None and math.isfinite(value)]
+    if not known or min(known) <= 0.0:
+        return mean_and_range(values)
+    return _spread(estimate(known), _remark(known, values))
+
+
+def spread_of_times(group: RunGroup) -> Spread:
+    """Time to accuracy: ``estimate`` if every run reached the target, else the Kaplan-Meier median, else why not."""
+    found = time_estimate(group)
+    if found is None:
+        return Spread(
+            Absent("no median: too few runs reached the target" if group.reached else "no run reached the target")
+        )
+    return _spread(found)
+
+
+def time_estimate(group: RunGroup) -> Estimate | None:
+    """The group's time to accuracy in seconds; ``None`` where fewer than half of the runs support a median.
+
+    Runs that gave up are censored at the time they gave up (Kaplan & Meier 1958), those that could never arrive at
+    infinity; none is filled in or dropped.
+    """
+    from levelbench.measure.statistics import estimate, estimate_signed, kaplan_meier
+
+    times, given_up = _times(group), group.given_up()
+    if not times:
+        return None
+    if not given_up:
+        return estimate(times) if min(times) > 0.0 else estimate_signed(times)
+    observed = [True] * len(times) + [False] * len(given_up)
+    return _finite(kaplan_meier([*times, *given_up], observed).median())
+
+
+def spread_of_restarts(group: RunGroup) -> Spread:
+    """The mean time until a run succeeds if those that missed are started again, each at the cost it had."""
+    from levelbench.measure.statistics import expected_time_with_restarts
+
+    times = _times(group)
+    if not times:
+        return Spread(Absent("no run reached the target"))
+    costs = [run.given_up_s or 0.0 for run in group.runs if not run.reached]
+    return Spread(
+        Number(expected_time_with_restarts(times, costs)),
+        "mean time until a run succeeds if those that miss are started again, no interval",
+    )
+
+
+def _times(group: RunGroup) -> list[float]:
+    """The times of the runs that reached the target."""
+    return [time for time in group.times() if time is not None]
+
+
+def _finite(found: Estimate | None) -> Estimate | None:
+    """``found`` if its value is a number."""
+    return found if found is not None and math.isfinite(found.value) else None
+
+
+def mean_and_range(values: Sequence[float | None]) -> Spread:
+    """The arithmetic mean with the lowest and highest value: for qualities and for what may be zero.
+
+    A figure that is not finite, as a diverged run may have, is none; how many there are is said if some are not.
+    """
+    known = [float(value) for value in values if value is not None and math.isfinite(value)]
+    if not known:
+        lost = any(value is not None for value in values)
+        return Spread(Absent("not a finite number in any run" if lost else ""))
+    # Divided first: the sum of figures that a float can just hold is beyond it.
+    mean = math.fsum(value / len(known) for value in known)
+    if len(known) == 1:
+        return Spread(Number(mean, remark=_remark(known, values)), "one run")
+    return Spread(Number(mean, min(known), max(known), _remark(known, values)), "mean [lowest, highest]")
+
+
+def _remark(known: Sequence[float], values: Sequence[float | None]) -> str:
+    """How many of the values are there, if some are not."""
+    return "" if len(known) == len(values) else f"({len(known)} of {len(values)})"
+
+
+def _spread(found: Estimate, remark: str = "") -> Spread:
+    """An estimate as a cell with its method."""
+    if found.interval is None:
+        return Spread(Number(found.value, remark=remark), f"{found.statistic} of n = {found.n}, no interval")
+    cell = Number(found.value, found.interval.low, found.interval.high, remark)
+    if found.interval.method == RANGE:
+        return Spread(cell, f"{found.statistic} [lowest, highest], n = {found.n}: too few for an interval")
+    return Spread(cell, f"{found.statistic} with {_level(found.interval.level, found.interval.method)}, n = {found.n}")
+
+
+def _level(level: float, method: str) -> str:
+    """``95 % interval``."""
+    return f"{number(level * 100)} % {method}"
+
+
+def target_text(target: Target) -> str:
+    """The target in words: ``validation accuracy at least 0.97``."""
+    bound = "at least" if target.direction == "higher" else "at most"
+    return f"{target.split} {target.metric} {bound} {target.threshold:.6g}"
+
+
+def groups_table(groups: Sequence[RunGroup], linted: Sequence[Remarks] = ()) -> Table:
+    """The main table: one row a group, every figure with its interval over the group's runs.
+
+    Columns: reached k/n, time to accuracy on the groups' clock, the expected time with restarts where some runs missed,
+    seconds that the clock leaves out, epochs and samples to the target, time per step, final test quality, peak memory
+    and energy (or why there is none); with ``linted`` what the linter says of the row.
+    """
+    clock = _common({group.specification.clock for group in groups})
+    metric = _common({group.specification.target.metric for group in groups}) or "quality"
+    missed = any(group.reached < group.n for group in groups)
+    columns: tuple[tuple[Column, Callable[[RunGroup], Spread]], ...] = (
+        (Column("reached", "reached"), spread_of_reached),
+        (
+            Column("time_to_accuracy_s", f"time to accuracy{clock and f' ({clock})'}", ColumnKind.TIME_S),
+            spread_of_times,
+        ),
+        *(((Column("restarts_s", "expected with restarts", ColumnKind.TIME_S), spread_of_restarts),) if missed else ()),
+        (Column("left_out_s", "left out by the clock", ColumnKind.TIME_S), _left_out),
+        (Column("epochs_to_target", "epochs to target", ColumnKind.NUMBER), _of_reached("epochs_to_target")),
+        (Column("samples_to_target", "samples to target", ColumnKind.NUMBER), _of_reached("samples_to_target")),
+        (Column("time_per_step_s", "time per step", ColumnKind.TIME_S), _of_all("time_per_step_s")),
+        (Column("test_quality", f"test {metric}", ColumnKind.NUMBER, digits=4), _test_quality),
+        (Column("peak_memory_bytes", "peak memory", ColumnKind.BYTES), _of_all("peak_memory_bytes")),
+        (Column("energy_j", "energy", ColumnKind.ENERGY_J), _energy),
+    )
+    head = [Column("group", "runs of"), *([] if clock else [Column("clock", "clock")])]
+    rows: list[tuple[Cell, ...]] = []
+    methods: dict[str, dict[str, None]] = {}
+    for group in groups:
+        spreads = [make(group) for _, make in columns]
+        lint = [Text(lint_words(linted, group.label, group.specification.task))] if linted else []
+        rows.append((*_names(group, clock), *(spread.cell for spread in spreads), *lint))
+        for (column, _), spread in zip(columns, spreads, strict=True):
+            if spread.method:
+                methods.setdefault(spread.method, {})[column.title] = None
+    notes = [*_conditions(groups), *(f"{', '.join(titles)}: {method}." for method, titles in methods.items())]
+    names = (*head, *(column for column, _ in columns), *([Column("lint", "lint")] if linted else []))
+    return Table("groups", "Time to accuracy", names, tuple(rows), tuple(notes)).without_empty()
+
+
+def _common(names: set[str]) -> str:
+    """The one name in ``names``, or nothing."""
+    return next(iter(names)) if len(names) == 1 else ""
+
+
+def _names(group: RunGroup, clock: str) -> list[Cell]:
+    """The first cells of a group's row."""
+    label: list[Cell] = [Text(group.label)]
+    return label if clock else [*label, Text(group.specification.clock)]
+
+
+def _conditions(groups: Sequence[RunGroup]) -> list[str]:
+    """What a reader must know to read the times: target, crossing rule, and whether the data is synthetic."""
+    notes = [
+        f"{group.specification.task}: target {target_text(group.specification.target)}, "
+        f"crossing rule {group.specification.crossing}, evaluated every {group.specification.evaluate_every}."
+        for group in groups
+    ]
+    notes += [
+        f"{group.label}: synthetic data, so the time says nothing about a real task."
+        for group in groups
+        if any(run.synthetic for run in group.runs)
+    ]
+    return list(dict.fromkeys(notes))
+
+
+def _of_all(name: str) -> Callable[[RunGroup], Spread]:
+    """The spread of a figure over all runs that have it."""
+    return lambda group: spread_of_values([getattr(run, name) for run in group.runs])
+
+
+def _of_reached(name: str) -> Callable[[RunGroup], Spread]:
+    """The spread of a figure over the runs that reached the target; says so where some did not."""
+
+    def make(group: RunGroup) -> Spread:
+        spread = spread_of_values([getattr(run, name) for run in group.runs if run.reached])
+        if group.reached == group.n or not spread.method:
+            return spread
+        return Spread(spread.cell, f"{spread.method}, of the runs that reached the target")
+
+    return make
+
+
+def _left_out(group: RunGroup) -> Spread:
+    """Seconds that the clock policy left out, where it left any."""
+    seconds = [sum(run.excluded_s.values()) for run in group.runs]
+    if not any(seconds):
+        return Spread(Absent())
+    return mean_and_range(seconds)
+
+
+def _test_quality(group: RunGroup) -> Spread:
+    """Final quality on the test split: mean and range over the runs that have one."""
+    return mean_and_range([run.quality["test"] for run in group.runs if "test" in run.quality])
+
+
+def _energy(group: RunGroup) -> Spread:
+    """Energy with its method, or the reason why there is none."""
+    methods = sorted({run.energy_method for run in group.runs if run.energy_j is not None and run.energy_method})
+    if not methods:
+        reasons = [run.energy_reason for run in group.runs if run.energy_reason]
+        return Spread(Absent(f"energy: {reasons[0]}" if reasons else ""))
+    spread = spread_of_values([run.energy_j for run in group.runs])
+    return Spread(spread.cell, f"{spread.method}; read by {', '.join(methods)}")
+
+
+def runs_table(runs: Sequence[RunSummary]) -> Table:
+    """One row a run, as ``list`` and a report's run list show them."""
+    columns = (
+        Column("id", "run"),
+        Column("recipe", "recipe"),
+        Column("framework", "framework"),
+        Column("seed", "seed", ColumnKind.NUMBER),
+        Column("status", "status"),
+        Column("reached", "reached"),
+        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("given_up_s", "given up after", ColumnKind.TIME_S),
+        Column("epochs_to_target", "epochs", ColumnKind.NUMBER),
+        Column("test_quality", "test quality", ColumnKind.NUMBER, digits=4),
+        Column("doubts", "doubts", ColumnKind.NUMBER),
+        Column("started", "started"),
+    )
+    rows = tuple(_run_row(run) for run in runs)
+    return Table("runs", "Runs", columns, rows).without_empty()
+
+
+def _run_row(run: RunSummary) -> tuple[Cell, ...]:
+    """The cells of one run."""
+    return (
+        Text(run.id[:8]),
+        Text(f"{run.task}/{run.recipe}"),
+        Text(run.framework),
+        Number(run.seed),
+        Text(run.status),
+        Text("yes" if run.reached else "no"),
+        optional(run.time_to_accuracy_s),
+        Absent() if run.reached else optional(run.given_up_s),
+        optional(run.epochs_to_target),
+        optional(run.quality.get("test")),
+        Number(len(run.suspect)) if run.suspect else Absent(),
+        Text(run.started[:19].replace("T", " ")),
+    )
+
+
+def optional(value: float | None) -> Cell:
+    """A number, or an empty cell."""
+    return Absent() if value is None else Number(value)
+
+
+def phases_by_group(groups: Sequence[RunGroup]) -> Table:
+    """Seconds a phase for each group, the mean over its runs, and the sum."""
+    phases = [[phase_seconds(run.phases_s) for run in group.runs] for group in groups]
+    names = list(dict.fromkeys(name for runs in phases for run in runs for name in run))
+    columns = (Column("group", "runs of"), *(Column(f"{name}_s", name, ColumnKind.TIME_S) for name in [*names, "all"]))
+    rows: list[tuple[Cell, ...]] = []
+    for group, runs in zip(groups, phases, strict=True):
+        means = [sum(run.get(name, 0.0) for run in runs) / group.n for name in names]
+        rows.append((Text(group.label), *(Number(mean) for mean in [*means, sum(means)])))
+    note = "Mean over the runs, up to the evaluation at which the target counts as reached, or to the last one."
+    return Table("phases", "Seconds by phase", columns, tuple(rows), (note,))
+
+
+def phase_seconds(phases_s: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by phase; names that are no phase count as ``other``."""
+    found: dict[str, float] = {}
+    for name, seconds in phases_s.items():
+        phase = name if name in PHASES else "other"
+        found[phase] = found.get(phase, 0.0) + seconds
+    return found
+
+
+def listing(name: str, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of words: what can run here and what each item lacks, settings, differences."""
+    columns = tuple(Column(header.replace(" ", "_"), header) for header in headers)
+    return Table(name, title, columns, tuple(tuple(Text(cell) for cell in row) for row in rows))
+
+
+def run_facts(run: RunSummary) -> Table:
+    """What a run was and what came of it, a fact a row."""
+    settings = ", ".join(f"{name}={value}" for name, value in run.settings.items())
+    outcome = {
+        "run": f"{run.id}, seed {run.seed}, {run.status}, begun {run.started[:19].replace('T', ' ')}",
+        "recipe": f"{run.recipe} on {run.framework} ({run.device})",
+        "settings": settings,
+        "ranks": _team(run.distribution),
+        "target": f"{target_text(run.target)}, {run.crossing}",
+        "outcome": _outcome(run),
+        "whole run": _time(run.wall_s) + (f", {_time(run.time_per_step_s)} a step" if run.time_per_step_s else ""),
+        "data": "synthetic data: the time says nothing about a real task" if run.synthetic else "",
+        "quality": ", ".join(f"{split} {value:.4f}" for split, value in run.quality.items()),
+        "memory": f"{run.peak_memory_bytes / 2**20:.0f} MiB at the peak" if run.peak_memory_bytes else "",
+        "energy": f"{run.energy_j:.4g} J ({run.energy_method})" if run.energy_j is not None else f"{run.energy_reason}",
+    }
+    rows = tuple((Text(name), Text(text)) for name, text in outcome.items() if text)
+    return Table("run", run.task, (Column("fact", ""), Column("value", "")), rows)
+
+
+_LR = {"none": "as it was", "linear": "times the workers", "sqrt": "times the root of the workers"}
+
+
+def _team(distribution: Distribution | None) -> str:
+    if distribution is None:
+        return ""
+    scheme = format_item(distribution.scheme, distribution.settings)
+    scaling = "" if distribution.scaling == "strong" else f", weak scaling, learning rate {_LR[distribution.lr_scale]}"
+    return f"{distribution.ranks} by {scheme}, {distribution.engine} over {distribution.communicator}{scaling}"
+
+
+def _outcome(run: RunSummary) -> str:
+    excluded = ", ".join(f"{phase} {_time(seconds)}" for phase, seconds in run.excluded_s.items())
+    left_out = f"; left out: {excluded}" if excluded else ""
+    if run.status in ("failed", "interrupted"):
+        return f"{run.status} after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
+    if run.time_to_accuracy_s is None:
+        return f"missed after {_time(run.given_up_s or 0.0)} on the {run.clock} clock{left_out}"
+    return (
+        f"reached in {_time(run.time_to_accuracy_s)} on the {run.clock} clock, {run.epochs_to_target:.4g} epochs, "
+        f"{run.samples_to_target:,} samples{left_out}"
+    )
+
+
+def _time(seconds: float) -> str:
+    return estimate_text(seconds, None, None)
+
+
+def phases_table(run: RunSummary) -> Table:
+    """Seconds and share of each phase, up to the evaluation that counts."""
+    phases = phase_seconds(run.phases_s)
+    whole = sum(phases.values()) or 1.0
+    columns = (
+        Column("phase", "phase"),
+        Column("time_s", "time", ColumnKind.TIME_S),
+        Column("share", "share", ColumnKind.SHARE),
+    )
+    rows = tuple((Text(name), Number(seconds), Number(seconds / whole)) for name, seconds in phases.items())
+    return Table("phases", "Phases", columns, rows)
+
+
+def curve_table(record: Record, run: RunSummary) -> Table:
+    """The evaluations: when, after how much, how good; the one that counts is marked."""
+    clock = policy(run.clock)
+    columns = (
+        Column("epoch", "epoch", ColumnKind.NUMBER),
+        Column("samples", "samples", ColumnKind.NUMBER),
+        Column("time_s", f"time ({run.clock})", ColumnKind.TIME_S),
+        Column("loss", "training loss", ColumnKind.NUMBER, digits=4),
+        Column("quality", f"{run.target.split} {run.target.metric}", ColumnKind.NUMBER, digits=4),
+        Column("mark", ""),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for each in record.evaluations:
+        quality = each.quality.get(run.target.split)
+        counts = run.reached and each.step == run.steps_to_target
+        rows.append(
+            (
+                Number(each.epoch),
+                Number(each.samples),
+                Number(clock.score(each.phases_ns).seconds),
+                optional(each.loss),
+                optional(quality),
+                Text("target reached" if counts else ""),
+            )
+        )
+    return Table("curve", "Curve", columns, tuple(rows))
+
+
+def _ranks(distribution: Distribution | None) -> str:
+    return f"{distribution.ranks}, {distribution.scheme}" if distribution else "1"
+
+
+def rows_table(rows: Sequence[Row]) -> Table:
+    """One row a run of an index."""
+    columns = (
+        Column("id", "run"),
+        Column("task", "task"),
+        Column("recipe", "recipe"),
+        Column("framework", "framework"),
+        Column("ranks", "ranks"),
+        Column("seed", "seed", ColumnKind.NUMBER),
+        Column("status", "status"),
+        Column("time_to_accuracy_s", "time to accuracy", ColumnKind.TIME_S),
+        Column("test", "test quality", ColumnKind.NUMBER, digits=4),
+        Column("started", "started"),
+    )
+    cells: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            Text(row.id),
+            Text(row.task),
+            Text(row.recipe),
+            Text(row.framework),
+            Text(_ranks(row.specification.distribution)),
+            Number(row.seed),
+            Text(row.status),
+            Absent() if row.time_to_accuracy_s is None else Number(row.time_to_accuracy_s),
+            optional(row.test),
+            Text(row.started[:19].replace("T", " ")),
+        )
+        for row in rows
+    )
+    return Table("runs", "Runs", columns, cells)

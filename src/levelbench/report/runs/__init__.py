@@ -1,1 +1,0 @@
-"""Runs, their groups and their ranks as tables."""

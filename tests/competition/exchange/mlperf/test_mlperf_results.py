@@ -1,0 +1,221 @@
+"""Trees of results as submissions: one a benchmark on a system, what is doubtful beside it."""
+
+import pytest
+
+from levelbench.competition.entries import encode
+from levelbench.competition.exchange.mlperf import read_results
+from levelbench.competition.leaderboard import check
+from levelbench.competition.rulesets.registry import ruleset
+from levelbench.competition.rulesets.scores import olympic_score
+from levelbench.competition.scoring import score as scored
+from levelbench.errors import RecordError
+
+BENCH = "someone/results/box/resnet"
+
+
+def the_only(path):
+    (submission,), problems = read_results(path)
+    assert problems == []
+    return submission
+
+
+def test_the_runs_of_a_benchmark_on_a_system_are_one_submission(tree):
+    found = the_only(tree())
+    assert (found.task, found.mode, found.division, found.clock, found.crossing) == (
+        "resnet",
+        "training",
+        "open",
+        "mlperf",
+        "first",
+    )
+    assert [run.time_to_target_s for run in found.runs] == [30.0, 31.0, 32.0, 33.0, 34.0]
+    assert [run.seed for run in found.runs] == [0, 1, 2, 3, 4]
+    assert found.submitted == "2023-11-14"
+    assert found.origin.doubts == []
+    assert found.settings["global_batch_size"] == 64
+
+
+def test_the_system_is_described_by_its_own_file(tree):
+    found = the_only(tree())
+    assert (found.author.name, found.framework) == ("Someone Ltd", "PyTorch 1.13")
+    hardware = found.hardware
+    assert (hardware.description, hardware.nodes, hardware.accelerators, hardware.cores) == ("2 boxes", 2, 16, 256)
+    assert hardware.memory_bytes == 3 * 10**12
+
+
+def test_the_target_is_the_benchmarks(tree):
+    target = the_only(tree()).target
+    assert (target.metric, target.threshold, target.direction) == ("top1", 0.759, "higher")
+
+
+def test_a_run_holds_its_curve_and_what_the_clock_left_out(tree):
+    run = the_only(tree()).runs[0]
+    assert run.curve.time_s == [14.998, 30.0]
+    assert run.curve.quality == [0.5, 0.76]
+    assert run.curve.epoch == [1.0, 2.0]
+    assert run.curve.samples == [1024, 2048]
+    assert run.excluded_s == {"prepare": pytest.approx(60.008)}
+    assert (run.reached, run.status, run.started) == (True, "done", "2023-11-14T22:14:20.010+00:00")
+    assert len(run.record_digest or "") == 64
+
+
+def test_a_curve_crosses_when_the_run_stops_and_no_rule_of_ours_objects(tree):
+    found = the_only(tree())
+    assert [run.curve.time_s[-1] for run in found.runs] == [run.time_to_target_s for run in found.runs]
+    score = scored(found, ruleset("mlperf-training-like-1.0"))
+    assert score.time.value == olympic_score([run.time_to_target_s for run in found.runs]).score_s
+    assert [str(finding) for finding in check(found) if finding.severity == "error"] == []
+
+
+def test_whoever_encodes_it_can(tree):
+    assert b'"resnet"' in encode(the_only(tree()))
+
+
+@pytest.mark.parametrize(
+    ("number", "doubt"),
+    [
+        (0, "2 runs, and the benchmark asks for 5"),
+        (1, "seed-repeated: seed 0 was used by result_0.txt as well"),
+        (2, "the runs do not agree about batch_size: 32, 64"),
+        (3, "the runs do not agree about opt_base_learning_rate"),
+        (4, "the runs do not agree about platform: box, other"),
+    ],
+)
+def test_what_the_runs_do_not_agree_about_is_a_doubt(tree, make_lines, text_of, number, doubt):
+    lines = make_lines(benchmark="resnet", seed=9, values=(0.5, 0.76))
+    changes = {
+        1: ("seed", 0),
+        2: ("global_batch_size", 32),
+        3: ("opt_base_learning_rate", 1),
+        4: ("submission_platform", "other"),
+    }
+    lines = [
+        {**line, "value": changes[number][1]} if number and line["key"] == changes[number][0] else line
+        for line in lines
+    ]
+    found = the_only(tree({f"{BENCH}/result_1.txt": text_of(lines)}, runs=2))
+    assert doubt in found.origin.doubts
+
+
+def test_a_success_that_the_curve_does_not_show_is_suspect(tree, make_lines, text_of):
+    lines = make_lines(benchmark="resnet", seed=7, values=(0.5, 0.7))
+    found = the_only(tree({f"{BENCH}/result_0.txt": text_of(lines)}))
+    assert found.runs[0].suspect == ["run_stop says success and the curve never shows 0.759"]
+
+
+@pytest.mark.parametrize(("cut", "status", "reached"), [(1, "failed", False), (0, "done", True)])
+def test_a_log_without_run_stop_is_a_failed_run(tree, make_lines, text_of, cut, status, reached):
+    lines = make_lines(benchmark="resnet", seed=7, values=(0.5, 0.76))
+    run = the_only(tree({f"{BENCH}/result_0.txt": text_of(lines[: len(lines) - cut])})).runs[0]
+    assert (run.status, run.reached) == (status, reached)
+
+
+def test_an_evaluation_that_is_no_number_is_left_out_of_the_curve_and_said(tree, make_lines, text_of):
+    lines = make_lines(benchmark="resnet", seed=7, values=(float("nan"), 0.76))
+    run = the_only(tree({f"{BENCH}/result_0.txt": text_of(lines)})).runs[0]
+    assert run.curve.quality == [0.76]
+    assert run.suspect == ["1 evaluations are not numbers and are not in the curve"]
+
+
+def test_a_second_metric_stands_beside_the_first(tree, make_lines, text_of):
+    lines = make_lines(benchmark="maskrcnn", values=(0.1, 0.2))
+    for line in lines:
+        if line["key"] == "eval_accuracy":
+            line["value"] = {"BBOX": line["value"] + 0.2, "SEGM": line["value"] + 0.15}
+    curve = the_only(tree({"someone/results/box/maskrcnn/result_0.txt": text_of(lines)}, runs=0)).runs[0].curve
+    assert curve.quality == pytest.approx([0.3, 0.4])
+    assert curve.others == {"mask_map": pytest.approx([0.25, 0.35])}
+
+
+def test_a_metric_by_another_name_is_suspect(tree, make_lines, text_of):
+    lines = make_lines(benchmark="maskrcnn", values=(0.3, 0.4))
+    run = the_only(tree({"someone/results/box/maskrcnn/result_0.txt": text_of(lines)}, runs=0)).runs[0]
+    assert run.curve.quality == [0.3, 0.4]
+    assert run.suspect == ["BBOX is not logged by that name: the curve is of what is logged without one"]
+
+
+def test_a_log_that_cannot_be_read_is_a_problem_and_a_doubt(tree):
+    (found,), problems = read_results(tree({f"{BENCH}/result_2.txt": ":::MLLOG {\n"}))
+    assert len(found.runs) == 4
+    assert "line 1 is broken" in problems[0]
+    assert found.origin.doubts[0].startswith("result_2.txt cannot be read")
+
+
+def test_a_benchmark_that_nobody_knows_is_a_problem(tree, make_lines, text_of):
+    _, problems = read_results(tree({"o/results/s/b/result_0.txt": text_of(make_lines(benchmark="mine"))}))
+    assert "'mine' is no benchmark of MLPerf's, and the log states no target" in problems[0]
+
+
+def test_the_first_rounds_target_is_the_one_in_the_log(log_of, tmp_path):
+    text = (
+        ":::MLPv0.5.0 resnet 1541635531.5 (a.py:3) eval_target: 0.749\n:::MLPv0.5.0 resnet 1541635532 (a:4) run_start\n"
+    )
+    (tmp_path / "result_0.txt").write_text(text)
+    assert the_only(tmp_path / "result_0.txt").target.threshold == 0.749
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "1e999", '"0.749"', "null", "NaN"])
+def test_a_target_in_the_log_that_is_no_number_is_not_used(tmp_path, value):
+    (tmp_path / "result_0.txt").write_text(f":::MLPv0.5.0 resnet 1541635531.5 (a.py:3) eval_target: {value}\n")
+    assert the_only(tmp_path).target.threshold == 0.759
+
+
+@pytest.mark.parametrize("change", [{"threshold": float("nan")}, {"high": 10**400}, {"metric": 3}, {"direction": "up"}])
+def test_a_target_of_ours_that_is_none_is_a_problem(tmp_path, make_lines, make_event, text_of, change):
+    target = {"metric": "loss", "threshold": 0.5, "direction": "lower", **change}
+    (tmp_path / "result_0.txt").write_text(text_of([*make_lines(), make_event(0, "levelbench_target", target)]))
+    _, (problem,) = read_results(tmp_path)
+    assert "levelbench_target" in problem
+
+
+@pytest.mark.parametrize("value", [10**400, float("inf"), "x" * 5000, [1], None])
+def test_a_hyperparameter_that_a_submission_cannot_hold_is_left_out(tree, make_lines, text_of, value):
+    lines = [
+        {**line, "value": value} if line["key"] == "opt_base_learning_rate" else line
+        for line in make_lines(benchmark="resnet")
+    ]
+    settings = the_only(tree({f"{BENCH}/result_0.txt": text_of(lines)}, runs=1)).settings
+    assert set(settings) == {"global_batch_size", "gradient_accumulation_steps"}
+
+
+def test_the_scaling_factor_is_kept(tree):
+    found = the_only(tree({f"{BENCH}/scaling.json": '{"scaling_factor": 1.02}'}))
+    assert found.origin.fields == {"scaling_factor": 1.02}
+
+
+def test_a_factor_below_one_is_a_problem(tree):
+    found, problems = read_results(tree({f"{BENCH}/scaling.json": '{"scaling_factor": 0.5}'}))
+    assert found == []
+    assert "its scaling factor is 0.5" in problems[0]
+
+
+def test_links_are_not_followed(tree, tmp_path):
+    root = tree()
+    (tmp_path / "secret.txt").write_text((root / BENCH / "result_0.txt").read_text())
+    (root / BENCH / "result_5.txt").symlink_to(tmp_path / "secret.txt")
+    (root / "loop").symlink_to(root)
+    assert len(the_only(root).runs) == 5
+
+
+@pytest.mark.parametrize("found", ["nothing", "a folder without logs"])
+def test_a_path_without_logs_is_an_error(tmp_path, found):
+    path = tmp_path if found != "nothing" else tmp_path / "nothing"
+    with pytest.raises(RecordError, match=r"no result_<i>\.txt|no such file"):
+        read_results(path)
+
+
+def test_the_round_of_2019_is_scored_as_it_was_published(shared):
+    """Five runs of ResNet-50 on 1024 chips of a TPU v3 Pod: 1.28 minutes."""
+    archive = shared / "mlperf-training-v0.6.tar.gz"
+    if not archive.exists():
+        pytest.skip(f"there is no {archive.name} in {shared}")
+    found = the_only(archive)
+    times = [run.time_to_target_s for run in found.runs]
+    assert times == [76.97, 77.167, 81.351, 76.703, 76.536]
+    score = olympic_score(times)
+    assert score.score_s == pytest.approx(76.94666667)
+    assert (score.fastest, score.slowest) == ((4,), (2,))
+    assert round((score.score_s or 0.0) / 60, 2) == 1.28
+    assert [run.curve.epoch[-1] for run in found.runs] == [72, 72, 76, 72, 72]
+    assert (found.author.name, found.hardware.description, found.submitted) == ("google", "tpu-v3-2048", "2019-05-23")
+    assert "seed-missing: no seed is logged (5 of 5 logs)" in found.origin.doubts

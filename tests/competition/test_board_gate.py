@@ -1,0 +1,100 @@
+"""Entries of one board go through the gate of every comparison, and what it finds stands beside their rank."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.competition.site.leaderboards import DAY, write
+
+from levelbench.competition.entries import Author, Provenance, RunCurve, SubmittedRun
+from levelbench.competition.gate import BoardFacts, compared_with_board
+from levelbench.competition.leaderboard import check_folder
+from levelbench.competition.site.build import build
+
+BOARD = ("levelbench-1.0", "digits", "training")
+USUAL = BoardFacts(
+    recipe="mlp",
+    dataset="digits",
+    split_rule="every fifth",
+    sizes={"train": 1437, "validation": 360},
+    labels={"validation": "a" * 64},
+    checksums={"digits.csv": "c" * 64},
+    quality_digest="q" * 64,
+    data_digest="d" * 64,
+    source_digest="s" * 64,
+    signatures={"bleu": "nrefs:1"},
+)
+
+
+def told(*others):
+    """The codes and sentences about entries beside three usual ones."""
+    entries = [(f"usual{at}", BOARD, USUAL) for at in range(3)]
+    entries += [(f"other{at}", BOARD, each) for at, each in enumerate(others)]
+    return [(each.code, each.severity, each.file, each.found) for each in compared_with_board(entries)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"checksums": {"digits.csv": "e" * 64}}, "B260", "they differ in the content of digits.csv"),
+        ({"dataset": "digits2"}, "B260", "they differ in the name of the data: digits against digits2"),
+        ({"split_rule": "validation=d.train"}, "B260", "the rule of the split: every fifth against validation=d.train"),
+        ({"sizes": {"train": 1797}}, "B260", "they differ in the sizes of the splits"),
+        ({"labels": {"validation": "b" * 64}}, "B260", "they differ in the labels of the validation split"),
+        ({"quality_digest": "x" * 64}, "B260", "the quality is computed by other code on each side"),
+        ({"signatures": {"bleu": "nrefs:2"}}, "B260", "the figures of bleu were computed with other options"),
+        ({"data_digest": "x" * 64}, "B261", "the data are loaded by other code on each side"),
+        ({"source_digest": "x" * 64, "quality_digest": ""}, "B261", "the files of the tasks differ"),
+        ({"source_digest": "x" * 64}, "B262", "the file of recipe mlp differs"),
+    ],
+)
+def test_an_entry_unlike_its_board_is_told_and_the_others_are_not(changes, code, words):
+    ((found, severity, file, sentence),) = told(msgspec.structs.replace(USUAL, **changes))
+    assert (found, severity, file) == (code, "note" if code == "B262" else "warning", "other0")
+    assert words in sentence
+
+
+def test_what_an_entry_does_not_say_is_not_compared():
+    assert told(BoardFacts(), BoardFacts(recipe="cnn", checksums=USUAL.checksums)) == []
+
+
+def test_entries_of_another_board_are_not_compared():
+    other = msgspec.structs.replace(USUAL, split_rule="another")
+    assert list(compared_with_board([("a", BOARD, USUAL), ("b", ("dawnbench-1.0", *BOARD[1:]), other)])) == []
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three entries of one board."""
+    for at, name in enumerate(("first", "second", "third")):
+        write(tmp_path, name, 10.0 * (at + 1), provenance=Provenance(split_rule="every fifth"))
+    return tmp_path
+
+
+def test_another_split_is_a_warning_of_the_check_and_stands_beside_the_rank(folder, tmp_path):
+    write(folder, "cheat", 1.0, provenance=Provenance(split_rule="validation=train"))
+    found = [each for each in check_folder(folder, today=DAY) if each.code == "B260"]
+    assert [(each.file, each.severity) for each in found] == [("cifar10/training/cheat.json", "warning")]
+    built = build(folder, tmp_path / "site", today=DAY)
+    assert [each.file for each in built.near] == ["cifar10/training/cheat.json"]
+    page = (tmp_path / "site" / "cifar10_dawnbench-1.0.html").read_text()
+    (row,) = [row for row in page.split("<tr ") if ">cheat<" in row and "rank" in row]
+    assert "not comparable with most entries of the board" in row
+    assert "every fifth against validation=train" in row
+    assert page.count("not comparable with most entries") == 1
+
+
+def a_run(record, **parts):
+    curve = RunCurve([1.0, 2.0, 3.0], [0.9, 0.941, 0.95])
+    return SubmittedRun(curve, record_digest=record * 64, **parts)
+
+
+@pytest.mark.parametrize(
+    "parts", [{"record_id": "abc"}, {"started": "2018-06-01T10:00:00+00:00", "phases_s": {"x": 3.0}}]
+)
+def test_one_run_in_two_records_is_an_error_of_the_later_entry(folder, parts):
+    for name, record, day in (("original", "a", "2018-06-30"), ("edited", "b", "2018-07-01")):
+        runs = [a_run(record, **parts)]
+        write(folder, name, runs=runs, submitted=day, origin=None, ruleset="dawnbench-1.0", author=Author(name))
+    found = {(each.file, each.severity) for each in check_folder(folder, today=DAY) if each.code == "B244"}
+    assert found == {("cifar10/training/original.json", "warning"), ("cifar10/training/edited.json", "error")}

@@ -1,0 +1,83 @@
+"""B169: an entry of the closed division is the task's own recipe, but for what its rules let it change."""
+
+import pytest
+
+from levelbench.competition.checks.ceilings import BESIDE, MachineLimits
+from levelbench.records.schema import Distribution, Specification
+
+RECIPE = {"hidden": 128, "lr": 0.1}
+
+
+def found(clean, settings, *, recipe=RECIPE, kind="training", codes=("B169",), **changes):
+    entry = clean.make(kind, {"division": "closed", "settings": settings, **changes})
+    limits = None if recipe is ... else lambda each: MachineLimits(recipe=recipe, version="0.1.0")
+    findings = clean.find(entry, limits=limits)
+    return [(each.code, each.severity, each.field) for each in findings if each.code in codes]
+
+
+@pytest.mark.parametrize("settings", [RECIPE, {**RECIPE, "lr": 9.0}, {**RECIPE, "device": "cuda"}])
+def test_the_tasks_own_recipe_is_closed_and_may_have_another_learning_rate(clean, settings):
+    assert found(clean, settings) == []
+
+
+def test_what_the_rules_do_not_name_may_not_change(clean):
+    assert found(clean, {**RECIPE, "hidden": 64}) == [("B169", "error", "settings.hidden")]
+
+
+def test_a_setting_that_is_not_stated_is_for_the_reviewer(clean):
+    assert found(clean, {"lr": 0.1}) == [("B169", "warning", "settings.hidden")]
+
+
+def test_a_recipe_that_the_task_has_not_is_open(clean):
+    assert found(clean, {**RECIPE, "recipe": "mine"}, recipe={}) == [("B169", "error", "settings.recipe")]
+
+
+def test_an_entry_that_states_no_recipe_is_told_so(clean):
+    entry = clean.make("training", {"division": "closed", "settings": {}})
+    (finding,) = [each for each in clean.find(entry, limits=lambda each: MachineLimits(recipe={}, version="0.1.0"))
+                  if each.code == "B169"]  # fmt: skip
+    assert (finding.severity, finding.found) == ("error", "it is not stated")
+
+
+@pytest.mark.parametrize("planted", [
+    {"evaluate_every": "1 step"}, {"scheme": "topk"}, {"scheme.ratio": 0.01}, {"ranks": 8}, {"budget_s": 1.0},
+])  # fmt: skip
+def test_when_is_evaluated_who_trains_together_and_what_ends_a_run_are_the_recipes(clean, planted):
+    recipe = {**RECIPE, "evaluate_every": "1 epoch"}
+    (name,) = planted
+    assert found(clean, {**recipe, **planted}, recipe=recipe) == [("B169", "error", f"settings.{name}")]
+    assert found(clean, {**recipe, "ranks": 1}, recipe=recipe) == []
+
+
+def test_every_word_of_a_team_and_every_budget_but_that_of_epochs_is_looked_at():
+    words = Distribution(2, "all-reduce", {}, "slurm[nodes=2]", "gloo").words()
+    budgets = {name for name in Specification.__struct_fields__ if name.startswith("budget_")}
+    assert {*words, *budgets, "plateau"} - {"budget_epochs"} == BESIDE
+
+
+def test_of_another_version_whose_recipe_may_have_been_another_it_is_for_the_reviewer(clean):
+    older = {"provenance.version": "0.0.9"}
+    assert found(clean, {**RECIPE, "hidden": 64}, **older) == [("B169", "warning", "settings.hidden")]
+    assert found(clean, {"recipe": "mine"}, recipe={}, **older) == [("B169", "warning", "settings.recipe")]
+
+
+ORIGIN = {"format": "mlperf-mllog", "file": "result_0.txt"}
+
+
+def test_an_origin_excuses_no_change_of_a_recipe_of_ours(clean):
+    changed = {**RECIPE, "hidden": 64}
+    assert found(clean, changed, origin=ORIGIN) == [("B169", "error", "settings.hidden")]
+    assert found(clean, changed, kind="olympic", origin=ORIGIN)[-1] == ("B169", "error", "settings.hidden")
+
+
+@pytest.mark.parametrize(("kind", "format", "severities"), [
+    ("olympic", "mlperf-mllog", []), ("inference", "loadgen", ["warning"]), ("training", "mlperf-mllog", ["warning"]),
+])  # fmt: skip
+def test_another_systems_file_names_no_recipe_of_ours(clean, kind, format, severities):
+    said = found(clean, {"batch": 64}, kind=kind, recipe={}, origin={**ORIGIN, "format": format})
+    assert [severity for _, severity, _ in said] == severities
+
+
+@pytest.mark.parametrize("more", [{"division": "open"}, {"recipe": None}, {"recipe": ...}])
+def test_the_open_division_and_a_task_that_nobody_knows_are_not_asked(clean, more):
+    assert found(clean, {"hidden": 64}, **more) == []

@@ -1,0 +1,66 @@
+"""Rules about curves: a fault that only one of them finds, and what is close to it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.competition.planting import DIGEST, GONE, codes, times
+
+EMPTY = {"curve": {"time_s": [], "quality": []}, "seed": 4, "record_digest": DIGEST, "started": "2026-11-29T03:00Z"}
+# code, kind, what is planted, what is close to it but innocent
+CASES = {
+    "columns": ("B130", "training", {"runs[0].curve.epoch": [1.0]}, {"runs[0].curve.epoch": GONE}),
+    "time stands": ("B131", "training", {"runs[0].curve.time_s": times(None, 1.0)}, {"notes": "1.0"}),
+    "time goes back": (
+        "B131",
+        "training",
+        {"runs[0].curve.time_s": times(None, None, 1.5)},
+        {"runs[0].curve.time_s": times(None, None, 2.5)},
+    ),
+    "time below 0": ("B131", "training", {"runs[0].curve.time_s": times(-0.5)}, {"runs[0].curve.time_s": times(0.0)}),
+    "epochs": ("B132", "training", {"runs[0].curve.epoch": times(None, 0.5)}, {"runs[0].curve.epoch": times(0.5)}),
+    "samples": (
+        "B132",
+        "training",
+        {"runs[0].curve.samples": times(None, 1000)},
+        {"runs[0].curve.samples": times(None, 2158)},
+    ),
+    "percent": ("B133", "training", {"runs[0].curve.quality": times(81.0)}, {"runs[0].curve.quality": times(0.0)}),
+    "above 1": (
+        "B133",
+        "training",
+        {"runs[0].curve.quality": times(*[None] * 5, 1.0001)},
+        {"runs[0].curve.quality": times(*[None] * 5, 1.0)},
+    ),
+    "below 0": ("B133", "training", {"runs[0].curve.quality": times(-0.01)}, {"runs[0].curve.quality": times(0.01)}),
+    "empty": (
+        "B134",
+        "training",
+        {"runs[4]": EMPTY},
+        {"runs[4]": {**EMPTY, "status": "failed"}},
+    ),
+    "digest": ("B135", "training", {"runs[0].curve_digest": DIGEST}, {"runs[0].curve.others": {"top5": [1.0] * 6}}),
+    "fell back": (
+        "B138",
+        "dawnbench",
+        {"runs[0].curve.quality": times(*[None] * 4, 0.93)},
+        {"runs[0].curve.quality": times(*[None] * 4, 0.94)},
+    ),
+    "epoch sizes": (
+        "B139",
+        "training",
+        {"runs[0].curve.samples": times(*[None] * 4, 6474, 6474)},
+        {"runs[0].curve.samples": times(*[None] * 4, 5400, 6474)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_fault_is_found_by_its_rule_alone(clean, name):
+    code, kind, guilty, _ = CASES[name]
+    assert codes(clean, kind, guilty) == {code}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_close_to_a_fault_is_no_finding(clean, name):
+    _, kind, _, innocent = CASES[name]
+    assert codes(clean, kind, innocent) == set()

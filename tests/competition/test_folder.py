@@ -1,0 +1,306 @@
+"""A whole leaderboard: every file judged, entries against each other, and nothing followed out of the folder."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import levelbench.competition as package
+from levelbench.competition.checks.findings import CODES, warning, worst
+from levelbench.competition.entries import encode
+from levelbench.competition.leaderboard import (
+    RULES,
+    SITE_MARKER,
+    check_file,
+    check_folder,
+    checked_folder,
+    record_digests,
+)
+from levelbench.competition.rulesets.registry import rulesets
+from levelbench.errors import RecordError
+
+
+def faster(by):
+    """Changes that make other runs of them: qualities of their own, times scaled."""
+    changes = {}
+    for at in range(5):
+        changes[f"runs[{at}].record_digest"] = f"{at}{by:.0f}"[:2] * 32
+        changes[f"runs[{at}].record_id"] = f"b{at}{by}"
+        changes[f"runs[{at}].curve.quality"] = lambda q, by=by: [*(v - 0.001 * by for v in q[:3]), *q[3:]]
+        changes[f"runs[{at}].curve.time_s"] = lambda t, by=by: [v + 0.01 * by * i * i for i, v in enumerate(t)]
+        changes[f"runs[{at}].time_to_target_s"] = lambda t, by=by: t + 0.01 * by * 16
+        changes[f"runs[{at}].phases_s"] = lambda p, by=by: {"forward": sum(p.values()) + 0.25 * by}
+    return changes
+
+
+@pytest.fixture
+def board(clean, tmp_path):
+    """A leaderboard to put entries into: ``put(name, kind, changes)``."""
+
+    def put(name, kind="training", changes=None, folder=None):
+        submission = clean.make(kind, changes or {})
+        path = tmp_path / (folder or f"{submission.task}/{submission.mode}") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(submission))
+        return path
+
+    put.root = tmp_path
+    put.severities = lambda: {
+        (each.code, each.severity, each.file if each.file.endswith("/a.json") else Path(each.file).name)
+        for each in check_folder(tmp_path, today=clean.today)
+    }
+    put.codes = lambda: sorted((each.code, each.file) for each in check_folder(tmp_path, today=clean.today))
+    return put
+
+
+def test_a_clean_leaderboard_has_no_finding(board, clean):
+    board("a.json")
+    board("b.json", changes=faster(2))
+    board("c.json", "dawnbench")
+    board("d.json", "inference")
+    (board.root / "README.md").write_text("read me")
+    (board.root / "board.toml").write_text("")
+    (board.root / ".git").mkdir()
+    assert checked_folder(board.root, today=clean.today) == (4, [])
+
+
+def test_a_broken_file_hides_no_other(board):
+    board("a.json", changes={"submitted": "x"})
+    (board.root / "digits/training/broken.json").write_bytes(b"{")
+    (board.root / "digits/training/list.json").write_bytes(b"[]")
+    assert board.codes() == [
+        ("B101", "digits/training/broken.json"),
+        ("B105", "digits/training/list.json"),
+        ("B117", "digits/training/a.json"),
+    ]
+
+
+def test_the_same_entry_twice_is_an_error(board, clean):
+    board("a.json")
+    board("b.json")
+    found = check_folder(board.root, today=clean.today)
+    assert [(each.code, each.severity, each.file) for each in found] == [
+        ("B240", "warning", "digits/training/a.json"),
+        ("B240", "error", "digits/training/b.json"),
+    ]
+
+
+def test_a_run_belongs_to_one_entry(board):
+    board("a.json")
+    taken = board("b.json", changes={**faster(2), "runs[3].record_digest": lambda _: None})
+    assert board.codes() == [("B178", "digits/training/b.json")]
+    digest = sha256(b"record 3").hexdigest()
+    board(taken.name, changes={**faster(2), "runs[3].record_digest": digest})
+    # Nothing says whose it is: both are told, and neither is off the board for the name of its file.
+    assert board.severities() == {("B241", "warning", "digits/training/a.json"), ("B241", "warning", taken.name)}
+
+
+@pytest.mark.parametrize("copy", ["0.json", "z.json"])
+def test_a_copy_of_a_later_day_never_throws_the_original_off(board, copy):
+    board("a.json")
+    board(copy, changes={"author.name": "Eve", "submitted": "2026-12-01"})
+    found = {each for each in board.severities() if each[0] == "B241"}
+    assert found == {("B241", "warning", "digits/training/a.json"), ("B241", "error", copy)}
+
+
+def test_the_same_runs_may_be_submitted_under_two_rulesets(board):
+    board("a.json")
+    board("b.json", "olympic")
+    assert board.codes() == []
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.8])
+def test_a_copied_or_scaled_curve_is_told(board, clean, scale):
+    board("a.json")
+    copied = {
+        **faster(2),
+        "runs[2].curve.quality": lambda q: [*q[:1], q[1], *q[2:]],
+        "runs[2].curve.time_s": lambda t: [scale * v for v in t],
+        "runs[2].time_to_target_s": lambda t: scale * t,
+    }
+    board("b.json", changes=copied)
+    found = next(each for each in check_folder(board.root, today=clean.today) if each.code == "B242")
+    assert (found.severity, found.field) == ("warning", "runs[2].curve")
+    assert "6 of 6 points as in runs[2] of digits/training/a.json" in found.found
+    assert ("with times 0.8 of its" in found.found) == (scale != 1)
+
+
+def test_a_run_that_is_padded_by_a_scaled_copy_of_another_is_told(board, clean):
+    path = board("a.json")
+    entry = json.loads(path.read_bytes())
+    curve = entry["runs"][0]["curve"]
+    entry["runs"][4]["curve"] = {**curve, "time_s": [1.01 * t for t in curve["time_s"]]}
+    for name in ("curve_digest", "time_to_target_s"):
+        del entry["runs"][4][name]
+    entry["runs"][4]["phases_s"] = {"forward": entry["runs"][4]["curve"]["time_s"][-1]}
+    path.write_text(json.dumps(entry))
+    found = {each.code: each for each in check_folder(board.root, today=clean.today)}
+    assert set(found) == {"B136", "B154", "B242"}
+    assert "as in runs[0], with times 1.01 of its" in found["B242"].found
+
+
+def of_a_linter(entry, file, known):
+    """A finding of a linter that has something to say of every entry."""
+    return [warning("LB126", file, "", f"{entry.model} under {len(known)} rulesets", "look")]
+
+
+def test_what_a_linter_says_of_an_entry_is_told_beside_what_the_rules_do(board, clean):
+    path = board("a.json")
+    (board.root / "digits/training/broken.json").write_bytes(b"{")
+    plain, said = check_folder(board.root, today=clean.today), []
+    for found in (
+        checked_folder(board.root, today=clean.today, lint=of_a_linter)[1],
+        check_file(path, root=board.root, today=clean.today, lint=of_a_linter),
+    ):
+        said += [(each.code, each.file, each.found) for each in found if each not in plain]
+    entry = clean.make("training", {})
+    assert said == [("LB126", "digits/training/a.json", f"{entry.model} under {len(rulesets())} rulesets")] * 2
+
+
+def test_other_processes_judge_as_this_one_does(board, clean, monkeypatch):
+    board("a.json", changes={"submitted": "x"})
+    board("b.json", changes=faster(2))
+    (board.root / "digits/training/broken.json").write_bytes(b"{")
+    alone = checked_folder(board.root, today=clean.today)
+    monkeypatch.setattr("levelbench.competition.leaderboard.FEW", 1)
+    assert checked_folder(board.root, today=clean.today, processes=2) == alone
+
+
+def test_names_that_differ_in_capitals_only_are_an_error(board):
+    board("a.json")
+    board("A.json", changes=faster(2))
+    assert ("B115", "digits/training/a.json") in board.codes()
+
+
+def test_links_are_told_and_not_followed(board, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "a.json").write_bytes(b"{")
+    (board.root / "digits").symlink_to(outside)
+    (board.root / "a.json").symlink_to(outside / "a.json")
+    assert board.codes() == [("B250", "a.json"), ("B250", "digits"), ("B254", ".")]
+
+
+def test_what_is_no_part_of_a_leaderboard_is_a_warning(board):
+    path = board("a.json")
+    path.with_name("archive.tar.gz").write_bytes(b"")
+    assert board.codes() == [("B251", "digits/training/archive.tar.gz")]
+
+
+def test_a_built_site_in_the_folder_is_no_entry(board):
+    board("a.json")
+    (board.root / "site").mkdir()
+    (board.root / "site" / "leaderboard.json").write_text("{}")
+    assert board.codes()
+    (board.root / "site" / SITE_MARKER).write_text("")
+    assert board.codes() == [("B253", "site")]
+
+
+def test_a_mark_hides_no_entry(board):
+    board("a.json", changes={"submitted": "x"})
+    (board.root / "digits" / SITE_MARKER).write_text("")
+    assert board.codes() == [("B117", "digits/training/a.json"), ("B253", "digits")]
+
+
+def test_a_leaderboard_without_an_entry_is_a_warning(board, clean):
+    (found,) = check_folder(board.root, today=clean.today)
+    assert (found.code, found.severity) == ("B254", "warning")
+
+
+def test_a_copy_under_the_tasks_other_name_is_told(board):
+    board("a.json", "dawnbench")
+    board("b.json", "dawnbench", {"task": "CIFAR10", "author.name": "Eve"}, folder="CIFAR10/training")
+    assert {code for code, *_ in board.severities()} == {"B241"}
+
+
+def test_a_copy_with_digits_changed_that_nobody_measures_is_told(board):
+    board("a.json")
+    changes = {}
+    for at in range(5):
+        changes[f"runs[{at}].curve.quality"] = lambda q: [v + 1e-12 for v in q]
+        changes[f"runs[{at}].curve.time_s"] = lambda t: [v + 1e-9 for v in t]
+        changes[f"runs[{at}].record_digest"] = f"{at}e" * 32
+        changes[f"runs[{at}].record_id"] = f"b{at}"
+        changes[f"runs[{at}].started"] = f"2026-11-19T12:00:0{at}+00:00"
+    board("b.json", changes={**changes, "author.name": "Eve"})
+    assert [each[0] for each in board.severities()] == ["B242"]
+    assert len(board.codes()) == 5
+
+
+OTHER = {"runs[0].record_id": "other", "runs[0].started": "2018-01-02T12:00:00+00:00"}
+
+
+def test_copies_of_what_is_too_short_for_a_sketch_are_told(board):
+    short = {f"runs[0].curve.{name}": lambda c: c[3:5] for name in ("time_s", "quality", "epoch", "samples")}
+    board("a.json", "dawnbench", short)
+    board("b.json", "dawnbench", {**short, "runs[0].record_digest": "b" * 64, "author.name": "Eve", **OTHER})
+    board("c.json", "inference")
+    board("d.json", "inference", {"inference[0].record_digest": "c" * 64, "author.name": "Eve"})
+    board("e.json", "inference", {"inference[0].record_digest": "d" * 64, "inference[0].duration_s": 20.5})
+    assert [code for code, _ in board.codes()] == ["B242", "B243"]
+
+
+def test_a_name_that_looks_like_another_entrys_author_is_told(board):
+    board("a.json")
+    board("b.json", changes={**faster(2), "author.name": "ada  LOVELACE"})
+    board("c.json", "dawnbench", {"author.name": "Ada Lovelace II"})
+    assert board.codes() == [("B237", "digits/training/b.json")]
+
+
+def test_a_leaderboard_may_have_rules_of_its_own(board):
+    text = files("levelbench.competition.rulesets").joinpath("data/levelbench-1.0.toml").read_text()
+    board("a.json", changes={"ruleset": "club-2.0"})
+    assert board.codes() == [("B110", "digits/training/a.json")]
+    (board.root / "rulesets").mkdir()
+    rules = board.root / "rulesets" / "club.toml"
+    rules.write_text("id = 3")
+    assert [code for code, _ in board.codes()] == ["B110", "B252"]
+    for old, new in (("-1.0", "-2.0"), ("levelbench-2", "club-2"), ('"levelbench"', '"club"'), ('"1.0"', '"2.0"')):
+        text = text.replace(old, new)
+    rules.write_text(text)
+    assert board.codes() == []
+    (board.root / "rulesets" / "again.toml").write_text(text)
+    assert [code for code, _ in board.codes()] == ["B252"]
+    (board.root / "rulesets" / "again.toml").unlink()
+    rules.rename(board.root / "club.txt")
+    rules.symlink_to(board.root / "club.txt")
+    assert {code for code, _ in board.codes()} >= {"B110", "B252"}
+
+
+def test_a_file_by_itself_is_judged_as_in_its_leaderboard(board, clean):
+    path = board("a.json", folder="cifar10/training")
+    assert [each.code for each in check_file(path, today=clean.today)] == ["B114"]
+    loose = board.root / "a.json"
+    loose.write_bytes(path.read_bytes())
+    assert check_file(loose, today=clean.today) == []
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(RecordError, match="no such folder"):
+        check_folder(tmp_path / "absent")
+
+
+def test_digests_of_records_are_of_training_and_of_inference(tmp_path):
+    for name in ("digits/a.jsonl", "inference/b.jsonlines", "digits/.hidden.jsonl", "digits/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert sorted(record_digests(tmp_path).values()) == [
+        str(tmp_path / "digits/a.jsonl"),
+        str(tmp_path / "inference/b.jsonlines"),
+    ]
+
+
+def test_the_gravest_finding_decides(board, clean):
+    board("a.json", changes={"author": {"name": "Ada"}})
+    assert worst(check_folder(board.root, today=clean.today)) == "note"
+    assert worst([]) is None
+
+
+def test_every_code_is_said_by_some_rule():
+    folder = Path(package.__file__).parent
+    said = "".join(path.read_text() for path in folder.rglob("*.py") if path.name != "findings.py")
+    assert [code for code in CODES if f'"{code}"' not in said] == []
+    assert len(set(RULES)) == len(RULES)

@@ -1,0 +1,122 @@
+"""Which runs of a store make an entry: all of a group, and none that was made for another purpose."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import msgspec
+import pytest
+from tests.competition.made import ENVIRONMENT, records
+
+from levelbench.competition.entries import TuningEffort
+from levelbench.competition.making import entries_of
+from levelbench.errors import UsageError
+from levelbench.records import Store, read_record
+from levelbench.records.inference.trained import runs_for_inference
+from levelbench.records.schema import End
+
+
+def test_every_group_that_is_selected_makes_an_entry(put, terms, tmp_path):
+    for seed in range(2):
+        put(seed)
+        put(seed, settings={"lr": 0.2})
+    made = entries_of(["digits"], Store(tmp_path / "store"), terms)
+    assert [len(entry.runs) for _, entry in made] == [2, 2]
+    files = [file for file, _ in made]
+    assert len(set(files)) == 2
+    assert all(file.startswith("digits/training/Ada_mlp_2-cores-of-a-processor_numpy-") for file in files)
+
+
+def test_trials_are_counted_in_the_store_where_they_are_not_stated(put, terms, tmp_path):
+    put(0)
+    for lr in (0.2, 0.3):
+        put(0, settings={"lr": lr})
+        put(1, settings={"lr": lr})
+    store = Store(tmp_path / "store")
+    ((_, entry),) = entries_of(["digits[lr=0.1]"], store, terms)
+    assert entry.tuning.trials == 2
+    assert entry.tuning.hours == pytest.approx(2 * (3.0 + 3.03) / 3600)
+    assert "2 other specifications of digits[recipe=mlp], 4 runs" in entry.tuning.notes
+    stated = msgspec.structs.replace(terms, tuning=TuningEffort(7))
+    assert entries_of(["digits[lr=0.1]"], store, stated, count_trials=False)[0][1].tuning == TuningEffort(7)
+
+
+def name_beside_a_model(store, *ids):
+    (store / "models").mkdir(exist_ok=True)
+    text = json.dumps({"run": ids[0], "earlier": ids[1:], "quality": {"test": 0.9}})
+    (store / "models" / "0-s0.json").write_text(text)
+
+
+def test_a_run_that_was_made_to_infer_with_is_no_entry_of_its_own_and_no_trial(put, terms, tmp_path):
+    path = tmp_path / "store"
+    put(0)
+    ids = [read_record(put(seed, settings={"lr": 0.3})).header.id for seed in (0, 1)]
+    name_beside_a_model(path, *ids)
+    ((_, entry),) = entries_of(["digits"], Store(path), terms)
+    assert entry.settings["lr"] != 0.3
+    assert entry.tuning.trials == 0
+    ((_, asked),) = entries_of(["digits[lr=0.3]"], Store(path), terms)
+    assert len(asked.runs) == 2
+
+
+def test_a_run_that_was_made_to_infer_with_counts_where_it_took_a_seeds_place(put, terms, tmp_path):
+    path = tmp_path / "store"
+    name_beside_a_model(path, read_record(put(0)).header.id)
+    put(1)
+    ((_, entry),) = entries_of(["digits"], Store(path), terms)
+    assert [run.seed for run in entry.runs] == [0, 1]
+    put(0)
+    ((_, entry),) = entries_of(["digits"], Store(path), terms)
+    assert [run.seed for run in entry.runs] == [0, 1]
+
+
+def test_a_run_whose_network_was_kept_beside_is_an_ordinary_one(tmp_path):
+    name_beside_a_model(tmp_path, "one", "two")
+    (tmp_path / "models" / "kept.json").write_text('{"run": "three", "for_inference": false, "earlier": ["four"]}')
+    assert runs_for_inference(tmp_path) == {"one", "two", "four"}
+
+
+def test_what_lies_beside_a_model_and_is_damaged_names_no_run(tmp_path):
+    name_beside_a_model(tmp_path, "one", "two")
+    (tmp_path / "models" / "broken.json").write_text('{"run": ')
+    assert runs_for_inference(tmp_path) == {"one", "two"}
+
+
+def test_a_selection_of_some_seeds_is_refused_without_a_reason(put, terms, tmp_path):
+    for seed in range(3):
+        put(seed)
+    store = Store(tmp_path / "store")
+    with pytest.raises(UsageError, match="2 runs of the same group are left out") as caught:
+        entries_of(["digits[seed=1]"], store, terms)
+    assert "--only-these --because" in caught.value.do
+    because = msgspec.structs.replace(terms, only_these="the rules\nwant one")
+    ((_, entry),) = entries_of(["digits[seed=1]"], store, because)
+    assert entry.notes == "Only some runs were submitted: the rules want one"
+    assert [run.seed for run in entry.runs] == [1]
+
+
+def test_runs_of_another_machine_are_another_group(put, terms, tmp_path):
+    other = {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], "id": "m2"}}
+    put(0)
+    put(1, environment=other)
+    made = entries_of(["digits"], Store(tmp_path / "store"), terms)
+    assert [len(entry.runs) for _, entry in made] == [1, 1]
+
+
+def test_an_interrupted_run_is_finished_first(put, terms, tmp_path):
+    put(0)
+    path = put(1)
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    assert not any(isinstance(each, End) for each in records(path))
+    with pytest.raises(UsageError, match="interrupted") as caught:
+        entries_of(["digits"], Store(tmp_path / "store"), terms)
+    assert "finish what was interrupted" in caught.value.do
+
+
+def test_a_copy_of_a_folder_is_the_same_runs(put, terms, tmp_path):
+    for seed in range(2):
+        put(seed)
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    ((_, entry),) = entries_of([str(tmp_path / "copy")], Store(tmp_path / "store"), terms)
+    assert len(entry.runs) == 2

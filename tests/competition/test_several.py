@@ -1,0 +1,33 @@
+"""Work shared out among processes: what comes of it is the same as one after another, in order."""
+
+import gc
+import os
+from multiprocessing import parent_process
+
+import pytest
+
+from levelbench.competition.leaderboard import shared_out
+from levelbench.errors import MissingError
+
+
+def test_what_several_processes_make_comes_in_order_and_the_collector_is_as_it_was():
+    before = gc.get_threshold()
+    items = list(range(250)) * 8
+    # str() is the work, as what another process can find by its name.
+    with shared_out(len(items), 2, dict, ()) as share:
+        assert list(share(str, items)) == list(map(str, items))
+        assert list(share(hex, items)) == list(map(hex, items))
+    assert gc.get_threshold() == before
+
+
+def end_where_another_began_it():
+    if parent_process() is not None:
+        os._exit(3)
+
+
+def test_a_process_that_is_ended_from_outside_is_told():
+    with (
+        pytest.raises(MissingError, match="came to an end before its work"),
+        shared_out(500, 2, end_where_another_began_it, ()) as share,
+    ):
+        list(share(str, range(500)))
