@@ -131,7 +131,7 @@ def test_a_target_that_any_network_reaches_is_said_before_the_run_of_a_task_of_o
 
 
 ASKING = """
-from levelbench.training.schedules.base import Schedule
+from levelbench.training.schedules import Schedule
 
 class Asking(Schedule):
     fixed_length = False

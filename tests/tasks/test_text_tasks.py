@@ -17,7 +17,7 @@ from levelbench.training.datasets.files import DataFile
 from levelbench.training.datasets.texts.bibles import ENGLISH, SPANISH
 from levelbench.training.datasets.texts.squad import Squad
 from levelbench.training.optimizers import EMA, Adam
-from levelbench.training.quality.squad import SpanF1
+from levelbench.training.quality import SpanF1
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
 from levelbench.training.stopping import Stopping

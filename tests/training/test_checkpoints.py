@@ -16,7 +16,7 @@ from levelbench.training import Adam, Momentum, Observer, OneCycle, Recipe, Shuf
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Facts, Saving, Snapshot, checkpoint_of, load, part_of, remove_all, save
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.observers.tables import Tables
+from levelbench.training.observers.files import Tables
 from levelbench.training.stopping import Stopping
 
 

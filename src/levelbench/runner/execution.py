@@ -37,13 +37,13 @@ from levelbench.runner.witness import Hear, Sights, no_parent
 from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
-from levelbench.training.input.held import Held
+from levelbench.training.input import Held
 from levelbench.training.observers import make as make_observers
 from levelbench.training.observers.base import Observer
 from levelbench.training.optimizers import SGD
 from levelbench.training.optimizers.arrays import namespace
 from levelbench.training.pulse import Pulse
-from levelbench.training.quality.base import Quality
+from levelbench.training.quality import Quality
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.task import Task
 from levelbench.training.trainer import Trainer

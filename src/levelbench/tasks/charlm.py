@@ -13,10 +13,10 @@ from __future__ import annotations
 from levelbench.networks import zoo
 from levelbench.training.datasets.texts.characters import LENGTH, Characters
 from levelbench.training.optimizers import Adam
-from levelbench.training.quality.perplexity import BitsPerCharacter, Perplexity
+from levelbench.training.quality import BitsPerCharacter, Perplexity
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
-from levelbench.training.schedules import OneCycle
+from levelbench.training.schedules import WarmupCosine
 from levelbench.training.task import Task
 
 # More than the characters that come at least ten times; a test holds it to the data.
@@ -61,6 +61,6 @@ def gpt(
         ),
         sampler=Shuffled(batch),
         optimizer=Adam(lr),
-        schedule=OneCycle(),
+        schedule=WarmupCosine(),
         epochs=epochs,
     )

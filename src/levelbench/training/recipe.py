@@ -12,7 +12,7 @@ from levelbench.errors import DefinitionError
 from levelbench.networks.network import Network
 from levelbench.training.augmentation.base import Augmentation, Mixing
 from levelbench.training.optimizers.base import Optimizer
-from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers import Sampler
 from levelbench.training.schedules import Constant, Schedule
 
 __all__ = ["Recipe"]

@@ -17,7 +17,7 @@ from levelbench.measure.policies import policy
 from levelbench.networks import losses  # noqa: F401  # imported here, so that no clock is running
 from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import DatasetSource
-from levelbench.training.quality.base import Quality
+from levelbench.training.quality import Quality
 from levelbench.training.recipe import Recipe
 
 __all__ = ["Evaluate", "Recipe", "Setting", "Task"]

@@ -14,7 +14,7 @@ from levelbench.measure.timeline import Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.recipe import Recipe
-from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers import Sampler
 
 if TYPE_CHECKING:
     from levelbench.training.trainer import Trainer

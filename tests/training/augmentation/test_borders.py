@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.errors import DefinitionError
-from levelbench.training.augmentation.borders import Bordered, move
+from levelbench.training.augmentation.base import Bordered, move
 
 SIDES = st.integers(1, 9)
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest, chi2
 
 from levelbench.training.augmentation import example_seeds, random, uniform
-from levelbench.training.augmentation.draws import words
+from levelbench.training.augmentation.base import words
 
 N = 20_000
 SEEDS = example_seeds(5, 2, np.arange(N))
@@ -20,7 +20,7 @@ def even(counts):
 def test_the_generator_is_splitmix64():
     # The first outputs of the published generator (Vigna's splitmix64.c) from state 0 and state 1234567.
     golden = np.uint64(0x9E3779B97F4A7C15)
-    from levelbench.training.augmentation.draws import _mixed
+    from levelbench.training.augmentation.base import _mixed
 
     states = np.uint64(1234567) + np.arange(3, dtype=np.uint64) * golden
     assert _mixed(states).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]

@@ -15,7 +15,7 @@ from levelbench.training.datasets.fashion import DEBIAN, FILES, HIGHEST, MEAN, S
 from levelbench.training.datasets.files import DataFile, cache_folder, read_checked
 from levelbench.training.datasets.formats.idx import encode_idx
 from levelbench.training.datasets.splits import standardise, stratified_split
-from levelbench.training.input.held import Held
+from levelbench.training.input import Held
 
 needs_debian = pytest.mark.skipif(
     any(file.within(DEBIAN) is None for file in FILES), reason=f"the package dataset-fashion-mnist is not in {DEBIAN}"

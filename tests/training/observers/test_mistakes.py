@@ -8,9 +8,8 @@ import pytest
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.numpy import framework
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.input.held import Held
-from levelbench.training.observers.mistakes import Mistakes, wrong_examples
-from levelbench.training.observers.pictures import as_pictures, png, sheet
+from levelbench.training.input import Held
+from levelbench.training.observers.files import Mistakes, as_pictures, png, sheet, wrong_examples
 
 
 class Answers:

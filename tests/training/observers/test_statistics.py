@@ -7,7 +7,7 @@ import pytest
 
 from levelbench.errors import UsageError
 from levelbench.training.observers.base import Observer
-from levelbench.training.observers.statistics import Statistics
+from levelbench.training.observers.files import Statistics
 
 
 def rows(path):

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from levelbench.errors import StoreError
-from levelbench.training.observers.tables import Tables
+from levelbench.training.observers.files import Tables
 
 
 def rows(path):

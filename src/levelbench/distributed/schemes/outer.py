@@ -15,7 +15,7 @@ from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays, numbe
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy
-from levelbench.training.optimizers.sgd import Momentum
+from levelbench.training.optimizers.rules import Momentum
 
 __all__ = ["DiLoCo"]
 

@@ -21,8 +21,7 @@ from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.networks.live import LiveMapping
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
-from levelbench.training.optimizers.native import Native
-from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay
+from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native
 
 __all__ = ["ParameterServer", "Shard", "require_separable", "served_traffic", "shards", "trainers"]
 

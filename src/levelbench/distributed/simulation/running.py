@@ -18,8 +18,8 @@ from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.base import Optimizer
-from levelbench.training.optimizers.native import Native
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
+from levelbench.training.optimizers.wrappers import Native
 
 __all__ = ["Simulated", "simulate", "trace_of"]
 

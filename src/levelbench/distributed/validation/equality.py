@@ -16,9 +16,8 @@ from levelbench.distributed.validation.models import SHAPES
 from levelbench.distributed.validation.rules import SHORT
 from levelbench.distributed.validation.runs import EVEN, Case, Outcome
 from levelbench.distributed.validation.subject import Floats, Subject, apart, place, stopped
-from levelbench.training.optimizers.adam import Adam
 from levelbench.training.optimizers.base import Optimizer
-from levelbench.training.optimizers.sgd import SGD, Momentum
+from levelbench.training.optimizers.rules import SGD, Adam, Momentum
 from levelbench.training.validation.probes import Finding, failed, not_tried, passed
 
 __all__ = ["CONSISTENT"]

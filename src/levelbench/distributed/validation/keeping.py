@@ -13,7 +13,7 @@ from levelbench.distributed.validation.rules import RATE
 from levelbench.distributed.validation.runs import Case, Outcome
 from levelbench.distributed.validation.subject import Subject, alike, evaluated, place, stopped, unlike
 from levelbench.errors import UsageError
-from levelbench.training.optimizers.sgd import Momentum
+from levelbench.training.optimizers.rules import Momentum
 from levelbench.training.validation.probes import Finding, failed, noted, passed
 
 __all__ = ["checkpoints"]

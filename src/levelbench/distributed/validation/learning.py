@@ -13,7 +13,7 @@ from levelbench.distributed.validation.models import beginning, loss_and_gradien
 from levelbench.distributed.validation.rules import RATE
 from levelbench.distributed.validation.runs import Case
 from levelbench.distributed.validation.subject import Floats, Subject, evaluated, place, stopped
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
 from levelbench.training.validation.probes import Finding, failed, noted, passed
 
 __all__ = ["ATTEMPTS", "INCONSISTENT", "LONG", "SHARE"]

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from levelbench.training.datasets.base import Split
-from levelbench.training.samplers.base import Sampler
-from levelbench.training.samplers.derived import Partitioned
-from levelbench.training.samplers.shuffled import Shuffled
+from levelbench.training.samplers import Partitioned, Sampler, Shuffled
 from levelbench.training.validation.probes import Finding, Probe, Report, failed, passed, run_probes
 
 __all__ = ["Cut", "check_partition"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
 
 __all__ = ["RATE", "SHORT", "Told"]
 

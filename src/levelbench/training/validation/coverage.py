@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, cast, final
 
 from levelbench.networks.executor import Array, Executor
-from levelbench.training.input.held import Held
-from levelbench.training.quality.base import Quality
+from levelbench.training.input import Held
+from levelbench.training.quality import Quality
 from levelbench.training.validation.probes import Finding, failed, passed
 
 __all__ = ["covered", "rounds"]

@@ -11,7 +11,7 @@ import numpy as np
 from levelbench.networks import zoo
 from levelbench.networks.executor import Backend
 from levelbench.training.optimizers.base import Optimizer
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Native
 from levelbench.training.validation.optimizer_divergence import NATIVE_TOLERANCE, TOLERANCE, Divergence, divergence
 from levelbench.training.validation.optimizer_runs import Problem, Quadratic, Recorded, Run, run
 from levelbench.training.validation.optimizer_subject import Subject, open_backend

@@ -11,7 +11,7 @@ from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.training import optimizers
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
-from levelbench.training.optimizers.native import NATIVE, Native
+from levelbench.training.optimizers.wrappers import NATIVE, Native
 from levelbench.training.validation.optimizer_runs import SHAPES, Quadratic
 
 __all__ = ["RULES", "Subject", "open_backend", "reference_of"]

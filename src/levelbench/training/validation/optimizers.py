@@ -13,8 +13,7 @@ from typing import Any
 from levelbench.errors import DefinitionError, LevelbenchError
 from levelbench.networks.executor import Backend
 from levelbench.training.optimizers.base import Optimizer
-from levelbench.training.optimizers.groups import Groups
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Groups, Native
 from levelbench.training.validation.optimizer_alone import ALONE
 from levelbench.training.validation.optimizer_beside import Beside, across
 from levelbench.training.validation.optimizer_divergence import Divergence

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.recipe import Recipe
-from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers import Sampler
 from levelbench.training.task import Setting, Task
 from levelbench.training.validation.bench import Bench, part_of
 from levelbench.training.validation.probes import Finding, failed, not_tried, noted, passed

@@ -19,8 +19,7 @@ import numpy as np
 from levelbench.measure.crossing import DIRECTIONS
 from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.quality.base import Quality
-from levelbench.training.quality.classification import Top1, TopK
+from levelbench.training.quality import Quality, Top1, TopK
 from levelbench.training.recipe import Recipe
 from levelbench.training.task import Setting, Task
 from levelbench.training.validation import recipe_parts

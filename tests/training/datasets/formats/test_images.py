@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from levelbench.errors import DataError, UsageError
-from levelbench.training.augmentation.draws import random
+from levelbench.training.augmentation.base import random
 from levelbench.training.datasets.formats.images import ImageColumn, View
 
 Image = pytest.importorskip("PIL.Image")

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError, UsageError
-from levelbench.training.augmentation.draws import random
+from levelbench.training.augmentation.base import random
 
 __all__ = ["EncodedImages", "ImageColumn", "View"]
 

@@ -1,7 +1,7 @@
 """A sampler inside a network: a deferred network that pulls its own minibatches from arrays that it holds.
 
-The one idea: the columns of a split become buffers, and operators of ONNX take the rows of a step out of them, so every
-framework runs it like any other network, and a compiled step has the gather in it (Ben-Nun et al. 2019, 4.3).
+The columns of a split become buffers, and ONNX operators take the rows of a step out of them, so every framework runs
+it like any other network, and a compiled step has the gather in it (Ben-Nun et al. 2019, 4.3).
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from levelbench.networks.order import sort_nodes
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Parameter, Value, element_type, value_info
 from levelbench.training.datasets.base import Normalisation, Split
-from levelbench.training.samplers.base import Epoch, Sampler
-from levelbench.training.samplers.columns import rows_of
-
-__all__ = ["ORDER", "STEP", "epoch_inputs", "sampled"]
+from levelbench.training.samplers import Epoch, Sampler, rows_of
 
 ORDER, BOUNDS, STEP = "sampler.order", "sampler.bounds", "sampler.step"
 # A serialised message of protobuf ends at 2 GiB.

@@ -1,13 +1,13 @@
-"""Sampling bias: whether a sampler draws what it promises, by chi-squared tests of its epochs.
+"""Measures samplers: whether one draws what it promises, by chi-squared tests of its epochs, and how long it takes.
 
-The one idea: an exact sampler leaves nothing to chance, so a single example too many convicts it; any other is tested
-on the counts of its draws. When an example comes is tested beside how often: a window that is shuffled instead of the
-whole visits everything once, and is biased all the same.
+An exact sampler leaves nothing to chance, so a single example too many convicts it; any other is tested on the counts
+of its draws. When an example comes is tested too: a shuffled window visits everything once, and is biased all the same.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
+from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.sampling import DEFAULT_RULE, Sample, sample
 from levelbench.measure.statistics import holm
 from levelbench.measure.statistics.chi_squared import ChiSquared, chi_squared_survival, chi_squared_test
+from levelbench.measure.stopping import StoppingRule
+from levelbench.networks.executor import Array, Backend
 from levelbench.training.datasets.base import Split
-from levelbench.training.samplers.base import Epoch, Sampler
-from levelbench.training.samplers.columns import labels_of
-from levelbench.training.samplers.promises import promised_shares, promises_random_order
-
-__all__ = ["BiasTest", "SamplingBias", "label_test", "order_test", "sampling_bias", "visit_test"]
+from levelbench.training.input import Loader
+from levelbench.training.samplers import Epoch, Sampler, labels_of, promised_shares, promises_random_order
 
 _EXPECTED = 10.0
 _MOST_BINS = 10
@@ -153,3 +154,33 @@ def _certain(counts: list[NDArray[np.intp]], wanted: Counts) -> ChiSquared:
 
 def _tested(observed: NDArray[Any], expected: NDArray[Any]) -> ChiSquared:
     return chi_squared_test(observed, expected) if len(observed) > 1 else ChiSquared(0.0, 0, 1.0)
+
+
+def dataset_latency(
+    loader: Loader,
+    until: StoppingRule = DEFAULT_RULE,
+    *,
+    backend: Backend | None = None,
+    clock: Clock = HOST,
+    warmup: str | int = "auto",
+) -> Sample:
+    """Seconds a minibatch of ``loader``, as a sample; its ``estimate`` has the interval.
+
+    On a device that computes asynchronously ``backend`` makes each call wait until its batch is there. The loader
+    stays open; workers that read ahead make the first batches of an epoch dearer than the rest, and the values say so.
+    """
+    batches = _endless(loader)
+
+    def work() -> None:
+        batch = next(batches)
+        if backend is not None:
+            backend.finish(batch)
+
+    return sample(work, until, clock=clock, warmup=warmup, name="dataset latency")
+
+
+def _endless(loader: Loader) -> Iterator[tuple[Array, ...]]:
+    epoch = 0
+    while True:
+        yield from loader.batches(epoch)
+        epoch += 1
