@@ -13,9 +13,9 @@ from levelbench.networks.zoo.bidaf import bidaf
 from levelbench.networks.zoo.heads import with_span_loss
 from levelbench.tasks import charlm, spam, squad, translation
 from levelbench.training.cadence import Evaluate
-from levelbench.training.datasets.files import DataFile
-from levelbench.training.datasets.texts.bibles import ENGLISH, SPANISH
-from levelbench.training.datasets.texts.squad import Squad
+from levelbench.training.datasets.bibles import ENGLISH, SPANISH
+from levelbench.training.datasets.places import DataFile
+from levelbench.training.datasets.questions import Squad
 from levelbench.training.optimizers import EMA, Adam
 from levelbench.training.quality import SpanF1
 from levelbench.training.recipe import Recipe

@@ -16,8 +16,7 @@ from levelbench.training import Recipe, Shuffled, Top1, Trainer
 from levelbench.training.augmentation import Cutout, Flip, RandomCrop
 from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.datasets.cifar import Cifar
-from levelbench.training.datasets.cifar_files import CIFAR10, Edition, File, Version
+from levelbench.training.datasets.cifar import CIFAR10, Cifar, Edition, File, Version
 from levelbench.training.optimizers import Groups, Momentum
 from levelbench.training.schedules import PiecewiseLinear
 from levelbench.training.stopping import Stopping

@@ -11,7 +11,7 @@ what is in the data.
 from __future__ import annotations
 
 from levelbench.networks import zoo
-from levelbench.training.datasets.texts.characters import LENGTH, Characters
+from levelbench.training.datasets.bibles import ROW_LENGTH, Characters
 from levelbench.training.optimizers import Adam
 from levelbench.training.quality import BitsPerCharacter, Perplexity
 from levelbench.training.recipe import Recipe
@@ -56,7 +56,7 @@ def gpt(
             width=width,
             layers=layers,
             heads=heads,
-            positions=LENGTH,
+            positions=ROW_LENGTH,
             dropout_ratio=0.0,
         ),
         sampler=Shuffled(batch),

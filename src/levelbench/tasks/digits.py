@@ -7,7 +7,8 @@ vary by 23 %). docs/targets.md has the table and the commands.
 from __future__ import annotations
 
 from levelbench.networks import zoo
-from levelbench.training import Constant, Momentum, WarmupCosine, Recipe, Shuffled, Task, Top1, datasets
+from levelbench.training import Constant, Momentum, Recipe, Shuffled, Task, Top1, datasets
+from levelbench.training.schedules import WarmupCosine
 
 task = Task(
     "digits",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from levelbench.networks.network import Network
 from levelbench.networks.zoo.heads import with_token_loss
 from levelbench.networks.zoo.transformer import transformer
-from levelbench.training.datasets.texts.verses import LENGTH, TOKENS, VersePairs
+from levelbench.training.datasets.bibles import LENGTH, TOKENS, VersePairs
 from levelbench.training.optimizers import Adam
 from levelbench.training.quality import Bleu, Perplexity
 from levelbench.training.recipe import Recipe

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.networks.executor import Array, Executor
 from levelbench.records.schema import Target
-from levelbench.training.datasets.texts.tokens import BEGIN, END
+from levelbench.training.datasets.text import BEGIN, END
 
 if TYPE_CHECKING:
     from levelbench.training.input import Held
@@ -373,7 +373,7 @@ def best_spans(starts: NDArray[Any], ends: NDArray[Any], longest: int) -> NDArra
 class _Span(Quality):
     """A mean over questions of how well the predicted span fits.
 
-    The split's ``reference`` has a :class:`levelbench.training.datasets.texts.passages.Passage` a question.
+    The split's ``reference`` has a :class:`levelbench.training.datasets.text.Passage` a question.
     """
 
     longest: int = 30

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from levelbench.errors import MissingError, UsageError
 from levelbench.training.datasets.base import Split
-from levelbench.training.datasets.texts.passages import Passage
-from levelbench.training.datasets.texts.tokens import BEGIN, END
+from levelbench.training.datasets.text import BEGIN, END, Passage
 from levelbench.training.quality import (
     BitsPerCharacter,
     Bleu,

@@ -15,10 +15,20 @@ from pathlib import Path
 from typing import Any, final
 
 from levelbench.errors import MissingError, UsageError
+from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import DatasetSource, Progress, silent
-from levelbench.training.datasets.files import cache_folder, offline
 
-__all__ = ["FileSource", "Found", "Place", "folders_of", "named_folder", "refuse_folder"]
+__all__ = [
+    "DataFile",
+    "FileSource",
+    "Found",
+    "Place",
+    "cache_folder",
+    "folders_of",
+    "named_folder",
+    "offline",
+    "refuse_folder",
+]
 
 
 @final
@@ -38,6 +48,27 @@ class Found:
     label: str
     held: Any
     folder: Path
+
+
+@final
+@dataclass(frozen=True)
+class DataFile:
+    """One file: its name without ``.gz``, the SHA-256 of its content, and that of its official ``.gz`` download."""
+
+    name: str
+    content_sha256: str
+    download_sha256: str = ""
+
+    def within(self, folder: Path) -> Path | None:
+        """Where it is in ``folder``, gzipped or plain; ``None`` where there is none to read."""
+        paths = (folder / f"{self.name}.gz", folder / self.name)
+        # ``access`` first: ``is_file`` raises for a folder that may not be entered, which is a place like any other.
+        return next((path for path in paths if os.access(path, os.R_OK) and path.is_file()), None)
+
+
+def offline() -> bool:
+    """Whether ``LEVELBENCH_OFFLINE`` forbids downloads: set, and neither empty nor ``0``."""
+    return os.environ.get("LEVELBENCH_OFFLINE", "") not in {"", "0"}
 
 
 def named_folder(folder: Path | None) -> Path | None:

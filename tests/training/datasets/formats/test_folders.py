@@ -5,7 +5,7 @@ import os
 import pytest
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.formats.folders import index_folder
+from levelbench.training.datasets.images import index_folder
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from levelbench.errors import DataError, UsageError
 from levelbench.training.augmentation.base import random
-from levelbench.training.datasets.formats.images import ImageColumn, View
+from levelbench.training.datasets.images import ImageColumn, View
 
 Image = pytest.importorskip("PIL.Image")
 SEEDS = np.arange(1, 9, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -7,7 +7,7 @@ import tarfile
 import pytest
 
 from levelbench.errors import DataError
-from levelbench.training.datasets.formats.shards import index_shards
+from levelbench.training.datasets.images import index_shards
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from tests.training.datasets.texts.corpus import corpus, mail, named
 
 from levelbench.errors import DataError, MissingError, StoreError
-from levelbench.training.datasets.texts.mails import ARCHIVE, Mails, hashed, words
+from levelbench.training.datasets.mails import ARCHIVE, Mails, hashed, words
 
 
 def test_words_are_numbers_and_equal_mails_are_there_once(tmp_path):

@@ -8,10 +8,9 @@ import pytest
 from tests.training.datasets.texts.corpus import corpus, named
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.formats import mails as formats
-from levelbench.training.datasets.formats.mails import mail_files
-from levelbench.training.datasets.formats.text import read_bytes
-from levelbench.training.datasets.texts.mails import FILES
+from levelbench.training.datasets import mails as formats
+from levelbench.training.datasets.mails import FILES, mail_files
+from levelbench.training.datasets.reading import read_bytes
 
 
 def archive(path, members):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.training.datasets.texts.corpus import mail
 
-from levelbench.training.datasets.formats import mails as formats
-from levelbench.training.datasets.formats.mails import read_mail
+from levelbench.training.datasets import mails as formats
+from levelbench.training.datasets.mails import read_mail
 
 PLAIN = b"From: a@b.example\nSubject: Hello\nX-Spam: yes\n\nCome  and\nsee.\n"
 

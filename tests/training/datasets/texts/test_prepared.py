@@ -3,7 +3,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from levelbench.training.datasets.texts.prepared import prepared
+from levelbench.training.datasets.text import prepared
 
 
 def made():

@@ -2,13 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.training.datasets.texts.ragged import Padded, Rows
-from levelbench.training.datasets.texts.tokens import (
+from levelbench.training.datasets.text import (
     END,
     PADDING,
     SPECIALS,
     UNKNOWN,
     BytePairs,
+    Padded,
+    Rows,
     frequent,
     padded,
     spans,

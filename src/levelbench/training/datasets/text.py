@@ -1,22 +1,29 @@
-"""Text as numbers: byte-pair encoding for translation, words with their places for reading, characters.
+"""Text as numbers: byte pairs, words with their places, rows of many lengths, and arrays kept once they are made.
 
-The one idea: what is learned from text is learned from the training split and is a function of it alone: counts are
-compared with ties broken by the strings themselves, so the same text gives the same tokens everywhere.
+What is learned from text is learned from the training split and is a function of it alone: counts are compared with
+ties broken by the strings themselves, so the same text gives the same tokens everywhere. A kept file says which bytes
+it was made of and by which rule, and the SHA-256 of what it holds; anything else, damage too, makes it again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import heapq
+import os
 import re
+import zipfile
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, final
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, Final, final
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["BEGIN", "END", "PADDING", "SPECIALS", "UNKNOWN", "BytePairs", "frequent", "padded", "spans"]
 
 PADDING: Final = 0
 BEGIN: Final = 1
@@ -170,3 +177,149 @@ def _count(
         for pair in found:
             places[pair].add(at)
     return found
+
+
+@final
+class Rows:
+    """Integers in rows of any length, kept behind each other."""
+
+    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+        lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+        self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        self.values = np.fromiter((each for row in rows for each in row), np.int64, int(self.starts[-1]))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def padded(self, indices: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+        """(n, width): the rows at ``indices`` with 0 behind them, cut at ``width``."""
+        starts, ends = self.starts[indices, None], self.starts[indices + 1, None]
+        places = starts + np.arange(width)
+        inside = places < ends
+        if not len(self.values):
+            return np.zeros(places.shape, np.int64)
+        return np.where(inside, self.values[np.minimum(places, len(self.values) - 1)], 0)
+
+
+@final
+class Padded:
+    """A column (n, width, ...) of int64: what ``table`` says of each value of row ``which[i]`` of ``rows``.
+
+    ``table`` is (values, ...); its first row is for padding.
+    """
+
+    def __init__(self, rows: Rows, which: NDArray[np.int64], width: int, table: NDArray[Any]) -> None:
+        self._rows, self._which, self._width, self._table = rows, which, width, table
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, width, ...)."""
+        return (len(self._which), self._width, *self._table.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """int64."""
+        return np.dtype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._which)
+
+    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[np.int64]:
+        """The rows at ``indices``; nothing in them is random."""
+        return self._table[self._rows.padded(self._which[indices], self._width)].astype(np.int64, copy=False)
+
+
+@final
+@dataclass(frozen=True)
+class Passage:
+    """What a prediction is judged by: the paragraph, where its tokens start and end in it, and the answers."""
+
+    context: str
+    spans: Sequence[tuple[int, int]]
+    answers: tuple[str, ...]
+
+    def text(self, first: int, last: int) -> str:
+        """The paragraph from token ``first`` to token ``last``, both inside; empty where there is no such token."""
+        if first >= len(self.spans):
+            return ""
+        return self.context[self.spans[first][0] : self.spans[min(last, len(self.spans) - 1)][1]]
+
+
+Arrays = dict[str, NDArray[Any]]
+"""Arrays by name."""
+
+_KEY = "made-of"
+_DIGEST = "sha256"
+# What NumPy and zipfile raise for files that are damaged, encrypted or packed in a way that they do not know.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def prepared(path: Path, key: str, make: Callable[[], Arrays], *, anew: bool = False) -> Arrays:
+    """The arrays of ``make()``, from ``path`` if it holds those of the same ``key`` whole; ``anew`` looks at no file.
+
+    Where the folder cannot be written they are made each time: a cache is a help and no need.
+    """
+    kept = None if anew else _kept(path, key)
+    if kept is not None:
+        return kept
+    arrays = make()
+    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("xb") as file:
+                marks = {_KEY: np.array(key), _DIGEST: np.array(_digest(arrays))}
+                np.savez(file, allow_pickle=False, **marks, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError:
+        return arrays
+    return arrays
+
+
+def _kept(path: Path, key: str) -> Arrays | None:
+    try:
+        # Opened here, for ``np.load`` leaves a file open that it cannot read.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            if _KEY not in file or str(file[_KEY]) != key:
+                return None
+            arrays = {name: file[name] for name in file.files if name not in {_KEY, _DIGEST}}
+            return arrays if str(file[_DIGEST]) == _digest(arrays) else None
+    except _UNREADABLE:
+        return None
+
+
+def _digest(arrays: Arrays) -> str:
+    """The SHA-256 of names, types, shapes and values; so an array that is missing is seen as well."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        each = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}\0{each.dtype.str}\0{each.shape}\0".encode("utf-8", "backslashreplace"))
+        digest.update(each.data)
+    return digest.hexdigest()
+
+
+def joined(lines: list[str]) -> NDArray[np.uint8]:
+    """Lines as the bytes of their UTF-8, a line feed between them; no line may hold one."""
+    return np.frombuffer("\n".join(lines).encode(), np.uint8)
+
+
+def parted(content: NDArray[np.uint8]) -> list[str]:
+    """The lines of :func:`joined`."""
+    return content.tobytes().decode().split("\n")

@@ -1,16 +1,21 @@
-"""Decodes JPEG and PNG images when their rows are asked for, cut and scaled to one size.
+"""Images in class folders or tar shards, decoded, cut and scaled to one size when their rows are asked for.
 
-The one idea: a column of images is an index and a ``View``: what is seen of each image. In training a view draws its
-piece from the example's own seed, in evaluation it takes the middle, so the same rows come out whatever the batch, the
-block or the number of threads.
+A column of images is an index and a ``View``: what is seen of each image. In training a view draws its piece from the
+example's own seed, in evaluation it takes the middle, so the same rows come out whatever the batch or the number of
+threads. A folder is listed and a shard read once for its headers; no image is opened for it. Shards have WebDataset's
+layout (https://github.com/webdataset/webdataset): members that share a name up to its first dot are one example.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
+import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -18,8 +23,7 @@ import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.training.augmentation.base import random
-
-__all__ = ["EncodedImages", "ImageColumn", "View"]
+from levelbench.training.datasets.reading import GZIP_MAGIC, Stream, members, unpacked
 
 _MOST_FILE_BYTES = 1 << 26
 _MOST_PIXELS = 1 << 26
@@ -206,3 +210,189 @@ def _require_pillow() -> None:
         import PIL.Image  # noqa: F401
     except ImportError:
         raise MissingError("decoding images", "Pillow is not installed", 'pip install "levelbench[images]"') from None
+
+
+SUFFIXES = (".jpeg", ".jpg", ".png")
+_MOST_DEPTH = 8
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FolderIndex:
+    """The images of a folder: ``names`` relative to ``root``, ``labels`` (n,) int64 in the order of ``classes``."""
+
+    root: Path
+    classes: tuple[str, ...]
+    names: Sequence[str]
+    labels: npt.NDArray[np.int64]
+    others: int
+    """Files that are no images by their names, and were left out."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def name(self, index: int) -> str:
+        """Of an image, for a message."""
+        return str(self.root / self.names[index])
+
+    def read(self, index: int, most_bytes: int) -> bytes:
+        """The file's bytes; one byte more than ``most_bytes`` where it is larger."""
+        with (self.root / self.names[index]).open("rb") as file:
+            return file.read(most_bytes + 1)
+
+    def digest(self) -> str:
+        """SHA-256 of the listing: a line a file, of its name and its size, in order. No image is read for it."""
+        hashed = hashlib.sha256()
+        for name in self.names:
+            hashed.update(f"{name} {(self.root / name).stat().st_size}\n".encode("utf-8", "surrogateescape"))
+        return hashed.hexdigest()
+
+
+def index_folder(root: Path) -> FolderIndex:
+    """List ``root``; hidden files are not looked at.
+
+    Links are followed where a class folder or an image is one, also out of ``root``: a part of a larger set is often
+    made of links. Do not give it a folder of links that somebody else made. Folders further down are never links.
+
+    :raises MissingError: when there is no such folder.
+    :raises DataError: when it holds no class folder, or one of them holds no image.
+    """
+    try:
+        classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+        found = {name: sorted(_files(root / name, name, 0)) for name in classes}
+    except FileNotFoundError:
+        raise MissingError(f"reading {root}", "there is no such folder", "Name one that exists") from None
+    except OSError as error:
+        raise DataError(f"reading the image folder {root}", str(error), "Make it readable") from error
+    if not classes:
+        raise _bad(root, "it has no folders, and each class is one")
+    images = {name: [each for each in files if each.lower().endswith(SUFFIXES)] for name, files in found.items()}
+    for name, listed in images.items():
+        if not listed:
+            raise _bad(root, f"its class {name!r} has no image ({', '.join(SUFFIXES)})")
+    counts = [len(images[name]) for name in classes]
+    return FolderIndex(
+        root,
+        tuple(classes),
+        [each for name in classes for each in images[name]],
+        np.repeat(np.arange(len(classes), dtype=np.int64), counts),
+        sum(map(len, found.values())) - sum(counts),
+    )
+
+
+def _files(folder: Path, below: str, depth: int) -> Iterator[str]:
+    """Regular files by their names relative to the root. Depth is bounded: a link may lead back up."""
+    for entry in os.scandir(folder):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_file():
+            yield f"{below}/{entry.name}"
+        elif entry.is_dir(follow_symlinks=False) and depth < _MOST_DEPTH:
+            yield from _files(folder / entry.name, f"{below}/{entry.name}", depth + 1)
+
+
+def _bad(root: Path, found: str) -> DataError:
+    return DataError(f"reading the image folder {root}", found, "Give it one folder a class, with images in it")
+
+
+_IMAGES = ("jpeg", "jpg", "png")
+_IMAGE = "/image"  # no suffix has a slash
+_LABEL = "cls"
+_KIND = "a tar shard"
+_MOST_LABEL_BYTES = 20
+_MOST_SHARD_BYTES = 1 << 40
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ShardIndex:
+    """The images of some shards: where each one is, and its class."""
+
+    paths: Sequence[Path]
+    keys: Sequence[str]
+    labels: npt.NDArray[np.int64]
+    shards: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def name(self, index: int) -> str:
+        """Of an image, for a message."""
+        return f"{self.paths[self.shards[index]]}:{self.keys[index]}"
+
+    def read(self, index: int, most_bytes: int) -> bytes:
+        """The image's bytes; one byte more than ``most_bytes`` where it is larger. Safe in several threads."""
+        size = min(int(self.sizes[index]), most_bytes + 1)
+        with self.paths[self.shards[index]].open("rb") as file:
+            return os.pread(file.fileno(), size, int(self.offsets[index]))
+
+    def digest(self) -> str:
+        """SHA-256 of the listing: a line an image, of its key and its size, in order. No image is read for it."""
+        hashed = hashlib.sha256()
+        for key, size in zip(self.keys, self.sizes.tolist(), strict=True):
+            hashed.update(f"{key} {size}\n".encode())
+        return hashed.hexdigest()
+
+
+def index_shards(paths: Sequence[Path]) -> ShardIndex:
+    """Read the headers and the labels of ``paths``, in order.
+
+    An example is an image (``key.jpg``, ``.jpeg`` or ``.png``) and its class (``key.cls``, decimal digits).
+
+    :raises DataError: for a shard that is truncated, damaged, compressed, or has anything but files under plain names;
+        for an example without an image or class, and for a key that comes again.
+    """
+    keys: list[str] = []
+    rows: list[tuple[int, int, int, int]] = []
+    seen: set[str] = set()
+    for number, path in enumerate(paths):
+        for key, parts in _examples(path):
+            if key in seen:
+                raise _bad_shard(path, f"the key {key!r} comes a second time")
+            seen.add(key)
+            keys.append(key)
+            rows.append((number, *parts))
+    table = np.array(rows, np.int64).reshape(len(rows), 4)
+    return ShardIndex(list(paths), keys, table[:, 3], table[:, 0].astype(np.int32), table[:, 1], table[:, 2])
+
+
+def _examples(path: Path) -> list[tuple[str, tuple[int, int, int]]]:
+    """Of each example its key, and the image's offset, its size and the class."""
+    grouped: dict[str, dict[str, tuple[int, int]]] = {}
+    with unpacked(path, _KIND, _MOST_SHARD_BYTES) as stream:
+        _require_plain(path)
+        for member in members(stream):
+            folder, _, base = member.name.rpartition("/")
+            stem, _, suffix = base.partition(".")
+            kind = _IMAGE if suffix.lower() in _IMAGES else suffix.lower()
+            parts = grouped.setdefault(f"{folder}/{stem}" if folder else stem, {})
+            if kind in parts:
+                stream.fail(f"its member {member.name!r} is the second {kind.lstrip('/')} of its example")
+            value = _label(stream, member.size) if kind == _LABEL else member.size
+            parts[kind] = (member.offset, value)
+    for key, parts in grouped.items():
+        if _IMAGE not in parts or _LABEL not in parts:
+            kinds = ", ".join(sorted("an image" if kind == _IMAGE else f".{kind}" for kind in parts))
+            raise _bad_shard(path, f"its example {key!r} has {kinds}, and an image and a .{_LABEL} are needed")
+    return [(key, (*parts[_IMAGE], parts[_LABEL][1])) for key, parts in grouped.items()]
+
+
+def _label(stream: Stream, size: int) -> int:
+    if size > _MOST_LABEL_BYTES:
+        stream.fail(f"it has a class of {size:,} bytes")
+    text = stream.exactly(size, "a class").strip()
+    if not text.isdigit() or len(text) > 9:
+        stream.fail(f"it has a class {text!r}, which is no number")
+    return int(text)
+
+
+def _require_plain(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(2) == GZIP_MAGIC:
+            raise _bad_shard(path, "it is compressed, and its images can be reached at random only in a plain tar")
+
+
+def _bad_shard(path: Path, found: str) -> DataError:
+    return DataError(f"reading {path} as {_KIND}", found, "Write the shard anew, as plain tar in WebDataset's layout")

@@ -1,18 +1,17 @@
 """squad: SQuAD 1.1, questions on paragraphs of Wikipedia whose answers are spans of the paragraph.
 
-The files are the official ones, downloaded or in a folder: ``train-v1.1.json`` and ``dev-v1.1.json``, held against
-their SHA-256.
-
-The one idea: whole articles are held out, so no paragraph is on both sides of a split; and the vocabulary is that of
-the training split alone.
+The files are the official ones (Rajpurkar et al. 2016, arXiv:1606.05250), downloaded or in a folder, held against their
+SHA-256. An answer counts only where the paragraph says it at the place that the file names: a shifted one would train a
+network on the wrong words in silence. Whole articles are held out; the vocabulary is that of the training split alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -21,16 +20,122 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DataError
-from levelbench.training.datasets.base import Dataset, Progress, Split
-from levelbench.training.datasets.files import DataFile, cache_folder
-from levelbench.training.datasets.formats.squad import Question, read_squad
-from levelbench.training.datasets.places import FileSource
-from levelbench.training.datasets.splits import stratified_split
-from levelbench.training.datasets.texts.passages import Passage
-from levelbench.training.datasets.texts.ragged import Padded, Rows
-from levelbench.training.datasets.texts.tokens import UNKNOWN, frequent, spans
+from levelbench.records.places import cache_folder
+from levelbench.training.datasets.base import Dataset, Progress, Split, stratified_split
+from levelbench.training.datasets.places import DataFile, FileSource
+from levelbench.training.datasets.reading import read_text
+from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, Rows, frequent, spans
 
-__all__ = ["CHARACTERS", "CONTEXT", "LETTERS", "QUESTION", "WORDS", "Squad", "token_span"]
+VERSION = "1.1"
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """A span of a paragraph: its text, and the character of the paragraph at which it starts."""
+
+    text: str
+    start: int
+
+
+@final
+@dataclass(frozen=True)
+class Question:
+    """A question with the paragraph that answers it, its article's title, and at least one answer."""
+
+    id: str
+    article: str
+    context: str
+    question: str
+    answers: tuple[Answer, ...]
+
+
+def read_squad(path: Path) -> list[Question]:
+    """All questions of a file, in its order.
+
+    :raises MissingError: when there is no such file.
+    :raises DataError: when it is not UTF-8 or JSON, is of another version, lacks a part, names an answer that its
+        paragraph does not hold at that place, or names an id twice.
+    """
+    try:
+        content = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:  # no JSON, or a number of thousands of digits
+        raise _bad(path, f"it is not JSON ({error})") from None
+    file = _Reader(path)
+    root = file.mapping(content, "the file")
+    version = root.get("version")
+    if version != VERSION:
+        raise _bad(path, f"its version is {version!r}, and this reads {VERSION!r}")
+    found: list[Question] = []
+    for article in file.items(root, "data", "the file"):
+        title = file.text(article, "title", "an article")
+        for paragraph in file.items(article, "paragraphs", f"article {title!r}"):
+            context = file.text(paragraph, "context", f"a paragraph of {title!r}")
+            asked = file.items(paragraph, "qas", f"a paragraph of {title!r}")
+            found += [file.question(each, title, context) for each in asked]
+    if not found:
+        raise _bad(path, "it holds no question")
+    seen: set[str] = set()
+    for each in found:
+        if each.id in seen:
+            raise _bad(path, f"two questions have the id {each.id!r}")
+        seen.add(each.id)
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class _Reader:
+    """Takes parts out of JSON; says where when a part is not what it should be."""
+
+    path: Path
+
+    def question(self, item: Mapping[str, Any], article: str, context: str) -> Question:
+        """One question, its answers held against the paragraph."""
+        name = self.text(item, "id", f"a question of {article!r}")
+        where = f"question {name!r}"
+        answers = []
+        for each in self.items(item, "answers", where):
+            text, start = self.text(each, "text", f"an answer of {where}"), each.get("answer_start")
+            if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < len(context):
+                raise _bad(self.path, f"an answer of {where} starts at {start!r}, outside its paragraph")
+            if context[start : start + len(text)] != text:
+                said = context[start : start + len(text)]
+                raise _bad(self.path, f"an answer of {where} is {text!r}, and its paragraph says {said!r} there")
+            answers.append(Answer(text, start))
+        if not answers:
+            raise _bad(self.path, f"{where} has no answer")
+        return Question(name, article, context, self.text(item, "question", where), tuple(answers))
+
+    def mapping(self, item: object, where: str) -> Mapping[str, Any]:
+        """``item`` if it is a JSON object."""
+        if not isinstance(item, dict):
+            raise _bad(self.path, f"{where} is a {type(item).__name__} and no object")
+        return item
+
+    def items(self, item: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
+        """The objects of the list ``item[key]``."""
+        found = item.get(key)
+        if not isinstance(found, list):
+            raise _bad(self.path, f"{where} has no list {key!r}")
+        return [self.mapping(each, f"an item of {key!r} in {where}") for each in found]
+
+    def text(self, item: Mapping[str, Any], key: str, where: str) -> str:
+        """The string ``item[key]``, which is not empty and may be written as UTF-8."""
+        found = item.get(key)
+        if not isinstance(found, str) or not found:
+            raise _bad(self.path, f"{where} has no text {key!r}")
+        try:
+            found.encode()
+        except UnicodeEncodeError as error:
+            half = found[error.start]
+            raise _bad(self.path, f"{key!r} in {where} has half of a character, {half!r}") from None
+        return found
+
+
+def _bad(path: Path, found: str) -> DataError:
+    return DataError(f"reading {path} as SQuAD {VERSION}", found, "Fetch the file again")
+
 
 OFFICIAL_URL: Final = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
 TRAIN: Final = DataFile("train-v1.1.json", "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955")

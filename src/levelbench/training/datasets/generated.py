@@ -1,8 +1,8 @@
-"""Made-up images of any shape, of classes that can be learnt to a known accuracy and no further.
+"""Synthetic images of any shape, of classes that can be learnt to a known accuracy and no further.
 
-The one idea: each class is a mean image, all means are equally far from each other, and Gaussian noise hides them. How
-far decides the Bayes error, which is an integral over the normal distribution: no classifier of these values can be
-better. Whatever is trained on it says so: the dataset is marked synthetic, and so is each of its records.
+Each class is a mean image, all means are equally far from each other, and Gaussian noise hides them. How far decides
+the Bayes error, an integral over the normal distribution: no classifier of these values can be better. The dataset is
+marked synthetic, and so is each record of a run on it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ import numpy.typing as npt
 from levelbench.errors import UsageError
 from levelbench.training.datasets.base import Dataset, DatasetSource, Normalisation, Progress, Split, silent
 from levelbench.training.datasets.places import refuse_folder
-
-__all__ = ["Synthetic", "bayes_error", "distance_for"]
 
 # Noise of 24 steps around 128 leaves the range of a byte at 5.3 standard deviations.
 _MIDDLE: Final = 128.0
