@@ -51,7 +51,7 @@ from levelbench.distributed.simulation.running import simulate
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Network
-from levelbench.networks.layers import Builder
+from levelbench.networks.builder import Builder
 from levelbench.operators.frameworks import load_framework
 from levelbench.training import Momentum
 from ratios import write_json

@@ -9,8 +9,8 @@ import pytest
 
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
-from levelbench.networks.zoo.bidaf import bidaf
-from levelbench.networks.zoo.heads import with_span_loss
+from levelbench.networks.zoo.blocks import with_span_loss
+from levelbench.networks.zoo.reading import bidaf
 from levelbench.tasks import charlm, spam, squad, translation
 from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.bibles import ENGLISH, SPANISH

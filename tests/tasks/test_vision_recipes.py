@@ -10,7 +10,7 @@ import pytest
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
 from levelbench.networks.cost import network_cost
-from levelbench.networks.zoo.fast import quick, resnet9
+from levelbench.networks.zoo.small import quick, resnet9
 from levelbench.tasks import cifar10, fashion_mnist, imagenet
 from levelbench.training import Recipe, Shuffled, Top1, Trainer
 from levelbench.training.augmentation import Cutout, Flip, RandomCrop

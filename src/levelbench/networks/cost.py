@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from levelbench.networks.hosting import host_nodes
+from levelbench.networks.codegen import host_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Value, dtype_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from levelbench.errors import DefinitionError, UnknownNameError
-from levelbench.networks.order import outer_reads, sort_nodes
+from levelbench.networks.inspect import outer_reads, sort_nodes
 from levelbench.networks.values import Parameter
 from levelbench.operators.node import OperatorNode, operator_node
 

@@ -16,9 +16,8 @@ import onnx
 
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import Clock
-from levelbench.networks.hosting import host_nodes, structural_reads
+from levelbench.networks.codegen import Line, compose, host_nodes, structural_reads
 from levelbench.networks.network import Network
-from levelbench.networks.straight import Line, compose
 from levelbench.operators import control, functions
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework

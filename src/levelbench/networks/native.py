@@ -36,8 +36,7 @@ from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
-from levelbench.networks import samples
-from levelbench.networks.values import Shape, Value, dtype_of
+from levelbench.networks.values import Shape, Value, dtype_of, make_inputs
 
 __all__ = ["NativeModel", "load_native"]
 
@@ -76,7 +75,7 @@ class NativeModel:
         ``DefinitionError`` where that function raises or returns anything but arrays.
         """
         if self.draw is None:
-            return samples.make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
+            return make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
         what = f"inputs of {self.name}"
         found = _attempt(what, lambda: self.draw(batch) if self.draw else ())
         named = found.items() if isinstance(found, Mapping) else zip(_numbered(found, what), found, strict=True)

@@ -15,10 +15,9 @@ import onnx
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
-from levelbench.networks.hosting import host_nodes
+from levelbench.networks.codegen import host_nodes
 from levelbench.networks.network import Network
-from levelbench.networks.samples import bound_shape
-from levelbench.networks.values import Shape, Value, value_info, value_of
+from levelbench.networks.values import Shape, Value, bound_shape, value_info, value_of
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of

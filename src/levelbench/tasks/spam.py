@@ -10,7 +10,7 @@ PyTorch. n: 20 each.
 
 from __future__ import annotations
 
-from levelbench.networks.zoo.word_bag import word_bag
+from levelbench.networks.zoo.language import word_bag
 from levelbench.training.datasets.mails import BUCKETS, LENGTH, Mails
 from levelbench.training.optimizers import Adam
 from levelbench.training.quality import Top1

@@ -8,9 +8,9 @@ written, and are tested on made questions in the files' format. Hardware: one GP
 
 from __future__ import annotations
 
-from levelbench.networks.zoo.bidaf import bidaf as bidaf_network
-from levelbench.networks.zoo.heads import with_span_loss
-from levelbench.networks.zoo.qanet import small_qanet
+from levelbench.networks.zoo.blocks import with_span_loss
+from levelbench.networks.zoo.reading import bidaf as bidaf_network
+from levelbench.networks.zoo.reading import small_qanet
 from levelbench.training.datasets.questions import CHARACTERS, CONTEXT, LETTERS, QUESTION, WORDS, Squad
 from levelbench.training.optimizers import EMA, Adadelta, AdamW
 from levelbench.training.quality import SpanExactMatch, SpanF1

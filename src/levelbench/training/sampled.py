@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from levelbench.errors import DefinitionError
+from levelbench.networks.inspect import sort_nodes
 from levelbench.networks.network import Network
-from levelbench.networks.order import sort_nodes
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Parameter, Value, element_type, value_info
 from levelbench.training.datasets.base import Normalisation, Split

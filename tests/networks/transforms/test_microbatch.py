@@ -7,11 +7,9 @@ import pytest
 from levelbench.errors import UsageError
 from levelbench.networks import Draw, GraphBuilder, transforms, zoo
 from levelbench.networks.transforms import check_transform
-from levelbench.networks.transforms.memory import Profile, sizes_of
-from levelbench.networks.transforms.microbatch import Microbatch, parse_bytes
-from levelbench.networks.transforms.plan import _Costs, make_plan
-from levelbench.networks.transforms.shapes import batch_axes, bind
-from levelbench.networks.transforms.times import Machine, TimeTable, measure_times
+from levelbench.networks.transforms.graph import batch_axes, bind
+from levelbench.networks.transforms.memory import Machine, Profile, TimeTable, measure_times, sizes_of
+from levelbench.networks.transforms.microbatch import Microbatch, _Costs, make_plan, parse_bytes
 from levelbench.operators.frameworks import open_framework
 
 

@@ -18,8 +18,7 @@ from levelbench.distributed.schemes.base_stepper import begin_as_rank_zero
 from levelbench.distributed.schemes.packing import Packed
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
-from levelbench.networks.executor import Array
-from levelbench.networks.live import LiveMapping
+from levelbench.networks.executor import Array, LiveMapping
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
 from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native
 

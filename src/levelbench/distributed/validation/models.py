@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import UsageError
-from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.networks.live import Live, LiveArrays, require_shape
+from levelbench.networks.executor import Array, Backend, Executor, Live, LiveArrays, require_shape
 
 __all__ = [
     "BUFFERS",

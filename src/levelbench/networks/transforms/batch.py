@@ -11,12 +11,11 @@ import onnx
 from onnx import numpy_helper
 
 from levelbench.errors import DefinitionError, UsageError
+from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
-from levelbench.networks.order import outer_reads
-from levelbench.networks.transforms.carried import FIXED, Carried, Carry, Independence, track
-from levelbench.networks.transforms.constants import lifted
-from levelbench.networks.transforms.graph import Graph
-from levelbench.networks.transforms.shapes import batch_axes, known_values, reshaped
+from levelbench.networks.transforms.batch_rules import FIXED, Carried, Carry, Independence, track
+from levelbench.networks.transforms.folding import lifted
+from levelbench.networks.transforms.graph import Graph, batch_axes, known_values, reshaped
 from levelbench.networks.transforms.transform import Arrays, Transform, Transformed
 from levelbench.networks.values import Value, value_info
 

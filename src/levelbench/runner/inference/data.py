@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.networks.benchmark.cases import digest_of, read_inputs
-from levelbench.networks.inference.feeding import Source
+from levelbench.networks.inference import Source
 from levelbench.networks.network import Network
 from levelbench.networks.values import Value
 from levelbench.records.inference.schema import Data

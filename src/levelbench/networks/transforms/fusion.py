@@ -1,21 +1,174 @@
-"""Patterns that :class:`levelbench.networks.transforms.fuse.Fuse` replaces by one operator.
+"""Fusion by pattern: several nodes become the one operator that ONNX has for what they compute.
 
-The one idea: each looks at the node that makes the last value, follows it back, and answers with all nodes it is made
-of; whether anything else reads a value in between is asked in one place, by who applies it.
+A pattern looks at the node that makes the last value, follows it back, and answers with all nodes it is made of. It is
+replaced only if nothing else reads a value inside it, so nothing is computed twice and no output disappears. A product
+is a number times values to the power of 1 or -1, a sum a number plus values: exporters bracket and order them in many
+ways; taken apart like this they are all the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
 
-from levelbench.networks.transforms.matching import Match, View, close
+from levelbench.errors import UnknownNameError
+from levelbench.networks.network import Network
+from levelbench.networks.transforms.folding import lifted
+from levelbench.networks.transforms.graph import Graph, is_standard, known_values, raised
+from levelbench.networks.transforms.transform import Arrays, Transform, Transformed, whole_number, words
+from levelbench.networks.values import Shape, Value
 
-__all__ = ["PATTERNS", "Pattern"]
+
+def close(found: float | None, wanted: float) -> bool:
+    """Whether a constant is this number, as written in float32 or with six digits."""
+    return found is not None and math.isclose(found, wanted, rel_tol=1e-5)
+
+
+@dataclass(frozen=True)
+class Match:
+    """Nodes that are found, and those to put in their place; the last found makes the value that is kept."""
+
+    found: Sequence[onnx.NodeProto]
+    new: Sequence[onnx.NodeProto]
+
+
+@dataclass
+class Product:
+    """``number`` times the values ``up`` over the values ``down``, and the nodes that make it."""
+
+    number: float = 1.0
+    up: list[str] = field(default_factory=list)
+    down: list[str] = field(default_factory=list)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+
+@dataclass
+class Sum:
+    """``number`` plus the values, and the nodes that make it."""
+
+    number: float = 0.0
+    values: list[str] = field(default_factory=list)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+
+class View:
+    """A graph to look for patterns in."""
+
+    def __init__(self, graph: Graph, values: Mapping[str, Value] | None = None) -> None:
+        self.graph = graph
+        self.values = known_values(graph.network) if values is None else values
+        self._makers, self._readers, self._kept = graph.makers(), graph.readers(), graph.kept()
+
+    def shape(self, name: str) -> Shape | None:
+        """The shape of a value."""
+        found = self.values.get(name)
+        return None if found is None else found.shape
+
+    def rank(self, name: str) -> int:
+        """The number of axes; -1 where it is not known."""
+        shape = self.shape(name)
+        return -1 if shape is None else len(shape)
+
+    def same_shape(self, first: str, second: str) -> bool:
+        """Whether two values are known to have the same shape."""
+        shape = self.shape(first)
+        return shape is not None and None not in shape and shape == self.shape(second)
+
+    def maker(self, name: str, *op_types: str) -> onnx.NodeProto | None:
+        """The node that makes a value, if it is one of these."""
+        node = self._makers.get(name)
+        return node if node is not None and is_standard(node, *op_types) else None
+
+    def number(self, name: str) -> float | None:
+        """The value of a constant of one element that is no parameter."""
+        value = self.graph.constant(name)
+        return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
+
+    def is_inner(self, name: str) -> bool:
+        """Whether one node alone reads a value, and it is no output."""
+        return len(self._readers.get(name, [])) == 1 and name not in self._kept
+
+    def closed(self, nodes: Sequence[onnx.NodeProto]) -> bool:
+        """Whether nothing but these nodes reads what they make, that of the last one aside."""
+        own = {id(each) for each in nodes}
+        names = [name for node in nodes[:-1] for name in node.output if name] + list(nodes[-1].output[1:])
+        return all(
+            name not in self._kept and all(id(each) in own for each in self._readers.get(name, [])) for name in names
+        )
+
+    def product(self, name: str, *, outermost: bool = True) -> Product:
+        """A value as a product. A factor that is read elsewhere too is not taken apart."""
+        found = Product()
+        self._factors(name, True, found, outermost)
+        return found
+
+    def _factors(self, name: str, up: bool, found: Product, outermost: bool) -> None:
+        node = self.maker(name, "Mul", "Div", "Reciprocal")
+        number = self.number(name)
+        if number is not None and (up or number):
+            found.number *= number if up else 1 / number
+            return
+        if node is None or not (outermost or self.is_inner(name)):
+            (found.up if up else found.down).append(name)
+            return
+        found.nodes.insert(0, node)
+        if node.op_type == "Reciprocal":
+            self._factors(node.input[0], not up, found, False)
+            return
+        self._factors(node.input[0], up, found, False)
+        self._factors(node.input[1], up if node.op_type == "Mul" else not up, found, False)
+
+    def sum(self, name: str, *, outermost: bool = True) -> Sum:
+        """A value as a sum. A term that is read elsewhere too is not taken apart."""
+        found = Sum()
+        self._terms(name, found, outermost)
+        return found
+
+    def _terms(self, name: str, found: Sum, outermost: bool) -> None:
+        node = self.maker(name, "Add")
+        number = self.number(name)
+        if number is not None:
+            found.number += number
+        elif node is None or not (outermost or self.is_inner(name)):
+            found.values.append(name)
+        else:
+            found.nodes.insert(0, node)
+            self._terms(node.input[0], found, False)
+            self._terms(node.input[1], found, False)
+
+    def power(self, name: str, base: str, exponent: int) -> tuple[float, list[onnx.NodeProto]] | None:
+        """The number that multiplies ``base`` to this power, and the nodes, if the value is such a thing."""
+        found = self.product(name)
+        left, nodes = exponent, list(found.nodes)
+        for each in found.up:
+            pow_node = self.maker(each, "Pow")
+            if each == base:
+                left -= 1
+            elif pow_node is not None and pow_node.input[0] == base and self.number(pow_node.input[1]) is not None:
+                left -= int(self.number(pow_node.input[1]) or 0)
+                nodes.insert(0, pow_node)
+            else:
+                return None
+        return None if left or found.down else (found.number, nodes)
+
+    def last_axes(self, node: onnx.NodeProto) -> int | None:
+        """The first axis that a reduction with ``keepdims`` reduces, if it reduces all from there on."""
+        operator = self.graph.operator(node)
+        rank = self.rank(node.input[0])
+        axes = operator.get("axes")
+        if axes is None and len(node.input) > 1 and node.input[1]:
+            value = self.graph.constant(node.input[1])
+            axes = None if value is None else value.reshape(-1).tolist()
+        if axes is None or not len(axes) or rank < 1 or not operator["keepdims"]:
+            return None
+        known = sorted(int(each) % rank for each in axes)
+        return known[0] if known == list(range(known[0], rank)) else None
+
 
 Finder = Callable[[View, onnx.NodeProto], Match | None]
 
@@ -275,3 +428,72 @@ PATTERNS: dict[str, Pattern] = {
     "attention": Pattern("Attention", 23, _attention),
     "gemm": Pattern("Gemm", 13, _gemm),
 }
+
+
+class Fuse(Transform):
+    """Fuses ``patterns`` (default: all): layer-norm, rms-norm, gelu, swish, hard-swish, attention, gemm.
+
+    An operator that the network's opset does not have is not made, unless ``opset`` raises it.
+    """
+
+    name = "fuse"
+    summary = "replaces patterns of nodes by one operator: Gemm, LayerNormalization, Gelu, Attention, ..."
+
+    def __init__(self, *, patterns: str | Sequence[str] = tuple(PATTERNS), opset: str | int | None = None) -> None:
+        for each in words(patterns):
+            if each not in PATTERNS:
+                raise UnknownNameError("pattern", each, PATTERNS)
+        self._patterns = words(patterns)
+        self._opset = None if opset is None else whole_number("opset", opset)
+
+    def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
+        """The network with fused operators."""
+        if self._opset is not None:
+            network = raised(network, self._opset)
+        graph = Graph(lifted(network), parameters)
+        view = View(graph)
+        fused: Counter[str] = Counter()
+        left: Counter[str] = Counter()
+        before = len(graph.nodes)
+        for name in self._patterns:
+            pattern = PATTERNS[name]
+            if graph.opset < pattern.opset:
+                left[name] = _count(graph, view, pattern)
+                continue
+            while True:
+                found = _apply(graph, view, pattern)
+                if found is None:
+                    break
+                view = View(graph, view.values)
+                fused[pattern.operator] += 1
+        changed = []
+        if fused:
+            made = ", ".join(f"{count} {operator}" for operator, count in fused.items())
+            changed.append(f"{before} nodes became {len(graph.nodes)}: made {made}")
+        for name, count in left.items():
+            if count:
+                need, has = PATTERNS[name].opset, graph.opset
+                changed.append(
+                    f"left {count} x {name}: {PATTERNS[name].operator} needs opset {need}, and this is {has}"
+                )
+        graph.drop_unread()
+        new, values = graph.finish()
+        return Transformed(new, values, self.name, tuple(changed))
+
+
+def _apply(graph: Graph, view: View, pattern: Pattern) -> bool | None:
+    """Replace the last match, so that the longest comes first; ``None`` where there is none."""
+    for node in reversed(graph.nodes):
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        match = pattern.find(view, node)
+        if match is not None and view.closed(match.found):
+            graph.swap(match.found, match.new)
+            return True
+    return None
+
+
+def _count(graph: Graph, view: View, pattern: Pattern) -> int:
+    nodes = [node for node in graph.nodes if node.domain in ("", "ai.onnx")]
+    found = [pattern.find(view, node) for node in nodes]
+    return sum(each is not None and view.closed(each.found) for each in found)

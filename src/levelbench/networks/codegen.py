@@ -1,15 +1,65 @@
-"""Writes calls out as straight-line Python and compiles it.
+"""Writes calls out as straight-line Python and compiles it, with the shape arithmetic of a network kept on the host.
 
-The one idea: values become local variables with numbers for names, so nothing of a model's text is ever executed, and
-the interpreter frees each value where a ``del`` says.
+Values become local variables with numbers for names, so nothing of a model's text is ever executed, and the interpreter
+frees each value where a ``del`` says. Nodes whose values decide shapes, and follow from shapes and constants, are
+computed in NumPy by every framework: no device is waited for to read a size, and no trace breaks on a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Line", "compose"]
+from levelbench.operators.node import OperatorNode
+from levelbench.operators.structure import structural
+
+_SHAPES = {"Shape", "Size"}
+_ARITHMETIC_NAMES = (
+    "Abs Add And Cast Ceil Clip Concat ConstantOfShape Div Equal Expand Flatten Floor Gather GatherElements Greater "
+    "GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Pad Pow Range ReduceMax ReduceMin ReduceProd "
+    "ReduceSum Reshape Round Sign Slice Split Sqrt Squeeze Sub Tile Transpose Unsqueeze Where"
+)
+_ARITHMETIC = frozenset(_ARITHMETIC_NAMES.split())
+_CONTROL = {"If": (0,), "Loop": (0, 1)}
+
+
+def structural_reads(node: OperatorNode) -> tuple[int, ...]:
+    """The positions of inputs that are needed on the host: structural ones, conditions and trip counts."""
+    if not node.domain and node.op_type in _CONTROL:
+        return _CONTROL[node.op_type]
+    return structural(node)
+
+
+def host_nodes(nodes: Sequence[OperatorNode], constants: Mapping[str, object]) -> set[int]:
+    """The places of the nodes to compute on the host."""
+    known = set(constants)
+    able: dict[str, int] = {}
+    for at, node in enumerate(nodes):
+        if _is_able(node, known):
+            known.update(name for name in node.outputs if name)
+            able.update((name, at) for name in node.outputs if name)
+    wanted = [name for node in nodes for name in _read(node, structural_reads(node))]
+    found: set[int] = set()
+    while wanted:
+        at = able.get(wanted.pop(), -1)
+        if at < 0 or at in found:
+            continue
+        found.add(at)
+        if nodes[at].op_type not in _SHAPES:
+            wanted.extend(nodes[at].inputs)
+    return found
+
+
+def _is_able(node: OperatorNode, known: set[str]) -> bool:
+    if node.domain:
+        return False
+    if node.op_type in _SHAPES:
+        return True
+    return node.op_type in _ARITHMETIC and all(name in known for name in node.inputs if name)
+
+
+def _read(node: OperatorNode, positions: Iterable[int]) -> list[str]:
+    return [node.inputs[at] for at in positions if at < len(node.inputs) and node.inputs[at]]
 
 
 class Line(NamedTuple):
