@@ -62,7 +62,7 @@ def _read(node: OperatorNode, positions: Iterable[int]) -> list[str]:
     return [node.inputs[at] for at in positions if at < len(node.inputs) and node.inputs[at]]
 
 
-class Line(NamedTuple):
+class CallLine(NamedTuple):
     """A call: as :class:`levelbench.networks.lowering.LoweredStep` describes it."""
 
     call: Callable[..., Any]
@@ -76,7 +76,7 @@ class Line(NamedTuple):
 
 def compose(
     arguments: Sequence[str],
-    lines: Sequence[Line],
+    lines: Sequence[CallLine],
     outputs: Sequence[str],
     constants: Mapping[str, Any],
     host: set[str],
@@ -142,7 +142,7 @@ class _Writer:
         # Not freed: it may be read again anywhere below, and is small.
         return [(f"{self.native(name)} = array({self.on_host(name)})", set())]
 
-    def written(self, line: Line) -> list[tuple[str, set[str]]]:
+    def written(self, line: CallLine) -> list[tuple[str, set[str]]]:
         """The lines of a call, each with the native variables that it reads or makes."""
         before: list[tuple[str, set[str]]] = []
         used: set[str] = set()
@@ -174,7 +174,7 @@ class _Writer:
         self.space[call] = line.call
         return [*before, *self._assigned(f"{call}({', '.join(words)})", line, used)]
 
-    def _assigned(self, call: str, line: Line, used: set[str]) -> list[tuple[str, set[str]]]:
+    def _assigned(self, call: str, line: CallLine, used: set[str]) -> list[tuple[str, set[str]]]:
         place = self.on_host if line.on_host else self.native
         made = [(at, place(name)) for at, name in enumerate(line.outputs) if name]
         fresh = set() if line.on_host else {variable for _, variable in made}

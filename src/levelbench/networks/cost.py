@@ -1,6 +1,6 @@
 """What a network costs: floating-point operations, multiply-adds as papers count them, and bytes, of each node and all.
 
-The one idea: a total is the sum of what is known, and what is not known is named beside it, never counted as nothing.
+A total is the sum of what is known; what is not known is named next to it, never counted as nothing.
 
 - Costs of nodes are Level 0's (:mod:`levelbench.operators.cost`). Shape arithmetic on the host costs nothing.
 - Multiply-adds are those of convolutions, matrix products, recurrent layers and attention: half of their operations.

@@ -1,7 +1,7 @@
 """Edits a network a node at a time: add, remove, replace, rename. Each answers with another network.
 
-The one idea: after an edit the graph is sorted and checked as a whole, so an edit either makes a network that can be
-executed, or an error that names what it would have broken.
+After an edit the graph is sorted and checked as a whole, so an edit either makes a network that can be executed, or an
+error that names what it would have broken.
 """
 
 from __future__ import annotations

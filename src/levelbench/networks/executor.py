@@ -20,7 +20,8 @@ from levelbench.errors import UnknownNameError, UnsupportedError, UsageError, ne
 from levelbench.measure.meters.base import Meter, NullMeter
 from levelbench.networks.lowering import LoweredStep
 from levelbench.networks.network import Network
-from levelbench.operators.contract import Array as Array, OperatorBackend
+from levelbench.operators.contract import Array as Array
+from levelbench.operators.contract import OperatorBackend
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,7 @@ class LiveMapping(MutableMapping[str, Any]):
         return f"{type(self).__name__}({', '.join(self)})"
 
 
-class Live(LiveMapping):
+class CheckedArrays(LiveMapping):
     """Arrays by name; :meth:`replaced` says what becomes of an assignment."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
@@ -263,7 +264,7 @@ class Live(LiveMapping):
         """The array that is there after ``value`` was assigned where ``held`` was."""
 
 
-class LiveArrays(Live):
+class LiveArrays(CheckedArrays):
     """NumPy's arrays. What is put in a place gets its dtype, as an assignment to an array does."""
 
     def replaced(self, name: str, held: Any, value: Any) -> Any:

@@ -1,6 +1,6 @@
 """What a network knows and ONNX has no place for, as one JSON property of the model.
 
-The one idea: a saved network is an ordinary ONNX model; a tool that does not know the property loses the draws and the
+A saved network is an ordinary ONNX model; a tool that does not know the property loses the draws and the
 fills, and nothing that the network computes.
 """
 

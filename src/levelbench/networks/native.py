@@ -1,7 +1,7 @@
 """A model in a framework's own words: a ``torch.nn.Module`` or a JAX function, from a user's file, without conversion.
 
-The one idea: a native model brings its computation, and says of its inputs what an ONNX graph would say: name, dtype
-and shape. So whatever is measured of a network is measured of it too.
+A native model brings its computation, and says of its inputs what an ONNX graph would say: name, dtype and shape. So
+whatever is measured of a network is measured of it too.
 
 A file names a function that makes the model (``my_model.py:build``), which may return
 

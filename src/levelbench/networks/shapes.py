@@ -1,6 +1,6 @@
 """The dtype and the shape of every value of a network, with its sizes left open or bound.
 
-The one idea: ONNX's own inference decides, strictly; what it cannot tell is said to be unknown, and what a model claims
+ONNX's own inference decides, strictly; what it cannot tell is said to be unknown, and what a model claims
 wrongly is refused before anything of that size is computed.
 """
 

@@ -1,6 +1,6 @@
 """Checkpoints: a file from which training goes on as if it had never been interrupted.
 
-The one idea: whatever decides about the next step is kept, the state of the framework's random draws included. So
+Whatever decides about the next step is kept, the state of the framework's random draws included. So
 training that goes on from one is, on the CPU, bitwise what it would have been, and keeping one changes nothing.
 """
 

@@ -178,7 +178,7 @@ _MOST_BYTES = 512 * 2**20
 _Moves = tuple[RandomCrop | Translate | Flip, ...]
 
 
-def make_moved(column: NDArray[Any] | Column, augment: tuple[Augmentation, ...]) -> Moved | None:
+def make_moved(column: NDArray[Any] | Column, augment: tuple[Augmentation, ...]) -> MovedImages | None:
     """What does as many of the first augmentations as it can in 512 MiB; ``None`` if that is not one."""
     if not is_resident(column) or column.ndim != 4 or column.dtype not in (np.uint8, np.float32):
         return None
@@ -189,12 +189,12 @@ def make_moved(column: NDArray[Any] | Column, augment: tuple[Augmentation, ...])
         if len(first) == count and flips <= 1 and count - flips <= 1:
             places, most, reflect = _border(column, first)
             if Bordered.bytes_of(places, column.shape[1:], column.dtype, most, reflect=reflect) <= _MOST_BYTES:
-                return Moved(column, first)
+                return MovedImages(column, first)
     return None
 
 
 @final
-class Moved:
+class MovedImages:
     """The rows of ``images`` (n, c, h, w) after ``augment``: a move, a flip, or one of each in any order.
 
     Threads may share it: two that want the same image put the same bytes in its place.

@@ -1,7 +1,7 @@
 """A recipe: the parts of one way to train, put together.
 
-The one idea: a recipe is a value. It names parts and holds no array, so it can be made anew wherever it is needed, and
-two that are equal train alike.
+A recipe is a value. It names parts and holds no array, so it can be made again wherever it is needed, and two that are
+equal train alike.
 """
 
 from __future__ import annotations

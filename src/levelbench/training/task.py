@@ -1,6 +1,6 @@
 """A task fixes what must not change; a recipe is one way to reach its target.
 
-The one idea: a recipe is a function whose keyword arguments, with their defaults, are its settings. What a user gives
+A recipe is a function whose keyword arguments, with their defaults, are its settings. What a user gives
 (``digits[lr=0.05]``) is checked against them, and the full set goes into the specification, so that leaving a default
 out and writing it down are the same run.
 """

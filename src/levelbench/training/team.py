@@ -1,6 +1,6 @@
 """Who trains: one process alone, or ranks that train together.
 
-The one idea: whatever a trainer has to settle with others goes through here, and alone there is nothing to settle.
+Whatever a trainer has to settle with others goes through here; alone there is nothing to settle.
 Level 3 brings the team of ranks; this is the contract, and its null twin.
 """
 

@@ -1,6 +1,6 @@
 """The trainer turns the loop and moves the timeline.
 
-The one idea: everything that can be done before the first step is done before it, so a step is four phase switches,
+Everything that can be done before the first step is done before it, so a step is four phase switches,
 the calls that a hand-written loop makes, and nothing else; what observers want costs only where they ask.
 """
 

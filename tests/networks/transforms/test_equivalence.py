@@ -6,7 +6,7 @@ from onnx import helper, numpy_helper
 
 from levelbench.errors import CheckFailedError
 from levelbench.networks import Draw, GraphBuilder, transforms
-from levelbench.networks.transforms import Tolerance, check_equivalence, check_transform, random_parameters
+from levelbench.networks.transforms import Allowance, check_equivalence, check_transform, random_parameters
 from levelbench.networks.transforms.transform import ROUNDING
 
 BATCH = 6
@@ -136,7 +136,7 @@ def test_a_wrong_epsilon_is_caught(residual, backend):
 
 def test_at_initial_values_a_lost_normalisation_would_not_show_and_shaken_it_does(residual, backend):
     lost = edited(residual, bypass("BatchNormalization"))
-    outputs_only = Tolerance(ROUNDING.outputs, None, "")
+    outputs_only = Allowance(ROUNDING.outputs, None, "")
     check_equivalence(residual, lost, backend, tolerance=outputs_only)
     values = random_parameters(residual)
     with pytest.raises(CheckFailedError):
@@ -213,9 +213,9 @@ def test_not_a_number_is_a_difference_and_two_of_them_are_none(backend):
         return g.build()
 
     with np.errstate(invalid="ignore"):
-        check_equivalence(build("Sqrt"), build("Sqrt"), backend, tolerance=Tolerance(1e-4, None, ""), batches=[5])
+        check_equivalence(build("Sqrt"), build("Sqrt"), backend, tolerance=Allowance(1e-4, None, ""), batches=[5])
         with pytest.raises(CheckFailedError):
-            check_equivalence(build("Relu"), build("Sqrt"), backend, tolerance=Tolerance(10.0, None, ""), batches=[5])
+            check_equivalence(build("Relu"), build("Sqrt"), backend, tolerance=Allowance(10.0, None, ""), batches=[5])
 
 
 def test_the_message_says_what_where_how_much_and_why(residual, backend):

@@ -4,7 +4,7 @@ import pytest
 
 from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
 from levelbench.networks import Draw, GraphBuilder, transforms, zoo
-from levelbench.networks.transforms import Tolerance, check_transform
+from levelbench.networks.transforms import Allowance, check_transform
 from levelbench.networks.transforms.precision import quantise_weight
 from levelbench.operators.frameworks import open_framework
 
@@ -148,7 +148,7 @@ def test_too_large_an_error_is_caught(residual, backend):
             transforms.make("precision", dtype="int8"),
             residual,
             backend,
-            tolerance=Tolerance(1e-6, None, "8 bits are not enough"),
+            tolerance=Allowance(1e-6, None, "8 bits are not enough"),
         )
 
 

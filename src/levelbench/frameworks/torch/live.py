@@ -14,7 +14,7 @@ from levelbench.networks import executor
 __all__ = ["Live"]
 
 
-class Live(executor.Live):
+class Live(executor.CheckedArrays):
     """Detached tensors that share the storage of a network's own; arrays of the host may be put in their places."""
 
     def replaced(self, name: str, held: Tensor, value: Any) -> Tensor:

@@ -10,11 +10,17 @@ from typing import Any
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.equivalence import check_equivalence, check_transform, random_parameters
-from levelbench.networks.transforms.transform import Arrays, Report, Tolerance, Transform, Transformed
+from levelbench.networks.transforms.transform import (
+    Allowance,
+    Arrays,
+    EquivalenceReport,
+    Transform,
+    Transformed,
+)
 
 __all__ = [
-    "Report",
-    "Tolerance",
+    "Allowance",
+    "EquivalenceReport",
     "Transform",
     "Transformed",
     "apply_all",
@@ -35,7 +41,7 @@ _PLACES = {
     "fold-constants": ("folding", "FoldConstants"),
     "fuse": ("fusion", "Fuse"),
     "microbatch": ("microbatch", "Microbatch"),
-    "precision": ("precision", "Precision"),
+    "precision": ("precision", "ChangePrecision"),
 }
 
 

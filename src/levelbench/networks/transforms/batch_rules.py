@@ -47,14 +47,14 @@ class Independence:
 
 
 @dataclass(frozen=True)
-class Mixing:
+class BatchMixing:
     """A node that needs its whole batch, but whose outputs are known to carry it, or not."""
 
     outputs: tuple[Carry, ...]
 
 
 @dataclass(frozen=True)
-class Context:
+class NodeContext:
     """A node with all that a rule may look at. Shapes are those at ``batch``; ``None`` where one is not known."""
 
     node: OperatorNode
@@ -93,7 +93,7 @@ class Context:
         return Independence((first, *(None for _ in self.carries[1:])), outputs[:wanted])
 
 
-Rule = Callable[[Context], Independence | Mixing | None]
+Rule = Callable[[NodeContext], Independence | BatchMixing | None]
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,12 @@ def track(
             found.append(FIXED)
             continue
         rule = None if node.domain else RULES.get(node.op_type)
-        split: Independence | Mixing | None = None
+        split: Independence | BatchMixing | None = None
         if rule is not None and MIXED not in carries and all(shapes.get(name) is not None for name in read if name):
             each_input = tuple(values.get(name, FIXED) if name else None for name in node.inputs)
             input_shapes = tuple(shapes.get(name) if name else None for name in node.inputs)
             output_shapes = tuple(shapes.get(name) if name else None for name in node.outputs)
-            split = rule(Context(node, each_input, input_shapes, output_shapes, constant, batch))
+            split = rule(NodeContext(node, each_input, input_shapes, output_shapes, constant, batch))
         if isinstance(split, Independence) and not _fits(node, split, shapes, batch):
             split = None
         carried: Sequence[Carry] = split.outputs if split is not None else [MIXED] * len(node.outputs)
@@ -150,7 +150,7 @@ def _fits(node: OperatorNode, split: Independence, shapes: Mapping[str, tuple[in
     return True
 
 
-def constant_axes(context: Context, at: int) -> list[int] | None:
+def constant_axes(context: NodeContext, at: int) -> list[int] | None:
     """The axes of the attribute, or of the constant input ``at``, counted from 0; ``None`` where they are not known."""
     shape = context.shape()
     if shape is None:
@@ -162,7 +162,7 @@ def constant_axes(context: Context, at: int) -> list[int] | None:
     return None if value is None else [int(each) % len(shape) for each in value.reshape(-1)]
 
 
-def _reshape(context: Context) -> Independence | None:
+def _reshape(context: NodeContext) -> Independence | None:
     first, old, new, target = context.carried(), context.shape(), context.outputs[0], context.value(1)
     if first is None or old is None or new is None or target is None:
         return None
@@ -183,7 +183,7 @@ def _reshape(context: Context) -> Independence | None:
     return Independence((first, None), (carried,), baked)
 
 
-def _flatten(context: Context) -> Independence | None:
+def _flatten(context: NodeContext) -> Independence | None:
     first, shape = context.carried(), context.shape()
     if first is None or shape is None:
         return None
@@ -196,7 +196,7 @@ def _flatten(context: Context) -> Independence | None:
     return context.only_first(Carried(axis, rows))
 
 
-def _expand(context: Context) -> Independence | None:
+def _expand(context: NodeContext) -> Independence | None:
     first, old, new, target = context.carried(), context.shape(), context.outputs[0], context.value(1)
     if first is None or old is None or new is None or target is None:
         return None
@@ -206,7 +206,7 @@ def _expand(context: Context) -> Independence | None:
     return Independence((first, None), (carried,), baked)
 
 
-def _transpose(context: Context) -> Independence | None:
+def _transpose(context: NodeContext) -> Independence | None:
     first, shape = context.carried(), context.shape()
     if first is None or shape is None:
         return None
@@ -214,14 +214,14 @@ def _transpose(context: Context) -> Independence | None:
     return context.only_first(Carried(list(order).index(first.axis), first.multiple))
 
 
-def _squeeze(context: Context) -> Independence | None:
+def _squeeze(context: NodeContext) -> Independence | None:
     first, axes = context.carried(), constant_axes(context, 1)
     if first is None or axes is None or first.axis in axes:
         return None
     return context.only_first(Carried(first.axis - sum(each < first.axis for each in axes), first.multiple))
 
 
-def _unsqueeze(context: Context) -> Independence | None:
+def _unsqueeze(context: NodeContext) -> Independence | None:
     first, new = context.carried(), context.outputs[0]
     value = context.node.get("axes")
     given = context.value(1)
@@ -233,7 +233,7 @@ def _unsqueeze(context: Context) -> Independence | None:
     return context.only_first(Carried(kept[first.axis], first.multiple))
 
 
-def _concat(context: Context) -> Independence | None:
+def _concat(context: NodeContext) -> Independence | None:
     new = context.outputs[0]
     targets = {each for each in (context.carried(at) for at in range(len(context.carries))) if each is not None}
     if new is None or len(targets) != 1:
@@ -244,14 +244,14 @@ def _concat(context: Context) -> Independence | None:
     return Independence(tuple(target for _ in context.carries), (target,))
 
 
-def _split(context: Context) -> Independence | None:
+def _split(context: NodeContext) -> Independence | None:
     first, shape = context.carried(), context.shape()
     if first is None or shape is None or int(context.node["axis"]) % len(shape) == first.axis:
         return None
     return context.only_first(*[first] * len(context.node.outputs))
 
 
-def _slice(context: Context) -> Independence | None:
+def _slice(context: NodeContext) -> Independence | None:
     first, shape = context.carried(), context.shape()
     if first is None or shape is None:
         return None
@@ -264,7 +264,7 @@ def _slice(context: Context) -> Independence | None:
     return context.only_first(first)
 
 
-def _gather(context: Context) -> Independence | None:
+def _gather(context: NodeContext) -> Independence | None:
     data, indices = context.shape(0), context.shape(1)
     if data is None or indices is None:
         return None
@@ -278,7 +278,7 @@ def _gather(context: Context) -> Independence | None:
     return None
 
 
-def _gather_elements(context: Context) -> Independence | None:
+def _gather_elements(context: NodeContext) -> Independence | None:
     first, shape = context.carried(0), context.shape()
     if first is None or shape is None or context.carried(1) != first:
         return None
@@ -287,17 +287,17 @@ def _gather_elements(context: Context) -> Independence | None:
     return Independence((first, first), (first,))
 
 
-def _reduce(context: Context) -> Independence | None:
+def _reduce(context: NodeContext) -> Independence | None:
     axes = constant_axes(context, 1)
     return None if axes is None else _without(context, axes)
 
 
-def _arg_reduce(context: Context) -> Independence | None:
+def _arg_reduce(context: NodeContext) -> Independence | None:
     shape = context.shape()
     return None if shape is None else _without(context, [int(context.node["axis"]) % len(shape)])
 
 
-def _without(context: Context, axes: Sequence[int]) -> Independence | None:
+def _without(context: NodeContext, axes: Sequence[int]) -> Independence | None:
     """Axes that are reduced; none at all stands for all of them, or for none: both are left alone."""
     first = context.carried()
     if first is None or not axes or first.axis in axes:
@@ -306,7 +306,7 @@ def _without(context: Context, axes: Sequence[int]) -> Independence | None:
     return context.only_first(Carried(first.axis - moved, first.multiple))
 
 
-def _pad(context: Context) -> Independence | None:
+def _pad(context: NodeContext) -> Independence | None:
     first, shape = context.carried(), context.shape()
     if first is None or shape is None:
         return None
@@ -323,14 +323,14 @@ def _pad(context: Context) -> Independence | None:
     return context.only_first(first)
 
 
-def _tile(context: Context) -> Independence | None:
+def _tile(context: NodeContext) -> Independence | None:
     first, repeats = context.carried(), context.value(1)
     if first is None or repeats is None or int(repeats[first.axis]) != 1:
         return None
     return context.only_first(first)
 
 
-def _one_hot(context: Context) -> Independence | None:
+def _one_hot(context: NodeContext) -> Independence | None:
     first, new = context.carried(), context.outputs[0]
     if first is None or new is None:
         return None
@@ -338,7 +338,7 @@ def _one_hot(context: Context) -> Independence | None:
     return context.only_first(Carried(first.axis + (axis <= first.axis), first.multiple))
 
 
-def _einsum(context: Context) -> Independence | None:
+def _einsum(context: NodeContext) -> Independence | None:
     """The batch has one letter, which is in the result and in every operand that carries it, and in no other."""
     equation = str(context.node["equation"]).replace(" ", "")
     if "->" not in equation or "." in equation:
@@ -385,7 +385,7 @@ MOVING_RULES: dict[str, Rule] = {
 Shape = tuple[int, ...]
 
 
-def _elementwise(context: Context) -> Independence | None:
+def _elementwise(context: NodeContext) -> Independence | None:
     """Broadcasting: all that carry the batch do so on the same axis of the output; fixed ones may have a row each."""
     out = context.outputs[0]
     if out is None or len(context.node.outputs) != 1:
@@ -410,7 +410,7 @@ def _elementwise(context: Context) -> Independence | None:
     return Independence(tuple(needs), (target,))
 
 
-def _need(context: Context, at: int, carry: object, target: Carried, rank: int) -> tuple[bool, Carried | None]:
+def _need(context: NodeContext, at: int, carry: object, target: Carried, rank: int) -> tuple[bool, Carried | None]:
     """The block of input ``at`` that goes with ``target`` of an output of ``rank`` axes, and whether there is one."""
     if isinstance(carry, Carried):
         return True, carry
@@ -423,7 +423,7 @@ def _need(context: Context, at: int, carry: object, target: Carried, rank: int) 
     return shape[axis] == context.batch * target.multiple, Carried(axis, target.multiple)
 
 
-def _first_axis(context: Context) -> Independence | None:
+def _first_axis(context: NodeContext) -> Independence | None:
     """Samples on axis 0, one output, everything else shared."""
     first = context.carried()
     if first is None or first.axis != 0 or len([name for name in context.node.outputs if name]) != 1:
@@ -431,26 +431,26 @@ def _first_axis(context: Context) -> Independence | None:
     return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
 
 
-def _batch_normalization(context: Context) -> Independence | Mixing | None:
+def _batch_normalization(context: NodeContext) -> Independence | BatchMixing | None:
     first = context.carried()
     if first is None:
         return None
     if context.node.get("training_mode", 0) or len(context.node.outputs) > 1:
         others: list[Carry] = [MIXED for _ in context.node.outputs[1:]]
-        return Mixing((first, *others))
+        return BatchMixing((first, *others))
     return _first_axis(context)
 
 
-def _dropout(context: Context) -> Independence | Mixing | None:
+def _dropout(context: NodeContext) -> Independence | BatchMixing | None:
     first = context.carried()
     training = context.value(2)
     off = not context.given(2) or (training is not None and not bool(training.reshape(-1)[0]))
     if first is None:
         return None
-    return context.only_first(first, first) if off else Mixing(tuple(first for _ in context.node.outputs))
+    return context.only_first(first, first) if off else BatchMixing(tuple(first for _ in context.node.outputs))
 
 
-def _softmax(context: Context) -> Independence | None:
+def _softmax(context: NodeContext) -> Independence | None:
     first, shape = context.carried(), context.shape()
     if first is None or shape is None:
         return None
@@ -460,7 +460,7 @@ def _softmax(context: Context) -> Independence | None:
     return None if first.axis in over else context.only_first(first)
 
 
-def _normalised_from_axis(context: Context) -> Independence | None:
+def _normalised_from_axis(context: NodeContext) -> Independence | None:
     """LayerNormalization, RMSNormalization: over ``axis`` and all axes after it."""
     first, shape = context.carried(), context.shape()
     if first is None or shape is None or first.axis >= int(context.node["axis"]) % len(shape):
@@ -468,7 +468,7 @@ def _normalised_from_axis(context: Context) -> Independence | None:
     return context.only_first(first, first, first)
 
 
-def _one_axis(context: Context) -> Independence | None:
+def _one_axis(context: NodeContext) -> Independence | None:
     """An operator along one axis, which must not be that of the batch."""
     first, shape = context.carried(), context.shape()
     if first is None or shape is None or first.axis == int(context.node["axis"]) % len(shape):
@@ -476,14 +476,14 @@ def _one_axis(context: Context) -> Independence | None:
     return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
 
 
-def _cumulative_sum(context: Context) -> Independence | None:
+def _cumulative_sum(context: NodeContext) -> Independence | None:
     first, shape, axis = context.carried(), context.shape(), context.value(1)
     if first is None or shape is None or axis is None or int(axis.reshape(-1)[0]) % len(shape) == first.axis:
         return None
     return context.only_first(first)
 
 
-def _gemm(context: Context) -> Independence | None:
+def _gemm(context: NodeContext) -> Independence | None:
     first, out = context.carried(), context.outputs[0]
     if first is None or out is None or first.axis != 0 or context.node["transA"] or context.carried(1) is not None:
         return None
@@ -496,13 +496,13 @@ def _gemm(context: Context) -> Independence | None:
     return Independence(tuple(needs), (first,))
 
 
-def _at(target: Carried, context: Context) -> Carried | None:
+def _at(target: Carried, context: NodeContext) -> Carried | None:
     """Where the third input of Gemm would have to carry the batch: on the rows of a matrix."""
     shape = context.shape(2)
     return target if shape is not None and len(shape) == 2 else None
 
 
-def _matmul(context: Context) -> Independence | None:
+def _matmul(context: NodeContext) -> Independence | None:
     a, b, out = context.shape(0), context.shape(1), context.outputs[0]
     if a is None or b is None or out is None or min(len(a), len(b)) < 2:
         return None
@@ -527,7 +527,7 @@ def _matmul(context: Context) -> Independence | None:
     return Independence(tuple(need for _, need in answers), (target,))
 
 
-def _recurrent(context: Context) -> Independence | None:
+def _recurrent(context: NodeContext) -> Independence | None:
     """LSTM, GRU, RNN: X (length, batch, size), initial states (directions, batch, hidden); layout 1: batch first."""
     first = context.carried()
     layout = int(context.node.get("layout", 0))
@@ -550,7 +550,7 @@ def _recurrent(context: Context) -> Independence | None:
     return Independence(tuple(needs), outputs[: len(context.node.outputs)])
 
 
-def _attention(context: Context) -> Independence | None:
+def _attention(context: NodeContext) -> Independence | None:
     """Attention of opset 23 on query, key and value with the batch first, and a mask that broadcasts."""
     first = context.carried()
     if len(context.node.outputs) != 1 or len(context.carries) > 4 or first is None or first.axis != 0:
@@ -568,7 +568,7 @@ def _attention(context: Context) -> Independence | None:
     return Independence(tuple(needs), (first,))
 
 
-def _scaled(context: Context) -> Independence | None:
+def _scaled(context: NodeContext) -> Independence | None:
     """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on another axis than the batch's."""
     first, shape, scale = context.carried(), context.shape(), context.shape(1)
     if first is None or shape is None or scale is None or len(scale) > 1:
@@ -579,12 +579,12 @@ def _scaled(context: Context) -> Independence | None:
     return context.only_first(first)
 
 
-def _dynamic_quantize(context: Context) -> Mixing | None:
+def _dynamic_quantize(context: NodeContext) -> BatchMixing | None:
     first = context.carried()
-    return None if first is None else Mixing((first, MIXED, MIXED))
+    return None if first is None else BatchMixing((first, MIXED, MIXED))
 
 
-def _resize(context: Context) -> Independence | None:
+def _resize(context: NodeContext) -> Independence | None:
     first, shape = context.carried(), context.shape()
     scales = context.value(2)
     if first is None or shape is None or scales is None or scales.size != len(shape) or context.given(3):
@@ -594,7 +594,7 @@ def _resize(context: Context) -> Independence | None:
     return context.only_first(first)
 
 
-def _trilu(context: Context) -> Independence | None:
+def _trilu(context: NodeContext) -> Independence | None:
     first, shape = context.carried(), context.shape()
     if first is None or shape is None or first.axis >= len(shape) - 2:
         return None

@@ -23,10 +23,10 @@ from levelbench.networks.network import Network
 from levelbench.networks.transforms.graph import batch_axes
 from levelbench.networks.transforms.transform import (
     ROUNDING,
+    Allowance,
     Arrays,
-    Difference,
-    Report,
-    Tolerance,
+    EquivalenceReport,
+    TensorDifference,
     Transform,
     Transformed,
 )
@@ -68,7 +68,7 @@ def check_transform(
     parameters: Arrays | None = None,
     seed: int = 0,
     **settings: Any,
-) -> tuple[Transformed, Report]:
+) -> tuple[Transformed, EquivalenceReport]:
     """Apply a transform to a network with shaken parameters (or those given) and check the result.
 
     ``settings`` are those of :func:`check_equivalence`. Raises ``CheckFailedError``.
@@ -89,12 +89,12 @@ def check_equivalence(
     *,
     parameters: Arrays | None = None,
     after_parameters: Arrays | None = None,
-    tolerance: Tolerance = ROUNDING,
+    tolerance: Allowance = ROUNDING,
     batches: Sequence[int] = (),
     sizes: Mapping[str, int] = MappingProxyType({}),
     seed: int = 0,
     mode: str | None = None,
-) -> Report:
+) -> EquivalenceReport:
     """Compare two networks on one backend; parameters that are not given are those of seed 0.
 
     Without ``batches`` they are 1, 2 and 5, or the one batch that ``after`` is made for. Gradients (of the network's
@@ -107,7 +107,7 @@ def check_equivalence(
     found = list(comparison.outputs(backend, parameters, after_parameters, chosen, mode))
     if tolerance.gradients is not None:
         found += comparison.gradients(backend, parameters, after_parameters, chosen, mode)
-    return Report(before.name, after.name, chosen, tuple(found))
+    return EquivalenceReport(before.name, after.name, chosen, tuple(found))
 
 
 def _compare_interfaces(before: Network, after: Network) -> None:
@@ -134,7 +134,7 @@ class _Comparison:
     """Two networks, and how far they may be from each other."""
 
     def __init__(
-        self, before: Network, after: Network, tolerance: Tolerance, sizes: Mapping[str, int], seed: int
+        self, before: Network, after: Network, tolerance: Allowance, sizes: Mapping[str, int], seed: int
     ) -> None:
         self._before, self._after, self._tolerance = before, after, tolerance
         self._sizes, self._seed = sizes, seed
@@ -142,7 +142,7 @@ class _Comparison:
 
     def outputs(
         self, backend: Backend, old: Arrays | None, new: Arrays | None, batches: Sequence[int], mode: str | None
-    ) -> Iterator[Difference]:
+    ) -> Iterator[TensorDifference]:
         """The differences of all outputs."""
         first = backend.executor(self._before, _copied(old), mode=mode, trains=False)
         second = backend.executor(self._after, _copied(new), mode=mode, trains=False)
@@ -159,12 +159,12 @@ class _Comparison:
 
     def gradients(
         self, backend: Backend, old: Arrays | None, new: Arrays | None, batches: Sequence[int], mode: str | None
-    ) -> list[Difference]:
+    ) -> list[TensorDifference]:
         """The differences of the loss, of the gradients of all parameters, and of the buffers afterwards."""
         before, after = _with_loss(self._before), _with_loss(self._after)
         if before is None or after is None:
             return []
-        found: list[Difference] = []
+        found: list[TensorDifference] = []
         for batch in batches:
             given = self._given(before, batch)
             results = []
@@ -193,7 +193,7 @@ class _Comparison:
         batch: int,
         old: tuple[Host, dict[str, Host], dict[str, Host]],
         new: tuple[Host, dict[str, Host], dict[str, Host]],
-    ) -> Iterator[Difference]:
+    ) -> Iterator[TensorDifference]:
         allowed = self._tolerance.gradients or 0.0
         yield self._difference("loss", "loss", batch, old[0], new[0], self._tolerance.outputs)
         # A gradient that is zero but for cancellation has no scale of its own.
@@ -207,14 +207,14 @@ class _Comparison:
 
     def _difference(
         self, kind: str, name: str, batch: int, expected: Host, found: Host, allowed: float, least: float = 0.0
-    ) -> Difference:
+    ) -> TensorDifference:
         asked = f"{kind} {name!r} at batch {batch}"
         if expected.shape != found.shape:
             raise _failed(self._before, f"{asked} has shape {found.shape} and not {expected.shape}")
         if expected.dtype != found.dtype:
             raise _failed(self._before, f"{asked} is of {found.dtype} and not {expected.dtype}")
         if not expected.size:
-            return Difference(kind, name, batch, 0.0, 0.0, (), allowed)
+            return TensorDifference(kind, name, batch, 0.0, 0.0, (), allowed)
         a, b = np.asarray(expected, np.float64), np.asarray(found, np.float64)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         with np.errstate(invalid="ignore"):
@@ -229,7 +229,7 @@ class _Comparison:
                 f"{asked} differs at {index} by {absolute:.3g} ({b[index]:.6g} and not {a[index]:.6g}), "
                 f"which is {relative:.3g} of its largest magnitude; allowed is {allowed:g}: {self._tolerance.reason}",
             )
-        return Difference(kind, name, batch, absolute, relative, index, allowed)
+        return TensorDifference(kind, name, batch, absolute, relative, index, allowed)
 
 
 def _failed(network: Network, found: str) -> CheckFailedError:

@@ -19,8 +19,15 @@ from numpy.typing import NDArray
 from levelbench.errors import UnsupportedError
 from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
-from levelbench.networks.transforms.graph import Graph, bind, is_standard, known_values
-from levelbench.networks.transforms.transform import ROUNDING, Arrays, Tolerance, Transform, Transformed, whole_number
+from levelbench.networks.transforms.graph import EditableGraph, bind, is_standard, known_values
+from levelbench.networks.transforms.transform import (
+    ROUNDING,
+    Allowance,
+    Arrays,
+    Transform,
+    Transformed,
+    whole_number,
+)
 from levelbench.networks.values import Shape
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
@@ -56,7 +63,7 @@ class FoldConstants(Transform):
         """The network with constants in their places."""
         if self._batch is not None:
             network = bind(network, self._batch, self._sizes)
-        graph = Graph(network, parameters)
+        graph = EditableGraph(network, parameters)
         shapes = {name: each.shape for name, each in known_values(network).items()}
         folder = _Folder(graph, shapes, self._most)
         folded = [node for node in graph.nodes if folder.fold(node)]
@@ -78,7 +85,7 @@ def lifted(network: Network) -> Network:
     """The network with nodes of type Constant as initialisers, where patterns and rules look for constants."""
     if not any(is_standard(each, "Constant") for each in network.model.graph.node):
         return network
-    graph = Graph(network)
+    graph = EditableGraph(network)
     folder = _Folder(graph, {}, 0)
     found = [node for node in graph.nodes if is_standard(node, "Constant") and folder.fold(node)]
     gone = {id(each) for each in found}
@@ -90,7 +97,7 @@ def lifted(network: Network) -> Network:
 class _Folder:
     """What is known so far: arrays, and one-dimensional integer values of which some entries are."""
 
-    def __init__(self, graph: Graph, shapes: Mapping[str, Shape | None], most: int) -> None:
+    def __init__(self, graph: EditableGraph, shapes: Mapping[str, Shape | None], most: int) -> None:
         self._graph, self._shapes, self._most = graph, shapes, most
         self._made: dict[str, NDArray[Any]] = {}
         self._partial: dict[str, Partial] = {}
@@ -124,7 +131,7 @@ class _Folder:
         self._made.update((name, np.asarray(value)) for name, value in made.items() if name)
         return True
 
-    def store(self, graph: Graph) -> None:
+    def store(self, graph: EditableGraph) -> None:
         """Put those values into the graph that something still reads."""
         from onnx import numpy_helper
 
@@ -134,7 +141,7 @@ class _Folder:
                 array = np.ascontiguousarray(value).reshape(value.shape)
                 graph.initialisers[name] = numpy_helper.from_array(array, name)
 
-    def drop_shapes(self, graph: Graph) -> list[onnx.NodeProto]:
+    def drop_shapes(self, graph: EditableGraph) -> list[onnx.NodeProto]:
         """Take out the nodes of shapes of which only what was known was read; they are the answer."""
         gone: list[onnx.NodeProto] = []
         read = graph.readers()
@@ -197,7 +204,7 @@ class _Folder:
         return self._keep(node.outputs[0], found)
 
 
-_TOLERANCE = Tolerance(ROUNDING.outputs, None, "float32 rounding of the folded weights; the parameters are other ones")
+_TOLERANCE = Allowance(ROUNDING.outputs, None, "float32 rounding of the folded weights; the parameters are other ones")
 
 
 class FoldBatchNorm(Transform):
@@ -208,7 +215,7 @@ class FoldBatchNorm(Transform):
 
     def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
         """The network with folded weights, which are stored in the model."""
-        graph = Graph(lifted(network), parameters)
+        graph = EditableGraph(lifted(network), parameters)
         makers, readers, kept = graph.makers(), graph.readers(), graph.kept()
         folded: list[str] = []
         left: list[str] = []
@@ -230,7 +237,7 @@ class FoldBatchNorm(Transform):
 
 
 def _refusal(
-    graph: Graph,
+    graph: EditableGraph,
     norm: onnx.NodeProto,
     layer: onnx.NodeProto | None,
     readers: dict[str, list[onnx.NodeProto]],
@@ -255,7 +262,7 @@ def _refusal(
 
 
 def _fold(
-    graph: Graph, layer: onnx.NodeProto, norm: onnx.NodeProto, readers: dict[str, list[onnx.NodeProto]]
+    graph: EditableGraph, layer: onnx.NodeProto, norm: onnx.NodeProto, readers: dict[str, list[onnx.NodeProto]]
 ) -> onnx.NodeProto:
     """The layer that does both."""
     scale, shift, mean, variance = (_double(graph, name) for name in norm.input[1:5])
@@ -294,13 +301,13 @@ def _scale_transposed(weight: NDArray[Any], factor: NDArray[Any], groups: int) -
     return np.asarray((grouped * by_group).reshape(weight.shape))
 
 
-def _array(graph: Graph, name: str) -> NDArray[Any]:
+def _array(graph: EditableGraph, name: str) -> NDArray[Any]:
     found = graph.array(name)
     assert found is not None, name
     return found
 
 
-def _double(graph: Graph, name: str) -> NDArray[Any]:
+def _double(graph: EditableGraph, name: str) -> NDArray[Any]:
     return np.asarray(_array(graph, name), np.float64)
 
 
@@ -312,7 +319,7 @@ class DeadNodes(Transform):
 
     def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
         """The network without them."""
-        graph = Graph(network, parameters)
+        graph = EditableGraph(network, parameters)
         needed = graph.kept()
         alive = []
         for node in reversed(graph.nodes):

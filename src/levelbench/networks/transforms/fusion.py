@@ -19,7 +19,7 @@ import onnx
 from levelbench.errors import UnknownNameError
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.folding import lifted
-from levelbench.networks.transforms.graph import Graph, is_standard, known_values, raised
+from levelbench.networks.transforms.graph import EditableGraph, is_standard, known_values, raised
 from levelbench.networks.transforms.transform import Arrays, Transform, Transformed, whole_number, words
 from levelbench.networks.values import Shape, Value
 
@@ -30,7 +30,7 @@ def close(found: float | None, wanted: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Match:
+class PatternMatch:
     """Nodes that are found, and those to put in their place; the last found makes the value that is kept."""
 
     found: Sequence[onnx.NodeProto]
@@ -56,10 +56,10 @@ class Sum:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
 
-class View:
+class GraphView:
     """A graph to look for patterns in."""
 
-    def __init__(self, graph: Graph, values: Mapping[str, Value] | None = None) -> None:
+    def __init__(self, graph: EditableGraph, values: Mapping[str, Value] | None = None) -> None:
         self.graph = graph
         self.values = known_values(graph.network) if values is None else values
         self._makers, self._readers, self._kept = graph.makers(), graph.readers(), graph.kept()
@@ -170,7 +170,7 @@ class View:
         return known[0] if known == list(range(known[0], rank)) else None
 
 
-Finder = Callable[[View, onnx.NodeProto], Match | None]
+Finder = Callable[[GraphView, onnx.NodeProto], PatternMatch | None]
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Pattern:
     find: Finder
 
 
-def _gemm(view: View, last: onnx.NodeProto) -> Match | None:
+def _gemm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """MatMul of matrices, and Add."""
     if last.op_type != "Add":
         return None
@@ -191,11 +191,11 @@ def _gemm(view: View, last: onnx.NodeProto) -> Match | None:
         if node is None or not view.is_inner(product) or any(view.rank(each) != 2 for each in node.input):
             continue
         if view.same_shape(product, last.output[0]) and 0 <= view.rank(bias) <= 2:
-            return Match([node, last], [view.graph.make("Gemm", [*node.input, bias], last.output[0])])
+            return PatternMatch([node, last], [view.graph.make("Gemm", [*node.input, bias], last.output[0])])
     return None
 
 
-def _gelu(view: View, last: onnx.NodeProto) -> Match | None:
+def _gelu(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """0.5 x (1 + erf(x / sqrt 2)), or 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
     if last.op_type not in ("Mul", "Div"):
         return None
@@ -212,16 +212,16 @@ def _gelu(view: View, last: onnx.NodeProto) -> Match | None:
             if function is not None and nodes is not None:
                 settings = {"approximate": "tanh"} if kind == "Tanh" else {}
                 new = view.graph.make("Gelu", [x], last.output[0], **settings)
-                return Match([*nodes, function, *one.nodes, *_but(whole.nodes, last), last], [new])
+                return PatternMatch([*nodes, function, *one.nodes, *_but(whole.nodes, last), last], [new])
     return None
 
 
-def _erf_argument(view: View, name: str, x: str) -> list[onnx.NodeProto] | None:
+def _erf_argument(view: GraphView, name: str, x: str) -> list[onnx.NodeProto] | None:
     found = view.power(name, x, 1)
     return found[1] if found is not None and close(found[0], math.sqrt(0.5)) else None
 
 
-def _tanh_argument(view: View, name: str, x: str) -> list[onnx.NodeProto] | None:
+def _tanh_argument(view: GraphView, name: str, x: str) -> list[onnx.NodeProto] | None:
     """The nodes of sqrt(2 / pi) (x + 0.044715 x^3), or of sqrt(2 / pi) x (1 + 0.044715 x^2)."""
     whole = view.product(name)
     if not close(whole.number, math.sqrt(2 / math.pi)) or whole.down:
@@ -242,7 +242,7 @@ def _tanh_argument(view: View, name: str, x: str) -> list[onnx.NodeProto] | None
     return [*power[1], *inner.nodes, *whole.nodes]
 
 
-def _swish(view: View, last: onnx.NodeProto) -> Match | None:
+def _swish(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """X sigmoid(alpha x)."""
     whole = view.product(last.output[0]) if last.op_type == "Mul" else None
     if whole is None or not close(whole.number, 1.0) or whole.down or len(whole.up) != 2:
@@ -252,11 +252,11 @@ def _swish(view: View, last: onnx.NodeProto) -> Match | None:
         power = None if gate is None else view.power(gate.input[0], x, 1)
         if gate is not None and power is not None and view.same_shape(x, last.output[0]):
             new = view.graph.make("Swish", [x], last.output[0], alpha=power[0])
-            return Match([*power[1], gate, *_but(whole.nodes, last), last], [new])
+            return PatternMatch([*power[1], gate, *_but(whole.nodes, last), last], [new])
     return None
 
 
-def _hard_swish(view: View, last: onnx.NodeProto) -> Match | None:
+def _hard_swish(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """X hardsigmoid(x) with slope 1/6, or x clip(x + 3, 0, 6) / 6."""
     if last.op_type not in ("Mul", "Div"):
         return None
@@ -278,11 +278,11 @@ def _hard_swish(view: View, last: onnx.NodeProto) -> Match | None:
             nodes = shifted.nodes if fits else None
         if nodes is not None:
             new = view.graph.make("HardSwish", [x], last.output[0])
-            return Match([*nodes, gate, *_but(whole.nodes, last), last], [new])
+            return PatternMatch([*nodes, gate, *_but(whole.nodes, last), last], [new])
     return None
 
 
-def _layer_norm(view: View, last: onnx.NodeProto) -> Match | None:
+def _layer_norm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """(x - mean) / sqrt(variance + epsilon) times scale, plus shift: over all axes from one on."""
     shift, scaled = "", last.output[0]
     if last.op_type == "Add":
@@ -295,7 +295,7 @@ def _layer_norm(view: View, last: onnx.NodeProto) -> Match | None:
     return _normalised(view, scaled, last, shift) if last.op_type in ("Mul", "Div") else None
 
 
-def _normalised(view: View, name: str, last: onnx.NodeProto, shift: str) -> Match | None:
+def _normalised(view: GraphView, name: str, last: onnx.NodeProto, shift: str) -> PatternMatch | None:
     whole = view.product(name)
     if len(whole.down) != 1 or not close(whole.number, 1.0) or not 1 <= len(whole.up) <= 2:
         return None
@@ -313,11 +313,11 @@ def _normalised(view: View, name: str, last: onnx.NodeProto, shift: str) -> Matc
             continue
         inputs = [x, *(scales or [_ones(view, x, axis)]), *filter(None, [shift])]
         new = view.graph.make("LayerNormalization", inputs, last.output[0], axis=axis, epsilon=epsilon)
-        return Match([mean, difference, *nodes, *_but(whole.nodes, last), last], [new])
+        return PatternMatch([mean, difference, *nodes, *_but(whole.nodes, last), last], [new])
     return None
 
 
-def _rms_norm(view: View, last: onnx.NodeProto) -> Match | None:
+def _rms_norm(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """X / sqrt(mean of x^2 + epsilon) times scale."""
     if last.op_type not in ("Mul", "Div"):
         return None
@@ -334,11 +334,11 @@ def _rms_norm(view: View, last: onnx.NodeProto) -> Match | None:
             continue
         inputs = [x, *(scales or [_ones(view, x, axis)])]
         new = view.graph.make("RMSNormalization", inputs, last.output[0], axis=axis, epsilon=epsilon)
-        return Match([*nodes, *_but(whole.nodes, last), last], [new])
+        return PatternMatch([*nodes, *_but(whole.nodes, last), last], [new])
     return None
 
 
-def _root_of_mean_square(view: View, name: str, x: str) -> tuple[float, int, list[onnx.NodeProto]] | None:
+def _root_of_mean_square(view: GraphView, name: str, x: str) -> tuple[float, int, list[onnx.NodeProto]] | None:
     """Epsilon, axis and nodes of sqrt(mean of x^2 + epsilon)."""
     root = view.maker(name, "Sqrt")
     under = None if root is None else view.sum(root.input[0])
@@ -352,18 +352,18 @@ def _root_of_mean_square(view: View, name: str, x: str) -> tuple[float, int, lis
     return under.number, axis, [*square[1], mean, *under.nodes, root]
 
 
-def _fits(view: View, x: str, axis: int, arrays: list[str]) -> bool:
+def _fits(view: GraphView, x: str, axis: int, arrays: list[str]) -> bool:
     """Whether scale and shift have the shape of what is normalised over."""
     shape = view.shape(x) or ()
     return all(view.shape(each) == shape[axis:] for each in arrays) and all(isinstance(n, int) for n in shape[axis:])
 
 
-def _ones(view: View, x: str, axis: int) -> str:
+def _ones(view: GraphView, x: str, axis: int) -> str:
     shape = [int(each) for each in (view.shape(x) or ())[axis:] if isinstance(each, int)]
     return view.graph.store(np.ones(shape, np.float32), f"{x}.scale")
 
 
-def _attention(view: View, last: onnx.NodeProto) -> Match | None:
+def _attention(view: GraphView, last: onnx.NodeProto) -> PatternMatch | None:
     """softmax(number times Q K^T + mask) V, with (batch, heads, length, size) each."""
     if last.op_type != "MatMul" or view.rank(last.output[0]) != 4:
         return None
@@ -393,16 +393,16 @@ def _attention(view: View, last: onnx.NodeProto) -> Match | None:
         key_name, key_nodes, transpose = key
         new = [*transpose, _attention_node(view, last, [query.up[0], key_name, last.input[1], *masks], number)]
         found = [*query.nodes, *key_nodes, product, *scaled.nodes, *masked.nodes, *nodes[::-1], last]
-        return Match(found, new)
+        return PatternMatch(found, new)
     return None
 
 
-def _attention_node(view: View, last: onnx.NodeProto, inputs: list[str], number: float) -> onnx.NodeProto:
+def _attention_node(view: GraphView, last: onnx.NodeProto, inputs: list[str], number: float) -> onnx.NodeProto:
     made: onnx.NodeProto = view.graph.make("Attention", inputs, last.output[0], scale=number)
     return made
 
 
-def _key(view: View, name: str) -> tuple[str, list[onnx.NodeProto], list[onnx.NodeProto]] | None:
+def _key(view: GraphView, name: str) -> tuple[str, list[onnx.NodeProto], list[onnx.NodeProto]] | None:
     """The key that was transposed, the nodes that go, and a node that transposes it as Attention wants it."""
     node = view.maker(name, "Transpose")
     if node is None or view.rank(name) != 4:
@@ -450,8 +450,8 @@ class Fuse(Transform):
         """The network with fused operators."""
         if self._opset is not None:
             network = raised(network, self._opset)
-        graph = Graph(lifted(network), parameters)
-        view = View(graph)
+        graph = EditableGraph(lifted(network), parameters)
+        view = GraphView(graph)
         fused: Counter[str] = Counter()
         left: Counter[str] = Counter()
         before = len(graph.nodes)
@@ -464,7 +464,7 @@ class Fuse(Transform):
                 found = _apply(graph, view, pattern)
                 if found is None:
                     break
-                view = View(graph, view.values)
+                view = GraphView(graph, view.values)
                 fused[pattern.operator] += 1
         changed = []
         if fused:
@@ -481,7 +481,7 @@ class Fuse(Transform):
         return Transformed(new, values, self.name, tuple(changed))
 
 
-def _apply(graph: Graph, view: View, pattern: Pattern) -> bool | None:
+def _apply(graph: EditableGraph, view: GraphView, pattern: Pattern) -> bool | None:
     """Replace the last match, so that the longest comes first; ``None`` where there is none."""
     for node in reversed(graph.nodes):
         if node.domain not in ("", "ai.onnx"):
@@ -493,7 +493,7 @@ def _apply(graph: Graph, view: View, pattern: Pattern) -> bool | None:
     return None
 
 
-def _count(graph: Graph, view: View, pattern: Pattern) -> int:
+def _count(graph: EditableGraph, view: GraphView, pattern: Pattern) -> int:
     nodes = [node for node in graph.nodes if node.domain in ("", "ai.onnx")]
     found = [pattern.find(view, node) for node in nodes]
     return sum(each is not None and view.closed(each.found) for each in found)

@@ -31,7 +31,7 @@ def is_standard(node: onnx.NodeProto, *op_types: str) -> bool:
     return node.domain in ("", "ai.onnx") and node.op_type in op_types
 
 
-class Graph:
+class EditableGraph:
     """An editable copy of a network."""
 
     def __init__(self, network: Network, parameters: Arrays | None = None) -> None:

@@ -22,7 +22,7 @@ from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.batch_rules import FIXED, Carried, Carry, Independence, Tracked, track
 from levelbench.networks.transforms.folding import FoldConstants
-from levelbench.networks.transforms.graph import Graph, known_values
+from levelbench.networks.transforms.graph import EditableGraph, known_values
 from levelbench.networks.transforms.transform import Arrays
 from levelbench.networks.values import Value, dtype_of
 from levelbench.operators.cost import Signature, cost_of
@@ -60,7 +60,7 @@ def workspace_bytes(
 
 
 @dataclass(frozen=True)
-class Machine:
+class SpeedModel:
     """A machine as three numbers; the defaults are of the order of one core of a server of 2023."""
 
     call_s: float = 10e-6
@@ -150,7 +150,7 @@ class _Life:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class NodeRange:
     """Nodes in a row. ``entering``: values to be cut; ``leaving``: values to be joined.
 
     ``beyond`` and ``ending`` are bytes of whole values from before that live on, and that do not; ``inside`` bytes a
@@ -174,7 +174,7 @@ class Profile:
         self.reads = [tuple(dict.fromkeys(outer_reads(each))) for each in network.model.graph.node]
         self._known = known_values(network)
         shapes = {name: _sizes(each) for name, each in self._known.items()}
-        graph = Graph(network)
+        graph = EditableGraph(network)
         inputs: dict[str, Carry] = {name: Carried(axis) for name, axis in axes.items()}
         self.tracked: Tracked = track(self.nodes, self.reads, inputs, shapes, graph.constant, batch)
         self._workspace = workspace
@@ -221,7 +221,7 @@ class Profile:
         """Bytes that the node at ``at`` takes while it runs on so many samples."""
         return workspace_bytes(self.nodes[at], *self.signatures(at, samples), self._workspace)
 
-    def _base(self, graph: Graph) -> int:
+    def _base(self, graph: EditableGraph) -> int:
         read = {name for names in self.reads for name in names}
         arrays = (set(graph.roles) | set(graph.initialisers)) & read
         fixed = [
@@ -274,7 +274,7 @@ class Profile:
         kinds = self.tracked.nodes[first:stop]
         return all(each != "mixed" for each in kinds) and any(isinstance(each, Independence) for each in kinds)
 
-    def stretch(self, first: int, stop: int) -> Stretch:
+    def stretch(self, first: int, stop: int) -> NodeRange:
         """What goes into these nodes, comes out of them, passes by, and is there in between."""
         entering: dict[str, None] = {}
         ends: dict[str, int] = {}
@@ -295,7 +295,7 @@ class Profile:
                 change[ends[life.name] - first + 1] -= life.bytes
         beyond, ending = self.across(first, stop)
         inside: NDArray[Any] = np.cumsum(change)[: stop - first] / self.batch
-        return Stretch(tuple(entering), tuple(leaving), beyond, ending, inside)
+        return NodeRange(tuple(entering), tuple(leaving), beyond, ending, inside)
 
     def across(self, first: int, stop: int) -> tuple[int, int]:
         """Bytes of whole values that live on both sides, and of those from before that end among these nodes."""
@@ -329,7 +329,7 @@ def _sizes(value: Value) -> tuple[int, ...] | None:
 
 
 def piece_peaks(
-    profile: Profile, stretch: Stretch, first: int, stop: int, sizes: Sequence[int], workspaces: NDArray[Any]
+    profile: Profile, stretch: NodeRange, first: int, stop: int, sizes: Sequence[int], workspaces: NDArray[Any]
 ) -> NDArray[Any]:
     """The most memory while these nodes run in pieces, for each largest piece in ``sizes``.
 

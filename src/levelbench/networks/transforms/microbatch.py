@@ -22,8 +22,8 @@ from levelbench.errors import UsageError
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.batch_rules import Carried, Independence
 from levelbench.networks.transforms.folding import FoldConstants
-from levelbench.networks.transforms.graph import Graph, batch_axes
-from levelbench.networks.transforms.memory import Machine, Profile, TimeTable, piece_peaks, sizes_of
+from levelbench.networks.transforms.graph import EditableGraph, batch_axes
+from levelbench.networks.transforms.memory import Profile, SpeedModel, TimeTable, piece_peaks, sizes_of
 from levelbench.networks.transforms.transform import Arrays, Transform, Transformed, whole_number
 
 _MOST_CUTS = 80
@@ -58,7 +58,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SplitPlan:
     """A plan and what it is predicted to cost, beside the network as it was. Bytes and seconds."""
 
     network: str
@@ -113,7 +113,7 @@ def _pieces(sizes: Sequence[int]) -> str:
 class _Costs:
     """Peaks and times of stretches of nodes, by number of pieces."""
 
-    def __init__(self, profile: Profile, machine: Machine, table: TimeTable | None) -> None:
+    def __init__(self, profile: Profile, machine: SpeedModel, table: TimeTable | None) -> None:
         self.profile, self._machine = profile, machine
         batch, nodes = profile.batch, len(profile.nodes)
         self.counts = [count for count in dict.fromkeys((*_COUNTS, batch)) if count <= batch]
@@ -159,14 +159,14 @@ def make_plan(
     limit: int,
     *,
     reserve: float = RESERVE,
-    machine: Machine | None = None,
+    machine: SpeedModel | None = None,
     table: TimeTable | None = None,
-) -> Plan:
+) -> SplitPlan:
     """The fastest plan whose predicted peak is at most ``limit`` bytes, less the share ``reserve`` of them.
 
     ``UsageError`` where there is none: it says the smallest limit that can be met.
     """
-    costs = _Costs(profile, machine or Machine(), table)
+    costs = _Costs(profile, machine or SpeedModel(), table)
     nodes, usable = len(profile.nodes), int(limit * (1 - reserve))
     # What fits as it is needs no search.
     cuts = [0, nodes] if profile.whole_peak(0, nodes) <= usable else _cuts(profile)
@@ -193,7 +193,7 @@ def make_plan(
     segments.reverse()
     merged = _merged(segments)
     whole_peaks, whole_times = costs.of(0, nodes)
-    return Plan(
+    return SplitPlan(
         profile.network.name,
         profile.batch,
         limit,
@@ -296,12 +296,12 @@ class Microbatch(Transform):
         sizes: Mapping[str, int] = MappingProxyType({}),
         workspace: str = "reorder",
         times: TimeTable | None = None,
-        machine: Machine | None = None,
+        machine: SpeedModel | None = None,
     ) -> None:
         self._limit, self._batch, self._sizes = parse_bytes(memory), whole_number("batch", batch), dict(sizes)
         self._workspace, self._times, self._machine = workspace, times, machine
 
-    def plan(self, network: Network) -> Plan:
+    def plan(self, network: Network) -> SplitPlan:
         """The plan alone."""
         return self._planned(network, None)[0]
 
@@ -312,7 +312,7 @@ class Microbatch(Transform):
         new, values = split_network(profile, plan.segments, bound.parameters)
         return Transformed(new, values, self.name, changed, details=plan)
 
-    def _planned(self, network: Network, parameters: Arrays | None) -> tuple[Plan, Profile, Transformed]:
+    def _planned(self, network: Network, parameters: Arrays | None) -> tuple[SplitPlan, Profile, Transformed]:
         axes = batch_axes(network)
         if not axes:
             raise UsageError(
@@ -328,7 +328,7 @@ def split_network(
     profile: Profile, segments: tuple[Segment, ...], parameters: Arrays | None = None
 ) -> tuple[Network, dict[str, np.ndarray] | None]:
     """The network of ``profile`` with the nodes of each segment repeated for each of its pieces."""
-    graph = Graph(profile.network, parameters)
+    graph = EditableGraph(profile.network, parameters)
     protos = list(graph.nodes)
     nodes: list[onnx.NodeProto] = []
     for each in segments:
@@ -345,7 +345,7 @@ def split_network(
 class _Splitter:
     """Writes out one segment piece by piece."""
 
-    def __init__(self, graph: Graph, profile: Profile, segment: Segment) -> None:
+    def __init__(self, graph: EditableGraph, profile: Profile, segment: Segment) -> None:
         self._graph, self._profile, self._segment = graph, profile, segment
         self._numbers: dict[tuple[int, ...], str] = {}
 

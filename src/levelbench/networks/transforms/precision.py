@@ -20,8 +20,15 @@ from numpy.typing import NDArray
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.networks.network import Network
 from levelbench.networks.transforms.folding import FoldConstants
-from levelbench.networks.transforms.graph import Graph, is_standard, known_values
-from levelbench.networks.transforms.transform import Arrays, Tolerance, Transform, Transformed, whole_number, words
+from levelbench.networks.transforms.graph import EditableGraph, is_standard, known_values
+from levelbench.networks.transforms.transform import (
+    Allowance,
+    Arrays,
+    Transform,
+    Transformed,
+    whole_number,
+    words,
+)
 from levelbench.networks.values import Value, dtype_of, element_type
 from levelbench.operators.node import OperatorNode
 
@@ -39,7 +46,7 @@ def quantise_weight(weight: NDArray[Any], axis: int, bits: int = 8) -> tuple[NDA
     return steps, scale.reshape(-1)
 
 
-def quantised(graph: Graph, bits: int) -> list[str]:
+def quantised(graph: EditableGraph, bits: int) -> list[str]:
     """Replace MatMul, Gemm and Conv with stored weights; what was done, in words."""
     values = known_values(graph.network)
     done: list[str] = []
@@ -67,7 +74,7 @@ def quantised(graph: Graph, bits: int) -> list[str]:
     return changed + left
 
 
-def _refusal(graph: Graph, node: onnx.NodeProto, values: dict[str, Value]) -> str:
+def _refusal(graph: EditableGraph, node: onnx.NodeProto, values: dict[str, Value]) -> str:
     shape = graph.shape_of(node.input[1])
     x = values.get(node.input[0])
     if shape is None:
@@ -82,13 +89,15 @@ def _refusal(graph: Graph, node: onnx.NodeProto, values: dict[str, Value]) -> st
     return ""
 
 
-def _quantise_input(graph: Graph, name: str, new: list[onnx.NodeProto]) -> tuple[str, str, str]:
+def _quantise_input(graph: EditableGraph, name: str, new: list[onnx.NodeProto]) -> tuple[str, str, str]:
     outputs = [graph.free(f"{name}.{each}") for each in ("steps", "scale", "zero")]
     new.append(onnx.helper.make_node("DynamicQuantizeLinear", [name], outputs, name=outputs[0]))
     return outputs[0], outputs[1], outputs[2]
 
 
-def _replace(graph: Graph, node: onnx.NodeProto, x: tuple[str, str, str], new: list[onnx.NodeProto], bits: int) -> int:
+def _replace(
+    graph: EditableGraph, node: onnx.NodeProto, x: tuple[str, str, str], new: list[onnx.NodeProto], bits: int
+) -> int:
     """Write the nodes that stand for this one; how many bytes of weights they save."""
     operator = graph.operator(node)
     weight = np.asarray(graph.array(node.input[1]), np.float32)
@@ -127,13 +136,13 @@ SENSITIVE = ("Exp", "LayerNormalization", "LogSoftmax", "Pow", "RMSNormalization
 """Operators that lose more than others in few digits or a small range, and stay float32 unless asked."""
 
 _TOLERANCES = {
-    "float16": Tolerance(2e-2, None, "float16 has 11 binary digits, and errors add up over layers"),
-    "bfloat16": Tolerance(1e-1, None, "bfloat16 has 8 binary digits, and errors add up over layers"),
-    "int8": Tolerance(2.5e-1, None, "int8 has 255 steps for the range of a tensor, and errors add up over layers"),
+    "float16": Allowance(2e-2, None, "float16 has 11 binary digits, and errors add up over layers"),
+    "bfloat16": Allowance(1e-1, None, "bfloat16 has 8 binary digits, and errors add up over layers"),
+    "int8": Allowance(2.5e-1, None, "int8 has 255 steps for the range of a tensor, and errors add up over layers"),
 }
 
 
-class Precision(Transform):
+class ChangePrecision(Transform):
     """Computes in ``dtype``: ``float16``, ``bfloat16`` or ``int8``. Inputs and outputs of the network stay float32.
 
     ``keep`` are operator types that stay float32, besides those for which ONNX does not define the dtype at the
@@ -161,7 +170,7 @@ class Precision(Transform):
                 f"{network.name} in {self._dtype}", "it is in training mode", "change the precision of inference only"
             )
         folded = FoldConstants().transform(network, parameters)
-        graph = Graph(folded.network, folded.parameters)
+        graph = EditableGraph(folded.network, folded.parameters)
         is_integer = self._dtype == "int8"
         changed = quantised(graph, self._bits) if is_integer else _Narrowing(graph, self._dtype, self._keep).narrow()
         graph.drop_unread()
@@ -172,7 +181,7 @@ class Precision(Transform):
 class _Narrowing:
     """Gives values narrow twins, node by node."""
 
-    def __init__(self, graph: Graph, dtype: str, keep: frozenset[str]) -> None:
+    def __init__(self, graph: EditableGraph, dtype: str, keep: frozenset[str]) -> None:
         self._graph, self._keep = graph, keep
         self._dtype = dtype_of(dtype)
         self._element = element_type(dtype)

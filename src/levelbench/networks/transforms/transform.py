@@ -21,7 +21,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class Allowance:
     """How far a transformed network may be from the original: relative to the largest magnitude of each tensor.
 
     ``gradients`` is ``None`` where the transformed network has other parameters, or is not to be trained.
@@ -32,7 +32,7 @@ class Tolerance:
     reason: str
 
 
-ROUNDING = Tolerance(1e-4, 1e-3, "only the order of float32 sums may differ")
+ROUNDING = Allowance(1e-4, 1e-3, "only the order of float32 sums may differ")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Transformed:
     name: str
     changed: tuple[str, ...]
     exact: bool = True
-    tolerance: Tolerance = ROUNDING
+    tolerance: Allowance = ROUNDING
     details: Any = None
     """What the transform has to show besides: the plan of micro-batching."""
 
@@ -88,7 +88,7 @@ def whole_number(name: str, given: str | int, least: int = 1) -> int:
 
 
 @dataclass(frozen=True)
-class Difference:
+class TensorDifference:
     """How far one tensor is from the original's.
 
     ``kind`` is output, loss, gradient or buffer; ``absolute`` the largest difference, at ``index``; ``relative`` the
@@ -105,16 +105,16 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Report:
+class EquivalenceReport:
     """What was compared, on which backend; nothing of it is beyond its tolerance."""
 
     before: str
     after: str
     batches: tuple[int, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[TensorDifference, ...]
 
     @property
-    def worst(self) -> Difference | None:
+    def worst(self) -> TensorDifference | None:
         """The tensor that comes nearest to its tolerance."""
         return max(self.differences, key=lambda each: each.relative / (each.tolerance or 1.0), default=None)
 

@@ -13,7 +13,7 @@ from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
 from levelbench.networks.zoo.blocks import batch_norm, conv, embedding, linear, normal, uniform, xavier
-from levelbench.networks.zoo.entry import Entry, Published, register
+from levelbench.networks.zoo.entry import Architecture, Published, register
 
 PAPER_DQN = "Mnih et al. 2015: Human-level control through deep reinforcement learning, Nature 518, 529-533"
 PAPER_A3C = "Mnih et al. 2016: Asynchronous methods for deep reinforcement learning, arXiv:1602.01783"
@@ -63,7 +63,7 @@ def a3c(*, name: str = "a3c", actions: int = 4) -> Network:
 
 
 register(
-    Entry(
+    Architecture(
         "dqn",
         dqn,
         PAPER_DQN,
@@ -77,7 +77,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "a3c",
         a3c,
         PAPER_A3C,
@@ -131,7 +131,7 @@ def _conv_norm(g: GraphBuilder, name: str, x: str, channels: tuple[int, int], ke
 
 
 register(
-    Entry(
+    Architecture(
         "alphago-zero",
         alphago_zero,
         ALPHAGO_PAPER,
@@ -141,7 +141,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "alphago-zero-tiny",
         partial(alphago_zero, name="alphago-zero-tiny", board=9, filters=16, blocks=2),
         ALPHAGO_PAPER,
@@ -190,7 +190,7 @@ def ncf(
 
 
 register(
-    Entry(
+    Architecture(
         "ncf",
         ncf,
         NCF_PAPER,
@@ -255,7 +255,7 @@ def _perceptron(g: GraphBuilder, name: str, x: str, widths: Sequence[int], last:
 
 
 register(
-    Entry(
+    Architecture(
         "dlrm",
         dlrm,
         DLRM_PAPER,

@@ -12,7 +12,7 @@ from functools import partial
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
 from levelbench.networks.zoo.blocks import ONES, ZEROS, ImageBuilder, he, torch_default, xavier_fan_in
-from levelbench.networks.zoo.entry import Entry, Published, register
+from levelbench.networks.zoo.entry import Architecture, Published, register
 
 LENET_PAPER = (
     "LeCun, Bottou, Bengio, Haffner 1998: Gradient-based learning applied to document recognition, Proc. IEEE 86"
@@ -93,7 +93,7 @@ def _third(g: ImageBuilder, x: str) -> str:
 
 
 register(
-    Entry(
+    Architecture(
         "lenet5",
         lenet5,
         LENET_PAPER,
@@ -108,7 +108,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "lenet5-dense",
         dense_lenet5,
         LENET_PAPER,
@@ -171,7 +171,7 @@ def one_tower(*, classes: int = 1000, size: int = 224, width: int = 4096, dropou
 
 
 register(
-    Entry(
+    Architecture(
         "alexnet",
         alexnet,
         ALEXNET_PAPER,
@@ -186,7 +186,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "alexnet-owt",
         one_tower,
         OWT_PAPER,
@@ -231,7 +231,7 @@ def vgg_stage(g: ImageBuilder, x: str, stage: int, channels: int, convolutions: 
 
 for _depth, _count, _operations in ((16, 138_357_544, 15.47e9), (19, 143_667_240, 19.632e9)):
     register(
-        Entry(
+        Architecture(
             f"vgg{_depth}",
             partial(vgg, _depth),
             VGG_PAPER,
@@ -282,7 +282,7 @@ def _fire_conv(
 
 
 register(
-    Entry(
+    Architecture(
         "squeezenet",
         squeezenet,
         SQUEEZENET_PAPER,
@@ -348,7 +348,7 @@ def _inception_conv(g: ImageBuilder, x: str, channels: int, kernel: int, name: s
 
 
 register(
-    Entry(
+    Architecture(
         "inceptionv1",
         inception_v1,
         INCEPTION_PAPER,
@@ -402,7 +402,7 @@ def _normed(g: ImageBuilder, x: str, name: str) -> str:
 
 
 register(
-    Entry(
+    Architecture(
         "mobilenetv2",
         mobilenetv2,
         MOBILENET_PAPER,
@@ -449,7 +449,7 @@ def _convolved(g: ImageBuilder, x: str, channels: int, kernel: int, at: str) -> 
 
 
 register(
-    Entry(
+    Architecture(
         "densenet121",
         densenet,
         DENSENET_PAPER,

@@ -1,6 +1,6 @@
 """The register of the zoo: a network's name, how it is built, its paper, and the sizes that were published of it.
 
-The one idea: an entry says what ours must equal, so a network that is subtly wrong fails a test and not a benchmark.
+An entry says what ours must equal, so a network that is subtly wrong fails a test and not a benchmark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.networks.network import Network
 
-__all__ = ["Entry", "Published", "build", "entry", "names", "register"]
+__all__ = ["Architecture", "Published", "build", "entry", "names", "register"]
 
 Build = Callable[..., Network]
 
@@ -35,7 +35,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Architecture:
     """A network of the zoo. ``build`` takes options by keyword, all with defaults."""
 
     name: str
@@ -46,10 +46,10 @@ class Entry:
     summary: str
 
 
-_ENTRIES: dict[str, Entry] = {}
+_ENTRIES: dict[str, Architecture] = {}
 
 
-def register(new: Entry) -> Entry:
+def register(new: Architecture) -> Architecture:
     """Add an entry; ``ValueError`` for a name that is taken."""
     if new.name in _ENTRIES:
         raise ValueError(f"the zoo has two networks of name {new.name!r}")
@@ -71,7 +71,7 @@ def names() -> list[str]:
     return sorted(_ENTRIES)
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> Architecture:
     """The entry of that name; an unknown one answers with the nearest."""
     _load()
     if name not in _ENTRIES:

@@ -26,7 +26,7 @@ from levelbench.networks.zoo.blocks import (
     xavier,
 )
 from levelbench.networks.zoo.convolutional import vgg_stage
-from levelbench.networks.zoo.entry import Entry, Published, register
+from levelbench.networks.zoo.entry import Architecture, Published, register
 
 VIT_PAPER = "Dosovitskiy et al. 2020: An image is worth 16x16 words, arXiv:2010.11929"
 TINY_PAPER = (
@@ -77,7 +77,7 @@ def vit(
 
 
 register(
-    Entry(
+    Architecture(
         "vit-b16",
         vit,
         VIT_PAPER,
@@ -87,7 +87,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "vit-tiny",
         partial(vit, name="vit-tiny", width=192, heads=3),
         TINY_PAPER,
@@ -155,7 +155,7 @@ def _cropped(g: ImageBuilder, x: str, like: tuple[int, ...]) -> str:
 
 
 register(
-    Entry(
+    Architecture(
         "unet",
         unet,
         UNET_PAPER,
@@ -165,7 +165,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "unet-tiny",
         partial(unet, name="unet-tiny", width=4, levels=3, size=44),
         UNET_PAPER,
@@ -247,7 +247,7 @@ def _predicted(g: ImageBuilder, x: str, name: str, width: int, boxes: int) -> st
 
 
 register(
-    Entry(
+    Architecture(
         "ssd300",
         ssd300,
         SSD_PAPER,
@@ -298,7 +298,7 @@ def critic(*, name: str = "wgan-critic", features: int = 64, channels: int = 3) 
 
 
 register(
-    Entry(
+    Architecture(
         "wgan-generator",
         generator,
         GAN_PAPER,
@@ -308,7 +308,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "wgan-critic",
         critic,
         GAN_PAPER,
@@ -377,7 +377,7 @@ def _bound(g: GraphBuilder, x: str, logits: str, mean: str, log_variance: str) -
 
 
 register(
-    Entry(
+    Architecture(
         "autoencoder",
         autoencoder,
         PAPER_DEEP,
@@ -391,7 +391,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "vae",
         vae,
         PAPER_VAE,

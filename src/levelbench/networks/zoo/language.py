@@ -29,7 +29,7 @@ from levelbench.networks.zoo.blocks import (
     uniform,
     xavier,
 )
-from levelbench.networks.zoo.entry import Entry, Published, register
+from levelbench.networks.zoo.entry import Architecture, Published, register
 
 TRANSFORMER_PAPER = "Vaswani et al. 2017: Attention is all you need, arXiv:1706.03762"
 _TRANSFORMER_EPSILON = 1e-6
@@ -116,7 +116,7 @@ class _Coder:
 
 
 register(
-    Entry(
+    Architecture(
         "transformer-base",
         partial(transformer, name="transformer-base"),
         TRANSFORMER_PAPER,
@@ -131,7 +131,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "transformer-big",
         partial(transformer, name="transformer-big", width=1024, heads=16, inner=4096, dropout_ratio=0.3),
         TRANSFORMER_PAPER,
@@ -146,7 +146,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "transformer-tiny",
         partial(
             transformer, name="transformer-tiny", layers=2, width=32, heads=2, inner=64, vocabulary=500, positions=128
@@ -280,7 +280,7 @@ _BERT_SIZES = {
 
 for _name, ((_layers, _width, _heads), _published) in _BERT_SIZES.items():
     register(
-        Entry(
+        Architecture(
             _name,
             partial(bert, name=_name, layers=_layers, width=_width, heads=_heads),
             BERT_PAPER,
@@ -344,7 +344,7 @@ def _block(g: GraphBuilder, x: str, sizes: str, mask: str, how: Attention) -> st
 
 
 register(
-    Entry(
+    Architecture(
         "gpt2-small",
         partial(gpt2, name="gpt2-small"),
         GPT2_PAPER,
@@ -358,7 +358,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "gpt2-tiny",
         partial(gpt2, name="gpt2-tiny", layers=2, width=64, heads=2, vocabulary=1000, positions=128),
         GPT2_PAPER,
@@ -445,7 +445,7 @@ _LSTM_SIZES = {
 
 for _name, (_width, _scale, _ratio, _published) in _LSTM_SIZES.items():
     register(
-        Entry(
+        Architecture(
             _name,
             partial(lstm_lm, name=_name, width=_width, scale=_scale, dropout_ratio=_ratio),
             LSTM_PAPER,

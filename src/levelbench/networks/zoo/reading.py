@@ -30,7 +30,7 @@ from levelbench.networks.zoo.blocks import (
     uniform,
     xavier,
 )
-from levelbench.networks.zoo.entry import Entry, Published, register
+from levelbench.networks.zoo.entry import Architecture, Published, register
 from levelbench.networks.zoo.language import sinusoids
 
 _AWAY = -10000.0
@@ -39,7 +39,7 @@ _WINDOW = 5
 
 @final
 @dataclass(frozen=True)
-class Text:
+class EncodedText:
     """A text in a graph: rows of words (batch * length, width), [batch, length], and masks.
 
     ``kept`` is 1 at words and 0 at padding, (batch, length) of float32; ``away`` is 0 at words and -10000 at padding.
@@ -78,7 +78,7 @@ class Words:
             self._filter = g.parameter("filter.weight", shape, xavier(_WINDOW * character_width, filters))
             self._bias = g.parameter("filter.bias", (filters,), ZEROS)
 
-    def read(self, name: str) -> Text:
+    def read(self, name: str) -> EncodedText:
         """The text of the inputs ``name_ids``, ``name_characters`` and ``name_mask``; padding is zeros."""
         g = self._g
         ids = g.input(f"{name}_ids", ("batch", name), "int64", high=self._counts[0])
@@ -89,7 +89,7 @@ class Words:
         both = g.node("Concat", self._spelling(spelled), word, axis=1)
         both = g.node("Mul", both, rows(g, kept, 1))
         away = g.node("Mul", g.node("Sub", g.constant(1.0), kept), g.constant(_AWAY))
-        return Text(both, shape_of(g, ids, 0, 2), kept, away)
+        return EncodedText(both, shape_of(g, ids, 0, 2), kept, away)
 
     def _spelling(self, ids: str) -> str:
         """For each word the highest answer of each filter along its characters (Kim 2014, arXiv:1408.5882)."""
@@ -109,7 +109,7 @@ def highway(g: GraphBuilder, name: str, x: str, width: int) -> str:
         return str(g.node("Add", x, g.node("Mul", gate, g.node("Sub", made, x))))
 
 
-def attend_both(g: GraphBuilder, h: str, u: str, passage: Text, question: Text, width: int) -> str:
+def attend_both(g: GraphBuilder, h: str, u: str, passage: EncodedText, question: EncodedText, width: int) -> str:
     """Attention from a paragraph to a question and back (Seo et al. 2017, equations 1 and 2).
 
     ``h`` is (batch, context, width), ``u`` (batch, question, width); (batch, context, 4 * width) comes out: the
@@ -194,7 +194,7 @@ class _Bidaf:
     def __init__(self, g: GraphBuilder, hidden: int, ratio: float) -> None:
         self._g, self._hidden, self._ratio = g, hidden, ratio
 
-    def contextual(self, texts: list[Text], width: int) -> list[str]:
+    def contextual(self, texts: list[EncodedText], width: int) -> list[str]:
         """Two highway layers and an LSTM in both directions, the same for all texts."""
         g = self._g
         counts = g.node("Concat", *(g.node("Shape", each.x, start=0, end=1) for each in texts), axis=0)
@@ -212,7 +212,7 @@ class _Bidaf:
         """An LSTM in both directions: (batch, length, 2 * hidden)."""
         return self._run(x, self._weights(name, inputs))
 
-    def pointer(self, name: str, x: str, width: int, passage: Text) -> str:
+    def pointer(self, name: str, x: str, width: int, passage: EncodedText) -> str:
         """A logit for each word of the paragraph; padding is out of reach."""
         g = self._g
         flat = linear(g, name, dropout(g, rows(g, x, width), self._ratio), width, 1, xavier(width, 1), None)
@@ -235,7 +235,7 @@ class _Bidaf:
 
 
 register(
-    Entry(
+    Architecture(
         "bidaf",
         bidaf,
         BIDAF_PAPER,
@@ -314,7 +314,7 @@ class _Encoder:
     g: GraphBuilder
     how: Attention
 
-    def block(self, name: str, x: str, text: Text, *, convolutions: int, kernel: int, positions: int) -> str:
+    def block(self, name: str, x: str, text: EncodedText, *, convolutions: int, kernel: int, positions: int) -> str:
         """Each part is normalised ahead of it and added to what it got; positions are added at the block's start."""
         g, width = self.g, self.how.width
         with g.scope(name):
@@ -334,7 +334,7 @@ class _Encoder:
                 y = g.node("Relu", linear(g, "input", y, width, width, xavier(width, width)))
                 return self._add(x, linear(g, "output", y, width, width, xavier(width, width)))
 
-    def _convolved(self, x: str, text: Text, kernel: int) -> str:
+    def _convolved(self, x: str, text: EncodedText, kernel: int) -> str:
         """A convolution of each channel by itself, then one across channels (Chollet 2017, arXiv:1610.02357)."""
         g, width = self.g, self.how.width
         kept = g.node("Mul", x, rows(g, text.kept, 1))
@@ -404,7 +404,7 @@ def _sentence(g: GraphBuilder, table: str, ids: str, kept: str, encoding: str) -
 
 
 register(
-    Entry(
+    Architecture(
         "memnet",
         memory_network,
         MEMNET_PAPER,

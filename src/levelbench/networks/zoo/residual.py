@@ -12,7 +12,7 @@ from typing import Literal
 from levelbench.errors import DefinitionError
 from levelbench.networks.network import Network
 from levelbench.networks.zoo.blocks import ImageBuilder, torch_default
-from levelbench.networks.zoo.entry import Entry, Published, register
+from levelbench.networks.zoo.entry import Architecture, Published, register
 
 PAPER = "He, Zhang, Ren, Sun 2015: Deep residual learning for image recognition, arXiv:1512.03385"
 PREACTIVATION_PAPER = "He, Zhang, Ren, Sun 2016: Identity mappings in deep residual networks, arXiv:1603.05027"
@@ -100,7 +100,7 @@ _COUNTS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152:
 _OPERATIONS = {18: 1.814e9, 34: 3.664e9, 50: 4.089e9, 101: 7.801e9, 152: 11.514e9}
 for _depth in _DEPTHS:
     register(
-        Entry(
+        Architecture(
             f"resnet{_depth}",
             partial(resnet, _depth),
             PAPER,
@@ -115,7 +115,7 @@ for _depth, _printed, _note in (
     (152, 11.3e9, ""),
 ):
     register(
-        Entry(
+        Architecture(
             f"resnet{_depth}-v1",
             partial(resnet, _depth, "1"),
             PAPER,
@@ -131,7 +131,7 @@ for _depth, _printed, _note in (
     )
 for _depth, _count, _ours in ((18, 11_687_848, "11,687,720"), (50, 25_549_480, "25,549,352")):
     register(
-        Entry(
+        Architecture(
             f"preresnet{_depth}",
             partial(preactivation, _depth),
             PREACTIVATION_PAPER,
@@ -206,7 +206,7 @@ _PRINTED = {20: 270_000, 32: 460_000, 44: 660_000, 56: 850_000, 110: 1_700_000}
 _CIFAR_COUNTS = {20: "269,722", 32: "464,154", 44: "658,586", 56: "853,018", 110: "1,727,962"}
 for _depth, _count in _PRINTED.items():
     register(
-        Entry(
+        Architecture(
             f"resnet{_depth}",
             partial(cifar_resnet, _depth),
             PAPER,
@@ -216,7 +216,7 @@ for _depth, _count in _PRINTED.items():
         )
     )
 register(
-    Entry(
+    Architecture(
         "wideresnet28-10",
         wide_resnet,
         WIDE_PAPER,

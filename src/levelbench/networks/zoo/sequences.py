@@ -27,7 +27,7 @@ from levelbench.networks.zoo.blocks import (
     shape_of,
     uniform,
 )
-from levelbench.networks.zoo.entry import Entry, Published, register
+from levelbench.networks.zoo.entry import Architecture, Published, register
 
 PAPER_LUONG = (
     "Luong, Pham, Manning 2015: Effective approaches to attention-based neural machine translation, arXiv:1508.04025"
@@ -159,7 +159,7 @@ class _Gnmt:
 
 
 register(
-    Entry(
+    Architecture(
         "seq2seq",
         seq2seq,
         PAPER_LUONG,
@@ -174,7 +174,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "gnmt",
         gnmt,
         PAPER_GNMT,
@@ -261,7 +261,7 @@ def _projected(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) ->
 
 
 register(
-    Entry(
+    Architecture(
         "rnnt",
         rnnt,
         RNNT_PAPER,
@@ -276,7 +276,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "rnnt-tiny",
         partial(
             rnnt, name="rnnt-tiny", features=24, encoder=16, before=1, behind=1, prediction=12, joint=10, classes=9
@@ -341,7 +341,7 @@ def deepspeech(
 
 
 register(
-    Entry(
+    Architecture(
         "deepspeech2",
         deepspeech,
         DEEPSPEECH_PAPER,
@@ -356,7 +356,7 @@ register(
     )
 )
 register(
-    Entry(
+    Architecture(
         "deepspeech2-tiny",
         partial(deepspeech, name="deepspeech2-tiny", channels=4, hidden=24, layers=2),
         DEEPSPEECH_PAPER,

@@ -1,6 +1,6 @@
 """The page of the zoo, ``docs/zoo.md``: every entry, what we count and what was published.
 
-The one idea: the page is printed by ``python -m levelbench.networks.zoo.table``, and a test holds it to the code.
+The page is printed by ``python -m levelbench.networks.zoo.table``, and a test holds it to the code.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from levelbench.networks.cost import network_cost
-from levelbench.networks.zoo.entry import Entry, entry, names
+from levelbench.networks.zoo.entry import Architecture, entry, names
 
 __all__ = ["page", "row"]
 
@@ -53,7 +53,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def row(of: Entry) -> tuple[str, ...]:
+def row(of: Architecture) -> tuple[str, ...]:
     """The cells of an entry."""
     network, published = of.build(), of.published
     sizes = ", ".join(f"{name} {size}" for name, size in network.sizes.items() if name != "batch")

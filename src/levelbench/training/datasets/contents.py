@@ -1,6 +1,6 @@
 """Looks into a loaded dataset: the rules that its content keeps, and what it is made of.
 
-The one idea: a checksum says that the bytes are the wanted ones, not that they make sense. Labels in range, no empty
+A checksum says that the bytes are the wanted ones, not that they make sense. Labels in range, no empty
 class, no not-a-number, every image decodable: that is looked for example by example, in blocks, so that a dataset that
 does not fit into memory can be looked at too.
 """

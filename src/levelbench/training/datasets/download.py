@@ -1,6 +1,6 @@
 """Downloads one file over HTTP: checked by SHA-256, resumed where it broke off, and under its name only when whole.
 
-The one idea: until the checksum agrees the file is called ``.part``. Whatever happens, a dying server, a full disk, a
+Until the checksum agrees the file is called ``.part``. Whatever happens, a dying server, a full disk, a
 killed process, what stands under the final name is the file that was wanted, and the next call goes on from the part.
 """
 

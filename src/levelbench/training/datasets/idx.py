@@ -39,7 +39,7 @@ from levelbench.training.datasets.base import (
     standardise,
     stratified_split,
 )
-from levelbench.training.datasets.places import DataFile, FileSource, Place, folders_of, refuse_folder
+from levelbench.training.datasets.places import DataFile, FileLocation, FileSource, folders_of, refuse_folder
 
 _CODES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -363,9 +363,9 @@ class FashionMnist(FileSource):
         candidates = folders_of(folder, "fashion")
         return next((each for each in candidates if all(file.within(each) for file in self._files)), None)
 
-    def packaged(self) -> Sequence[Place]:
+    def packaged(self) -> Sequence[FileLocation]:
         """Where the package of Debian and Ubuntu puts them."""
-        return [Place("the package dataset-fashion-mnist", self._packaged)]
+        return [FileLocation("the package dataset-fashion-mnist", self._packaged)]
 
     def download(self, progress: Progress) -> Path:
         """The four files, into the cache."""

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.training.augmentation.base import random
-from levelbench.training.datasets.reading import GZIP_MAGIC, Stream, members, unpacked
+from levelbench.training.datasets.reading import GZIP_MAGIC, BoundedFile, members, unpacked
 
 _MOST_FILE_BYTES = 1 << 26
 _MOST_PIXELS = 1 << 26
@@ -379,7 +379,7 @@ def _examples(path: Path) -> list[tuple[str, tuple[int, int, int]]]:
     return [(key, (*parts[_IMAGE], parts[_LABEL][1])) for key, parts in grouped.items()]
 
 
-def _label(stream: Stream, size: int) -> int:
+def _label(stream: BoundedFile, size: int) -> int:
     if size > _MOST_LABEL_BYTES:
         stream.fail(f"it has a class of {size:,} bytes")
     text = stream.exactly(size, "a class").strip()

@@ -1,6 +1,6 @@
 """Finds a dataset's files on this machine, or downloads them: the places, their order and the messages.
 
-The one idea: a folder that somebody named for this dataset is the only place; else the places are asked in a fixed
+A folder that was named for this dataset is the only place; else the places are asked in a fixed
 order (LEVELBENCH_DATA, the cache, a system's package, the official download), and it does not matter which one answers,
 because the content is held against the same checksums.
 """
@@ -20,9 +20,9 @@ from levelbench.training.datasets.base import DatasetSource, Progress, silent
 
 __all__ = [
     "DataFile",
+    "FileLocation",
     "FileSource",
     "Found",
-    "Place",
     "cache_folder",
     "folders_of",
     "named_folder",
@@ -33,7 +33,7 @@ __all__ = [
 
 @final
 @dataclass(frozen=True)
-class Place:
+class FileLocation:
     """A folder that may hold the files, and what to call it in a message."""
 
     label: str
@@ -113,7 +113,7 @@ class FileSource(DatasetSource):
         """Bring the files into the cache; what ``held`` says of them there. By default nobody may: ``MissingError``."""
         raise self._missing(None, "nobody may pass it on")
 
-    def packaged(self) -> Sequence[Place]:
+    def packaged(self) -> Sequence[FileLocation]:
         """Where packages of an operating system put the files."""
         return ()
 
@@ -125,14 +125,14 @@ class FileSource(DatasetSource):
                 return Found(place.label, held, place.folder)
         return None
 
-    def places(self, folder: Path | None) -> list[Place]:
+    def places(self, folder: Path | None) -> list[FileLocation]:
         """Where the files may be, in the order in which they are looked for: the folder that was named, or all."""
         if (named := named_folder(folder)) is not None:
-            return [Place("--data", named)]
+            return [FileLocation("--data", named)]
         said = os.environ.get("LEVELBENCH_DATA")
         return [
-            *([Place("LEVELBENCH_DATA", Path(said))] if said else []),
-            Place("the cache", cache_folder() / self.name),
+            *([FileLocation("LEVELBENCH_DATA", Path(said))] if said else []),
+            FileLocation("the cache", cache_folder() / self.name),
             *self.packaged(),
         ]
 

@@ -24,14 +24,14 @@ from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import Dataset, Progress, Split, stratified_split
 from levelbench.training.datasets.places import DataFile, FileSource
 from levelbench.training.datasets.reading import read_text
-from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, Rows, frequent, spans
+from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, RaggedRows, frequent, spans
 
 VERSION = "1.1"
 
 
 @final
 @dataclass(frozen=True)
-class Answer:
+class AnswerSpan:
     """A span of a paragraph: its text, and the character of the paragraph at which it starts."""
 
     text: str
@@ -47,7 +47,7 @@ class Question:
     article: str
     context: str
     question: str
-    answers: tuple[Answer, ...]
+    answers: tuple[AnswerSpan, ...]
 
 
 def read_squad(path: Path) -> list[Question]:
@@ -102,7 +102,7 @@ class _Reader:
             if context[start : start + len(text)] != text:
                 said = context[start : start + len(text)]
                 raise _bad(self.path, f"an answer of {where} is {text!r}, and its paragraph says {said!r} there")
-            answers.append(Answer(text, start))
+            answers.append(AnswerSpan(text, start))
         if not answers:
             raise _bad(self.path, f"{where} has no answer")
         return Question(name, article, context, self.text(item, "question", where), tuple(answers))
@@ -289,7 +289,7 @@ class _Numbers:
         self._words = np.array([0, *(known.get(each.lower(), UNKNOWN) for each in self._types)], np.int64)
         self._spelled = _spelled(list(self._types))
         self._mask = np.array([0, *([1] * len(self._types))], np.int64)
-        self._contexts = Rows([self._row(text) for text in self._texts.values()])
+        self._contexts = RaggedRows([self._row(text) for text in self._texts.values()])
         self._numbers = {context: at for at, context in enumerate(self._texts)}
 
     def splits(self) -> list[Split]:
@@ -307,7 +307,7 @@ class _Numbers:
         if not kept:
             raise DataError("SQuAD", "a split has no question", "Fetch the files again")
         which = np.array([self._numbers[part[at].context] for at in kept], np.int64)
-        questions, each = Rows([self._row(asked[at]) for at in kept]), np.arange(len(kept))
+        questions, each = RaggedRows([self._row(asked[at]) for at in kept]), np.arange(len(kept))
         columns: list[Any] = []
         for rows, row, width in ((self._contexts, which, self._sizes.context), (questions, each, self._sizes.question)):
             columns += [Padded(rows, row, width, table) for table in (self._words, self._spelled, self._mask)]

@@ -78,7 +78,7 @@ def bad(path: Path, kind: str, found: str, do: str = "Remove the file and fetch 
 
 
 @final
-class Stream:
+class BoundedFile:
     """The unpacked bytes of a file, from front to back; at most ``most_bytes`` of them."""
 
     def __init__(self, path: Path, file: BinaryIO, kind: str, most_bytes: int) -> None:
@@ -135,7 +135,7 @@ class Stream:
 
 
 @contextmanager
-def unpacked(path: Path, kind: str, most_bytes: int) -> Iterator[Stream]:
+def unpacked(path: Path, kind: str, most_bytes: int) -> Iterator[BoundedFile]:
     """The content of ``path``; gzip is known by its first bytes, not by the name.
 
     :raises MissingError: when there is no such file.
@@ -143,7 +143,7 @@ def unpacked(path: Path, kind: str, most_bytes: int) -> Iterator[Stream]:
     """
     try:
         with path.open("rb") as file:
-            yield Stream(path, file, kind, most_bytes)
+            yield BoundedFile(path, file, kind, most_bytes)
     except FileNotFoundError:
         raise MissingError(f"reading {path}", "there is no such file", "Name a file that exists") from None
     except OSError as error:
@@ -170,7 +170,7 @@ _OTHERS = {
 
 @final
 @dataclass(frozen=True)
-class Member:
+class ArchiveMember:
     """A file in an archive: ``size`` bytes from ``offset`` of the unpacked archive."""
 
     name: str
@@ -178,7 +178,7 @@ class Member:
     size: int
 
 
-def members(stream: Stream) -> Iterator[Member]:
+def members(stream: BoundedFile) -> Iterator[ArchiveMember]:
     """The regular files of an archive in order. Until the next is asked for, ``stream`` stands at the file's content.
 
     Whoever reads of the content reads at most ``size`` bytes; what is left is skipped.
@@ -212,11 +212,11 @@ def members(stream: Stream) -> Iterator[Member]:
         if kind not in {b"0", b"\0"}:
             stream.fail(f"its member {name!r} is {_OTHERS.get(kind, f'of the unknown kind {kind!r}')}, not a file")
         start = stream.done
-        yield Member(safe_name(stream, name), start, size)
+        yield ArchiveMember(safe_name(stream, name), start, size)
         _skip_rest(stream, start, size, name)
 
 
-def safe_name(stream: Stream, name: str) -> str:
+def safe_name(stream: BoundedFile, name: str) -> str:
     """``name`` without a leading ``./``; an error where it is absolute, or leads out of its folder."""
     parts = [part for part in name.split("/") if part != "."]
     if name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable() or not name:
@@ -224,13 +224,13 @@ def safe_name(stream: Stream, name: str) -> str:
     return "/".join(parts)
 
 
-def _skip_rest(stream: Stream, start: int, size: int, name: str) -> None:
+def _skip_rest(stream: BoundedFile, start: int, size: int, name: str) -> None:
     """To the end of a member and of its last block."""
     padded = -(-size // _BLOCK) * _BLOCK
     stream.skip(start + padded - stream.done, f"its member {name!r}")
 
 
-def _small(stream: Stream, size: int) -> bytes:
+def _small(stream: BoundedFile, size: int) -> bytes:
     """A member that describes the next one; these are short, whatever they claim."""
     if size > _MOST_HEADER_BYTES:
         stream.fail(f"a header claims {size:,} bytes, and {_MOST_HEADER_BYTES:,} is the most allowed")
@@ -240,13 +240,13 @@ def _small(stream: Stream, size: int) -> bytes:
     return content
 
 
-def _require_checksum(stream: Stream, header: bytes) -> None:
+def _require_checksum(stream: BoundedFile, header: bytes) -> None:
     total = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if _number(stream, header[148:156]) != total:
         stream.fail("a header's checksum is wrong: it is no tar archive, or damaged")
 
 
-def _number(stream: Stream, field: bytes) -> int:
+def _number(stream: BoundedFile, field: bytes) -> int:
     """Octal digits, or GNU's big-endian binary after a first byte of 0x80."""
     if field[:1] == b"\x80":
         value = int.from_bytes(field[1:], "big")
@@ -265,14 +265,14 @@ def _name(header: bytes) -> bytes:
     return prefix + b"/" + name if prefix else name
 
 
-def _text(stream: Stream, name: bytes) -> str:
+def _text(stream: BoundedFile, name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError:
         stream.fail(f"it has a member whose name {name[:40]!r} is not in UTF-8")
 
 
-def _pax(stream: Stream, content: bytes) -> tuple[str | None, int | None]:
+def _pax(stream: BoundedFile, content: bytes) -> tuple[str | None, int | None]:
     """The path and the size that a pax header gives: records of "length key=value" and a line feed."""
     path: str | None = None
     size: int | None = None

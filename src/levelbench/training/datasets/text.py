@@ -180,7 +180,7 @@ def _count(
 
 
 @final
-class Rows:
+class RaggedRows:
     """Integers in rows of any length, kept behind each other."""
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
@@ -208,7 +208,7 @@ class Padded:
     ``table`` is (values, ...); its first row is for padding.
     """
 
-    def __init__(self, rows: Rows, which: NDArray[np.int64], width: int, table: NDArray[Any]) -> None:
+    def __init__(self, rows: RaggedRows, which: NDArray[np.int64], width: int, table: NDArray[Any]) -> None:
         self._rows, self._which, self._width, self._table = rows, which, width, table
 
     @property

@@ -247,7 +247,7 @@ _LONGEST = 500
 
 
 @dataclass(frozen=True, eq=False)
-class Wrong:
+class WrongExamples:
     """Examples whose highest output is not that of their label, the surest first, one row each.
 
     ``index`` is the row in the split; ``confidence`` the softmax of the predicted class, ``of_label`` that of the
@@ -265,7 +265,7 @@ class Wrong:
         return len(self.index)
 
 
-def wrong_examples(executor: Executor, held: Held) -> Wrong:
+def wrong_examples(executor: Executor, held: Held) -> WrongExamples:
     """All mistakes on a split.
 
     :raises UnsupportedError: where the network's outputs are no logits (n, classes) or the labels no classes (n,).
@@ -282,7 +282,7 @@ def wrong_examples(executor: Executor, held: Held) -> Wrong:
     return _ranked(np.concatenate(logits), np.concatenate(labels))
 
 
-def _ranked(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> Wrong:
+def _ranked(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> WrongExamples:
     """What is wrong of logits (n, classes) and labels (n,); rows that are not finite come last."""
     rows, finite = np.arange(len(truth)), np.asarray(np.isfinite(scores).all(axis=1))
     safe = np.where(finite[:, None], scores, 0.0)
@@ -297,7 +297,7 @@ def _ranked(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> Wrong:
     # As in the accuracy, a row with a NaN is never right.
     (wrong,) = np.nonzero((predicted != truth) | np.isnan(scores).any(axis=1))
     order = wrong[np.argsort(-confidence[wrong], kind="stable")]
-    return Wrong(
+    return WrongExamples(
         order.astype(np.int64),
         truth[order],
         predicted[order].astype(np.int64),
@@ -368,7 +368,7 @@ def _rows(column: Any, indices: NDArray[np.int64]) -> NDArray[Any]:
     return np.asarray(rows)
 
 
-def _page(name: str, wrong: Wrong, most: int, pictures: NDArray[np.uint8] | None, reference: Any) -> str:
+def _page(name: str, wrong: WrongExamples, most: int, pictures: NDArray[np.uint8] | None, reference: Any) -> str:
     """One HTML file that needs nothing beside it; every word in it is escaped."""
     title = html.escape(name)
     shown = min(most, len(wrong))

@@ -1,6 +1,6 @@
 """Optimizers, written once for every framework's arrays.
 
-The one idea: an augmented assignment (``velocity *= 0.9``) works in place on NumPy and PyTorch arrays and rebinds the
+An augmented assignment (``velocity *= 0.9``) works in place on NumPy and PyTorch arrays and rebinds the
 name on immutable ones, and a rule returns what it was given either way, so the same lines serve all of them.
 """
 

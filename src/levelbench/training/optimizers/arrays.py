@@ -1,6 +1,6 @@
 """What a rule needs beside operators, by name, on any framework's arrays.
 
-The one idea: a rule says ``sqrt(moment)`` and the first argument decides what that is. An array answers through the
+A rule says ``sqrt(moment)`` and the first argument decides what that is. An array answers through the
 Array API standard (array-api-compat). A type of one's own answers itself, and so a *list type*, which stands for the
 arrays of all parameters at once, takes an elementwise rule through all of them in a few calls of its framework.
 

@@ -9,7 +9,7 @@ from levelbench.training.datasets.text import (
     UNKNOWN,
     BytePairs,
     Padded,
-    Rows,
+    RaggedRows,
     frequent,
     padded,
     spans,
@@ -79,7 +79,7 @@ def test_rows_of_any_length_come_out_as_they_went_in(rows, width, data):
     import numpy as np
 
     indices = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=9)), np.int64)
-    assert Rows(rows).padded(indices, width).tolist() == padded([rows[at] for at in indices], width).tolist()
+    assert RaggedRows(rows).padded(indices, width).tolist() == padded([rows[at] for at in indices], width).tolist()
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 3)])
@@ -87,7 +87,7 @@ def test_a_padded_column_looks_its_values_up(shape):
     import numpy as np
 
     table = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
-    column = Padded(Rows([[1, 3], [2]]), np.array([1, 0, 1]), 2, table)
+    column = Padded(RaggedRows([[1, 3], [2]]), np.array([1, 0, 1]), 2, table)
     assert column.shape == (3, 2, *shape[1:])
     taken = column.take(np.array([1, 2]), None)
     assert taken.dtype == np.int64
