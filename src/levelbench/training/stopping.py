@@ -1,6 +1,7 @@
 """When a run ends: at its target, at the end of its schedule, when a budget is spent, or when it leads nowhere.
 
-It is decided at evaluations alone, from what the record holds, so the record shows why a run ended where it did. A budget of seconds that is over between two evaluations brings the next one forward.
+It is decided at evaluations alone, from what the record holds, so the record shows why a run ended where it did. A
+budget of seconds that is over between two evaluations brings the next one forward.
 """
 
 from __future__ import annotations

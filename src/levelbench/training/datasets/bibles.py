@@ -16,6 +16,7 @@ import os
 import re
 import struct
 import zlib
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -242,8 +243,47 @@ class Translations(Sequence[str]):
         return self.pairs.decode(ids)
 
 
+class _BibleSource(DatasetSource):
+    """A dataset of one Bible or several, made once and kept in the cache."""
+
+    licence = "public domain"
+    _bibles: tuple[Bible, ...]
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The three splits; made once and kept in the cache.
+
+        :raises MissingError: when a Bible is nowhere.
+        :raises DataError: when its files are damaged, or its words others than those of the checksum.
+        """
+        return self._loaded(folder, anew=False)
+
+    def checked(self, folder: Path | None = None) -> Dataset:
+        """As :meth:`load`, but made from the files, whatever the cache holds."""
+        return self._loaded(folder, anew=True)
+
+    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
+        """See that the Bibles are here; raises ``MissingError`` as ``load`` does."""
+        for bible in self._bibles:
+            bible.located(folder)
+
+    def where(self, folder: Path | None = None) -> str | None:
+        """The folders of the Bibles."""
+        places = [bible.folder(folder) for bible in self._bibles]
+        return None if None in places else ", ".join(map(str, places))
+
+    def lacks(self, folder: Path | None = None) -> str | None:
+        """``None`` when the Bibles are here, else which packages to install."""
+        missing = [bible.package for bible in self._bibles if bible.folder(folder) is None]
+        place = "on this machine" if named_folder(folder) is None else f"in {folder}"
+        return f"its text is not {place}: apt-get install {' '.join(missing)}" if missing else None
+
+    @abstractmethod
+    def _loaded(self, folder: Path | None, *, anew: bool) -> Dataset:
+        """The splits, from the cache unless ``anew``."""
+
+
 @final
-class VersePairs(DatasetSource):
+class VersePairs(_BibleSource):
     """The verses: columns ``source_ids`` and ``source_mask`` (n, 40), ``target_ids`` and the labels, all int64.
 
     ``target_ids`` are the Spanish verse behind ``BEGIN``, labels the same with ``END`` behind it, 0 where nothing is.
@@ -251,7 +291,6 @@ class VersePairs(DatasetSource):
     """
 
     name = "verses-en-es"
-    licence = "public domain"
     attribution = (
         "World English Bible, https://worldenglish.bible (Debian's package sword-text-web 426.0), and Reina-Valera "
         "1909, https://ebible.org (sword-text-sparv 2.60)"
@@ -274,18 +313,6 @@ class VersePairs(DatasetSource):
         held_out: tuple[int, int] = HELD_OUT,
     ) -> None:
         self._bibles, self._length, self._tokens, self._held_out = (source, target), length, tokens, held_out
-
-    def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits; made once and kept in the cache.
-
-        :raises MissingError: when a Bible is nowhere.
-        :raises DataError: when its files are damaged, or its words others than those of the checksum.
-        """
-        return self._loaded(folder, anew=False)
-
-    def checked(self, folder: Path | None = None) -> Dataset:
-        """As :meth:`load`, but made anew of the files."""
-        return self._loaded(folder, anew=True)
 
     def _loaded(self, folder: Path | None, *, anew: bool) -> Dataset:
         places = [bible.located(folder) for bible in self._bibles]
@@ -311,22 +338,6 @@ class VersePairs(DatasetSource):
             licence=self.licence,
             source=f"{' and '.join(str(place) for place in places)}; {self.attribution}",
         )
-
-    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
-        """See that both Bibles are here; raises ``MissingError`` as ``load`` does."""
-        for bible in self._bibles:
-            bible.located(folder)
-
-    def where(self, folder: Path | None = None) -> str | None:
-        """The folders of both Bibles."""
-        places = [bible.folder(folder) for bible in self._bibles]
-        return None if None in places else ", ".join(map(str, places))
-
-    def lacks(self, folder: Path | None = None) -> str | None:
-        """``None`` when both Bibles are here, else which packages to install."""
-        missing = [bible.package for bible in self._bibles if bible.folder(folder) is None]
-        place = "on this machine" if named_folder(folder) is None else f"in {folder}"
-        return f"its text is not {place}: apt-get install {' '.join(missing)}" if missing else None
 
     def _made(self, verses: list[tuple[str, str]]) -> Arrays:
         rest, validation, test = parts(verses, self._held_out)
@@ -386,7 +397,7 @@ UNKNOWN_CHARACTER: Final = 0
 
 
 @final
-class Characters(DatasetSource):
+class Characters(_BibleSource):
     """Columns ``input_ids`` (n, 128) and the labels, the same one character further on; both int64.
 
     Id 0 stands for every character that comes less than 10 times in the training split; the others are numbered by how
@@ -394,7 +405,6 @@ class Characters(DatasetSource):
     """
 
     name = "web-characters"
-    licence = "public domain"
     attribution = "World English Bible, https://worldenglish.bible (Debian's package sword-text-web 426.0)"
     split_rule = (
         "chapters ordered by the SHA-256 of their text: the first 40 are the validation split, the next 80 the test "
@@ -405,57 +415,29 @@ class Characters(DatasetSource):
     def __init__(
         self, bible: Bible = ENGLISH, *, length: int = ROW_LENGTH, held_out: tuple[int, int] = (40, 80)
     ) -> None:
-        self._bible, self._length, self._held_out = bible, length, held_out
-
-    def load(self, folder: Path | None = None) -> Dataset:
-        """The three splits; made once and kept in the cache.
-
-        :raises MissingError: when the Bible is nowhere.
-        :raises DataError: when its files are damaged, or its words others than those of the checksum.
-        """
-        return self._loaded(folder, anew=False)
-
-    def checked(self, folder: Path | None = None) -> Dataset:
-        """As :meth:`load`, but made anew of the files."""
-        return self._loaded(folder, anew=True)
+        self._bibles, self._length, self._held_out = (bible,), length, held_out
 
     def _loaded(self, folder: Path | None, *, anew: bool) -> Dataset:
-        place = self._bible.located(folder)
-        print_ = self._bible.fingerprint(place)
-        key = hashlib.sha256(repr((1, print_, self._length, self._held_out)).encode()).hexdigest()
+        (bible,) = self._bibles
+        place = bible.located(folder)
+        key = hashlib.sha256(repr((1, bible.fingerprint(place), self._length, self._held_out)).encode()).hexdigest()
         kept = cache_folder() / self.name / f"{key[:16]}.npz"
-        arrays = prepared(kept, key, lambda: self._made(place), anew=anew)
-        train, validation, test = (_rows_split(arrays[f"ids.{at}"], self._length) for at in range(3))
+        arrays = prepared(kept, key, lambda: self._made(bible.read(place)), anew=anew)
+        train, validation, test = (Split(cut(arrays[f"ids.{at}"], self._length)) for at in range(3))
         return Dataset(
             name=self.name,
             train=train,
             validation=validation,
             test=test,
-            classes=1 + len(_alphabet(arrays)),
-            checksums={self._bible.module: self._bible.sha256},
+            classes=1 + len(parted(arrays["alphabet"])),
+            checksums={bible.module: bible.sha256},
             split_rule=self.split_rule,
             licence=self.licence,
             source=f"{place}; {self.attribution}",
         )
 
-    def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
-        """See that the Bible is here; raises ``MissingError`` as ``load`` does."""
-        self._bible.located(folder)
-
-    def where(self, folder: Path | None = None) -> str | None:
-        """The folder of the Bible."""
-        place = self._bible.folder(folder)
-        return None if place is None else str(place)
-
-    def lacks(self, folder: Path | None = None) -> str | None:
-        """``None`` when the Bible is here, else which package to install."""
-        if self._bible.folder(folder) is not None:
-            return None
-        place = "on this machine" if named_folder(folder) is None else f"in {folder}"
-        return f"its text is not {place}: apt-get install {self._bible.package}"
-
-    def _made(self, place: Path) -> Arrays:
-        chapters = ["".join(f"{verse}\n" for verse in verses) for verses in self._bible.read(place).values()]
+    def _made(self, bible: Chapters) -> Arrays:
+        chapters = ["".join(f"{verse}\n" for verse in verses) for verses in bible.values()]
         digests = b"".join(hashlib.sha256(each.encode()).digest() for each in chapters)
         rows = np.frombuffer(digests, np.uint8).reshape(len(chapters), 32)
         split = stratified_split(rows, np.zeros(len(chapters), np.int64), lambda _: self._held_out)
@@ -469,17 +451,8 @@ class Characters(DatasetSource):
         return result
 
 
-def _alphabet(arrays: Arrays) -> Sequence[str]:
-    """The characters of ids from 1 on."""
-    return [chr(int(each, 16)) for each in parted(arrays["alphabet"])]
-
-
 def cut(ids: NDArray[np.uint8], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of ``length`` ids that follow each other, and for each id the one behind it."""
     count = (len(ids) - 1) // length
     whole = ids[: count * length + 1].astype(np.int64)
     return whole[:-1].reshape(count, length), whole[1:].reshape(count, length)
-
-
-def _rows_split(ids: NDArray[np.uint8], length: int) -> Split:
-    return Split(cut(ids, length))

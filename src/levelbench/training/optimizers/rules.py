@@ -82,7 +82,10 @@ def squared(second: Array, gradient: Array, beta2: float) -> Array:
 
 
 def root(second: Array, beta2: float, step: int, epsilon: float) -> tuple[Array, float]:
-    """The pair (√v + c ε, c), with c = √(1 - beta2^step) the correction of the second moment's bias."""
+    """The pair (√v + c ε, c), with c = √(1 - beta2^step) the correction of the second moment's bias.
+
+    c m / (√v + c ε) is m / (√v / c + ε), the quotient of the papers, without a pass over all elements to divide by c.
+    """
     correction = (1 - beta2**step) ** 0.5
     denominator = sqrt(second)
     denominator += epsilon * correction
