@@ -1,6 +1,7 @@
 """Makes a network one that can be trained: a loss spliced in, and operators put into training mode.
 
-A loss is a node like any other, so every framework differentiates the same graph, and the loss is exactly what ONNX defines.
+A loss is a node like any other, so every framework differentiates the same graph, and the loss is exactly what
+ONNX defines.
 """
 
 from __future__ import annotations

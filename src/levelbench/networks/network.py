@@ -1,7 +1,8 @@
 """A network: an ONNX model that knows which of its arrays are parameters, and how the seed draws them.
 
-A network never changes. What edits it answers with another one, so a plan, a transform and an executor that hold the same network hold the same thing. Drawn parameters are inputs of ONNX's graph without a value, which is
-valid ONNX and weighs nothing; stored ones are initialisers.
+A network never changes. What edits it answers with another one, so a plan, a transform and an executor that hold the
+same network hold the same thing. Drawn parameters are inputs of ONNX's graph without a value, which is valid ONNX and
+weighs nothing; stored ones are initialisers.
 """
 
 from __future__ import annotations

@@ -1,15 +1,110 @@
-"""The wrong examples, kept to be looked at."""
+"""Observers that leave files."""
 
+import csv
 import io
 
 import numpy as np
 import pytest
 
-from levelbench.errors import UnsupportedError
+from levelbench.errors import StoreError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Held
-from levelbench.training.observers.files import Mistakes, as_pictures, png, sheet, wrong_examples
+from levelbench.training.observers.base import Observer
+from levelbench.training.observers.files import Mistakes, Statistics, Tables, as_pictures, png, sheet, wrong_examples
+
+
+def rows(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_evaluations_are_rows_with_quality_loss_and_phases(trained, tmp_path):
+    trained(Tables(tmp_path / "new", "run"))
+    found = rows(tmp_path / "new" / "run-evaluations.csv")
+    assert [row["step"] for row in found] == ["3", "6", "9"]
+    assert [row["samples"] for row in found] == ["96", "192", "288"]
+    assert all(0 <= float(row["validation"]) <= 1 and float(row["loss"]) > 0 for row in found)
+    phases = [key for key in found[0] if key.endswith("_s") and key != "time_s"]
+    assert len(phases) == 10
+    for row in found:
+        assert sum(float(row[key]) for key in phases) == pytest.approx(float(row["time_s"]))
+
+
+def test_each_step_is_a_row_with_its_time(trained, tmp_path):
+    trained(Tables(tmp_path, "run"))
+    found = rows(tmp_path / "run-steps.csv")
+    assert [int(row["step"]) for row in found] == list(range(1, 10))
+    assert all(float(row["time_s"]) > 0 for row in found)
+    assert [row["epoch"] for row in found] == ["1.0"] * 3 + ["2.0"] * 3 + ["3.0"] * 3
+
+
+def test_an_interrupted_run_leaves_whole_evaluations_and_a_draft_of_its_steps(trained, tmp_path):
+    class Stops(Tables):
+        def on_end(self, progress):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(Stops(tmp_path, "run"))
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".run-steps.csv.part", "run-evaluations.csv"]
+    assert len(rows(tmp_path / "run-evaluations.csv")) == 3
+    assert len(rows(tmp_path / ".run-steps.csv.part")) == 9
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_before_the_first_step(trained, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"an observer.s file"):
+        trained(Tables(tmp_path / "file", "run"))
+
+
+def test_a_row_for_each_parameter_at_each_evaluation_and_one_for_all(trained, tmp_path):
+    trainer = trained(Statistics(tmp_path, "run"))
+    found = rows(tmp_path / "run-statistics.csv")
+    names = [*trainer.executor.parameters, "*"]
+    assert [row["parameter"] for row in found] == names * 3
+    last = {row["parameter"]: row for row in found[-len(names) :]}
+    for name, value in trainer.executor.parameters.items():
+        assert float(last[name]["weight_norm"]) == pytest.approx(float(np.linalg.norm(value)))
+        assert float(last[name]["weight_std"]) == pytest.approx(float(value.std()), rel=1e-5)
+    norms = [float(last[name]["weight_norm"]) ** 2 for name in trainer.executor.parameters]
+    assert float(last["*"]["weight_norm"]) == pytest.approx(sum(norms) ** 0.5)
+
+
+def test_gradient_norms_are_those_of_the_gradients_before_the_optimizer_takes_them(trained, tmp_path):
+    class Witness(Observer):
+        squares: list[dict[str, float]] = []  # noqa: RUF012
+
+        def on_prepared(self, context):
+            backward = context.executor.backward
+
+            def watched():
+                gradients = backward()
+                self.squares.append({name: float((each * each).sum()) for name, each in gradients.items()})
+                return gradients
+
+            context.executor.backward = watched
+
+    witness = Witness()
+    trained(witness, Statistics(tmp_path, "run", every=1))
+    found = [row for row in rows(tmp_path / "run-statistics.csv") if row["parameter"] != "*"][-4:]
+    for row in found:
+        expected = np.sqrt(np.mean([each[row["parameter"]] for each in witness.squares[-3:]]))
+        assert float(row["gradient_norm"]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_looking_changes_nothing_of_the_training(trained, tmp_path):
+    watched, alone = trained(Statistics(tmp_path, "run")), trained()
+    for name, value in alone.executor.parameters.items():
+        assert np.array_equal(value, watched.executor.parameters[name])
+
+
+def test_afterwards_the_executor_is_as_it_was(trained, tmp_path):
+    assert "backward" not in vars(trained(Statistics(tmp_path, "run")).executor)
+
+
+def test_an_interval_of_no_steps_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no interval"):
+        Statistics(tmp_path, "run", every=0)
 
 
 class Answers:

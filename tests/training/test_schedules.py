@@ -1,3 +1,5 @@
+"""Schedules are the factors that they say, and know whether they have an end."""
+
 import math
 import warnings
 
