@@ -27,7 +27,7 @@ from levelbench.measure.timeline import Timeline
 from levelbench.networks import Network, zoo
 from levelbench.operators.frameworks import load_framework
 from levelbench.training import Constant, Momentum, Native, Recipe, Shuffled, Top1, Trainer
-from levelbench.training.cadence import Evaluate
+from levelbench.training.stopping import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.stopping import Stopping
 from ratios import of_neighbours

@@ -29,7 +29,7 @@ from levelbench.measure.stopping import Budget, Precision
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import zoo
 from levelbench.training import Constant, Momentum, Observer, Recipe, Shuffled, Top1, Trainer, datasets
-from levelbench.training.cadence import Evaluate
+from levelbench.training.stopping import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.stopping import Stopping
 

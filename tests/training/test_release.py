@@ -15,11 +15,10 @@ from levelbench.records.schema import Target
 from levelbench.training import input as inputs
 from levelbench.training.accumulation import grouped
 from levelbench.training.augmentation import Augmentation
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.input import Prefetch, make_loader
 from levelbench.training.samplers import Sequential
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 
 def made(count):

@@ -47,7 +47,7 @@ class GraphBuilder:
         return name
 
     def size(self, name: str, value: int) -> None:
-        """The value of a symbolic size where nobody says another."""
+        """The default value of a symbolic size."""
         self._sizes[name] = value
 
     def parameter(
@@ -298,7 +298,7 @@ class Builder:
 
     def _need_width(self, width: int) -> None:
         if width < 1:
-            raise self._error(f"a layer of width {width}", "that is no layer", "give one of 1 or more")
+            raise self._error(f"a layer of width {width}", "no layer has that width", "give one of 1 or more")
 
     def _need_image(self, what: str) -> None:
         if len(self._shape) != 3:

@@ -25,8 +25,6 @@ from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of
 
-__all__ = ["NetworkCost", "NodeCost", "network_cost"]
-
 _PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 _VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 # What a derivative reads, where it is not both inputs and outputs.
@@ -59,7 +57,7 @@ class NetworkCost:
     """One inference. ``unknown`` are the operators, with how many nodes, whose operations the totals lack.
 
     ``activation_bytes`` are all activations together; ``peak_activation_bytes`` the most that live at once if each node
-    runs in order and lets go of what nobody reads any more (inputs live throughout, nothing is written in place);
+    runs in order and lets go of what is not read any more (inputs live throughout, nothing is written in place);
     ``training_activation_bytes`` those that the derivatives' formulas read, which a training step has to keep: what an
     operator keeps inside (gates, masks, indices) is not among them.
     """

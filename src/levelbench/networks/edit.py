@@ -19,8 +19,6 @@ from levelbench.operators.node import OperatorNode, operator_node
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
 
-__all__ = ["maker_of", "readers_of", "renamed", "with_node", "with_replaced_node", "without_node"]
-
 
 def maker_of(network: Network, value: str) -> OperatorNode | None:
     """The node that makes a value; ``None`` for an input, a parameter or a constant."""

@@ -109,7 +109,7 @@ class Backend(OperatorBackend):
     """A framework on one device that executes whole networks."""
 
     modes: tuple[str, ...] = ("eager",)
-    """The ways to execute that it offers; the first is taken where nobody chooses."""
+    """The ways to execute that it offers; the first is the default."""
 
     slices_are_views: bool = True
     """Whether :meth:`split` copies nothing and costs less than a gather: if so, small batches are made in groups."""

@@ -113,10 +113,10 @@ def _read(tensor: TensorProto, root: Path, asked: str) -> bytes:
     length = _number(said["length"], what, asked) if "length" in said else expected
     if length != expected:
         found = f"{what} of shape {tuple(tensor.dims)} takes {expected} bytes, its external data say {length}"
-        raise refuse(asked, found, "export the model anew")
+        raise refuse(asked, found, "export the model again")
     path = _inside(said.get("location", ""), root, what, asked)
     try:
-        # Not to wait for a pipe that nobody writes to; a plain file does not know the flag.
+        # Not to wait for a pipe without a writer; a plain file does not know the flag.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)
@@ -129,7 +129,7 @@ def _read(tensor: TensorProto, root: Path, asked: str) -> bytes:
             return _exactly(file, length, what, asked)
     except OSError as error:
         found = f"the data of {what}, {path.name}, cannot be read ({error.strerror})"
-        raise refuse(asked, found, "put the file beside the model") from None
+        raise refuse(asked, found, "put the file next to the model") from None
 
 
 def _exactly(file: Any, length: int, what: str, asked: str) -> bytes:
@@ -153,7 +153,7 @@ def _inside(location: str, root: Path, what: str, asked: str) -> Path:
     """The file at ``location`` below ``root``, all links followed."""
     windows = PureWindowsPath(location)
     if not location or "\0" in location:
-        raise refuse(asked, f"{what} has external data without a place", "name a file beside the model")
+        raise refuse(asked, f"{what} has external data without a place", "name a file next to the model")
     if windows.drive or windows.root or ".." in windows.parts:
         raise _outside(location, what, asked)
     try:
@@ -166,11 +166,13 @@ def _inside(location: str, root: Path, what: str, asked: str) -> Path:
 
 
 def _outside(location: str, what: str, asked: str) -> DefinitionError:
-    return refuse(asked, f"{what} lies at {location!r}, outside of the model's folder", "put the file beside the model")
+    return refuse(
+        asked, f"{what} lies at {location!r}, outside of the model's folder", "put the file next to the model"
+    )
 
 
 _MOST_BYTES = 2**31 - 1
-# What is around the tensors has to fit beside them.
+# What is around the tensors has to fit next to them.
 _MOST_IN_ONE_FILE = 2**31 - 2**24
 _DEEPEST_TEXT = 200
 # Strings are tokens, too, for brackets in them open nothing.
@@ -210,7 +212,7 @@ def load(path: str | Path) -> Network:
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         # Protobuf and ONNX's helpers answer to what they cannot read with whatever goes wrong first.
         found = f"ONNX cannot read it ({type(error).__name__}: {_one_line(error)})"
-        raise DefinitionError(asked, found, "export the model anew") from error
+        raise DefinitionError(asked, found, "export the model again") from error
     return network
 
 
@@ -267,7 +269,7 @@ def _name_open_sizes(graph: onnx.GraphProto) -> None:
 
 
 def _check_parameters(network: Network, asked: str) -> None:
-    """Compare what the file's metadata say of parameters with the graph: nobody shall draw a terabyte by a claim."""
+    """Compare what the file's metadata say of parameters with the graph: a claim alone must not draw a terabyte."""
     graph = network.model.graph
     declared: dict[str, tuple[Any, str]] = {}
     for each in (value_of(info) for info in graph.input):
@@ -366,15 +368,15 @@ def _refuse_depth(content: bytes, asked: str) -> None:
 
 
 def _write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file beside, bring it to the disk, and rename it: ``path`` is the old one or the new one at any time."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    """Write a draft, bring it to the disk, and rename it: ``path`` is the old one or the new one at any time."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("xb") as file:
+        with draft.open("xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        draft.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
         found = error.strerror or str(error)
@@ -382,7 +384,7 @@ def _write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     finally:
         # Renamed if all went well; whatever went wrong, an interrupt among it, leaves nothing behind.
         with suppress(OSError):
-            beside.unlink()
+            draft.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

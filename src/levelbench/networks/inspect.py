@@ -98,7 +98,7 @@ _MOST_ELEMENTS = 2**40
 _DEEPEST = 32
 _MOST_EXPANDED = 2**20
 _SMALL_BYTES = 1024
-_REPAIR = "export the model anew"
+_REPAIR = "export the model again"
 
 _BITS = {
     **dict.fromkeys((TensorProto.INT2, TensorProto.UINT2), 2),

@@ -19,8 +19,6 @@ from levelbench.networks.values import Value, element_type, value_info
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
 
-__all__ = ["LOSSES", "training", "with_loss"]
-
 LOSSES = ("cross-entropy", "soft-cross-entropy", "mse")
 _ON = "training_mode.on"
 
@@ -72,7 +70,7 @@ class _Splice:
         self.loss = self.free("loss")
 
     def free(self, name: str) -> str:
-        """``name``, or the first of ``name_1``, ``name_2``, ... that nobody has."""
+        """``name``, or the first of ``name_1``, ``name_2``, ... that is free."""
         found, at = name, 0
         while found in self._taken:
             at += 1

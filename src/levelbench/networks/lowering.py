@@ -24,8 +24,6 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import Scope, constants_of, functions_of, imports_of, resolve
 
-__all__ = ["Lowered", "LoweredStep"]
-
 Function = Callable[..., Any]
 Chooser = Callable[[OperatorNode], Function | None]
 

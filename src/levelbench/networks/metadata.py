@@ -17,8 +17,6 @@ from levelbench.networks.values import Parameter
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
 
-__all__ = ["KEY", "read", "written"]
-
 KEY = "levelbench.network"
 
 

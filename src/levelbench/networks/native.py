@@ -38,8 +38,6 @@ from numpy.typing import NDArray
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
 from levelbench.networks.values import Shape, Value, dtype_of, make_inputs
 
-__all__ = ["NativeModel", "load_native"]
-
 _Arrays = Mapping[str, NDArray[Any]] | Sequence[NDArray[Any]]
 _HOW = 'return (model, {"images": ("batch", 3, 32, 32)}), or define inputs in the file'
 
@@ -98,7 +96,7 @@ class NativeModel:
 def load_native(word: str, options: Mapping[str, Any] = MappingProxyType({})) -> NativeModel:
     """The model of ``FILE.py:function``, called with ``options`` by keyword.
 
-    The file is imported under a name of its own; modules beside it can be imported too. Raises ``UsageError`` for a
+    The file is imported under a name of its own; modules next to it can be imported too. Raises ``UsageError`` for a
     word of another form, ``MissingError`` where there is no such file, ``UnknownNameError`` for a function or an option
     that is not there, and ``DefinitionError`` with the line for what the file raises or answers wrongly.
     """
@@ -214,7 +212,7 @@ def _import(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # Not by the loader, which would leave a cache beside the user's file.
+        # Not by the loader, which would leave a cache next to the user's file.
         _attempt(f"the model file {path}", lambda: exec(compile(path.read_bytes(), path, "exec"), vars(module)), path)
     except LevelbenchError:
         sys.modules.pop(name, None)

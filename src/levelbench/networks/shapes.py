@@ -22,8 +22,6 @@ from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of
 
-__all__ = ["MOST_ELEMENTS", "infer_shapes", "without_values"]
-
 MOST_ELEMENTS = 2**40
 """A value that claims more elements is refused."""
 _SMALL = 1024
@@ -36,7 +34,7 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
 
     Without ``sizes``, symbolic ones stay symbolic. With them (an empty mapping too) all sizes of inputs are bound: from
     ``sizes``, else from the network's own, else ``batch`` and a first axis of unknown size to 1; ``UsageError`` names
-    one that nobody says. A value of which ONNX's inference says nothing has the dtype ``""`` and the shape ``None``.
+    one that is not given. A value of which ONNX's inference says nothing has the dtype ``""`` and the shape ``None``.
     ``DefinitionError`` for shapes that contradict each other, are negative, or claim more than 2**40 elements.
     """
     model = without_values(network.model)

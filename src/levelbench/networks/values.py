@@ -199,11 +199,11 @@ def make_inputs(
 ) -> dict[str, NDArray[Any]]:
     """Arrays by name: floating ones normal, integers uniform in [0, ``fills[name]``) (default 2), booleans even odds.
 
-    ``UsageError`` for a batch below 1, a size that nobody says, a dtype with no such draw (strings), a bound of
+    ``UsageError`` for a batch below 1, a size that is not given, a dtype with no such draw (strings), a bound of
     integers below 1, and more than the memory that is left.
     """
     if batch < 1:
-        raise UsageError(f"a batch of {batch}", "that is no sample at all", "give 1 or more")
+        raise UsageError(f"a batch of {batch}", "it holds no sample", "give 1 or more")
     shapes = [bound_shape(each, batch, sizes) for each in inputs]
     dtypes = [_dtype(each) for each in inputs]
     total = sum(math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True))
@@ -215,7 +215,7 @@ def make_inputs(
 def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape with its open sizes filled in: from ``sizes``, and the first axis with ``batch`` where they lack it.
 
-    ``UsageError`` for a size that nobody says, and one that is below 0 or above 2**40.
+    ``UsageError`` for a size that is not given, and one that is below 0 or above 2**40.
     """
     if value.shape is None:
         raise UsageError(f"input {value.name!r}", "the model does not say its shape", "give one: --shape NAME=1x3x8")
@@ -230,7 +230,7 @@ def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int
         else:
             what = f"size {size!r}" if size else f"axis {axis}"
             do = f"say it: --size {size}=16" if size else f"give a shape: --shape {value.name}=..."
-            raise UsageError(f"{what} of input {value.name!r}", "nobody says how large it is", do)
+            raise UsageError(f"{what} of input {value.name!r}", "its size is not known", do)
         if not 0 <= shape[-1] <= _LARGEST_SIZE:
             raise UsageError(f"axis {axis} of input {value.name!r}", f"its size is {shape[-1]}", "give 0 to 2**40")
     return tuple(shape)

@@ -12,8 +12,6 @@ from itertools import islice
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Executor
 
-__all__ = ["Accumulating", "grouped", "grouped_sizes"]
-
 Batch = tuple[Array, ...]
 
 

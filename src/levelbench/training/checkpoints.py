@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, StoreError
 from levelbench.records import locks
 from levelbench.records.schema import Evaluation
-from levelbench.training.cadence import Evaluate
-
-__all__ = ["Facts", "Saving", "Snapshot", "checkpoint_of", "load", "part_of", "record_of", "remove_all", "save"]
+from levelbench.training.stopping import Evaluate
 
 _FACTS = "facts.json"
 _SUFFIX = ".checkpoint.npz"

@@ -10,8 +10,6 @@ import mmap
 import os
 from pathlib import Path
 
-__all__ = ["Pulse"]
-
 _BYTES = 16
 
 

@@ -479,7 +479,7 @@ class Bleu(Quality):
 
     @property
     def signature(self) -> str:
-        """What sacrebleu says of the options and of its version: to be kept beside every score."""
+        """What sacrebleu says of the options and of its version: to be kept with every score."""
         scorer = _scorer()
         # The number of references is part of it, and known only when some were seen.
         scorer.corpus_score(["a"], [["a"]])

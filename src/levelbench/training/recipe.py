@@ -15,8 +15,6 @@ from levelbench.training.optimizers.base import Optimizer
 from levelbench.training.samplers import Sampler
 from levelbench.training.schedules import Constant, Schedule
 
-__all__ = ["Recipe"]
-
 _PRECISIONS = ("float32", "bfloat16")
 
 

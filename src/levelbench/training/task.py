@@ -15,10 +15,10 @@ from typing import Any, overload
 from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
 from levelbench.measure.policies import policy
 from levelbench.networks import losses  # noqa: F401  # imported here, so that no clock is running
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import DatasetSource
 from levelbench.training.quality import Quality
 from levelbench.training.recipe import Recipe
+from levelbench.training.stopping import Evaluate
 
 __all__ = ["Evaluate", "Recipe", "Setting", "Task"]
 

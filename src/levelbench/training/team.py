@@ -19,8 +19,6 @@ from levelbench.training.samplers import Sampler
 if TYPE_CHECKING:
     from levelbench.training.trainer import Trainer
 
-__all__ = ["Alone", "Team"]
-
 T = TypeVar("T")
 
 

@@ -19,8 +19,6 @@ from levelbench.networks.transforms.graph import EditableGraph, batch_axes, know
 from levelbench.networks.transforms.transform import Arrays, Transform, Transformed
 from levelbench.networks.values import Value, value_info
 
-__all__ = ["ChangeBatch"]
-
 Size = int | str
 
 
@@ -37,7 +35,7 @@ class ChangeBatch(Transform):
     def __init__(self, *, size: Size = "batch") -> None:
         number = int(size) if str(size).lstrip("-").isdigit() else None
         if number is not None and number < 1:
-            raise UsageError(f"a batch of {size}", "that is no sample at all", "give 1 or more, or a name")
+            raise UsageError(f"a batch of {size}", "it holds no sample", "give 1 or more, or a name")
         self._size: Size = str(size) if number is None else number
 
     def transform(self, network: Network, parameters: Arrays | None) -> Transformed:

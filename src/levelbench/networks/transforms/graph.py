@@ -49,7 +49,7 @@ class EditableGraph:
         self._taken.update(_names(self.model.graph))
 
     def free(self, name: str) -> str:
-        """``name``, or the first of ``name_1``, ``name_2``, ... that nobody has; it is taken from now on."""
+        """``name``, or the first of ``name_1``, ``name_2``, ... that is free; it is taken from now on."""
         found, at = name, 0
         while found in self._taken:
             at += 1
@@ -199,11 +199,6 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def attributes_of(node: OperatorNode) -> Mapping[str, Any]:
-    """The attributes that a node gives, to make another one of."""
-    return {name: value for name, value in node.attributes.items() if value is not None}
-
-
 def known_values(network: Network) -> dict[str, Value]:
     """Every value whose dtype is known, by name; a value of unknown shape has the shape ``None``."""
     return {name: each for name, each in infer_shapes(network).items() if each.dtype}
@@ -228,9 +223,9 @@ def batch_axes(network: Network) -> dict[str, int]:
 
 
 def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -> Network:
-    """The network for one batch size: all open sizes of inputs filled in, and all other shapes inferred anew."""
+    """The network for one batch size: all open sizes of inputs filled in, and all other shapes inferred again."""
     if batch < 1:
-        raise UsageError(f"a batch of {batch}", "that is no sample at all", "give 1 or more")
+        raise UsageError(f"a batch of {batch}", "it holds no sample", "give 1 or more")
     known = {**network.sizes, **(sizes or {})}
     shapes = {each.name: bound_shape(each, batch, known) for each in network.inputs}
     dtypes = {each.name: each.dtype for each in network.inputs}
@@ -251,7 +246,7 @@ def _named(network: Network, batch: int, known: Mapping[str, int]) -> dict[str, 
 
 
 def reshaped(network: Network, names: Mapping[str, int]) -> Network:
-    """The network with the shapes of its outputs inferred anew; ``names`` are sizes that declared values spell out."""
+    """The network with the shapes of its outputs inferred again; ``names`` are sizes that declared values spell out."""
     model = network.model
     custom = {name for node in model.graph.node if node.domain not in ("", "ai.onnx") for name in node.output}
     kept = []

@@ -59,7 +59,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """A plan and what it is predicted to cost, beside the network as it was. Bytes and seconds."""
+    """A plan and what it is predicted to cost, next to the network as it was. Bytes and seconds."""
 
     network: str
     batch: int
@@ -273,7 +273,7 @@ def parse_bytes(text: str | int) -> int:
         return text
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     if found is None or found[2].upper() not in _UNITS:
-        raise UsageError(f"the memory {text!r}", "that is no number of bytes", "as in 2GiB, 500MB or 1000000")
+        raise UsageError(f"the memory {text!r}", "it is not a number of bytes", "as in 2GiB, 500MB or 1000000")
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 

@@ -80,7 +80,7 @@ def whole_number(name: str, given: str | int, least: int = 1) -> int:
     """A setting that is a number; ``UsageError`` for anything else, or one below ``least``."""
     if isinstance(given, str):
         if not given.strip().isdigit():
-            raise UsageError(f"setting {name}={given}", "that is no whole number", f"give {least} or more")
+            raise UsageError(f"setting {name}={given}", "it is not a whole number", f"give {least} or more")
         given = int(given)
     if given < least:
         raise UsageError(f"setting {name}={given}", "that is too little", f"give {least} or more")

@@ -13,7 +13,7 @@ from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
 from levelbench.networks.zoo.blocks import batch_norm, conv, embedding, linear, normal, uniform, xavier
-from levelbench.networks.zoo.entry import Architecture, Published, register
+from levelbench.networks.zoo.entry import Published, register
 
 PAPER_DQN = "Mnih et al. 2015: Human-level control through deep reinforcement learning, Nature 518, 529-533"
 PAPER_A3C = "Mnih et al. 2016: Asynchronous methods for deep reinforcement learning, arXiv:1602.01783"
@@ -63,28 +63,24 @@ def a3c(*, name: str = "a3c", actions: int = 4) -> Network:
 
 
 register(
-    Architecture(
-        "dqn",
-        dqn,
-        PAPER_DQN,
-        Published(
-            1_686_180,
-            None,
-            "with 4 actions (Breakout): Keras's and torchinfo's summaries of the network; the paper prints no count",
-        ),
-        "reinforcement learning",
-        "three convolutions and two layers: the value of each action",
-    )
+    "dqn",
+    dqn,
+    PAPER_DQN,
+    Published(
+        1_686_180,
+        None,
+        "with 4 actions (Breakout): Keras's and torchinfo's summaries of the network; the paper prints no count",
+    ),
+    "reinforcement learning",
+    "three convolutions and two layers: the value of each action",
 )
 register(
-    Architecture(
-        "a3c",
-        a3c,
-        PAPER_A3C,
-        Published(None, None, PAPER_A3C, "the paper prints no count"),
-        "reinforcement learning",
-        "two convolutions and a layer: a policy and a value",
-    )
+    "a3c",
+    a3c,
+    PAPER_A3C,
+    Published(None, None, PAPER_A3C, "the paper prints no count"),
+    "reinforcement learning",
+    "two convolutions and a layer: a policy and a value",
 )
 
 
@@ -131,24 +127,20 @@ def _conv_norm(g: GraphBuilder, name: str, x: str, channels: tuple[int, int], ke
 
 
 register(
-    Architecture(
-        "alphago-zero",
-        alphago_zero,
-        ALPHAGO_PAPER,
-        Published(None, None, ALPHAGO_PAPER, "the paper prints no count"),
-        "reinforcement learning",
-        "19 residual blocks of 256 filters, a policy and a value, for a board of 19 x 19",
-    )
+    "alphago-zero",
+    alphago_zero,
+    ALPHAGO_PAPER,
+    Published(None, None, ALPHAGO_PAPER, "the paper prints no count"),
+    "reinforcement learning",
+    "19 residual blocks of 256 filters, a policy and a value, for a board of 19 x 19",
 )
 register(
-    Architecture(
-        "alphago-zero-tiny",
-        partial(alphago_zero, name="alphago-zero-tiny", board=9, filters=16, blocks=2),
-        ALPHAGO_PAPER,
-        Published(None, None, ALPHAGO_PAPER, "ours, for tests: the paper has no model of this size"),
-        "reinforcement learning",
-        "2 residual blocks of 16 filters for a board of 9 x 9, for tests",
-    )
+    "alphago-zero-tiny",
+    partial(alphago_zero, name="alphago-zero-tiny", board=9, filters=16, blocks=2),
+    ALPHAGO_PAPER,
+    Published(None, None, ALPHAGO_PAPER, "ours, for tests: the paper has no model of this size"),
+    "reinforcement learning",
+    "2 residual blocks of 16 filters for a board of 9 x 9, for tests",
 )
 
 
@@ -190,14 +182,12 @@ def ncf(
 
 
 register(
-    Architecture(
-        "ncf",
-        ncf,
-        NCF_PAPER,
-        Published(31_832_577, None, "MLPerf training v0.5, recommendation on MovieLens 20M: NVIDIA's PyTorch code"),
-        "recommendation",
-        "NeuMF on MovieLens 20M: 64 factors beside a perceptron of four layers",
-    )
+    "ncf",
+    ncf,
+    NCF_PAPER,
+    Published(31_832_577, None, "MLPerf training v0.5, recommendation on MovieLens 20M: NVIDIA's PyTorch code"),
+    "recommendation",
+    "NeuMF on MovieLens 20M: 64 factors beside a perceptron of four layers",
 )
 
 
@@ -255,17 +245,15 @@ def _perceptron(g: GraphBuilder, name: str, x: str, widths: Sequence[int], last:
 
 
 register(
-    Architecture(
-        "dlrm",
-        dlrm,
-        DLRM_PAPER,
-        Published(
-            540_000_000,
-            None,
-            "section 5 of the paper: about 540 million on the Criteo Kaggle data",
-            "540,677,217 to the scalar: the paper rounds; MLPerf's own takes the terabyte data and needs 100 GB",
-        ),
-        "recommendation",
-        "26 tables of width 16, their dot products, and two perceptrons",
-    )
+    "dlrm",
+    dlrm,
+    DLRM_PAPER,
+    Published(
+        540_000_000,
+        None,
+        "section 5 of the paper: about 540 million on the Criteo Kaggle data",
+        "540,677,217 to the scalar: the paper rounds; MLPerf's own takes the terabyte data and needs 100 GB",
+    ),
+    "recommendation",
+    "26 tables of width 16, their dot products, and two perceptrons",
 )

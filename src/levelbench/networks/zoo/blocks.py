@@ -79,7 +79,7 @@ class ImageBuilder(GraphBuilder):
         bias: Draw | None = None,
         fixed: NDArray[np.float32] | None = None,
     ) -> str:
-        """A square convolution without bias, unless one is given; drawn as ``he`` of fan-out where nobody says.
+        """A square convolution without bias, unless one is given; drawn as ``he`` of fan-out by default.
 
         ``fixed`` kernels (channels, inputs / groups, kernel, kernel) are constants of the network: nothing trains them.
         """
@@ -155,7 +155,7 @@ class ImageBuilder(GraphBuilder):
         return self.shaped(self.node("Flatten", x, axis=1), (math.prod(self.shape(x)),))
 
     def linear(self, x: str, outputs: int, *, name: str, draw: Draw | None = None, bias: Draw = ZEROS) -> str:
-        """A fully connected layer with bias; drawn as ``torch_default`` where nobody says."""
+        """A fully connected layer with bias; drawn as ``torch_default`` by default."""
         (inputs,) = self.shape(x)
         with self.scope(name):
             weight = self.parameter("weight", (outputs, inputs), torch_default(inputs) if draw is None else draw)

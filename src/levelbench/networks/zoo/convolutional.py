@@ -12,7 +12,7 @@ from functools import partial
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw
 from levelbench.networks.zoo.blocks import ONES, ZEROS, ImageBuilder, he, torch_default, xavier_fan_in
-from levelbench.networks.zoo.entry import Architecture, Published, register
+from levelbench.networks.zoo.entry import Published, register
 
 LENET_PAPER = (
     "LeCun, Bottou, Bengio, Haffner 1998: Gradient-based learning applied to document recognition, Proc. IEEE 86"
@@ -93,34 +93,30 @@ def _third(g: ImageBuilder, x: str) -> str:
 
 
 register(
-    Architecture(
-        "lenet5",
-        lenet5,
-        LENET_PAPER,
-        Published(
-            60_000,
-            None,
-            "section II.B of the paper: 60,000 trainable parameters",
-            "60,850: the 850 more are those of the linear layer in the place of fixed pictures of the classes",
-        ),
-        "vision",
-        "the paper's, with its sparse third layer and trained subsampling",
-    )
+    "lenet5",
+    lenet5,
+    LENET_PAPER,
+    Published(
+        60_000,
+        None,
+        "section II.B of the paper: 60,000 trainable parameters",
+        "60,850: the 850 more are those of the linear layer in the place of fixed pictures of the classes",
+    ),
+    "vision",
+    "the paper's, with its sparse third layer and trained subsampling",
 )
 register(
-    Architecture(
-        "lenet5-dense",
-        dense_lenet5,
-        LENET_PAPER,
-        Published(
-            61_706,
-            None,
-            "mnchapel.github.io/deep_learning_models, LeNet: the sizes of its layers, 61,706 in all",
-            "not the paper's network: all maps are connected and subsampling has no parameters",
-        ),
-        "vision",
-        "LeNet-5 as nearly everybody builds it",
-    )
+    "lenet5-dense",
+    dense_lenet5,
+    LENET_PAPER,
+    Published(
+        61_706,
+        None,
+        "mnchapel.github.io/deep_learning_models, LeNet: the sizes of its layers, 61,706 in all",
+        "not the paper's network: all maps are connected and subsampling has no parameters",
+    ),
+    "vision",
+    "LeNet-5 as nearly everybody builds it",
 )
 
 
@@ -171,29 +167,25 @@ def one_tower(*, classes: int = 1000, size: int = 224, width: int = 4096, dropou
 
 
 register(
-    Architecture(
-        "alexnet",
-        alexnet,
-        ALEXNET_PAPER,
-        Published(
-            60_965_224,
-            724e6,
-            "60,965,224: Caffe's bvlc_alexnet; 724 M: Sze, Chen, Yang, Emer 2017 (arXiv:1703.09039), table II",
-            "the paper says 60 million",
-        ),
-        "vision",
-        "the paper's, with two groups and local response normalisation",
-    )
+    "alexnet",
+    alexnet,
+    ALEXNET_PAPER,
+    Published(
+        60_965_224,
+        724e6,
+        "60,965,224: Caffe's bvlc_alexnet; 724 M: Sze, Chen, Yang, Emer 2017 (arXiv:1703.09039), table II",
+        "the paper says 60 million",
+    ),
+    "vision",
+    "the paper's, with two groups and local response normalisation",
 )
 register(
-    Architecture(
-        "alexnet-owt",
-        one_tower,
-        OWT_PAPER,
-        Published(61_100_840, 0.714e9, "torchvision's documentation of alexnet: 61,100,840 and 0.71 G"),
-        "vision",
-        "the single tower, as in torchvision",
-    )
+    "alexnet-owt",
+    one_tower,
+    OWT_PAPER,
+    Published(61_100_840, 0.714e9, "torchvision's documentation of alexnet: 61,100,840 and 0.71 G"),
+    "vision",
+    "the single tower, as in torchvision",
 )
 
 
@@ -231,16 +223,12 @@ def vgg_stage(g: ImageBuilder, x: str, stage: int, channels: int, convolutions: 
 
 for _depth, _count, _operations in ((16, 138_357_544, 15.47e9), (19, 143_667_240, 19.632e9)):
     register(
-        Architecture(
-            f"vgg{_depth}",
-            partial(vgg, _depth),
-            VGG_PAPER,
-            Published(
-                _count, _operations, f"torchvision's documentation of vgg{_depth}; the paper's table 2: millions"
-            ),
-            "vision",
-            f"{_depth} layers with weights",
-        )
+        f"vgg{_depth}",
+        partial(vgg, _depth),
+        VGG_PAPER,
+        Published(_count, _operations, f"torchvision's documentation of vgg{_depth}; the paper's table 2: millions"),
+        "vision",
+        f"{_depth} layers with weights",
     )
 
 
@@ -282,18 +270,16 @@ def _fire_conv(
 
 
 register(
-    Architecture(
-        "squeezenet",
-        squeezenet,
-        SQUEEZENET_PAPER,
-        Published(
-            1_248_424,
-            0.819e9,
-            "table 1 of the paper and torchvision's documentation of squeezenet1_0: 1,248,424; torchvision: 0.82 G",
-        ),
-        "vision",
-        "version 1.0",
-    )
+    "squeezenet",
+    squeezenet,
+    SQUEEZENET_PAPER,
+    Published(
+        1_248_424,
+        0.819e9,
+        "table 1 of the paper and torchvision's documentation of squeezenet1_0: 1,248,424; torchvision: 0.82 G",
+    ),
+    "vision",
+    "version 1.0",
 )
 
 
@@ -348,20 +334,18 @@ def _inception_conv(g: ImageBuilder, x: str, channels: int, kernel: int, name: s
 
 
 register(
-    Architecture(
-        "inceptionv1",
-        inception_v1,
-        INCEPTION_PAPER,
-        Published(
-            6_797_700,
-            1.5e9,
-            "table 1 of the paper, added up: 6,797.7 K and 1.5 G",
-            "6,998,552, as Caffe's bvlc_googlenet: the table counts in 1024s (which makes 6.96 million), rounds, leaves"
-            " biases out, and prints 2.7 K for the first convolution, which has 9,472. 1.583 G: the sum of its layers",
-        ),
-        "vision",
-        "GoogLeNet without its two auxiliary classifiers",
-    )
+    "inceptionv1",
+    inception_v1,
+    INCEPTION_PAPER,
+    Published(
+        6_797_700,
+        1.5e9,
+        "table 1 of the paper, added up: 6,797.7 K and 1.5 G",
+        "6,998,552, as Caffe's bvlc_googlenet: the table counts in 1024s (which makes 6.96 million), rounds, leaves"
+        " biases out, and prints 2.7 K for the first convolution, which has 9,472. 1.583 G: the sum of its layers",
+    ),
+    "vision",
+    "GoogLeNet without its two auxiliary classifiers",
 )
 
 
@@ -402,18 +386,16 @@ def _normed(g: ImageBuilder, x: str, name: str) -> str:
 
 
 register(
-    Architecture(
-        "mobilenetv2",
-        mobilenetv2,
-        MOBILENET_PAPER,
-        Published(
-            3_504_872,
-            0.301e9,
-            "torchvision's documentation of mobilenet_v2; table 4 of the paper: 3.4 million and 300 M",
-        ),
-        "vision",
-        "width 1, 224 pixels",
-    )
+    "mobilenetv2",
+    mobilenetv2,
+    MOBILENET_PAPER,
+    Published(
+        3_504_872,
+        0.301e9,
+        "torchvision's documentation of mobilenet_v2; table 4 of the paper: 3.4 million and 300 M",
+    ),
+    "vision",
+    "width 1, 224 pixels",
 )
 
 
@@ -449,12 +431,10 @@ def _convolved(g: ImageBuilder, x: str, channels: int, kernel: int, at: str) -> 
 
 
 register(
-    Architecture(
-        "densenet121",
-        densenet,
-        DENSENET_PAPER,
-        Published(7_978_856, 2.834e9, "torchvision's documentation of densenet121"),
-        "vision",
-        "121 layers in four dense blocks, growth 32",
-    )
+    "densenet121",
+    densenet,
+    DENSENET_PAPER,
+    Published(7_978_856, 2.834e9, "torchvision's documentation of densenet121"),
+    "vision",
+    "121 layers in four dense blocks, growth 32",
 )

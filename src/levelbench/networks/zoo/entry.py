@@ -16,8 +16,6 @@ from typing import Any
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.networks.network import Network
 
-__all__ = ["Architecture", "Published", "build", "entry", "names", "register"]
-
 Build = Callable[..., Network]
 
 
@@ -25,7 +23,7 @@ Build = Callable[..., Network]
 class Published:
     """What was published: trainable scalars, multiply-adds of one sample, where, and by how much ours differ and why.
 
-    ``None`` stands for a figure that nobody published.
+    ``None`` stands for a figure that was not published.
     """
 
     parameters: int | None
@@ -49,12 +47,11 @@ class Architecture:
 _ENTRIES: dict[str, Architecture] = {}
 
 
-def register(new: Architecture) -> Architecture:
-    """Add an entry; ``ValueError`` for a name that is taken."""
-    if new.name in _ENTRIES:
-        raise ValueError(f"the zoo has two networks of name {new.name!r}")
-    _ENTRIES[new.name] = new
-    return new
+def register(name: str, build: Build, paper: str, published: Published, kind: str, summary: str) -> None:
+    """Add an architecture; ``ValueError`` for a name that is taken."""
+    if name in _ENTRIES:
+        raise ValueError(f"the zoo has two networks of name {name!r}")
+    _ENTRIES[name] = Architecture(name, build, paper, published, kind, summary)
 
 
 @cache

@@ -26,7 +26,7 @@ from levelbench.networks.zoo.blocks import (
     xavier,
 )
 from levelbench.networks.zoo.convolutional import vgg_stage
-from levelbench.networks.zoo.entry import Architecture, Published, register
+from levelbench.networks.zoo.entry import Published, register
 
 VIT_PAPER = "Dosovitskiy et al. 2020: An image is worth 16x16 words, arXiv:2010.11929"
 TINY_PAPER = (
@@ -77,29 +77,25 @@ def vit(
 
 
 register(
-    Architecture(
-        "vit-b16",
-        vit,
-        VIT_PAPER,
-        Published(86_567_656, 17.564e9, "torchvision's documentation of vit_b_16; table 1 of the paper: 86 million"),
-        "vision",
-        "12 layers of 768, patches of 16 pixels",
-    )
+    "vit-b16",
+    vit,
+    VIT_PAPER,
+    Published(86_567_656, 17.564e9, "torchvision's documentation of vit_b_16; table 1 of the paper: 86 million"),
+    "vision",
+    "12 layers of 768, patches of 16 pixels",
 )
 register(
-    Architecture(
-        "vit-tiny",
-        partial(vit, name="vit-tiny", width=192, heads=3),
-        TINY_PAPER,
-        Published(
-            5_700_000,
-            1.3e9,
-            "Wang et al. 2021: Pyramid vision transformer, arXiv:2102.12122, table 2: 5.7 million and 1.3 G",
-            "5,717,416: the table prints two digits. DeiT-Ti without distillation",
-        ),
-        "vision",
-        "12 layers of 192, patches of 16 pixels: DeiT-Ti",
-    )
+    "vit-tiny",
+    partial(vit, name="vit-tiny", width=192, heads=3),
+    TINY_PAPER,
+    Published(
+        5_700_000,
+        1.3e9,
+        "Wang et al. 2021: Pyramid vision transformer, arXiv:2102.12122, table 2: 5.7 million and 1.3 G",
+        "5,717,416: the table prints two digits. DeiT-Ti without distillation",
+    ),
+    "vision",
+    "12 layers of 192, patches of 16 pixels: DeiT-Ti",
 )
 
 
@@ -155,24 +151,20 @@ def _cropped(g: ImageBuilder, x: str, like: tuple[int, ...]) -> str:
 
 
 register(
-    Architecture(
-        "unet",
-        unet,
-        UNET_PAPER,
-        Published(None, None, UNET_PAPER, "31,030,658 by the paper's figure 1; the paper gives no count"),
-        "vision",
-        "five levels from 64 channels, 572 pixels",
-    )
+    "unet",
+    unet,
+    UNET_PAPER,
+    Published(None, None, UNET_PAPER, "31,030,658 by the paper's figure 1; the paper gives no count"),
+    "vision",
+    "five levels from 64 channels, 572 pixels",
 )
 register(
-    Architecture(
-        "unet-tiny",
-        partial(unet, name="unet-tiny", width=4, levels=3, size=44),
-        UNET_PAPER,
-        Published(None, None, UNET_PAPER, "ours, for tests: the paper has no network of this size"),
-        "vision",
-        "three levels from 4 channels, 44 pixels, for tests",
-    )
+    "unet-tiny",
+    partial(unet, name="unet-tiny", width=4, levels=3, size=44),
+    UNET_PAPER,
+    Published(None, None, UNET_PAPER, "ours, for tests: the paper has no network of this size"),
+    "vision",
+    "three levels from 4 channels, 44 pixels, for tests",
 )
 
 
@@ -247,14 +239,12 @@ def _predicted(g: ImageBuilder, x: str, name: str, width: int, boxes: int) -> st
 
 
 register(
-    Architecture(
-        "ssd300",
-        ssd300,
-        SSD_PAPER,
-        Published(35_641_826, 34.858e9, "torchvision's documentation of ssd300_vgg16"),
-        "vision",
-        "on VGG-16, for COCO",
-    )
+    "ssd300",
+    ssd300,
+    SSD_PAPER,
+    Published(35_641_826, 34.858e9, "torchvision's documentation of ssd300_vgg16"),
+    "vision",
+    "on VGG-16, for COCO",
 )
 
 
@@ -298,24 +288,20 @@ def critic(*, name: str = "wgan-critic", features: int = 64, channels: int = 3) 
 
 
 register(
-    Architecture(
-        "wgan-generator",
-        generator,
-        GAN_PAPER,
-        Published(3_576_704, None, _SOURCE),
-        "generative",
-        "five transposed convolutions from noise to 64 x 64",
-    )
+    "wgan-generator",
+    generator,
+    GAN_PAPER,
+    Published(3_576_704, None, _SOURCE),
+    "generative",
+    "five transposed convolutions from noise to 64 x 64",
 )
 register(
-    Architecture(
-        "wgan-critic",
-        critic,
-        GAN_PAPER,
-        Published(2_765_568, None, _SOURCE),
-        "generative",
-        "five convolutions from 64 x 64 to a score",
-    )
+    "wgan-critic",
+    critic,
+    GAN_PAPER,
+    Published(2_765_568, None, _SOURCE),
+    "generative",
+    "five convolutions from 64 x 64 to a score",
 )
 
 
@@ -377,26 +363,22 @@ def _bound(g: GraphBuilder, x: str, logits: str, mean: str, log_variance: str) -
 
 
 register(
-    Architecture(
-        "autoencoder",
-        autoencoder,
-        PAPER_DEEP,
-        Published(
-            2_837_314,
-            None,
-            "the same network in Reddi et al. 2021, arXiv:2003.00295 (summary in its code); the paper prints none",
-        ),
-        "generative",
-        "784-1000-500-250-30 and back",
-    )
+    "autoencoder",
+    autoencoder,
+    PAPER_DEEP,
+    Published(
+        2_837_314,
+        None,
+        "the same network in Reddi et al. 2021, arXiv:2003.00295 (summary in its code); the paper prints none",
+    ),
+    "generative",
+    "784-1000-500-250-30 and back",
 )
 register(
-    Architecture(
-        "vae",
-        vae,
-        PAPER_VAE,
-        Published(None, None, PAPER_VAE, "the paper prints no count"),
-        "generative",
-        "variational autoencoder 784-500-20 with its loss",
-    )
+    "vae",
+    vae,
+    PAPER_VAE,
+    Published(None, None, PAPER_VAE, "the paper prints no count"),
+    "generative",
+    "variational autoencoder 784-500-20 with its loss",
 )

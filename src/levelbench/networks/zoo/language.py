@@ -29,7 +29,7 @@ from levelbench.networks.zoo.blocks import (
     uniform,
     xavier,
 )
-from levelbench.networks.zoo.entry import Architecture, Published, register
+from levelbench.networks.zoo.entry import Published, register
 
 TRANSFORMER_PAPER = "Vaswani et al. 2017: Attention is all you need, arXiv:1706.03762"
 _TRANSFORMER_EPSILON = 1e-6
@@ -116,46 +116,38 @@ class _Coder:
 
 
 register(
-    Architecture(
-        "transformer-base",
-        partial(transformer, name="transformer-base"),
-        TRANSFORMER_PAPER,
-        Published(
-            65_000_000,
-            None,
-            "table 3 of the paper: 65 million",
-            "63,045,632, 3 % less: the paper says a shared vocabulary of about 37,000 and does not count by parts",
-        ),
-        "translation",
-        "encoder and decoder of 6 layers each, width 512, 8 heads",
-    )
+    "transformer-base",
+    partial(transformer, name="transformer-base"),
+    TRANSFORMER_PAPER,
+    Published(
+        65_000_000,
+        None,
+        "table 3 of the paper: 65 million",
+        "63,045,632, 3 % less: the paper says a shared vocabulary of about 37,000 and does not count by parts",
+    ),
+    "translation",
+    "encoder and decoder of 6 layers each, width 512, 8 heads",
 )
 register(
-    Architecture(
-        "transformer-big",
-        partial(transformer, name="transformer-big", width=1024, heads=16, inner=4096, dropout_ratio=0.3),
-        TRANSFORMER_PAPER,
-        Published(
-            213_000_000,
-            None,
-            "table 3 of the paper: 213 million",
-            "214,171,648, 0.6 % more: the paper says a shared vocabulary of about 37,000 and does not count by parts",
-        ),
-        "translation",
-        "encoder and decoder of 6 layers each, width 1024, 16 heads",
-    )
+    "transformer-big",
+    partial(transformer, name="transformer-big", width=1024, heads=16, inner=4096, dropout_ratio=0.3),
+    TRANSFORMER_PAPER,
+    Published(
+        213_000_000,
+        None,
+        "table 3 of the paper: 213 million",
+        "214,171,648, 0.6 % more: the paper says a shared vocabulary of about 37,000 and does not count by parts",
+    ),
+    "translation",
+    "encoder and decoder of 6 layers each, width 1024, 16 heads",
 )
 register(
-    Architecture(
-        "transformer-tiny",
-        partial(
-            transformer, name="transformer-tiny", layers=2, width=32, heads=2, inner=64, vocabulary=500, positions=128
-        ),
-        TRANSFORMER_PAPER,
-        Published(None, None, TRANSFORMER_PAPER, "ours, for tests: the paper has no model of this size"),
-        "translation",
-        "encoder and decoder of 2 layers each, width 32, for tests",
-    )
+    "transformer-tiny",
+    partial(transformer, name="transformer-tiny", layers=2, width=32, heads=2, inner=64, vocabulary=500, positions=128),
+    TRANSFORMER_PAPER,
+    Published(None, None, TRANSFORMER_PAPER, "ours, for tests: the paper has no model of this size"),
+    "translation",
+    "encoder and decoder of 2 layers each, width 32, for tests",
 )
 
 
@@ -280,14 +272,12 @@ _BERT_SIZES = {
 
 for _name, ((_layers, _width, _heads), _published) in _BERT_SIZES.items():
     register(
-        Architecture(
-            _name,
-            partial(bert, name=_name, layers=_layers, width=_width, heads=_heads),
-            BERT_PAPER,
-            _published,
-            "language",
-            f"encoder of {_layers} layers, width {_width}, {_heads} heads",
-        )
+        _name,
+        partial(bert, name=_name, layers=_layers, width=_width, heads=_heads),
+        BERT_PAPER,
+        _published,
+        "language",
+        f"encoder of {_layers} layers, width {_width}, {_heads} heads",
     )
 
 
@@ -344,28 +334,24 @@ def _block(g: GraphBuilder, x: str, sizes: str, mask: str, how: Attention) -> st
 
 
 register(
-    Architecture(
-        "gpt2-small",
-        partial(gpt2, name="gpt2-small"),
-        GPT2_PAPER,
-        Published(
-            124_439_808,
-            None,
-            "the released model of 124M, counted in transformers' GPT2LMHeadModel of gpt2 (the paper prints 117M)",
-        ),
-        "language",
-        "causal decoder of 12 layers, width 768, 12 heads",
-    )
+    "gpt2-small",
+    partial(gpt2, name="gpt2-small"),
+    GPT2_PAPER,
+    Published(
+        124_439_808,
+        None,
+        "the released model of 124M, counted in transformers' GPT2LMHeadModel of gpt2 (the paper prints 117M)",
+    ),
+    "language",
+    "causal decoder of 12 layers, width 768, 12 heads",
 )
 register(
-    Architecture(
-        "gpt2-tiny",
-        partial(gpt2, name="gpt2-tiny", layers=2, width=64, heads=2, vocabulary=1000, positions=128),
-        GPT2_PAPER,
-        Published(None, None, GPT2_PAPER, "ours, for tests: the paper has no model of this size"),
-        "language",
-        "causal decoder of 2 layers, width 64, 2 heads, for tests",
-    )
+    "gpt2-tiny",
+    partial(gpt2, name="gpt2-tiny", layers=2, width=64, heads=2, vocabulary=1000, positions=128),
+    GPT2_PAPER,
+    Published(None, None, GPT2_PAPER, "ours, for tests: the paper has no model of this size"),
+    "language",
+    "causal decoder of 2 layers, width 64, 2 heads, for tests",
 )
 
 
@@ -445,14 +431,12 @@ _LSTM_SIZES = {
 
 for _name, (_width, _scale, _ratio, _published) in _LSTM_SIZES.items():
     register(
-        Architecture(
-            _name,
-            partial(lstm_lm, name=_name, width=_width, scale=_scale, dropout_ratio=_ratio),
-            LSTM_PAPER,
-            _published,
-            "language",
-            f"word language model of Penn Treebank: 2 LSTM layers of {_width}",
-        )
+        _name,
+        partial(lstm_lm, name=_name, width=_width, scale=_scale, dropout_ratio=_ratio),
+        LSTM_PAPER,
+        _published,
+        "language",
+        f"word language model of Penn Treebank: 2 LSTM layers of {_width}",
     )
 
 

@@ -30,7 +30,7 @@ from levelbench.networks.zoo.blocks import (
     uniform,
     xavier,
 )
-from levelbench.networks.zoo.entry import Architecture, Published, register
+from levelbench.networks.zoo.entry import Published, register
 from levelbench.networks.zoo.language import sinusoids
 
 _AWAY = -10000.0
@@ -235,14 +235,12 @@ class _Bidaf:
 
 
 register(
-    Architecture(
-        "bidaf",
-        bidaf,
-        BIDAF_PAPER,
-        Published(2_600_000, None, "section 4 of the paper: about 2.6 million, without the fixed word vectors"),
-        "language",
-        "BiDAF: LSTMs with attention in both directions, to point at an answer",
-    )
+    "bidaf",
+    bidaf,
+    BIDAF_PAPER,
+    Published(2_600_000, None, "section 4 of the paper: about 2.6 million, without the fixed word vectors"),
+    "language",
+    "BiDAF: LSTMs with attention in both directions, to point at an answer",
 )
 
 
@@ -404,12 +402,10 @@ def _sentence(g: GraphBuilder, table: str, ids: str, kept: str, encoding: str) -
 
 
 register(
-    Architecture(
-        "memnet",
-        memory_network,
-        MEMNET_PAPER,
-        Published(None, None, MEMNET_PAPER, "the paper prints no count"),
-        "question answering",
-        "three hops over 50 sentences of bAbI",
-    )
+    "memnet",
+    memory_network,
+    MEMNET_PAPER,
+    Published(None, None, MEMNET_PAPER, "the paper prints no count"),
+    "question answering",
+    "three hops over 50 sentences of bAbI",
 )

@@ -10,8 +10,6 @@ import sys
 from levelbench.networks.cost import network_cost
 from levelbench.networks.zoo.entry import Architecture, entry, names
 
-__all__ = ["page", "row"]
-
 _HEAD = """\
 # The zoo
 
@@ -24,7 +22,7 @@ that were printed, and the mathematics against an independent implementation (`t
 This page is printed by `python -m levelbench.networks.zoo.table > docs/zoo.md`, and a test compares it with the code.
 
 - **Parameters** are trainable scalars; running means and variances are not counted. *Published* is what the source
-  says; an empty cell means that nobody published it to our knowledge.
+  says; an empty cell means that it was not published to our knowledge.
 - **Multiply-adds** are those of convolutions, matrix products, recurrent layers and attention, of one sample at the
   network's default sizes, which are given where they are open.
 - ResNets of 50 layers and more are version 1.5, which everybody measures under these names; `-v1` is the paper's.

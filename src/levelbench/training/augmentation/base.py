@@ -261,7 +261,7 @@ class InPlace(Augmentation):
 
     @abstractmethod
     def change(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> None:
-        """Change the images themselves: (n, c, h, w) uint8 or float32, contiguous, nobody else's."""
+        """Change the images themselves: (n, c, h, w) uint8 or float32, contiguous, and used by no one else."""
 
     def apply(self, images: NDArray[Any], seeds: NDArray[np.uint64]) -> NDArray[Any]:
         """A new array of the changed images."""

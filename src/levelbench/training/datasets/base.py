@@ -20,11 +20,11 @@ import numpy.typing as npt
 from levelbench.errors import DataError
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes that are here and the bytes in all (``None`` where nobody knows)."""
+"""Called with the bytes that are here and the bytes in all (``None`` where that is not known)."""
 
 
 def silent(done_bytes: int, total_bytes: int | None) -> None:
-    """The progress that nobody watches."""
+    """No progress is shown."""
 
 
 class Column(Protocol):
@@ -195,7 +195,7 @@ class DatasetSource(ABC):
         """
 
     def checked(self, folder: Path | None = None) -> Dataset:
-        """As ``load``, but nothing that an earlier ``load`` made of the files is trusted: all are read anew."""
+        """As ``load``, but nothing that an earlier ``load`` made of the files is trusted: all are read again."""
         return self.load(folder)
 
     @abstractmethod

@@ -196,8 +196,8 @@ class Bible:
         return digest.hexdigest()
 
     def _candidates(self, said: Path | None) -> Iterator[Path]:
-        told, named = os.environ.get("LEVELBENCH_DATA"), named_folder(said)
-        for each in [named] if named is not None else [*([Path(told)] if told else []), self.shared]:
+        general, named = os.environ.get("LEVELBENCH_DATA"), named_folder(said)
+        for each in [named] if named is not None else [*([Path(general)] if general else []), self.shared]:
             for below in ("", "modules/texts/ztext", "usr/share/sword/modules/texts/ztext"):
                 yield each / below / self.module
 
@@ -255,11 +255,11 @@ class _BibleSource(DatasetSource):
         :raises MissingError: when a Bible is nowhere.
         :raises DataError: when its files are damaged, or its words others than those of the checksum.
         """
-        return self._loaded(folder, anew=False)
+        return self._loaded(folder, fresh=False)
 
     def checked(self, folder: Path | None = None) -> Dataset:
         """As :meth:`load`, but made from the files, whatever the cache holds."""
-        return self._loaded(folder, anew=True)
+        return self._loaded(folder, fresh=True)
 
     def fetch(self, folder: Path | None = None, progress: Progress = silent) -> None:
         """See that the Bibles are here; raises ``MissingError`` as ``load`` does."""
@@ -278,8 +278,8 @@ class _BibleSource(DatasetSource):
         return f"its text is not {place}: apt-get install {' '.join(missing)}" if missing else None
 
     @abstractmethod
-    def _loaded(self, folder: Path | None, *, anew: bool) -> Dataset:
-        """The splits, from the cache unless ``anew``."""
+    def _loaded(self, folder: Path | None, *, fresh: bool) -> Dataset:
+        """The splits, from the cache unless ``fresh``."""
 
 
 @final
@@ -314,7 +314,7 @@ class VersePairs(_BibleSource):
     ) -> None:
         self._bibles, self._length, self._tokens, self._held_out = (source, target), length, tokens, held_out
 
-    def _loaded(self, folder: Path | None, *, anew: bool) -> Dataset:
+    def _loaded(self, folder: Path | None, *, fresh: bool) -> Dataset:
         places = [bible.located(folder) for bible in self._bibles]
         prints = [bible.fingerprint(place) for bible, place in zip(self._bibles, places, strict=True)]
         key = hashlib.sha256(repr((1, prints, self._length, self._tokens, self._held_out)).encode()).hexdigest()
@@ -323,7 +323,7 @@ class VersePairs(_BibleSource):
             source, target = (bible.read(place) for bible, place in zip(self._bibles, places, strict=True))
             return self._made(paired(source, target))
 
-        arrays = prepared(cache_folder() / self.name / f"{key[:16]}.npz", key, make, anew=anew)
+        arrays = prepared(cache_folder() / self.name / f"{key[:16]}.npz", key, make, fresh=fresh)
         merged = [_merge(line) for line in parted(arrays["merges"])]
         pairs = BytePairs(parted(arrays["characters"])[0], merged)
         splits = [self._split(arrays, at, pairs) for at in range(3)]
@@ -417,12 +417,12 @@ class Characters(_BibleSource):
     ) -> None:
         self._bibles, self._length, self._held_out = (bible,), length, held_out
 
-    def _loaded(self, folder: Path | None, *, anew: bool) -> Dataset:
+    def _loaded(self, folder: Path | None, *, fresh: bool) -> Dataset:
         (bible,) = self._bibles
         place = bible.located(folder)
         key = hashlib.sha256(repr((1, bible.fingerprint(place), self._length, self._held_out)).encode()).hexdigest()
         kept = cache_folder() / self.name / f"{key[:16]}.npz"
-        arrays = prepared(kept, key, lambda: self._made(bible.read(place)), anew=anew)
+        arrays = prepared(kept, key, lambda: self._made(bible.read(place)), fresh=fresh)
         train, validation, test = (Split(cut(arrays[f"ids.{at}"], self._length)) for at in range(3))
         return Dataset(
             name=self.name,

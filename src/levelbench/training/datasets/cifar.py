@@ -289,7 +289,7 @@ class Cifar(FileSource):
 
     def download(self, progress: Progress) -> CifarFiles:
         """The binary archive, into the cache, where its files are left and the archive is not."""
-        # Imported here because it brings ssl and http, which nobody needs who has the files.
+        # Imported here because it brings ssl and http, which are not needed where the files are here.
         from levelbench.training.datasets.download import fetch
 
         version = self._edition.versions[0]

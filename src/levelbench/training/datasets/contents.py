@@ -21,8 +21,6 @@ from levelbench.errors import DataError
 from levelbench.measure.statistics.chi_squared import ChiSquared, chi_squared_test
 from levelbench.training.datasets.base import Column, Dataset, Normalisation, Split
 
-__all__ = ["Duplicates", "Moments", "class_counts", "duplicates", "evenness", "faults", "moments"]
-
 _BLOCK = 512
 Told = Callable[[int, int], None]
 

@@ -24,8 +24,6 @@ from urllib.parse import urlsplit
 from levelbench.errors import DataError, MissingError, StoreError, UsageError
 from levelbench.training.datasets.base import Progress, silent
 
-__all__ = ["fetch", "file_digest", "http_opener"]
-
 _CHUNK_BYTES = 1 << 16
 _MOST_BYTES = 1 << 30
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -114,7 +112,7 @@ def _require_http(url: str) -> None:
     except ValueError:
         usable = False
     if not usable or any(character.isspace() or not character.isprintable() for character in url):
-        raise UsageError(f"download of {url}", "that is no http or https address", "Name one, as http://host/folder")
+        raise UsageError(f"download of {url}", "it is not an http or https address", "Name one, as http://host/folder")
 
 
 @final

@@ -228,7 +228,7 @@ class Digits(DatasetSource):
     def load(self, folder: Path | None = None) -> Dataset:
         """The three splits. The data comes with the package.
 
-        :raises UsageError: when a ``folder`` is named, for nobody looks into it.
+        :raises UsageError: when a ``folder`` is named: the data is bundled.
         :raises DataError: when the bundled files are damaged.
         :raises MissingError: when they are not there.
         """
@@ -369,7 +369,7 @@ class FashionMnist(FileSource):
 
     def download(self, progress: Progress) -> Path:
         """The four files, into the cache."""
-        # Imported here because it brings ssl and http, which nobody needs who has the files.
+        # Imported here because it brings ssl and http, which are not needed where the files are here.
         from levelbench.training.datasets.download import fetch, file_digest
 
         mirror = os.environ.get("LEVELBENCH_FASHION_MNIST_URL")
@@ -378,7 +378,7 @@ class FashionMnist(FileSource):
             fetch(
                 f"{(mirror or OFFICIAL_URL).rstrip('/')}/{file.name}.gz",
                 target / f"{file.name}.gz",
-                # A mirror may have packed the same content anew; the official address has the official bytes.
+                # A mirror may have packed the same content in its own way; the official address has the official bytes.
                 file.content_sha256 if mirror else file.download_sha256,
                 digest=content_digest if mirror else file_digest,
                 most_bytes=MOST_DOWNLOAD_BYTES,

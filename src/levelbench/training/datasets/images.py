@@ -395,4 +395,4 @@ def _require_plain(path: Path) -> None:
 
 
 def _bad_shard(path: Path, found: str) -> DataError:
-    return DataError(f"reading {path} as {_KIND}", found, "Write the shard anew, as plain tar in WebDataset's layout")
+    return DataError(f"reading {path} as {_KIND}", found, "Write the shard again, as plain tar in WebDataset's layout")

@@ -173,7 +173,7 @@ def _decoded(content: bytes, encoding: str | None) -> str:
 def _header(value: str) -> str:
     try:
         pieces = decode_header(value)
-    except _GIVES_UP:  # base64 that is none
+    except _GIVES_UP:  # damaged base64
         return value.encode("utf-8", "replace").decode("utf-8")
     return "".join(
         _decoded(each, encoding) if isinstance(each, bytes) else each.encode("utf-8", "replace").decode("utf-8")
@@ -325,17 +325,17 @@ class Mails(FileSource):
         :raises MissingError: when the mails are nowhere and npm cannot bring them.
         :raises DataError: when they are others than the checksum says.
         """
-        return self._loaded(folder, anew=False)
+        return self._loaded(folder, fresh=False)
 
     def checked(self, folder: Path | None = None) -> Dataset:
-        """As :meth:`load`, but made anew of the files."""
-        return self._loaded(folder, anew=True)
+        """As :meth:`load`, but made from the files, whatever the cache holds."""
+        return self._loaded(folder, fresh=True)
 
-    def _loaded(self, folder: Path | None, *, anew: bool) -> Dataset:
+    def _loaded(self, folder: Path | None, *, fresh: bool) -> Dataset:
         found = self.located(folder)
         key = hashlib.sha256(repr((2, _bytes_digest(found.held), self._sha256, BUCKETS, LENGTH)).encode()).hexdigest()
         kept = cache_folder() / self.name / f"{key[:16]}.npz"
-        arrays = prepared(kept, key, lambda: self._made(found.held), anew=anew)
+        arrays = prepared(kept, key, lambda: self._made(found.held), fresh=fresh)
         train, validation, test = (_split(arrays, each) for each in ("train", "validation", "test"))
         return Dataset(
             name=self.name,

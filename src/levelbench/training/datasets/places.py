@@ -18,18 +18,6 @@ from levelbench.errors import MissingError, UsageError
 from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import DatasetSource, Progress, silent
 
-__all__ = [
-    "DataFile",
-    "FileLocation",
-    "FileSource",
-    "Found",
-    "cache_folder",
-    "folders_of",
-    "named_folder",
-    "offline",
-    "refuse_folder",
-]
-
 
 @final
 @dataclass(frozen=True)
@@ -77,15 +65,15 @@ def named_folder(folder: Path | None) -> Path | None:
     ``None`` where it is that of LEVELBENCH_DATA, which options hand on: it is for all datasets, and one that is not in
     it is looked for elsewhere.
     """
-    told = os.environ.get("LEVELBENCH_DATA")
+    configured = os.environ.get("LEVELBENCH_DATA")
     # Resolved, for jobs on several ranks hand on the whole path.
-    if folder is None or (told and os.path.realpath(told) == os.path.realpath(folder)):
+    if folder is None or (configured and os.path.realpath(configured) == os.path.realpath(folder)):
         return None
     return folder
 
 
 def refuse_folder(name: str, folder: Path | None) -> None:
-    """``UsageError`` for a folder that was named for a dataset without files, which nobody would look into."""
+    """``UsageError`` for a folder that was named for a dataset without files, which would not be looked into."""
     if named_folder(folder) is not None:
         raise UsageError(
             f"--data {folder} for the dataset {name}",
@@ -110,8 +98,8 @@ class FileSource(DatasetSource):
         """What to read of ``folder`` (a path, or more about it) where the files are there, else ``None``."""
 
     def download(self, progress: Progress) -> Any:
-        """Bring the files into the cache; what ``held`` says of them there. By default nobody may: ``MissingError``."""
-        raise self._missing(None, "nobody may pass it on")
+        """Bring the files into the cache; what ``held`` says of them there. By default ``MissingError``."""
+        raise self._missing(None, "it may not be passed on")
 
     def packaged(self) -> Sequence[FileLocation]:
         """Where packages of an operating system put the files."""
@@ -185,7 +173,7 @@ class FileSource(DatasetSource):
                 else f"get them: {self.ways}",
             )
         if not self.downloads:
-            raise self._missing(folder, "nobody may pass it on")
+            raise self._missing(folder, "it may not be passed on")
         if offline():
             raise self._missing(folder, "LEVELBENCH_OFFLINE forbids to download it")
         try:

@@ -200,7 +200,7 @@ class Squad(FileSource):
 
     def download(self, progress: Progress) -> Path:
         """The official files, or a mirror's, into the cache."""
-        # Imported here because it brings ssl and http, which nobody needs who has the files.
+        # Imported here because it brings ssl and http, which are not needed where the files are here.
         from levelbench.training.datasets.download import fetch
 
         base = (os.environ.get("LEVELBENCH_SQUAD_URL") or OFFICIAL_URL).rstrip("/")

@@ -255,7 +255,7 @@ def _number(stream: BoundedFile, field: bytes) -> int:
         return value
     digits = field.strip(b" \0")
     if digits and not set(digits) <= set(b"01234567"):
-        stream.fail("a header has a number that is none: it is no tar archive, or damaged")
+        stream.fail("a header has a damaged number: it is not a tar archive, or damaged")
     return int(digits or b"0", 8)
 
 

@@ -167,7 +167,7 @@ def _count(
     pairs: Counter[tuple[str, str]],
     places: defaultdict[tuple[str, str], set[int]],
 ) -> set[tuple[str, str]]:
-    """Add the pairs of word number ``at`` to the counts, and those pairs; such that nobody has any more are dropped."""
+    """Add the pairs of word number ``at`` to the counts, and those pairs; pairs that are left nowhere are dropped."""
     found = set(pairwise(word))
     for pair in pairwise(word):
         pairs[pair] += weight
@@ -267,12 +267,12 @@ _UNREADABLE = (
 )
 
 
-def prepared(path: Path, key: str, make: Callable[[], Arrays], *, anew: bool = False) -> Arrays:
-    """The arrays of ``make()``, from ``path`` if it holds those of the same ``key`` whole; ``anew`` looks at no file.
+def prepared(path: Path, key: str, make: Callable[[], Arrays], *, fresh: bool = False) -> Arrays:
+    """The arrays of ``make()``, from ``path`` if it holds those of the same ``key`` whole; ``fresh`` looks at no file.
 
     Where the folder cannot be written they are made each time: a cache is a help and no need.
     """
-    kept = None if anew else _kept(path, key)
+    kept = None if fresh else _kept(path, key)
     if kept is not None:
         return kept
     arrays = make()

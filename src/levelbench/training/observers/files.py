@@ -114,7 +114,7 @@ class Statistics(Observer):
 
     def __init__(self, folder: Path, name: str, every: int = 10) -> None:
         if every < 1:
-            raise UsageError(f"gradient statistics every {every} steps", "that is no interval", "give 1 or more")
+            raise UsageError(f"gradient statistics every {every} steps", "it is not an interval", "give 1 or more")
         self._folder, self._name, self._every = folder, name, every
         self._executor: Executor | None = None
         self._backend: Backend | None = None
@@ -321,7 +321,7 @@ class Mistakes(Observer):
 
     def __init__(self, folder: Path, name: str, most: int = 100) -> None:
         if most < 1:
-            raise UsageError(f"a sheet of {most} examples", "that is none", "give 1 or more")
+            raise UsageError(f"a sheet of {most} examples", "it would be empty", "give 1 or more")
         self._folder, self._name, self._most = folder, name, most
         self._context: Context | None = None
 
@@ -369,7 +369,7 @@ def _rows(column: Any, indices: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _page(name: str, wrong: WrongExamples, most: int, pictures: NDArray[np.uint8] | None, reference: Any) -> str:
-    """One HTML file that needs nothing beside it; every word in it is escaped."""
+    """One HTML file that needs no other; every word in it is escaped."""
     title = html.escape(name)
     shown = min(most, len(wrong))
     rows = []

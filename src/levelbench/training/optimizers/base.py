@@ -103,7 +103,7 @@ class RuleStepper(Stepper):
         return result
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The states of all parameters anew, filled with what was kept."""
+        """New states of all parameters, filled with what was kept."""
         if not state:
             self._states = {}
             return

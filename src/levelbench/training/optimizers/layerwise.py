@@ -222,7 +222,7 @@ class Shampoo(UpdateRule):
         return add_scaled(parameter, xp.reshape(change, parameter.shape), -lr), (statistics, roots, average)
 
     def _identity(self, xp: Any, parameter: Array, size: int) -> Array:
-        # From the parameter itself, as what is made anew would have to be told its device.
+        # From the parameter itself, as a new array would need its device.
         zero = xp.zeros_like(xp.sum(parameter))
         ones = xp.zeros_like(xp.broadcast_to(zero, (size,))) + 1
         if size > self.largest:

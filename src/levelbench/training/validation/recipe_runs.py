@@ -15,9 +15,8 @@ import numpy as np
 from levelbench.measure.clocks import HOST
 from levelbench.measure.crossing import sign_of
 from levelbench.measure.timeline import Phase, Timeline
-from levelbench.training.cadence import Evaluate
 from levelbench.training.quality import Quality
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.trainer import Trainer
 from levelbench.training.validation.bench import Bench, chance_loss, same
 from levelbench.training.validation.coverage import covered

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from levelbench.measure.crossing import DIRECTIONS
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.quality import Quality, Top1, TopK
 from levelbench.training.recipe import Recipe
+from levelbench.training.stopping import Evaluate
 from levelbench.training.task import Setting, Task
 from levelbench.training.validation import recipe_parts
 from levelbench.training.validation.loading import MOST_BYTES, loading

@@ -130,7 +130,7 @@ def test_another_key_is_made_anew(tmp_path):
 
 def test_anew_looks_at_no_file(tmp_path):
     with pytest.raises(AssertionError, match="made anew"):
-        prepared(kept(tmp_path), "k", fail, anew=True)
+        prepared(kept(tmp_path), "k", fail, fresh=True)
 
 
 def without(path, name):

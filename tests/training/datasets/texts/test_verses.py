@@ -197,7 +197,7 @@ def test_a_cache_that_was_changed_is_seen_and_a_check_does_not_look_at_it(tmp_pa
     np.savez(kept, **arrays)
     assert np.array_equal(source.load(tmp_path).train.labels, right)
     marks = {name: arrays.pop(name) for name in ("made-of", "sha256")}
-    prepared(kept, str(marks["made-of"]), lambda: arrays, anew=True)
+    prepared(kept, str(marks["made-of"]), lambda: arrays, fresh=True)
     assert not np.array_equal(source.load(tmp_path).train.labels, right)  # written by our own hand
     assert np.array_equal(source.checked(tmp_path).train.labels, right)
     assert np.array_equal(source.load(tmp_path).train.labels, right)
