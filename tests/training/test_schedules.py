@@ -19,6 +19,7 @@ from levelbench.training.schedules import (
     Step,
     Trapezoid,
     Warmup,
+    WarmupCosine,
     has_fixed_length,
 )
 
@@ -28,7 +29,7 @@ ALL = (
     PiecewiseLinear(),
     Cosine(),
     Cosine(0.1),
-    OneCycle(),
+    WarmupCosine(),
     Warmup(Cosine()),
     Warmup(Constant()),
     Trapezoid(),
@@ -55,7 +56,7 @@ def test_a_schedule_without_an_end_may_stop_early_and_goes_on_beyond_it(schedule
 
 @pytest.mark.parametrize(
     "schedule",
-    [Step(), PiecewiseLinear(), Cosine(), OneCycle(), Warmup(Cosine()), Trapezoid(), Polynomial()],
+    [Step(), PiecewiseLinear(), Cosine(), WarmupCosine(), Warmup(Cosine()), Trapezoid(), Polynomial()],
     ids=repr,
 )
 def test_a_schedule_that_comes_down_to_an_end_has_a_fixed_length(schedule):
@@ -64,7 +65,7 @@ def test_a_schedule_that_comes_down_to_an_end_has_a_fixed_length(schedule):
 
 def test_whether_a_schedule_is_of_fixed_length_is_known_of_its_class():
     assert not Constant.fixed_length
-    assert OneCycle.fixed_length
+    assert WarmupCosine.fixed_length
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=repr)
@@ -84,7 +85,7 @@ class Calling:
     [
         Cosine().factor,
         Cosine(0.5).factor,
-        OneCycle().factor,
+        WarmupCosine().factor,
         Step((0.5,), 0.5).factor,
         Trapezoid(floor=0.1).factor,
         lambda progress: 1 - 0.3 * progress,
@@ -111,8 +112,18 @@ def test_a_factor_that_is_the_same_curve_for_any_length_is_open_ended(factor):
     assert not has_fixed_length(Calling(factor))
 
 
-def test_one_cycle_rises_to_one_and_falls_to_zero():
-    schedule = OneCycle(0.25)
+def test_one_cycle_is_the_earlier_name_of_a_cosine_with_a_warmup():
+    assert OneCycle is WarmupCosine
+
+
+@given(st.floats(0, 1), st.floats(0.01, 0.99))
+def test_a_cosine_with_a_warmup_is_the_two_put_together(progress, share):
+    expected = Warmup(Cosine(), share).factor(progress)
+    assert WarmupCosine(share).factor(progress) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_cosine_with_a_warmup_rises_to_one_and_falls_to_zero():
+    schedule = WarmupCosine(0.25)
     assert schedule.factor(0) == 0
     assert schedule.factor(0.125) == pytest.approx(0.5)
     assert schedule.factor(0.25) == pytest.approx(1)
@@ -121,7 +132,7 @@ def test_one_cycle_rises_to_one_and_falls_to_zero():
 
 
 def test_one_cycle_is_bit_for_bit_what_published_records_were_made_with():
-    made = [OneCycle().factor(at / 7).hex() for at in range(7)]
+    made = [WarmupCosine().factor(at / 7).hex() for at in range(7)]
     cosine = [0.5 * (1 + math.cos(math.pi * (at / 7 - 0.25) / 0.75)) for at in range(2, 7)]
     assert made == [(0.0).hex(), (1 / 7 / 0.25).hex(), *(each.hex() for each in cosine)]
 
@@ -168,7 +179,7 @@ def test_a_warm_up_leads_to_the_beginning_of_what_follows_and_leaves_it_whole():
         (lambda: PiecewiseLinear(((0.0, 1.0), (1.5, 0.0))), "within 0 and 1"),
         (lambda: PiecewiseLinear(((0.0, 1.0), (1.0, math.nan))), "nan"),
         (lambda: Cosine(-0.1), "floor"),
-        (lambda: OneCycle(1.0), "no share"),
+        (lambda: WarmupCosine(1.0), "no share"),
         (lambda: Warmup(Cosine(), 0.0), "no share"),
         (lambda: Warmup(0.1), "no schedule"),
         (lambda: Trapezoid(0.6, 0.6), "overlap"),
