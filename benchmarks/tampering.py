@@ -224,10 +224,65 @@ def mixed_curve(rows: Lines, random: Random, other: Lines) -> None:
         rows[at] = row
 
 
+def dropped_witness(rows: Lines, random: Random, _: Lines) -> None:
+    """What other clocks saw is taken out, and the times scaled with the steps."""
+    scaled_everything(rows, random, _)
+    rows[-1]["witness"] = None
+
+
+def scaled_witness(rows: Lines, random: Random, _: Lines) -> None:
+    """Everything by one factor, the readings of the run's own clocks in its witness too; the parent's are left."""
+    factor = random.uniform(0.3, 0.97)
+    _times(rows, factor)
+    _steps(rows, factor)
+    for sight in rows[-1]["witness"]["sights"]:
+        for place in (1, 3, 4):  # its own clock, its second one, and what the kernel has counted
+            if sight[place] is not None:
+                sight[place] = [round(ns * factor) for ns in sight[place]]
+
+
+def older_schema(rows: Lines, random: Random, _: Lines) -> None:
+    """Everything by one factor, in a record that says that it is of the first schema, without what that never had."""
+    scaled_everything(rows, random, _)
+    rows[0]["schema"] = 1
+    rows[-1]["witness"] = None
+    for name in ("quality", "data", "modules"):
+        rows[0]["source"].pop(name, None)
+    for name in ("planned_effect", "planned_runs", "replaced"):
+        rows[0].pop(name, None)
+
+
+def silenced(rows: Lines, random: Random, _: Lines) -> None:
+    """A doubt, or what one is derived from, is taken out."""
+    match random.randrange(4):
+        case 0:
+            rows[-1]["suspect"] = [] if rows[-1]["suspect"] else ["its seed was chosen"]
+        case 1:
+            del rows[next(at for at, row in enumerate(rows) if row.get("name") == "untrained_quality")]
+        case 2:
+            del rows[0]["environment"]["before_clock"]
+        case _:
+            rows[-1]["environment_after"] = {}
+
+
+def early_end(rows: Lines, random: Random, _: Lines) -> None:
+    """The run ends at an evaluation before its last, which reads as the last one did."""
+    places = [at for at, row in enumerate(rows) if row["kind"] == "evaluation"]
+    at, last, end = random.choice(places[1:-1]), rows[places[-1]], rows[-1]
+    less = last["t_ns"] - rows[at]["t_ns"]
+    for back, place in enumerate((at, places[places.index(at) - 1])):
+        rows[place]["quality"] = rows[places[-1 - back]]["quality"]
+    shift = {name: last["phases_ns"][name] - ns for name, ns in rows[at]["phases_ns"].items()}
+    end["t_ns"] -= less
+    end["phases_ns"] = {name: ns - shift[name] for name, ns in end["phases_ns"].items()}
+    del rows[at + 1 : places[-1] + 1]
+
+
 KINDS: tuple[Callable[[Lines, Random, Lines], None], ...] = (
     *(scaled_times, scaled_slower, scaled_steps, scaled_everything, shifted_time, shifted_phase, shifted_other),
     *(swapped, dropped, dropped_last, dropped_meter, doubled, forged_end, forged_test, forged_test_off),
     *(forged_quality, forged_header, forged_seed, mixed, mixed_curve),
+    *(dropped_witness, scaled_witness, older_schema, silenced, early_end),
 )
 
 
