@@ -34,7 +34,7 @@ def test_decimal_units_are_powers_of_ten():
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "1TB", "1 2"])
 def test_what_is_no_memory_is_refused(text):
-    with pytest.raises(UsageError, match="no number of bytes"):
+    with pytest.raises(UsageError, match="not a number of bytes"):
         parse_bytes(text)
 
 

@@ -78,5 +78,5 @@ def test_settings_may_come_as_words(residual):
     "settings", [{"name": "fuse", "opset": "new"}, {"name": "microbatch", "memory": "1GiB", "batch": "-1"}]
 )
 def test_a_word_that_is_no_number_is_refused(settings):
-    with pytest.raises(UsageError, match="no whole number"):
+    with pytest.raises(UsageError, match="not a whole number"):
         transforms.make(**settings)

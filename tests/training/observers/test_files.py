@@ -103,7 +103,7 @@ def test_afterwards_the_executor_is_as_it_was(trained, tmp_path):
 
 
 def test_an_interval_of_no_steps_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="no interval"):
+    with pytest.raises(UsageError, match="not an interval"):
         Statistics(tmp_path, "run", every=0)
 
 

@@ -160,7 +160,7 @@ def test_another_packing_than_gzip_is_an_error(tmp_path):
         info = tarfile.TarInfo(named("spam-1", 1))
         info.size = 2000
         tar.addfile(info, io.BytesIO(os.urandom(2000)))
-    with pytest.raises(DataError, match="no tar archive"):
+    with pytest.raises(DataError, match="not a tar archive"):
         list(mail_files(tmp_path / "a.tgz", FILES))
 
 
