@@ -27,20 +27,20 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.communicators.opening import open_communicator
-from levelbench.distributed.hosts import Hosts, Link
-from levelbench.distributed.launching import ENGINES, Running, place_of
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
+from levelbench.distributed.finding import open_communicator
+from levelbench.distributed.launching import ENGINES, RunningJob, place_of
+from levelbench.distributed.launching.namespaces import Hosts, Link
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.compressed import TopK
-from levelbench.distributed.schemes.local import LocalSGD
+from levelbench.distributed.schemes.compressed import SparseTopK
+from levelbench.distributed.schemes.periodic import LocalSGD
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import load_framework
 from levelbench.training.optimizers.rules import SGD
 
 PERIOD = 8
-SCHEMES = {"all-reduce": AllReduce(), "top-k": TopK(ratio=0.01), "local-sgd": LocalSGD(period=PERIOD)}
+SCHEMES = {"all-reduce": AllReduce(), "top-k": SparseTopK(ratio=0.01), "local-sgd": LocalSGD(period=PERIOD)}
 NETWORKS = {"digits": (64, 128, 10), "fashion-mnist": (784, 256, 10)}
 BITS = {rate: Link(rate).bits_per_s for rate in ("", "1gbit", "100mbit", "10mbit", "1mbit")}
 HEADERS = 1 + (66 + 33) / 1448
@@ -110,7 +110,7 @@ def run_scheme(
     return {"times": times, "sent_bytes": sent, "wire_bytes": wire, "messages": messages}
 
 
-def watch(running: Running, hosts: Hosts, folder: Path, timeout_s: float) -> Iterator[dict[str, Any]]:
+def watch(running: RunningJob, hosts: Hosts, folder: Path, timeout_s: float) -> Iterator[dict[str, Any]]:
     """Change the links as rank 0 asks, and answer with what it prints."""
     until, told, shown = time.monotonic() + timeout_s, set(), 0
     over = False

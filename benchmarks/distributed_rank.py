@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
-from levelbench.distributed.communicators.opening import open_communicator
-from levelbench.distributed.launching.environment import Place, place_of
+from levelbench.distributed.finding import open_communicator
+from levelbench.distributed.launching.environment import RankPlace, place_of
 from levelbench.distributed.ranks import Ranks
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
@@ -97,7 +97,7 @@ def ddp_step(name: str, arrays: dict[str, Any], inputs: list[Any], tuned: bool) 
     return step
 
 
-def step_case(options: argparse.Namespace, place: Place) -> dict[str, float]:
+def step_case(options: argparse.Namespace, place: RankPlace) -> dict[str, float]:
     """DDP and the scheme ``all-reduce``."""
     communicator = open_communicator("gloo", place)
     backend = load_framework("torch").open()
@@ -144,7 +144,7 @@ def require_same(by_hand: Work, ours: Work, parameters: Any, backend: Any) -> No
             raise SystemExit(f"the two sides do not make the same step: see {name}")
 
 
-def reduce_case(options: argparse.Namespace, place: Place) -> dict[str, float]:
+def reduce_case(options: argparse.Namespace, place: RankPlace) -> dict[str, float]:
     """The libraries gloo and MPI between the same two processes."""
     import socket
 
@@ -155,7 +155,9 @@ def reduce_case(options: argparse.Namespace, place: Place) -> dict[str, float]:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
     port = int(mpi.broadcast(np.array([port], np.int64))[0])
-    gloo = open_communicator("gloo", Place(place.rank, place.size, place.local_rank, "127.0.0.1", port, place.engine))
+    gloo = open_communicator(
+        "gloo", RankPlace(place.rank, place.size, place.local_rank, "127.0.0.1", port, place.engine)
+    )
     backend = load_framework("torch").open()
     array = backend.array(np.ones(options.bytes // 4, np.float32))
 
@@ -195,7 +197,7 @@ class Idle(Communicator):
     all_gather = gather = scatter = all_to_all = exchange = _unused
 
 
-def harness_case(options: argparse.Namespace, place: Place) -> dict[str, float]:
+def harness_case(options: argparse.Namespace, place: RankPlace) -> dict[str, float]:
     """The trainer's loop on rank 0 of two, and the same calls by hand, on the same arrays."""
     chunk = CHUNK[options.network]
     made, each = HARNESSED[options.network]()

@@ -30,30 +30,25 @@ from typing import Any
 import numpy as np
 
 from levelbench.distributed.communicator import Communicator
-from levelbench.distributed.communicators.opening import open_communicator
-from levelbench.distributed.finding import named_scheme
-from levelbench.distributed.fitting import Timed, fit, rounds_of
+from levelbench.distributed.finding import named_scheme, open_communicator
 from levelbench.distributed.launching import ENGINES, place_of
 from levelbench.distributed.scheme import Scheme, Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
-from levelbench.distributed.schemes.averaging import ModelAveraging
 from levelbench.distributed.schemes.gossip import Gossip
-from levelbench.distributed.schemes.local import LocalSGD
-from levelbench.distributed.simulation.calibration import Known, Uncertain, link_of, of_samples
-from levelbench.distributed.simulation.collectives import collective_s
-from levelbench.distributed.simulation.model import Compute, Model
-from levelbench.distributed.simulation.networks import Network as Links
-from levelbench.distributed.simulation.parsing import parse
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer
+from levelbench.distributed.schemes.periodic import LocalSGD, ModelAveraging
+from levelbench.distributed.simulation.model import Calibrated, Compute, ModelShape, Uncertain, link_of, of_samples
+from levelbench.distributed.simulation.networks import Interconnect, collective_s, parse
 from levelbench.distributed.simulation.predict import predict
-from levelbench.distributed.simulation.published import ALIBABA, FAST_AI, Team, calibrate, compare
 from levelbench.distributed.simulation.running import simulate
+from levelbench.distributed.sweep import Timed, fit, rounds_of
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Network
 from levelbench.networks.builder import Builder
 from levelbench.operators.frameworks import load_framework
 from levelbench.training import Momentum
+from published_scaling import ALIBABA, FAST_AI, Team, calibrate, compare
 from ratios import write_json
 
 SCHEMES: dict[str, Scheme] = {
@@ -69,7 +64,7 @@ BATCH = 64
 
 def speed(quick: bool) -> None:
     """Seconds of simulations of a ResNet-50's parameters."""
-    model = Model({f"layer {at}": (160_000,) for at in range(160)})
+    model = ModelShape({f"layer {at}": (160_000,) for at in range(160)})
     network = parse("alpha=2us,beta=25GB/s,topology=fat-tree")
     many, some, steps = (256, 64, 5) if quick else (4096, 512, 20)
     cases: list[tuple[Scheme, int]] = [
@@ -87,8 +82,8 @@ def speed(quick: bool) -> None:
 
 def predictions(quick: bool) -> None:
     """Processor seconds of predictions for more and more ranks, of a model of 17,000 parameters."""
-    model = Model({"1": (128, 64), "1b": (128,), "2": (64, 128), "2b": (64,), "3": (10, 64), "3b": (10,)})
-    known = Uncertain(Known(2e-3, 1.8e-3, 2.2e-3), Known(2e-6, 1e-6, 3e-6), Known(25e9, 2e10, 27e9))
+    model = ModelShape({"1": (128, 64), "1b": (128,), "2": (64, 128), "2b": (64,), "3": (10, 64), "3b": (10,)})
+    known = Uncertain(Calibrated(2e-3, 1.8e-3, 2.2e-3), Calibrated(2e-6, 1e-6, 3e-6), Calibrated(25e9, 2e10, 27e9))
     network = parse("alpha=2us,beta=25GB/s,topology=fat-tree")
     for name in ("all-reduce", "top-k", "async-parameter-server", "stale-synchronous", "gossip"):
         for ranks in (8, 64) if quick else (8, 64, 512, 4096):
@@ -240,8 +235,8 @@ def measure(options: argparse.Namespace) -> None:
     ]
     line = fit(points)
     alpha, beta = link_of(line, rounds_of("all-reduce", small))
-    model = Model({name: tuple(shape) for name, shape in first["parameters"].items()})
-    network = Links(alpha.value, beta.value)
+    model = ModelShape({name: tuple(shape) for name, shape in first["parameters"].items()})
+    network = Interconnect(alpha.value, beta.value)
     print(f"{options.network}: {model.nbytes:,} bytes of parameters, {options.rate or 'loopback'}")
     print(f"alpha {alpha.value * 1e6:.1f} us, beta {beta.value / 1e9:.2f} GB/s, misfit {line.misfit:.1f}\n")
     print("| all-reduce alone | ranks | measured | ring | error |\n|---:|---:|---:|---:|---:|")

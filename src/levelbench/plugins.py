@@ -1,6 +1,6 @@
 """Finds frameworks and tasks by name through entry points, and runs users' files, so that nobody needs a fork.
 
-The one idea: a name is known without importing what it names; only :func:`load` imports, and only the one asked for.
+A name is known without importing what it names; only :func:`load` imports, and only the one asked for.
 Somebody else's module may raise anything; what leaves here is an error that names it.
 """
 
@@ -14,10 +14,11 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
 
-__all__ = ["load", "load_file", "names", "place"]
+__all__ = ["load", "load_file", "names", "place", "typed_setting"]
 
 
 def names(kind: str) -> dict[str, EntryPoint]:
@@ -79,6 +80,17 @@ def load_file(kind: str, path: Path) -> ModuleType:
     except Exception as error:  # a user's file may raise anything; it becomes an error with its place
         raise DefinitionError(f"{kind} file {path}", f"it raised {place(error, path)}", "correct the file") from error
     return module
+
+
+def typed_setting(asked: str, name: str, value: Any, default: Any) -> Any:
+    """A setting's new value, of its default's type; a whole number is taken for a float. ``UsageError`` else."""
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        kind = type(default).__name__
+        found = f"{name} is of type {kind} (default {default!r}), not {type(value).__name__}"
+        raise UsageError(asked, found, f"give a value of type {kind}")
+    return value
 
 
 def place(error: BaseException, path: Path) -> str:

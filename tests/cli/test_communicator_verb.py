@@ -6,7 +6,7 @@ import pytest
 
 from levelbench.cli.communicator_words import Swept, fits_table, sweep_json, times_table
 from levelbench.distributed.communicators import mpi
-from levelbench.distributed.sweep import Point
+from levelbench.distributed.sweep import SweepPoint
 from levelbench.report.tables import Text
 
 ALPHA, BETA = 50e-6, 1e-9
@@ -16,7 +16,9 @@ def planted(operation="all-reduce", sizes=(4, 4096, 4194304), ranks=2):
     points = []
     for nbytes in sizes:
         time_s = ALPHA + nbytes * BETA
-        points.append(Point(operation, nbytes, tuple(time_s * (1 + 0.001 * at) for at in range(-4, 5)), 2, "", "done"))
+        points.append(
+            SweepPoint(operation, nbytes, tuple(time_s * (1 + 0.001 * at) for at in range(-4, 5)), 2, "", "done")
+        )
     return Swept("gloo", "process", ranks, tuple(points))
 
 
@@ -151,7 +153,7 @@ def test_an_error_of_a_rank_reaches_the_user(said, monkeypatch):
 
 def test_a_line_that_misses_a_point_by_more_than_half_says_so():
     good = planted()
-    slow = Point("all-reduce", 65536, tuple(0.05 + 0.001 * at for at in range(9)), 0, "", "done")
+    slow = SweepPoint("all-reduce", 65536, tuple(0.05 + 0.001 * at for at in range(9)), 0, "", "done")
     poor = Swept("gloo", "process", 2, (*good.points, slow))
     assert not any("misses a point" in note for note in fits_table([good], 0.95).notes)
     assert any("misses a point" in note for note in fits_table([poor], 0.95).notes)

@@ -1,8 +1,19 @@
+import sys
+
+import numpy as np
 import pytest
 
-from levelbench.distributed.finding import load_schemes, named_scheme, settings_of
+from levelbench import plugins
+from levelbench.distributed.finding import (
+    communicator_kinds,
+    load_schemes,
+    named_scheme,
+    open_communicator,
+    settings_of,
+)
+from levelbench.distributed.launching import RankPlace
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.errors import DefinitionError, UnknownNameError, UsageError
+from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
 
 MINE = """
 from dataclasses import dataclass
@@ -102,3 +113,84 @@ def test_a_setting_of_a_type_that_no_command_can_write_is_refused(write):
     path = write(MINE.replace("extra: int = 1", "extra: tuple = ()"))
     with pytest.raises(DefinitionError, match="of none of the types"):
         settings_of(named_scheme(str(path)))
+
+
+ALONE = RankPlace(0, 1, 0, "127.0.0.1", 0, "process")
+
+
+def test_the_kinds_are_known_without_importing_a_library():
+    before = set(sys.modules)
+    assert set(communicator_kinds()) == {"gloo", "mpi", "nccl"}
+    assert not {"torch.distributed.fsdp", "mpi4py.MPI"} & (set(sys.modules) - before)
+
+
+def test_an_unknown_kind_answers_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="close: gloo"):
+        open_communicator("glo", ALONE)
+
+
+def test_a_plugin_that_does_not_load_hides_no_other(monkeypatch):
+    def load(kind, name):
+        if name == "jax":
+            raise DefinitionError("framework 'jax'", "it does not load", "repair it")
+        return load_it(kind, name)
+
+    load_it = plugins.load
+    monkeypatch.setattr(plugins, "load", load)
+    assert "gloo" in communicator_kinds()
+
+
+def test_a_communicator_of_one_rank_is_opened_and_closed():
+    dist = pytest.importorskip("torch.distributed")
+    communicator = open_communicator("gloo", ALONE, 5.0)
+    assert (communicator.name, communicator.rank, communicator.size) == ("gloo", 0, 1)
+    assert communicator.all_reduce(np.ones(2)).tolist() == [1.0, 1.0]
+    assert dist.is_initialized()
+    communicator.close()
+    assert not dist.is_initialized()
+
+
+def test_ranks_without_a_port_cannot_meet():
+    pytest.importorskip("torch")
+    with pytest.raises(UsageError, match="MASTER_PORT"):
+        open_communicator("gloo", RankPlace(0, 2, 0, "127.0.0.1", 0, "mpi"), 5.0)
+
+
+def test_nccl_without_a_gpu_says_so():
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(MissingError, match="nccl"):
+        open_communicator("nccl", RankPlace(0, 1, 0, "127.0.0.1", 0, "process"), 5.0)
+
+
+def test_the_interface_towards_this_machine_is_the_loopback():
+    pytest.importorskip("torch")
+    from levelbench.frameworks.torch.distributed.opening import interface_towards
+
+    assert interface_towards("127.0.0.1", 80) == "lo"
+    assert interface_towards("no address at all", 80) is None
+
+
+@pytest.mark.parametrize(
+    ("preset", "given", "meant", "settings"),
+    [
+        ("model-averaging", {"every": 4}, "periodic", {"period": 4}),
+        ("mavg", {"optimizer_state": True}, "periodic", {"period": 1, "optimizer_state": True}),
+        ("local-sgd", {"growth": 0.5}, "periodic", {"growth": 0.5}),
+        ("diloco", {"period": 4}, "periodic", {"period": 4, "outer_lr": 0.7, "outer_momentum": 0.9}),
+        ("fp16", {"narrow": True}, "cast", {"kind": "float16", "narrow": True}),
+        ("bf16", {"error_feedback": False}, "cast", {"kind": "bfloat16", "error_feedback": False}),
+        ("asgd", {"servers": 2}, "ssp", {"servers": 2, "stale": -1}),
+    ],
+)
+def test_a_preset_is_another_scheme_with_settings(preset, given, meant, settings):
+    scheme = named_scheme(preset, given)
+    assert scheme.meant == named_scheme(meant, settings)
+    # Records hold the settings that it had before it was a preset.
+    assert given.keys() <= settings_of(scheme).keys() <= {*settings_of(scheme.meant), "every"} - {"kind", "stale"}
+    promises = ("consistent", "replicated", "lockstep")
+    assert [getattr(scheme, each) for each in promises] == [getattr(scheme.meant, each) for each in promises]
+    shapes = {"weight": (12, 9), "bias": (9,)}
+    assert scheme.traffic(shapes, 4, 4, 1) == scheme.meant.traffic(shapes, 4, 4, 1)
+    assert scheme.workers(4) == scheme.meant.workers(4)

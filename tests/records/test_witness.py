@@ -52,6 +52,11 @@ def test_clocks_that_agree_are_no_doubt(witnessed):
     assert (witness_doubts(record), witness_contradictions(record)) == ([], [])
 
 
+def test_more_evaluations_seen_by_other_clocks_than_there_are_is_a_contradiction(witnessed):
+    record = witnessed(TIMES[:2], seen())
+    assert "other clocks saw 3 evaluations of it, and 2 are in it" in witness_contradictions(record)
+
+
 def test_a_record_of_the_first_schema_without_a_witness_is_read(witnessed):
     record = witnessed(TIMES, seen())
     record = replace(record, end=msgspec.structs.replace(record.end, witness=None))
@@ -79,6 +84,7 @@ WITNESS = "what other clocks saw of it is not in it, and every run has that at i
             True,
             ["the machine's counters were read before it, and its end does not hold them"],
         ),
+        ({}, "no meters", ["the readings of peak_memory, energy are not in it, and every run has them at its end"]),
         ({}, False, ["the quality of its untrained network is not in it, and every run has that at its end"]),
     ],
 )
@@ -86,8 +92,10 @@ def test_what_every_run_has_at_its_end_cannot_be_left_out(witnessed, changes, me
     record = witnessed(TIMES, seen())
     header = msgspec.structs.replace(record.header, environment={"before_clock": {"cpu_s": 1.0}, **COUNTED})
     end = msgspec.structs.replace(record.end, **{"environment_after": COUNTED, **changes})
-    untrained = (Measurement(UNTRAINED, "accuracy", 0.1, "64 validation examples, after the run"),) * measured
-    record = replace(record, header=header, end=end, measurements=untrained, checksum="c")
+    untrained = (Measurement(UNTRAINED, "accuracy", 0.1, "64 validation examples, after the run"),) * bool(measured)
+    meters = ["cpu_utilisation"] if measured == "no meters" else ["peak_memory", "energy", "cpu_utilisation"]
+    readings = (*untrained, *(Measurement(name, "", None, None, "not available") for name in meters))
+    record = replace(record, header=header, end=end, measurements=readings, checksum="c")
     assert witness_contradictions(record) == found
 
 
@@ -182,3 +190,12 @@ def test_a_network_that_reaches_the_target_untrained_is_refused_where_it_was_not
     said = f"its network had top1 {value} before it was trained, and the target is {target}"
     assert witness_contradictions(record) == [said] * refused
     assert witness_doubts(record) == [f"{said}: choose another target"] * doubted
+
+
+@pytest.mark.parametrize(("kept", "found"), [([], ["2 cores busy"]), (["1.7 cores busy"], ["1.7 cores busy"])])
+def test_a_doubt_about_the_machine_that_was_taken_out_is_derived_again(witnessed, monkeypatch, kept, found):
+    monkeypatch.setattr("levelbench.measure.environment.doubts", lambda before, after: ["2 cores busy"])
+    record = witnessed(TIMES, seen())
+    record = replace(record, end=msgspec.structs.replace(record.end, suspect=kept), checksum="c")
+    assert summarise(record).suspect[: len(found)] == found
+    assert summarise(record).suspect.count("2 cores busy") == (not kept)

@@ -7,13 +7,13 @@ import pytest
 
 from levelbench.distributed.launching import PEER_LOST
 from levelbench.distributed.launching.base import Failure
-from levelbench.distributed.sweep import Point
+from levelbench.distributed.sweep import SweepPoint
 from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.runner.communicator_child import JOB, POINTS, TOLD, SweepJob, Told
 from levelbench.runner.communicators import default_communicator, engine_for, measure_communicator
 
 SWEEP = SweepJob("gloo", ("all-reduce",), (4,), 1.0, 1.0)
-POINT = Point("all-reduce", 4, (1e-3, 2e-3), 0, "", "done")
+POINT = SweepPoint("all-reduce", 4, (1e-3, 2e-3), 0, "", "done")
 
 
 class Planted:

@@ -32,7 +32,7 @@ class Mine(AllReduce):
 def something_to_talk_through(monkeypatch):
     """What is installed here is another test's question."""
     kinds = {"gloo": None, "mpi": None, "nccl": None}
-    monkeypatch.setattr("levelbench.distributed.communicators.opening.communicator_kinds", lambda: kinds)
+    monkeypatch.setattr("levelbench.distributed.finding.communicator_kinds", lambda: kinds)
     # Nor are the engines: MPI may not be installed, and namespaces need root.
     for engine in ENGINES.values():
         monkeypatch.setattr(type(engine), "lacks", lambda self: None)
@@ -118,7 +118,7 @@ def test_a_scheme_of_one_framework_is_refused_on_another(monkeypatch):
 
 def test_a_communicator_that_is_not_installed_is_missing(monkeypatch):
     kinds = {"gloo": "PyTorch is not installed", "mpi": None}
-    monkeypatch.setattr("levelbench.distributed.communicators.opening.communicator_kinds", lambda: kinds)
+    monkeypatch.setattr("levelbench.distributed.finding.communicator_kinds", lambda: kinds)
     with pytest.raises(MissingError, match="PyTorch is not installed"):
         resolved(ranks=2)
 

@@ -13,7 +13,7 @@ from levelbench.distributed.finding import named_scheme
 from levelbench.distributed.ranks import Ranks
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.base_stepper import BaseStepper
+from levelbench.distributed.schemes.base import BaseStepper
 from levelbench.errors import CommunicationError, DataError, StoreError, UnsupportedError
 from levelbench.frameworks.numpy import framework
 from levelbench.measure.timeline import Timeline

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from tests.runner.team_jobs import job
 
-from levelbench.distributed.launching.environment import Place
+from levelbench.distributed.launching.environment import RankPlace
 from levelbench.errors import CommunicationError, LevelbenchError, UsageError
 from levelbench.runner.rank import RankMember, _take_part
 
@@ -44,6 +44,6 @@ def test_a_rank_is_lost_where_the_communicator_says_so_and_not_where_a_scheme_do
 
 def test_ranks_of_another_number_than_the_runs_do_not_train(tmp_path):
     told = []
-    code = _take_part(job(tmp_path), Place(0, 2, 0, "127.0.0.1", 29500, "torchrun"), told.append, tmp_path, 0)
+    code = _take_part(job(tmp_path), RankPlace(0, 2, 0, "127.0.0.1", 29500, "torchrun"), told.append, tmp_path, 0)
     (message,) = told
     assert (code, message.error[:2]) == (2, ("a run of 3 ranks", "its launcher started 2"))

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import pytest
 from tests.runner.team_jobs import DYING, alike, launched
 
-from levelbench.distributed.hosts import Hosts
 from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.namespaces import Hosts
 from levelbench.records import Store
 
 VICTIM = '''

@@ -54,7 +54,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
     """
     from levelbench.cli.communicator_words import Swept
     from levelbench.cli.progress_line import ProgressLine
-    from levelbench.distributed.sweep import Point
+    from levelbench.distributed.sweep import SweepPoint
     from levelbench.records.selection import parse_item
     from levelbench.report.figures.drawing import check_ending
     from levelbench.runner.communicators import measure_communicator
@@ -73,7 +73,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
     with ProgressLine() as progress:
         for job, engine in todo:
 
-            def on_point(point: Point, name: str = job.communicator) -> None:
+            def on_point(point: SweepPoint, name: str = job.communicator) -> None:
                 if progress.live:
                     progress.say(f"{name}: {point.operation}, {point.nbytes:,} B")
 
@@ -87,8 +87,7 @@ def command(as_json: bool, debug: bool, **given: Any) -> int:
 
 def _todo(given: dict[str, Any]) -> list[tuple[SweepJob, Engine]]:
     """A job for each communicator, with what starts its ranks: all that can be refused is refused here."""
-    from levelbench.distributed.sweep import parse_sizes
-    from levelbench.distributed.sweep_operations import ITEMSIZE, OPERATIONS, operation_named
+    from levelbench.distributed.sweep import ITEMSIZE, OPERATIONS, operation_named, parse_sizes
     from levelbench.operators.suites.deepbench import all_reduce_messages
     from levelbench.runner.communicator_child import SweepJob
     from levelbench.runner.communicators import default_communicator, engine_for

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from levelbench.distributed.fitting import Fit, fit, fit_points, rounds_of
-from levelbench.distributed.sweep import Point
-from levelbench.distributed.sweep_operations import OPERATIONS
+from levelbench.distributed.sweep import OPERATIONS, Fit, SweepPoint, fit, fit_points, rounds_of
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Interval
 from levelbench.report.figures.communicators import Curve
@@ -31,23 +29,23 @@ class Swept:
     communicator: str
     engine: str
     ranks: int
-    points: tuple[Point, ...]
+    points: tuple[SweepPoint, ...]
 
-    def operations(self) -> dict[str, list[Point]]:
+    def operations(self) -> dict[str, list[SweepPoint]]:
         """Its points by operation."""
-        found: dict[str, list[Point]] = {}
+        found: dict[str, list[SweepPoint]] = {}
         for point in self.points:
             found.setdefault(point.operation, []).append(point)
         return found
 
-    def fit(self, points: Sequence[Point], level: float) -> Fit | None:
+    def fit(self, points: Sequence[SweepPoint], level: float) -> Fit | None:
         """The line through these points; ``None`` where they are too few."""
         try:
             return fit(fit_points([(each.nbytes, each.estimate(level)) for each in points]), level)
         except UsageError:
             return None
 
-    def bandwidths(self, point: Point, level: float) -> tuple[float, float] | None:
+    def bandwidths(self, point: SweepPoint, level: float) -> tuple[float, float] | None:
         """The algorithm's bandwidth n / t and the bus's, in B/s, at the median; ``None`` without a size."""
         if not point.nbytes:
             return None
@@ -153,7 +151,7 @@ def sweep_json(swept: Sequence[Swept], level: float) -> list[dict[str, Any]]:
     ]
 
 
-def _point_json(swept: Swept, point: Point, level: float) -> dict[str, Any]:
+def _point_json(swept: Swept, point: SweepPoint, level: float) -> dict[str, Any]:
     rates = swept.bandwidths(point, level) or (None, None)
     return {
         **asdict(point),
@@ -185,7 +183,7 @@ def _fit_words(found: Fit, name: str, ranks: int) -> list[str]:
     return [*words, _with(alpha, None), _in(1 / beta if beta else math.inf, _RATE), f"{found.relative:.0%}"]
 
 
-def _time(point: Point, level: float) -> str:
+def _time(point: SweepPoint, level: float) -> str:
     estimate = point.estimate(level)
     return _with(estimate.value, estimate.interval)
 

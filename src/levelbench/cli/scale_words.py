@@ -59,7 +59,7 @@ def wanted_of(given: dict[str, Any], arm: Arm) -> Wanted | None:
     if given["network"] is None:
         do = "say which: --network alpha=2us,beta=25GB/s"
         raise UsageError(f"--simulate {given['simulate']}", "the network that it would run on is not said", do)
-    from levelbench.distributed.simulation.parsing import parse
+    from levelbench.distributed.simulation.networks import parse
     from levelbench.records.selection import parse_item
     from levelbench.runner.prediction import Wanted, check_simulable
 

@@ -1,7 +1,7 @@
 """What a communicator is: how ranks, the processes of one training, pass arrays to each other.
 
-The one idea: arrays stay the framework's own. A result comes back in the array that was given wherever that one can be
-written to (NumPy, PyTorch), else as a new one of its kind (JAX): so use what is returned, and what was given no more.
+Arrays stay the framework's own. A result comes back in the array that was given wherever that one can be written to
+(NumPy, PyTorch), else as a new one of its kind (JAX): use what is returned, not what was given.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Literal, final
 
+from levelbench.distributed.buffers import dtype_name, is_floating
+from levelbench.errors import UnsupportedError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["Communicator", "Done", "Handle", "Reduction"]
+__all__ = ["Communicator", "Done", "Handle", "Reduction", "checked_count", "checked_op", "checked_rank", "checked_tag"]
 
 Reduction = Literal["sum", "mean"]
 
@@ -51,7 +53,7 @@ class Communicator(ABC):
     Arrays are of any shape (also of no dimension) and of one dtype and shape on all ranks of a collective, unless said
     otherwise. Between two ranks messages of one tag arrive in the order in which they were sent. Every method raises
     ``CommunicationError`` when a rank was lost or took longer than the communicator's timeout, ``UsageError`` for a
-    rank that is not there, ``UnsupportedError`` for a dtype that the library does not move.
+    rank that does not exist, ``UnsupportedError`` for a dtype that the library does not move.
     """
 
     name: str
@@ -134,5 +136,40 @@ class Communicator(ABC):
     def close(self) -> None:
         """Leave, together with the others; afterwards the communicator cannot be used."""
 
-    def abort(self) -> None:  # noqa: B027  # where nobody waits for this rank there is nothing to end
+    def abort(self) -> None:  # noqa: B027  # most libraries notice by themselves
         """Leave without the others, who get an error as soon as the library notices."""
+
+
+def checked_rank(operation: str, rank: int, size: int) -> None:
+    """``UsageError`` for a rank that does not exist."""
+    if not 0 <= rank < size:
+        raise UsageError(
+            f"{operation} with rank {rank}", f"there are ranks 0 to {size - 1}", "name a rank of this communicator"
+        )
+
+
+def checked_tag(operation: str, tag: int, below: int | None = None) -> None:
+    """``UsageError`` for a tag that is negative or, where some are kept, not below them."""
+    if tag < 0 or (below is not None and tag >= below):
+        allowed = "0 and up" if below is None else f"0 to {below - 1}"
+        raise UsageError(f"{operation} with tag {tag}", f"tags are {allowed}", "choose another tag")
+
+
+def checked_op(operation: str, op: str, array: Array) -> None:
+    """``UsageError`` for an unknown reduction, ``UnsupportedError`` for a mean of integers."""
+    if op not in ("sum", "mean"):
+        raise UsageError(f"{operation} with op {op!r}", "a reduction is 'sum' or 'mean'", "choose one of them")
+    if op == "mean" and not is_floating(array):
+        raise UnsupportedError(
+            f"{operation} of the mean of {dtype_name(array)}",
+            "the mean is not representable in that dtype",
+            "take the sum",
+        )
+
+
+def checked_count(operation: str, arrays: Sequence[Array] | None, size: int) -> Sequence[Array]:
+    """The arrays; ``UsageError`` where they are not one for each rank."""
+    if arrays is None or len(arrays) != size:
+        found = "there are none" if arrays is None else f"there are {len(arrays)}"
+        raise UsageError(f"{operation} of arrays to {size} ranks", found, "give one array for each rank")
+    return arrays

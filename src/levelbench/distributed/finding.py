@@ -1,23 +1,39 @@
-"""Schemes by name: those that are installed, and those that a user's file defines.
+"""Schemes and communicators by name: those that are installed, and schemes that a user's file defines.
 
-The one idea: a scheme is a frozen dataclass, so its fields are its settings, checked as a recipe's are; all of them,
-not only those that were given, are what a run records.
+A scheme is a frozen dataclass, so its fields are its settings, checked as a recipe's are; all of them, not only those
+that were given, are what a run records. Communicators of a framework are asked of the framework, so none is imported
+here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from levelbench import plugins
+from levelbench.distributed.communicator import Communicator
 from levelbench.distributed.scheme import Scheme
-from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
+from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError
+from levelbench.operators.contract import Framework
+from levelbench.operators.frameworks import load_framework
 
-__all__ = ["file_of", "load_schemes", "named_scheme", "settings_of", "with_settings"]
+if TYPE_CHECKING:
+    from levelbench.distributed.launching.environment import RankPlace
+
+__all__ = [
+    "communicator_kinds",
+    "file_of",
+    "load_schemes",
+    "named_scheme",
+    "open_communicator",
+    "settings_of",
+    "with_settings",
+]
 
 Setting = int | float | str | bool
 
@@ -25,8 +41,8 @@ Setting = int | float | str | bool
 def named_scheme(name: str, settings: Mapping[str, Setting] | None = None) -> Scheme:
     """The scheme of a name, an alias, or ``FILE.py``, with ``:NAME`` where the file has several; with these settings.
 
-    Raises ``UnknownNameError`` for a name or setting that there is not, ``UsageError`` for a value of another type,
-    ``DefinitionError`` for what cannot be used.
+    Raises ``UnknownNameError`` for an unknown name or setting, ``UsageError`` for a value of another type,
+    ``DefinitionError`` for a scheme that cannot be used.
     """
     if ".py" in name:
         return with_settings(_of_file(name), settings or {})
@@ -58,17 +74,7 @@ def with_settings(scheme: Scheme, given: Mapping[str, Setting]) -> Scheme:
     for name, value in given.items():
         if name not in known:
             raise UnknownNameError(f"setting of scheme {_title(scheme)!r}", name, known)
-        default = known[name]
-        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if type(value) is not type(default):
-            kind = type(default).__name__
-            raise UsageError(
-                f"{_title(scheme)}[{name}={value}]",
-                f"{name} is of type {kind} (here {default!r}), not {type(value).__name__}",
-                f"give a value of type {kind}",
-            )
-        typed[name] = value
+        typed[name] = plugins.typed_setting(f"{_title(scheme)}[{name}={value}]", name, value, known[name])
     changed: Any = scheme
     return replace(changed, **typed) if typed else scheme
 
@@ -77,7 +83,7 @@ def load_schemes(path: Path) -> dict[str, Scheme]:
     """The schemes of a file by name, each with its settings.
 
     That is ``scheme`` where the file makes it; else every scheme that it makes; else its own subclasses of ``Scheme``,
-    with their defaults. The file is run. Raises ``UsageError`` where it is not there, ``DefinitionError`` where it
+    with their defaults. The file is run. Raises ``UsageError`` if the file does not exist, ``DefinitionError`` where it
     raises, naming the line, or defines none.
     """
     module = plugins.load_file("scheme", path)
@@ -107,7 +113,7 @@ def load_schemes(path: Path) -> dict[str, Scheme]:
 
 
 def file_of(name: str) -> tuple[str, str]:
-    """``FILE.py`` or ``FILE.py:NAME`` with its whole path, and the SHA-256 of the file's text."""
+    """``FILE.py`` or ``FILE.py:NAME`` with its absolute path, and the SHA-256 of the file's text."""
     file, colon, inside = name.partition(":")
     path = Path(file).resolve()
     return f"{path}{colon}{inside}", hashlib.sha256(path.read_bytes()).hexdigest()
@@ -145,3 +151,39 @@ def _made(kind: type[Scheme], what: str, path: Path | None) -> Scheme:
     except Exception as error:  # a user's class may raise anything; it becomes an error with its place
         where = plugins.place(error, path) if path else f"{type(error).__name__}: {error}"
         raise DefinitionError(what, f"making it raised {where}", "correct it") from error
+
+
+def communicator_kinds() -> dict[str, str | None]:
+    """The communicators between processes by name, and what each lacks here; nothing heavy is imported to look."""
+    from levelbench.distributed.communicators import mpi
+
+    found = {"mpi": mpi.lacks()}
+    for framework in _frameworks():
+        found |= dict.fromkeys(framework.communicators, framework.lacks())
+    return dict(sorted(found.items()))
+
+
+def open_communicator(kind: str, place: RankPlace, timeout_s: float = 60.0) -> Communicator:
+    """Meet the other ranks over ``gloo``, ``nccl`` or ``mpi``. Collective; to be closed.
+
+    Raises ``UnknownNameError``, ``MissingError`` where the library is not installed, ``CommunicationError`` where not
+    all ranks come within ``timeout_s``.
+    """
+    if kind == "mpi":
+        from levelbench.distributed.communicators.mpi import open_mpi
+
+        return open_mpi(place, timeout_s)
+    for framework in _frameworks():
+        if kind not in framework.communicators:
+            continue
+        if lacking := framework.lacks():
+            raise MissingError(f"a communicator over {kind}", lacking, "install it, or use mpi")
+        return cast("Communicator", framework.communicator(kind, place, timeout_s))
+    raise UnknownNameError("communicator", kind, communicator_kinds())
+
+
+def _frameworks() -> Iterator[Framework]:
+    """Those that load: a plug-in of somebody else's that does not is no reason to open nothing."""
+    for name in plugins.names("framework"):
+        with suppress(DefinitionError):
+            yield load_framework(name)

@@ -1,31 +1,32 @@
 """A team of ranks: what the trainer of each does so that all of them train one network.
 
-The one idea: the sampler's batch is cut into a part a worker, and step t means that each worker went forward and
-backward over its part of batch t. So one recipe means the same on any number of ranks, and a scheme only says what
-becomes of the gradients.
+The sampler's batch is cut into a part a worker, and step t means that each worker went forward and backward over its
+part of batch t. So one recipe means the same on any number of ranks, and a scheme only says what becomes of the
+gradients. The loop of a worker makes the same calls as the trainer's own and moves the same timeline.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
-from typing import TypeVar, cast, final
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
 
 from levelbench.distributed.communicator import Communicator
-from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.loop import whole_sizes, worker_steps
-from levelbench.distributed.patience import still_there
-from levelbench.distributed.pieces import Layout
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
+from levelbench.distributed.packing import FlatLayout
 from levelbench.distributed.scaling import lr_factor, scaled_batch
-from levelbench.distributed.scheme import Ledger, Scheme, SchemeStepper, Worker
-from levelbench.distributed.whole import Whole
+from levelbench.distributed.scheme import Observations, Scheme, SchemeStepper, Worker
 from levelbench.errors import UnsupportedError
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
+from levelbench.training.observers.base import overridden
 from levelbench.training.optimizers.arrays import namespace, zeros_like
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.recipe import Recipe
@@ -33,7 +34,148 @@ from levelbench.training.samplers import Partitioned, Sampler
 from levelbench.training.team import Team
 from levelbench.training.trainer import Trainer
 
-__all__ = ["Ranks"]
+__all__ = ["DeferredGradients", "Ranks", "heartbeat"]
+
+
+@contextmanager
+def heartbeat(say: Callable[[], object], every_s: float) -> Iterator[None]:
+    """Call ``say`` from a thread, each time that so many seconds have gone by before the end of the block.
+
+    Nobody else may use what ``say`` uses meanwhile. What ``say`` raises is raised at the end of a block that went well.
+    """
+    over = threading.Event()
+    raised: list[BaseException] = []
+
+    def watch() -> None:
+        while not over.wait(every_s):
+            try:
+                say()
+            except BaseException as error:  # noqa: BLE001  # raised by the thread that waits for this one
+                raised.append(error)
+                return
+
+    thread = threading.Thread(target=watch, name="levelbench-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if raised:
+        raise raised[0]
+
+
+@final
+class DeferredGradients(Executor):
+    """An executor several of whose backward passes make one update: no gradient is final before the last of them."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.network, self.mode = executor.network, executor.mode
+        self.parameters, self.buffers = executor.parameters, executor.buffers
+
+    def infer(self, *inputs: Array) -> tuple[Array, ...]:
+        """The executor's own."""
+        return self._executor.infer(*inputs)
+
+    def forward(self, *inputs: Array) -> Array:
+        """The executor's own."""
+        return self._executor.forward(*inputs)
+
+    def backward(self) -> Mapping[str, Array]:
+        """The executor's own."""
+        return self._executor.backward()
+
+    def on_gradient(self, callback: Callable[[str, Array], None] | None) -> bool:
+        """Not here."""
+        return False
+
+
+def worker_steps(team: Ranks, trainer: Trainer, epoch: int, start: int, end: int, planned: int, lr: float) -> None:
+    """Steps ``start`` to ``end`` (exclusive) of an epoch; ``lr`` is by what the schedule's factor is multiplied."""
+    timeline, switch = trainer.timeline, trainer.timeline.switch
+    data, forwards, backwards, communicate = map(int, (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COMMUNICATE))
+    switch(data)
+    whole = team.whole(trainer, epoch)
+    accumulate, own = trainer.recipe.accumulate, trainer.loader.sizes(epoch).tolist()
+    if accumulate > 1:
+        own = grouped_sizes(own, accumulate)
+    stepper: Any = trainer.stepper
+    progress, losses, times = trainer.progress, trainer.losses, trainer.step_times_ns
+    pulse = trainer.pulse.counts
+    on_step = overridden(trainer.observers, "on_step")
+    turn, executor, factor = _Turn(team, trainer), trainer.executor, trainer.recipe.schedule.factor
+    whole_forward, whole_backward, step, stepped = executor.forward, executor.backward, stepper.step, team.stepped
+    plain, workers = accumulate == 1, team.workers
+    began, talked = timeline.switched_ns, timeline.spent_ns(communicate)
+    position = start
+    # Not enumerated, which would hold a batch until the next one is made.
+    for batch in _batches(trainer, epoch, start, end, planned):
+        examples = own[position]
+        stepper.share = share = examples / whole[position]
+        switch(forwards)
+        # Most steps are called directly: for a small network each call counts.
+        direct = plain and examples > 0
+        loss = whole_forward(*batch) if direct else turn.forward(batch, examples)
+        losses.append(loss if share * workers == 1 else loss * (share * workers))
+        switch(backwards)
+        gradients = whole_backward() if direct else turn.backward()
+        done = progress.step
+        progress.step = pulse[0] = done + 1
+        step(gradients, done + 1, factor(done / planned) * lr)
+        progress.samples += whole[position]
+        position += 1
+        for hook in on_step:
+            hook(progress)
+        switch(data)
+        now, spent = timeline.switched_ns, timeline.spent_ns(communicate)
+        times.append(now - began)
+        stepped(now - began, spent - talked)
+        began, talked = now, spent
+        del batch
+
+
+def _batches(trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> Iterator[Any]:
+    """The rank's part of each batch: columns, or with accumulation a group of them."""
+    accumulate, loader = trainer.recipe.accumulate, trainer.loader
+    share_done = epoch * trainer.steps_per_epoch / planned
+    batches = loader.batches(epoch, start * accumulate, min(end * accumulate, loader.steps), share_done)
+    return grouped(batches, accumulate) if accumulate > 1 else batches
+
+
+class _Turn:
+    """Forward and backward over this rank's part, which may be empty."""
+
+    def __init__(self, team: Ranks, trainer: Trainer) -> None:
+        self._team, self._trainer, self._empty = team, trainer, False
+        self._group = Accumulating(trainer.executor, trainer.timeline) if trainer.recipe.accumulate > 1 else None
+
+    def forward(self, batch: Any, examples: int) -> Array:
+        """The mean loss over this part; zero if it is empty."""
+        self._empty = not examples
+        if self._empty:
+            return self._of_nothing()
+        if self._group is None:
+            return self._trainer.executor.forward(*batch)
+        return self._group.forward(*(columns for columns in batch if len(columns[0])))
+
+    def backward(self) -> Mapping[str, Array]:
+        """The gradients of that loss; zeros if the part is empty."""
+        executor = self._trainer.executor
+        if self._empty:
+            return {name: zeros_like(each) for name, each in executor.parameters.items()}
+        return executor.backward() if self._group is None else self._group.backward()
+
+    def _of_nothing(self) -> Array:
+        if not self._team.takes_nothing:
+            raise UnsupportedError(
+                f"a batch of fewer examples than there are workers ({self._team.workers})",
+                f"scheme {self._team.scheme.name!r} goes forward and backward on every rank",
+                "choose a batch that leaves no smaller one at the end of an epoch, or the scheme all-reduce",
+            )
+        any_parameter = next(iter(self._trainer.executor.parameters.values()))
+        return zeros_like(any_parameter).sum()
+
 
 T = TypeVar("T")
 
@@ -57,15 +199,15 @@ class Ranks(Team):
         scheme: Scheme,
         scaling: str = "strong",
         lr_scale: str = "none",
-        patience_s: float = 60.0,
+        heartbeat_s: float = 60.0,
     ) -> None:
-        """``patience_s`` is after how long rank 0 tells the others that it still decides: below their timeout."""
+        """``heartbeat_s`` is after how long rank 0 tells the others that it still decides: below their timeout."""
         self.communicator = CountingCommunicator(communicator)
         self.scheme, self._weak = scheme, scaling == "weak"
         self.workers = scheme.workers(communicator.size)
         self.trains = communicator.rank < self.workers
         self._lr_factor = lr_factor(lr_scale, self.workers)
-        self.ledger = Ledger()
+        self.ledger = Observations()
         """What this rank observes: ``step_time`` and ``communicate_time`` in ns, ``sent`` in B and ``messages`` a step;
         the same with ``_at_start`` and ``_between`` for what is sent outside of steps; what the scheme notes."""
         self.takes_nothing = True
@@ -73,7 +215,7 @@ class Ranks(Team):
         self._stepper: SchemeStepper
         self._counted = (0, 0)
         self._sizes: tuple[int, list[int]] = (-1, [])
-        self._patience_s = patience_s
+        self._heartbeat_s = heartbeat_s
 
     def recipe(self, recipe: Recipe) -> Recipe:
         """Weak scaling multiplies the batch by the number of workers; strong scaling leaves it."""
@@ -93,7 +235,7 @@ class Ranks(Team):
         """The scheme at work. Several batches an update leave no gradient that is final before the last of them."""
         self._count("_between")
         self.communicator.phase = lambda: timeline.current
-        given = Whole(executor) if recipe.accumulate > 1 else executor
+        given = DeferredGradients(executor) if recipe.accumulate > 1 else executor
         worker = Worker(self.communicator, backend, given, recipe.optimizer, seed, timeline.switch, self.ledger)
         self._stepper = stepper = self.scheme.start(worker)
         self._count("_at_start")
@@ -116,7 +258,8 @@ class Ranks(Team):
     def whole(self, trainer: Trainer, epoch: int) -> list[int]:
         """Examples of all ranks by step of an epoch."""
         if self._sizes[0] != epoch:
-            self._sizes = epoch, whole_sizes(trainer, epoch)
+            sizes = trainer.recipe.sampler.epoch(trainer.dataset.train, trainer.seed, epoch).sizes
+            self._sizes = epoch, grouped_sizes(sizes.tolist(), trainer.recipe.accumulate)
         return self._sizes[1]
 
     def steps(self, trainer: Trainer, epoch: int, start: int, end: int, planned: int) -> None:
@@ -157,10 +300,10 @@ class Ranks(Team):
         return stepper.averaged() if self.trains else None
 
     def decide(self, work: Callable[[], T]) -> T:
-        """Rank 0's answer, told as JSON. If it fails there, the others are told by its end."""
+        """Rank 0's answer, sent as JSON. If it fails there, the others notice by its end."""
         tell = self.communicator.broadcast
         if self.communicator.rank == 0:
-            with still_there(lambda: tell(np.zeros(1, np.int64)), self._patience_s):
+            with heartbeat(lambda: tell(np.zeros(1, np.int64)), self._heartbeat_s):
                 text = json.dumps(work()).encode()
             tell(np.array([len(text)], np.int64))
             tell(np.frombuffer(text, np.uint8).copy())
@@ -200,7 +343,7 @@ class Ranks(Team):
             if namespace(own).isdtype(own.dtype, "real floating"):
                 groups.setdefault(str(own.dtype), {})[name] = own
         for group in groups.values():
-            layout = Layout(group)
+            layout = FlatLayout(group)
             packed = layout.pack(group)
             part = packed / self.workers if self.trains else zeros_like(packed)
             for name, mean in layout.unpack(self.communicator.all_reduce(part)).items():

@@ -1,6 +1,6 @@
 """How a recipe grows with the number of workers: by the batch, and by the learning rate that goes with it.
 
-The one idea: strong scaling keeps the batch and so what is computed; weak scaling keeps each worker's part of it, which
+Strong scaling keeps the batch and so what is computed; weak scaling keeps each worker's part of it, which
 makes another training of the same recipe, and needs another learning rate.
 """
 

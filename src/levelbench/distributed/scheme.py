@@ -1,6 +1,6 @@
 """What a scheme is: how the ranks of one training keep their parameters together.
 
-The one idea: a scheme is to several processes what an optimizer is to one. It wraps any optimizer, is described by a
+A scheme is to several processes what an optimizer is to one. It wraps any optimizer, is described by a
 frozen value, and goes to work as a ``Stepper``, so the trainer's loop is the same whatever the scheme.
 """
 
@@ -9,17 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Communicator
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.base import Optimizer, Stepper
 
-__all__ = ["Ledger", "Scheme", "SchemeStepper", "Traffic", "Worker"]
+__all__ = ["Observations", "Preset", "Scheme", "SchemeStepper", "Traffic", "Worker"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ Columns = tuple[tuple[str, str], ...]
 """Names and units of quantities that are noted together."""
 
 
-class Ledger:
+class Observations:
     """What a rank observes while it trains, by name: ``staleness`` in updates, ``divergence`` as a ratio, ..."""
 
     def __init__(self) -> None:
@@ -91,7 +90,7 @@ class Worker:
     optimizer: Optimizer
     seed: int = 0
     switch: Callable[[Phase], None] = _stay
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Observations = field(default_factory=Observations)
     clock: Clock = HOST
 
 
@@ -146,15 +145,15 @@ class SchemeStepper(Stepper):
             return None
         return f"{type(self).__name__} does not say that its state holds all that it keeps from step to step"
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All that this rank needs to go on from here, beside its parameters: arrays on the host by a flat name.
+    def state(self) -> dict[str, HostArray]:
+        """All that this rank needs to go on from here, apart from its parameters: arrays on the host by a flat name.
 
         Collective: all ranks, servers included, between the same two steps, and none goes on before all have it. What
         is under way is brought to its end, or :meth:`restore` sets it going again.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """Go on from what :meth:`state` gave; the parameters are restored already. Collective."""
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
@@ -223,3 +222,28 @@ class Scheme(ABC):
         Above 1 it is an expectation, as sizes depend on the gradients.
         """
         return 1.0
+
+
+class Preset(Scheme):
+    """A scheme that is another one with some of its settings: its users, records and plots know it by its own name."""
+
+    @property
+    @abstractmethod
+    def meant(self) -> Scheme:
+        """The scheme that goes to work; ``DefinitionError`` for settings that cannot be meant."""
+
+    def workers(self, size: int) -> int:
+        """Those of the scheme that is meant."""
+        return self.meant.workers(size)
+
+    def start(self, worker: Worker) -> SchemeStepper:
+        """Go to work; collective."""
+        return self.meant.start(worker)
+
+    def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
+        """That of the scheme that is meant."""
+        return self.meant.traffic(parameters, itemsize, size, rank)
+
+    def traffic_within(self) -> float:
+        """That of the scheme that is meant."""
+        return self.meant.traffic_within()

@@ -1,31 +1,216 @@
-"""Times the operations of a communicator over sizes, as seen by all ranks together.
+"""Times the operations of a communicator over sizes, as all ranks see them, and fits the α-β model to the times.
 
-The one idea: after a barrier each rank times its own call, and the slowest one's time is the value (Hoefler & Belli,
-"Scientific benchmarking of parallel computing systems", SC15, 4.2.1): no clock of one rank is compared with another's.
-How far apart ranks leave the barrier is therefore part of a value.
+After a barrier each rank times its own call, and the slowest one's time is the value (Hoefler & Belli, "Scientific
+benchmarking of parallel computing systems", SC15, 4.2.1): no clock of one rank is compared with another's. How far
+apart ranks leave the barrier is therefore part of a value. ``nbytes`` means what it means in NCCL's tests (nccl-tests,
+doc/PERFORMANCE.md): the whole buffer, of which each rank gives or keeps a part where the operation cuts it.
+
+In the model a message takes t = α + n β. Times span seven decades, so each counts with its own uncertainty, and where
+the line misses the points by more than those say, as where a library changes its protocol, the intervals widen.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Communicator
-from levelbench.distributed.sweep_operations import ITEMSIZE, Operation, operation_named, require_right
-from levelbench.errors import UsageError
+from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
 from levelbench.measure.clocks import HOST, Clock
 from levelbench.measure.loops import time_ns
-from levelbench.measure.statistics import Estimate, estimate_median
+from levelbench.measure.statistics import Estimate, Interval, estimate_median, normal_quantile, t_quantile
 from levelbench.measure.stopping import Budget, Plateau, Precision, Progress, StoppingRule
 from levelbench.measure.warmup import find_warmup
-from levelbench.networks.executor import Backend
+from levelbench.networks.executor import Array, Backend
 
-__all__ = ["Point", "parse_sizes", "rule_for", "sweep", "sweep_sizes"]
+__all__ = [
+    "ITEMSIZE",
+    "OPERATIONS",
+    "Fit",
+    "Operation",
+    "Round",
+    "SweepPoint",
+    "Timed",
+    "fit",
+    "fit_points",
+    "operation_named",
+    "parse_sizes",
+    "require_right",
+    "rounds_of",
+    "rule_for",
+    "sweep",
+    "sweep_sizes",
+]
+
+ITEMSIZE = 4
+"""Bytes of an element: float32."""
+
+Prepared = tuple[Callable[[], object], int]
+"""The work, and the bytes that it moves in the sense of this module."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``prepare(communicator, backend, elements, value)`` makes arrays of about so many elements, all of this value.
+
+    ``bus``: what the bandwidth nbytes / t is multiplied with, for a number of ranks, to be that of the busiest link.
+    ``calls``: how many of the operation there are in the work. ``sized``: whether it has a size at all.
+    """
+
+    name: str
+    prepare: Callable[[Communicator, Backend, int, float], Prepared]
+    bus: Callable[[int], float]
+    calls: int = 1
+    sized: bool = True
+
+
+def operation_named(name: str) -> Operation:
+    """The operation of that name; ``UnknownNameError`` if there is no such operation."""
+    if name not in OPERATIONS:
+        raise UnknownNameError("operation of a communicator", name, OPERATIONS)
+    return OPERATIONS[name]
+
+
+def require_right(operation: Operation, communicator: Communicator, backend: Backend) -> None:
+    """Let all ranks do it once on a few elements; ``CheckFailedError`` where a result is wrong. Collective."""
+    size, rank = communicator.size, communicator.rank
+    work, _ = operation.prepare(communicator, backend, 4 * size + 1, rank + 1.0)
+    found = work()
+    arrays = found if isinstance(found, tuple) else (found,)
+    values = [backend.host(each) for each in arrays if each is not None]
+    for value, wanted in zip(values, _wanted(operation.name, rank, size), strict=False):
+        if not (value == wanted).all():
+            raise CheckFailedError(
+                f"{operation.name} on {size} ranks over {communicator.name}",
+                f"rank {rank} got {value.ravel()[:3].tolist()}..., which should be {wanted:g}",
+                "repair the communicator before it is timed",
+            )
+
+
+def _wanted(name: str, rank: int, size: int) -> list[float]:
+    """What the arrays that come back hold when rank r gave r + 1."""
+    total = size * (size + 1) / 2
+    everybody = [each + 1.0 for each in range(size)]
+    return {
+        "all-reduce": [total],
+        "reduce-scatter": [total],
+        "all-gather": everybody,
+        "all-to-all": everybody,
+        "gather": everybody,
+        "broadcast": [1.0],
+        "scatter": [1.0],
+        "exchange": [(rank - 1) % size + 1.0, (rank + 1) % size + 1.0],
+        "send-receive": [{0: 2.0, 1: 1.0}.get(rank, rank + 1.0)],
+    }.get(name, [])
+
+
+def _array(backend: Backend, elements: int, value: float) -> Array:
+    host: NDArray[np.float32] = np.full(elements, value, np.float32)
+    return backend.array(host)
+
+
+def _all_reduce(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    array = _array(backend, elements, value)
+    return lambda: communicator.all_reduce(array), elements * ITEMSIZE
+
+
+def _broadcast(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    array = _array(backend, elements, value)
+    return lambda: communicator.broadcast(array), elements * ITEMSIZE
+
+
+def _reduce_scatter(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    array = _array(backend, elements, value)
+    return lambda: communicator.reduce_scatter(array), elements * ITEMSIZE
+
+
+def _all_gather(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    part = -(-elements // communicator.size)
+    array = _array(backend, part, value)
+    return lambda: communicator.all_gather(array), part * communicator.size * ITEMSIZE
+
+
+def _gather(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    part = -(-elements // communicator.size)
+    array = _array(backend, part, value)
+    return lambda: communicator.gather(array), part * communicator.size * ITEMSIZE
+
+
+def _scatter(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    part = -(-elements // communicator.size)
+    arrays = [_array(backend, part, value) for _ in range(communicator.size)] if communicator.rank == 0 else None
+    room = _array(backend, part, value)
+    return lambda: communicator.scatter(arrays, room), part * communicator.size * ITEMSIZE
+
+
+def _all_to_all(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    part = -(-elements // communicator.size)
+    arrays = [_array(backend, part, value) for _ in range(communicator.size)]
+    return lambda: communicator.all_to_all(arrays), part * communicator.size * ITEMSIZE
+
+
+def _exchange(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    array = _array(backend, elements, value)
+    rank, size = communicator.rank, communicator.size
+    both = ((rank - 1) % size, (rank + 1) % size)
+    return lambda: communicator.exchange(array, both), elements * ITEMSIZE
+
+
+def _send_receive(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    array, room = _array(backend, elements, value), _array(backend, elements, value)
+
+    def there_and_back() -> Array:
+        if communicator.rank == 0:
+            communicator.send(array, 1)
+            return communicator.receive(room, 1)
+        if communicator.rank == 1:
+            found = communicator.receive(room, 0)
+            communicator.send(array, 0)
+            return found
+        return array
+
+    return there_and_back, elements * ITEMSIZE
+
+
+def _barrier(communicator: Communicator, backend: Backend, elements: int, value: float) -> Prepared:
+    return communicator.barrier, 0
+
+
+def _all_but_one(size: int) -> float:
+    return (size - 1) / size
+
+
+def _once(size: int) -> float:
+    return 1.0
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            Operation("all-reduce", _all_reduce, lambda size: 2 * _all_but_one(size)),
+            Operation("reduce-scatter", _reduce_scatter, _all_but_one),
+            Operation("all-gather", _all_gather, _all_but_one),
+            Operation("broadcast", _broadcast, _once),
+            Operation("gather", _gather, _all_but_one),
+            Operation("scatter", _scatter, _all_but_one),
+            Operation("all-to-all", _all_to_all, _all_but_one),
+            # To both neighbours of a ring, at once.
+            Operation("exchange", _exchange, lambda size: 2.0),
+            # From rank 0 to rank 1 and back, of which a half counts.
+            Operation("send-receive", _send_receive, _once, calls=2),
+            Operation("barrier", _barrier, _once, sized=False),
+        )
+    }
+)
+
 
 _FIRST = 6
 _MOST_AT_ONCE = 2000
@@ -34,7 +219,7 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One operation at one size: times in seconds after warm-up, in order; the slowest rank's of each turn.
 
     ``nbytes`` is 0 for what has no size. ``warmup`` of the first values were cut, for ``warmup_reason``.
@@ -59,15 +244,15 @@ def sweep(
     sizes: Sequence[int],
     until: StoppingRule,
     clock: Clock = HOST,
-) -> Iterator[Point]:
+) -> Iterator[SweepPoint]:
     """Each operation at each size (bytes). Collective: all ranks ask for the same, and get the same.
 
     Arrays are ``backend``'s, of float32 and zero, so that sums stay what they are. Raises ``CheckFailedError`` where an
-    operation's result is wrong, ``UnknownNameError`` for one that there is not.
+    operation's result is wrong, ``UnknownNameError`` for an unknown one.
     """
     for operation in [operation_named(name) for name in operations]:
         if communicator.size < 2 and operation.name == "send-receive":
-            raise UsageError("send-receive of one rank", "there is nobody to send to", "take two ranks or more")
+            raise UsageError("send-receive of one rank", "there is no other rank to send to", "start two ranks or more")
         require_right(operation, communicator, backend)
         for nbytes in sizes if operation.sized else (0,):
             yield _point(operation, communicator, backend, nbytes, until, clock)
@@ -89,7 +274,7 @@ def parse_sizes(text: str) -> list[int]:
     start, end = _size(first, text), _size(last, text)
     factor = more[0].strip() if more else "2"
     if len(more) > 1 or not re.fullmatch(r"[0-9]{1,4}", factor) or int(factor) < 2 or end < start:
-        raise _no_sizes(text, "it is no range of sizes that grow")
+        raise _no_sizes(text, "it is not a range of growing sizes")
     return sweep_sizes(start, end, int(factor))
 
 
@@ -104,7 +289,7 @@ def sweep_sizes(start: int, end: int, factor: int = 2) -> list[int]:
 def _size(text: str, whole: str) -> int:
     match = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _UNITS:
-        raise _no_sizes(whole, f"{text.strip()!r} is no size")
+        raise _no_sizes(whole, f"{text.strip()!r} is not a size")
     found = int(match[1]) * _UNITS[match[2]]
     if found < ITEMSIZE:
         raise _no_sizes(whole, f"{text.strip()!r} is less than an element of {ITEMSIZE} bytes")
@@ -117,7 +302,7 @@ def _no_sizes(text: str, found: str) -> UsageError:
 
 def _point(
     operation: Operation, communicator: Communicator, backend: Backend, nbytes: int, until: StoppingRule, clock: Clock
-) -> Point:
+) -> SweepPoint:
     """Turns until rank 0 has enough."""
     work, moved = operation.prepare(communicator, backend, ceil(nbytes / ITEMSIZE), 0.0)
     values: NDArray[np.float64] = np.zeros(0)
@@ -135,7 +320,7 @@ def _point(
         wanted = 0 if check.met else min(until.more(progress), max(2, len(values) // 3), _MOST_AT_ONCE)
         # Ranks spend other times, and must not part.
         turns = int(communicator.broadcast(np.array([wanted], np.int64))[0])
-    return Point(
+    return SweepPoint(
         operation.name,
         moved,
         tuple(values[found.cut :].tolist()),
@@ -149,3 +334,148 @@ def _said(communicator: Communicator, text: str) -> str:
     """Rank 0's words."""
     letters = np.frombuffer(text.encode()[:200].ljust(200), np.uint8).copy()
     return bytes(communicator.broadcast(letters)).decode(errors="replace").strip()
+
+
+_LEAST_ERROR = 0.01
+"""Of a median: no point counts for more than one that is known to a hundredth, or a lucky one would decide alone."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The time of an operation on ``nbytes`` bytes, in seconds, and its standard error."""
+
+    nbytes: float
+    time_s: float
+    error_s: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """t = ``alpha_s`` + n · ``beta_s_b``: seconds, and seconds a byte, with their intervals.
+
+    ``misfit`` is √(χ² / degrees of freedom): how far the line misses the points, in their own errors; about 1 where it
+    holds. ``relative`` is the largest |measured / fitted − 1|. ``n`` is the number of points.
+    """
+
+    alpha_s: float
+    alpha_interval: Interval
+    beta_s_b: float
+    beta_interval: Interval
+    misfit: float
+    relative: float
+    n: int
+
+    def time_s(self, nbytes: float) -> float:
+        """What the model says of a size, in seconds."""
+        return self.alpha_s + nbytes * self.beta_s_b
+
+    @property
+    def bandwidth_b_s(self) -> float:
+        """1 / β: bytes a second of a message without end."""
+        return 1.0 / self.beta_s_b if self.beta_s_b > 0 else math.inf
+
+    @property
+    def half_size_b(self) -> float:
+        """α / β: the size at which half of the time is latency (Hockney's n½)."""
+        return self.alpha_s / self.beta_s_b if self.beta_s_b > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Round:
+    """``count`` messages one after another, each of ``share`` of the operation's bytes."""
+
+    count: int
+    share: float
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """One message's part of the operation's α and β: the operation is ``count`` (α + share · n β)."""
+        return 1 / self.count, 1 / (self.count * self.share)
+
+    def per_message(self, whole: Fit) -> tuple[float, float]:
+        """α (s) and β (s/B) of one of the messages."""
+        alpha, beta = self.parts
+        return whole.alpha_s * alpha, whole.beta_s_b * beta
+
+
+def rounds_of(operation: str, size: int) -> Round | None:
+    """The messages that follow one another in the bandwidth-optimal algorithm of ``operation`` on ``size`` ranks.
+
+    A ring for all-reduce, reduce-scatter and all-gather (Patarasuk & Yuan 2009), pairs for all-to-all. ``None`` for an
+    operation without such a one, and for a single rank. The additions of a reduction count as part of β.
+    """
+    if size < 2:
+        return None
+    if operation == "all-reduce":
+        return Round(2 * (size - 1), 1 / size)
+    if operation in ("reduce-scatter", "all-gather", "all-to-all"):
+        return Round(size - 1, 1 / size)
+    return Round(1, 1.0) if operation == "send-receive" else None
+
+
+def fit_points(estimates: Sequence[tuple[float, Estimate]]) -> list[Timed]:
+    """Sizes with medians as points: the standard error is what the interval's width says of a normal one.
+
+    A median without an interval (fewer than six values) counts as known to a tenth.
+    """
+    found = []
+    for nbytes, estimate in estimates:
+        error = 0.1 * estimate.value
+        if estimate.interval is not None and math.isfinite(estimate.interval.width):
+            error = estimate.interval.width / (2 * normal_quantile(0.5 + estimate.interval.level / 2))
+        found.append(Timed(nbytes, estimate.value, max(error, _LEAST_ERROR * estimate.value)))
+    return found
+
+
+def fit(points: Sequence[Timed], level: float = 0.95) -> Fit:
+    """Weighted least squares on at least three points of at least two sizes, neither parameter below zero.
+
+    Intervals are Student's with n − 2 degrees of freedom, on errors widened by the misfit where that is above 1
+    (Birge's ratio), cut at zero. A parameter that would be negative is 0 and the other is fitted alone; their intervals
+    stay as wide as those of both together, around these values. Raises ``UsageError`` for fewer points.
+    """
+    sizes, times, errors = (np.array([getattr(each, name) for each in points]) for name in Timed.__dataclass_fields__)
+    if len(points) < 3 or len(set(sizes.tolist())) < 2:
+        raise UsageError(
+            f"a line through {len(points)} points", "it needs three points, of two sizes or more", "measure more sizes"
+        )
+    # Columns of the same size, or the squares of bytes and seconds would drown one another.
+    scale = float(sizes.max()) or 1.0
+    design = np.stack([np.ones_like(sizes), sizes / scale], axis=1)
+    solution, covariance = _weighted(design, times, errors, (True, True))
+    free = (bool(solution[0] >= 0), bool(solution[1] >= 0))
+    bounded = solution
+    if not all(free):
+        bounded, _ = _weighted(design, times, errors, free)
+    left = times - design @ bounded
+    freedom = len(points) - 2
+    misfit = math.sqrt(float(np.sum((left / errors) ** 2)) / freedom)
+    wide = t_quantile(0.5 + level / 2, freedom) * max(1.0, misfit)
+    intervals = []
+    for at, unit in ((0, 1.0), (1, scale)):
+        reach = wide * math.sqrt(covariance[at, at])
+        low, high = max(0.0, float(bounded[at]) - reach), float(bounded[at]) + reach
+        intervals.append(Interval(low / unit, high / unit, level, "weighted least squares, Student's t, Birge's ratio"))
+    fitted = design @ bounded
+    return Fit(
+        alpha_s=float(bounded[0]),
+        alpha_interval=intervals[0],
+        beta_s_b=float(bounded[1]) / scale,
+        beta_interval=intervals[1],
+        misfit=misfit,
+        relative=float(np.max(np.abs(times / fitted - 1.0))),
+        n=len(points),
+    )
+
+
+def _weighted(
+    design: NDArray[np.float64], times: NDArray[np.float64], errors: NDArray[np.float64], free: tuple[bool, bool]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The solution with those parameters that are free, the others 0, and its covariance for these errors."""
+    chosen = [at for at in (0, 1) if free[at]]
+    weighted = design[:, chosen] / errors[:, None]
+    inverse = np.linalg.inv(weighted.T @ weighted)
+    solution, covariance = np.zeros(2), np.zeros((2, 2))
+    solution[chosen] = inverse @ weighted.T @ (times / errors)
+    covariance[np.ix_(chosen, chosen)] = inverse
+    return solution, covariance

@@ -1,7 +1,8 @@
 """What a rank sends in each collective, by algorithm: closed forms, exact for every length, number of ranks and rank.
 
-The one idea: they count messages that have something in them, to other ranks. So the sum over ranks is what crosses the
-network, and a counting communicator over :mod:`levelbench.distributed.algorithms` equals them to the byte.
+They count messages that have something in them, to other ranks. So the sum over ranks is what crosses the
+network, and a counting communicator over :mod:`levelbench.distributed.communicators.collectives` equals them to the
+byte.
 
 Sources: Thakur, Rabenseifner & Gropp (2005), "Optimization of collective communication operations in MPICH", for
 binomial trees, recursive doubling and halving, Bruck's all-gather and the folding of ranks beyond a power of two;
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import final
 
 from levelbench.distributed.scheme import Traffic
 from levelbench.errors import UnknownNameError, UsageError
@@ -21,6 +23,7 @@ from levelbench.errors import UnknownNameError, UsageError
 __all__ = [
     "ALGORITHMS",
     "Algorithms",
+    "Folded",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -31,6 +34,7 @@ __all__ = [
     "reduce_scatter",
     "scatter",
     "send",
+    "subtree",
 ]
 
 ALGORITHMS = {
@@ -67,6 +71,29 @@ class Algorithms:
             _known(operation, getattr(self, operation), known)
 
 
+@final
+class Folded:
+    """A rank of a team that is folded to the largest power of two, 2 ** ``levels``: ``number`` is its own there.
+
+    Of the first 2 e ranks, e being those beyond that power, each even one hands its array to the odd one after it and
+    stands ``aside`` until it gets the result.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.levels = size.bit_length() - 1
+        self.size = 1 << self.levels
+        self.extra = size - self.size
+        self.paired = rank < 2 * self.extra
+        """Whether it stands aside or has one that does."""
+        self.aside = self.paired and rank % 2 == 0
+        self.other = rank ^ 1 if self.paired else rank
+        self.number = rank // 2 if self.paired else rank - self.extra
+
+    def rank_of(self, number: int) -> int:
+        """The rank that has this number among those that go on."""
+        return 2 * number + 1 if number < self.extra else number + self.extra
+
+
 _NOTHING = Traffic(0, 0)
 
 
@@ -82,10 +109,13 @@ def all_reduce(elements: int, itemsize: int, size: int, rank: int, algorithm: st
         return whole * (size - 1 if rank == 0 else 1)
     if algorithm == "tree":
         return whole * ((1 if rank else 0) + _children(rank, size))
+    folded = Folded(rank, size)
+    if folded.aside:
+        return whole
+    back = whole if folded.paired else _NOTHING
     if algorithm == "recursive-doubling":
-        return _folded(rank, size, whole, whole * _log2(size))
-    number, _ = _place(rank, size)
-    return _folded(rank, size, whole, _halving_doubling(elements, itemsize, 1 << _log2(size), number))
+        return whole * folded.levels + back
+    return _halving_doubling(elements, itemsize, folded) + back
 
 
 def reduce_scatter(elements: int, itemsize: int, size: int, rank: int, algorithm: str = "ring") -> Traffic:
@@ -116,7 +146,7 @@ def broadcast(
     if algorithm == "binomial":
         return Traffic(elements * itemsize, 1) * _children(place, size)
     # The pieces of a subtree lie behind one another, and those beyond the last element are empty.
-    below = _bound(elements, size, place + _subtree(place, size)) - _bound(elements, size, place + 1)
+    below = _bound(elements, size, place + subtree(place, size)) - _bound(elements, size, place + 1)
     handed_on = Traffic(below * itemsize, _children(place, min(elements, size)) if place < elements else 0)
     return handed_on + _ring_of_pieces(elements, itemsize, size, place)
 
@@ -126,7 +156,7 @@ def gather(elements: int, itemsize: int, size: int, rank: int, root: int = 0, al
     _known("gather", algorithm, ALGORITHMS["gather"])
     if rank == root or not elements:
         return _NOTHING
-    carried = _subtree((rank - root) % size, size) if algorithm == "binomial" else 1
+    carried = subtree((rank - root) % size, size) if algorithm == "binomial" else 1
     return Traffic(carried * elements * itemsize, 1)
 
 
@@ -141,7 +171,7 @@ def scatter(
                 "a binomial scatter of different sizes", "only the root knows them", "scatter with algorithm 'direct'"
             )
         place = (rank - root) % size
-        passed_on = (_subtree(place, size) - 1) * elements
+        passed_on = (subtree(place, size) - 1) * elements
         return Traffic(passed_on * itemsize, _children(place, size)) if elements else _NOTHING
     return _to_others(elements, itemsize, size, rank) if rank == root else _NOTHING
 
@@ -185,11 +215,6 @@ def _to_others(elements: int | Sequence[int], itemsize: int, size: int, rank: in
     return Traffic(sum(others) * itemsize, len(others))
 
 
-def _log2(size: int) -> int:
-    """Of the largest power of two that is not above ``size``."""
-    return size.bit_length() - 1
-
-
 def _bound(elements: int, size: int, at: int) -> int:
     """Element ``at`` of ``pieces(elements, size)``."""
     length, rest = divmod(elements, size)
@@ -206,42 +231,25 @@ def _ring_of_pieces(elements: int, itemsize: int, size: int, rank: int) -> Traff
     return _all_pieces_but((rank + 1) % size, elements, itemsize, size)
 
 
-def _subtree(place: int, size: int) -> int:
+def subtree(place: int, size: int) -> int:
     """How many ranks hang on a place of the binomial tree, itself included; the root's place is 0."""
     return min(place & -place, size - place) if place else size
 
 
 def _children(place: int, size: int) -> int:
     """How many a place of the binomial tree sends to: place + 1, place + 2, place + 4, ..."""
-    return (_subtree(place, size) - 1).bit_length()
+    return (subtree(place, size) - 1).bit_length()
 
 
-def _place(rank: int, size: int) -> tuple[int, bool]:
-    """The rank's number among a power of two of ranks, and whether it has a neighbour folded into it.
-
-    Of the first 2 e ranks, e = size - 2^k, each even one hands its array to the odd one after it and stands aside.
-    """
-    extra = size - (1 << _log2(size))
-    return (rank // 2, True) if rank < 2 * extra else (rank - extra, False)
-
-
-def _folded(rank: int, size: int, whole: Traffic, inside: Traffic) -> Traffic:
-    """Of a rank, where those of a power of two send ``inside``."""
-    _, paired = _place(rank, size)
-    if not paired:
-        return inside
-    return inside + whole if rank % 2 else whole
-
-
-def _halving_doubling(elements: int, itemsize: int, size: int, number: int) -> Traffic:
+def _halving_doubling(elements: int, itemsize: int, folded: Folded) -> Traffic:
     """Rabenseifner's: all pieces but the own on the way down, the own block of 1, 2, 4, ... pieces on the way up.
 
     On the way down at distance d what goes away is the block of d pieces in which the partner's lies.
     """
     total = _NOTHING
-    for level in range(_log2(size)):
-        for block in ((number >> level) ^ 1, number >> level):
-            first, last = (_bound(elements, size, at << level) for at in (block, block + 1))
+    for level in range(folded.levels):
+        for block in ((folded.number >> level) ^ 1, folded.number >> level):
+            first, last = (_bound(elements, folded.size, at << level) for at in (block, block + 1))
             if last > first:
                 total += Traffic((last - first) * itemsize, 1)
     return total

@@ -166,7 +166,7 @@ class Backend(OperatorBackend):
         return None
 
     def packer(self, arrays: Mapping[str, Array]) -> Any | None:
-        """A :class:`levelbench.distributed.schemes.packing.Packer` of arrays like these with a buffer of its own.
+        """A :class:`levelbench.distributed.packing.Packer` of arrays like these with a buffer of its own.
 
         They are of one dtype. ``None``: the generic one, which makes a new flat array each time.
         """

@@ -17,7 +17,7 @@ from levelbench.errors import IncomparableError, RecordError
 from levelbench.measure.verdict import LEAST_RUNS
 from levelbench.records.groups import RunGroup
 from levelbench.records.schema import DatasetFacts
-from levelbench.records.summary import RunSummary
+from levelbench.records.summary import RunSummary, without_figures
 
 if TYPE_CHECKING:
     from levelbench.measure.environment import Difference
@@ -452,7 +452,7 @@ def doubts_of(groups: Sequence[RunGroup]) -> list[Caveat]:
     for at, group in enumerate(groups):
         for run in ended(group):
             # Sentences that differ in their figures only are one reason; a run counts once for it.
-            for kind, doubt in {_FIGURE.sub("#", each): each for each in run.suspect}.items():
+            for kind, doubt in {without_figures(each): each for each in run.suspect}.items():
                 found.setdefault(kind, {}).setdefault(at, []).append(doubt)
     caveats = []
     for by_group in found.values():

@@ -7,6 +7,7 @@ others are asked for) and never stored as truth, so the same record answers what
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Mapping
 from typing import Any, cast
@@ -28,9 +29,10 @@ from levelbench.records.schema import (
 )
 from levelbench.records.witness import witness_contradictions, witness_doubts
 
-__all__ = ["RunSummary", "summarise"]
+__all__ = ["RunSummary", "summarise", "without_figures"]
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
 class RunSummary(Struct, frozen=True):
@@ -180,13 +182,29 @@ def summarise(
         energy_reason=energy.reason,
         wall_s=_wall_ns(record) * 1e-9,
         error=record.end.error if record.end else None,
-        suspect=[*(record.end.suspect if record.end else ()), *witness_doubts(record)],
+        suspect=[*(record.end.suspect if record.end else ()), *_derived(record), *witness_doubts(record)],
         contradictions=[*contradictions(record), *witness_contradictions(record)],
         chained=bool(record.checksum),
         synthetic=bool(record.end and record.end.dataset and record.end.dataset.synthetic),
         checksums=dict(record.end.dataset.checksums) if record.end and record.end.dataset else {},
         dataset=record.end.dataset if record.end else None,
     )
+
+
+def _derived(record: Record) -> list[str]:
+    """Doubts about the machine that follow from what the record says of it, where its end does not hold them."""
+    if record.end is None or record.status != "done" or not record.checksum:
+        return []
+    from levelbench.measure.environment import doubts
+
+    said = {without_figures(each) for each in record.end.suspect}
+    found = doubts(record.header.environment, record.end.environment_after)
+    return [each for each in found if without_figures(each) not in said]
+
+
+def without_figures(doubt: str) -> str:
+    """A sentence with its figures taken out: those that differ in nothing else are one reason."""
+    return _FIGURE.sub("#", doubt)
 
 
 def _given(record: Record) -> dict[str, Any]:

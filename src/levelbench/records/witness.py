@@ -27,6 +27,8 @@ CHANCE = "chance_quality"
 
 DOUBT, REFUSE = 0.01, 0.1
 """Clocks that lie further apart than this share of the time are a reason to doubt the run, or to refuse it."""
+_METERS = ("peak_memory", "energy", "cpu_utilisation")
+"""Each is read in every run, if only to say why it has no value."""
 _LEAST_NS = 1_000_000
 _LATE_NS = 250_000_000
 _OFTEN_LATE_NS = 20_000_000
@@ -65,6 +67,9 @@ def witness_contradictions(record: Record) -> list[str]:
     found = [*_trained_before(record, refused=True), *_left_out(record)]
     if record.end.witness is None:
         return found
+    seen = max((each.evaluations for each in record.end.witness.sights), default=0)
+    if seen > len(record.evaluations):
+        found.append(f"other clocks saw {seen} evaluations of it, and {len(record.evaluations)} are in it")
     found += [str(each) for each in _apart(record.end.witness) if each.share > REFUSE]
     delays = _delays_ns(record, record.end.witness)
     if any(delay < -max(_LEAST_NS, 1e-3 * claimed) for delay, claimed in delays):
@@ -106,15 +111,21 @@ def _left_out(record: Record) -> Iterator[str]:
     Its header is known by what the process had done before its clock started. A record of the first schema holds less.
     """
     end, before = record.end, record.header.environment
-    if end is None or end.status != "done" or not record.checksum or "before_clock" not in before:
+    if end is None or end.status != "done" or not record.checksum:
         return
     witness = end.witness
+    if "before_clock" not in before:
+        if witness is not None:
+            yield "what its process had done before its clock started is not in it, and every watched run has that"
+        return
     if witness is None or (len(witness.sights) < 2 and not witness.absent):
         yield "what other clocks saw of it is not in it, and every run has that at its end"
     if _has_counters(before) and not _has_counters(end.environment_after):
         yield "the machine's counters were read before it, and its end does not hold them"
     if all(each.name != UNTRAINED for each in record.measurements):
         yield "the quality of its untrained network is not in it, and every run has that at its end"
+    if lacking := [name for name in _METERS if all(each.name != name for each in record.measurements)]:
+        yield f"the readings of {', '.join(lacking)} are not in it, and every run has them at its end"
 
 
 def _unwatched(record: Record) -> Iterator[str]:

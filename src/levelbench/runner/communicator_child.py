@@ -14,9 +14,9 @@ from typing import cast
 
 import msgspec
 
-from levelbench.distributed.communicators.opening import open_communicator
+from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching.base import PEER_LOST
-from levelbench.distributed.launching.environment import Place, place_of
+from levelbench.distributed.launching.environment import RankPlace, place_of
 from levelbench.distributed.sweep import rule_for, sweep
 from levelbench.errors import CommunicationError, LevelbenchError
 from levelbench.measure.lifetime import die_with_parent, end_on_interrupt
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _measure(job: SweepJob, place: Place, points: Path) -> None:
+def _measure(job: SweepJob, place: RankPlace, points: Path) -> None:
     framework, device = _DEVICES[job.communicator]
     communicator = open_communicator(job.communicator, place, job.timeout_s)
     try:

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching.base import PEER_LOST, Engine, Running
-from levelbench.distributed.sweep import Point
+from levelbench.distributed.launching.base import PEER_LOST, Engine, RunningJob
+from levelbench.distributed.sweep import SweepPoint
 from levelbench.errors import LevelbenchError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.runner.communicator_child import JOB, POINTS, TOLD, SweepJob, Told
 
@@ -50,9 +50,9 @@ def measure_communicator(
     job: SweepJob,
     engine: Engine,
     ranks: int,
-    on_point: Callable[[Point], None],
+    on_point: Callable[[SweepPoint], None],
     options: Mapping[str, Any] | None = None,
-) -> list[Point]:
+) -> list[SweepPoint]:
     """Carry out ``job`` on ``ranks`` ranks; ``on_point`` is called as points come.
 
     Raises what a rank raised, and ``CommunicationError`` where one died; all ranks have ended when this returns.
@@ -77,8 +77,8 @@ def measure_communicator(
         raise error
 
 
-def _follow(running: Running, path: Path, on_point: Callable[[Point], None]) -> list[Point]:
-    points: list[Point] = []
+def _follow(running: RunningJob, path: Path, on_point: Callable[[SweepPoint], None]) -> list[SweepPoint]:
+    points: list[SweepPoint] = []
     with path.open("rb") as file:
         ended, begun = False, b""
         while not ended:
@@ -86,7 +86,7 @@ def _follow(running: Running, path: Path, on_point: Callable[[Point], None]) -> 
             # A line may be seen, or left by a rank that was killed, before it is whole.
             *lines, begun = (begun + file.read()).split(b"\n")
             for line in lines:
-                points.append(msgspec.json.decode(line, type=Point))
+                points.append(msgspec.json.decode(line, type=SweepPoint))
                 on_point(points[-1])
     return points
 

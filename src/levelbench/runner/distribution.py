@@ -92,7 +92,7 @@ def _check_together(name: str, communicator: str) -> None:
 
 def _engine(text: str, communicator: Any, ranks: int, device: str) -> tuple[str, str]:
     """The engine with its options as they were given, and the communicator."""
-    from levelbench.distributed.communicators.opening import communicator_kinds
+    from levelbench.distributed.finding import communicator_kinds
     from levelbench.distributed.launching import ENGINES
 
     name, options = parse_item(text)

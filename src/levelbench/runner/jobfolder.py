@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from levelbench.distributed.launching.marked import start_of
+from levelbench.distributed.launching.environment import start_of
 from levelbench.errors import UsageError
 from levelbench.records.faults import store_fault
 from levelbench.records.locks import hold

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from levelbench.distributed.finding import named_scheme
-from levelbench.distributed.simulation.calibration import Uncertain, of_samples
-from levelbench.distributed.simulation.model import Compute, Model
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.model import Compute, ModelShape, Uncertain, of_samples
+from levelbench.distributed.simulation.networks import Interconnect
 from levelbench.distributed.simulation.predict import Prediction, predict
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.records import Record, summarise
@@ -36,7 +35,7 @@ class Wanted:
 
     schemes: Sequence[tuple[str, dict[str, Setting]]]
     ranks: Sequence[int]
-    network: Network
+    network: Interconnect
     scaling: str = "strong"
 
 
@@ -86,7 +85,7 @@ def predictions(arm: Arm, records: Sequence[Record], wanted: Wanted) -> list[Pre
                 predict(
                     scheme,
                     ranks,
-                    Model(shapes),
+                    ModelShape(shapes),
                     compute,
                     wanted.network,
                     batch=batch,

@@ -19,10 +19,9 @@ from typing import Any, final
 
 import msgspec
 
-from levelbench.distributed.communicators.opening import open_communicator
-from levelbench.distributed.finding import named_scheme
+from levelbench.distributed.finding import named_scheme, open_communicator
 from levelbench.distributed.launching.base import PEER_LOST
-from levelbench.distributed.launching.environment import Place, place_of
+from levelbench.distributed.launching.environment import RankPlace, place_of
 from levelbench.distributed.ranks import Ranks
 from levelbench.errors import CommunicationError, DefinitionError, LevelbenchError, UsageError
 from levelbench.measure.clocks import HOST
@@ -233,7 +232,7 @@ def main(arguments: Sequence[str]) -> int:
     return PEER_LOST if lost else code
 
 
-def _take_part(job: Job, place: Place, tell: Tell, folder: Path, restarts: int) -> int:
+def _take_part(job: Job, place: RankPlace, tell: Tell, folder: Path, restarts: int) -> int:
     distribution = job.specification.distribution
     if distribution is None:
         raise DefinitionError("a rank of a run", "its job is for one process", "start it with levelbench run --ranks")

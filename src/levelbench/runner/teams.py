@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching.base import PEER_LOST, Failure, Running
+from levelbench.distributed.launching.base import PEER_LOST, Failure, RunningJob
 from levelbench.distributed.launching.torchrun import nodes_of
 from levelbench.errors import CommunicationError, LevelbenchError, StoreError, UsageError
 from levelbench.measure.clocks import HOST
@@ -90,7 +90,7 @@ class _Look:
     witness: Parent = field(default_factory=Parent)
     path: Path | None = None
 
-    def follow(self, running: Running) -> None:
+    def follow(self, running: RunningJob) -> None:
         """Until all have ended. A run that failed is given its end, where it is known to be a failure of its own."""
         began_ns = HOST.now_ns()
         follower: Follower | None = None

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, overload
 
-from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError, UsageError
+from levelbench import plugins
+from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError
 from levelbench.measure.policies import policy
 from levelbench.networks import losses  # noqa: F401  # imported here, so that no clock is running
 from levelbench.training.datasets.base import DatasetSource
@@ -133,7 +134,8 @@ class Task:
             if name not in result:
                 what = f"setting of {self.name}'s recipe {recipe!r}"
                 raise UnknownNameError(what, name, [*result, *RESERVED])
-            result[name] = self._typed(recipe, name, result[name], value)
+            asked = f"{self.name}[recipe={recipe},{name}={value}]"
+            result[name] = plugins.typed_setting(asked, name, value, result[name])
         return result
 
     def assemble(self, recipe: str, settings: Mapping[str, Setting]) -> Recipe:
@@ -160,14 +162,3 @@ class Task:
         if recipe not in self.recipes:
             raise UnknownNameError(f"recipe of task {self.name!r}", recipe, self.recipes)
         return self._recipes[recipe]
-
-    def _typed(self, recipe: str, name: str, default: Setting, value: Setting) -> Setting:
-        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        if type(value) is not type(default):
-            raise UsageError(
-                f"{self.name}[recipe={recipe},{name}={value}]",
-                f"{name} is of type {type(default).__name__} (default {default}), not {type(value).__name__}",
-                f"give a value of type {type(default).__name__}",
-            )
-        return value

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from levelbench.distributed.algorithms import Algorithmic
-from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.communicators.algorithmic import Algorithmic
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_torch import gloo_ranks

@@ -9,8 +9,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from levelbench.distributed.communicators.opening import open_communicator
-from levelbench.distributed.launching.environment import Place, place_of
+from levelbench.distributed.finding import open_communicator
+from levelbench.distributed.launching.environment import RankPlace, place_of
 from levelbench.distributed.validation.communicators import check_communicator
 from levelbench.errors import LevelbenchError
 
@@ -72,7 +72,7 @@ def abort(communicator):
 
 def misplaced(place):
     """What a rank is told that MPI knows by another number."""
-    wrong = Place(place.rank, place.size + 1, place.local_rank, place.address, place.port, place.engine)
+    wrong = RankPlace(place.rank, place.size + 1, place.local_rank, place.address, place.port, place.engine)
     try:
         open_communicator("mpi", wrong)
     except LevelbenchError as error:

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from levelbench.distributed.buffers import Memory, dense
 from levelbench.distributed.communicators import mpi
-from levelbench.distributed.communicators.memory import Memory, dense
-from levelbench.distributed.communicators.requests import Late, Pending, until
-from levelbench.distributed.launching import ENGINES, Place
+from levelbench.distributed.communicators.mpi import Late, MpiRequest, until
+from levelbench.distributed.launching import ENGINES, RankPlace
 from levelbench.errors import CommunicationError, MissingError
 from levelbench.measure.clocks import HOST, FakeClock
 
@@ -96,7 +96,7 @@ def test_without_mpi4py_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setattr(mpi.importlib.util, "find_spec", lambda name: None)
     assert "mpi4py is not installed" in mpi.lacks()
     with pytest.raises(MissingError, match=r"levelbench\[mpi\]"):
-        mpi.open_mpi(Place(0, 1, 0, "127.0.0.1", 0, "mpi"), 1.0)
+        mpi.open_mpi(RankPlace(0, 1, 0, "127.0.0.1", 0, "mpi"), 1.0)
 
 
 def test_a_wait_ends_with_the_first_answer_or_the_time():
@@ -108,7 +108,7 @@ def test_a_wait_ends_with_the_first_answer_or_the_time():
 
 def test_a_long_wait_sleeps_for_a_hundredth_of_what_it_waited(monkeypatch):
     naps = []
-    monkeypatch.setattr("levelbench.distributed.communicators.requests.sleep", naps.append)
+    monkeypatch.setattr("levelbench.distributed.communicators.mpi.sleep", naps.append)
     with pytest.raises(Late):
         until(lambda: None, 0.004, FakeClock(tick_ns=1_000_000), naps=True)
     assert naps == pytest.approx([0.00002, 0.00003, 0.00004])
@@ -153,7 +153,7 @@ def test_an_error_while_looking_is_named_as_one_while_waiting_is():
     def look():
         raise OSError("lost")
 
-    pending = Pending(named, SimpleNamespace(Test=look), lambda: None, 1.0)
+    pending = MpiRequest(named, SimpleNamespace(Test=look), lambda: None, 1.0)
     with pytest.raises(CommunicationError, match="receive from 1"):
         pending.done()
     with pytest.raises(CommunicationError, match="receive from 1"):

@@ -5,11 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from levelbench.distributed.compression.casting import CastCompressor
-from levelbench.distributed.compression.exchange import Gathered, GatheredAnyLength, InPieces, Reduced
-from levelbench.distributed.compression.quantised import QSGDCompressor, SignCompressor
-from levelbench.distributed.compression.sparse import RandomKCompressor, ThresholdCompressor, TopKCompressor
-from levelbench.distributed.compression.streams import Doubled
+from levelbench.distributed.compression.compressors import (
+    CastCompressor,
+    QSGDCompressor,
+    RandomKCompressor,
+    SignCompressor,
+    ThresholdCompressor,
+    TopKCompressor,
+)
+from levelbench.distributed.compression.exchange import Doubled, Gathered, GatheredAnyLength, InPieces, Reduced
 from levelbench.operators.frameworks import load_framework
 
 EXCHANGES = {

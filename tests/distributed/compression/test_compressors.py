@@ -4,10 +4,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from levelbench.distributed.compression.casting import CastCompressor
-from levelbench.distributed.compression.draws import Key
-from levelbench.distributed.compression.quantised import QSGDCompressor, SignCompressor
-from levelbench.distributed.compression.sparse import RandomKCompressor, ThresholdCompressor, TopKCompressor
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.compression.compressors import (
+    CastCompressor,
+    QSGDCompressor,
+    RandomKCompressor,
+    SignCompressor,
+    ThresholdCompressor,
+    TopKCompressor,
+)
 from levelbench.errors import UnsupportedError
 
 KEY = Key()

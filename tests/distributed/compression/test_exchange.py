@@ -2,15 +2,31 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.compression.casting import CastCompressor
-from levelbench.distributed.compression.draws import Key
-from levelbench.distributed.compression.exchange import Gathered, GatheredAnyLength, InPieces, Reduced, Voted
-from levelbench.distributed.compression.quantised import QSGDCompressor, SignCompressor
-from levelbench.distributed.compression.sparse import RandomKCompressor, ThresholdCompressor, TopKCompressor
-from levelbench.distributed.compression.streams import Doubled
+from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.compression.compressors import (
+    CastCompressor,
+    QSGDCompressor,
+    RandomKCompressor,
+    SignCompressor,
+    ThresholdCompressor,
+    TopKCompressor,
+)
+from levelbench.distributed.compression.exchange import (
+    Doubled,
+    ErrorFeedback,
+    Gathered,
+    GatheredAnyLength,
+    InPieces,
+    Reduced,
+    SparseStream,
+    Voted,
+    merged,
+)
 
 WHOLE = {
     "top-k": (Gathered(TopKCompressor(1.0)), 0),
@@ -26,7 +42,7 @@ WHOLE = {
 EXACT = [name for name in WHOLE if name not in {"threshold"}]
 
 
-def given(rank, size=53, dtype=np.float32):
+def gradient_of(rank, size=53, dtype=np.float32):
     return np.random.default_rng(rank).standard_normal(size).astype(dtype)
 
 
@@ -35,7 +51,7 @@ def exchanged(exchange, ranks, array=np.array, host=np.array, **options):
 
     def work(communicator):
         counting = CountingCommunicator(communicator)
-        flat = array(given(communicator.rank, **options))
+        flat = array(gradient_of(communicator.rank, **options))
         total, left = exchange(counting, flat, Key(1, communicator.rank, 1))
         return host(total), host(left), counting.take()
 
@@ -47,7 +63,7 @@ def test_all_ranks_get_the_same_bits_and_nothing_is_lost(exchange, ranks):
     results = exchanged(exchange, ranks, dtype=np.float64)
     totals = [total for total, _, _ in results]
     assert len({total.tobytes() for total in totals}) == 1
-    put_in = sum(given(rank, dtype=np.float64) for rank in range(ranks))
+    put_in = sum(gradient_of(rank, dtype=np.float64) for rank in range(ranks))
     found = totals[0] + sum(left for _, left, _ in results)
     # A communicator that adds in 16 bits rounds, which nobody sees.
     lossy = isinstance(exchange, Reduced) and isinstance(exchange.compressor, CastCompressor)
@@ -68,7 +84,9 @@ def test_it_takes_any_frameworks_arrays(exchanges, framework, name):
 def test_with_nothing_left_out_it_is_an_all_reduce(name):
     exchange, tolerance = WHOLE[name]
     for total, _, _ in exchanged(exchange, 3):
-        np.testing.assert_allclose(total, given(0) + given(1) + given(2), rtol=1e-6, atol=tolerance or 1e-6)
+        np.testing.assert_allclose(
+            total, gradient_of(0) + gradient_of(1) + gradient_of(2), rtol=1e-6, atol=tolerance or 1e-6
+        )
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -120,3 +138,102 @@ def test_where_nothing_reaches_the_threshold_only_counts_are_sent():
         assert not total.any()
         assert left.any()
         assert sent.sent_bytes == 2 * 8
+
+
+LIKE = np.zeros(12, np.float32)
+
+
+def stream(places, values):
+    return SparseStream(np.array(values, np.float32), np.array(places, np.int64))
+
+
+def test_values_at_one_place_are_added():
+    found = merged(stream([5, 1], [1, 2]), stream([7, 5], [4, 8]), LIKE)
+    np.testing.assert_array_equal(found.places, [1, 5, 7])
+    np.testing.assert_array_equal(found.values, [2, 9, 4])
+
+
+def test_a_stream_becomes_dense_where_that_takes_no_more_bytes():
+    first, second = stream([0, 1, 2], [1, 1, 1]), stream([3, 4, 5], [1, 1, 1])
+    assert merged(first, stream([3, 4], [1, 1]), LIKE).places is not None  # 5 of 8 bytes, 12 of 4
+    assert merged(first, second, LIKE).places is None
+    np.testing.assert_array_equal(merged(first, second, LIKE).values, [1] * 6 + [0] * 6)
+
+
+@pytest.mark.parametrize("dense", [0, 1])
+def test_a_dense_and_a_sparse_one_make_a_dense_one(dense):
+    pair = [stream([2, 3], [1, 2]), stream([3, 4], [10, 20])]
+    pair[dense] = SparseStream(pair[dense].dense(LIKE))
+    np.testing.assert_array_equal(merged(*pair, LIKE).values, [0, 0, 1, 12, 20, *[0] * 7])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("own", [5, 60])
+def test_random_places_send_what_was_foretold(ranks, own):
+    size, steps = 200, 8
+    exchange = Doubled(TopKCompressor(own / size))
+
+    def gradient(rank, step):
+        return np.random.default_rng((rank, step)).standard_normal(size).astype(np.float32)
+
+    def work(communicator):
+        counting = CountingCommunicator(communicator)
+        for step in range(steps):
+            total, _ = exchange(counting, gradient(communicator.rank, step), Key())
+        return total, counting.take()
+
+    compressor = TopKCompressor(own / size)
+    kept = [gradient(rank, steps - 1) for rank in range(ranks)]
+    expected = sum(compressor.decompress(compressor.compress(each, Key()), each) for each in kept)
+    for rank, (total, sent) in enumerate(run_ranks(ranks, work)):
+        np.testing.assert_allclose(total, expected, atol=1e-6)
+        foretold = exchange.traffic(size, 4, ranks, rank) * steps
+        assert sent.messages == foretold.messages, rank
+        assert sent.sent_bytes == pytest.approx(foretold.sent_bytes, rel=0.06), rank
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_delays_lead_to_no_deadlock_and_no_other_bits(seed):
+    def work(communicator):
+        flat = np.random.default_rng(communicator.rank).standard_normal(30).astype(np.float32)
+        return Doubled(TopKCompressor(0.2))(communicator, flat, Key())[0].tobytes()
+
+    assert len(set(run_ranks(5, work, delays=Delays(seed=seed, most_s=0.001)))) == 1
+    assert run_ranks(5, work) == run_ranks(5, work, delays=Delays(seed=seed, most_s=0.001))
+
+
+def gradient(seed, rank, step, size):
+    draws = np.random.default_rng((seed, rank, step))
+    return draws.standard_normal(size) * 10.0 ** draws.integers(-3, 3)
+
+
+def after(exchange, ranks, steps, size, seed, enabled=True):
+    """What was applied and what is left, by rank."""
+
+    def work(communicator):
+        feedback, applied = ErrorFeedback(enabled), np.zeros(size)
+        for step in range(1, steps + 1):
+            flat = gradient(seed, communicator.rank, step, size)
+            before = flat.copy()
+            applied += feedback.total(communicator, exchange, flat, Key(seed, communicator.rank, step))
+            np.testing.assert_array_equal(flat, before)
+        return applied, feedback.residual
+
+    return run_ranks(ranks, work)
+
+
+@pytest.mark.parametrize("name", ["top-k", "top-k doubling", "random-k", "threshold", "qsgd", "sign", "fp16", "bf16"])
+@settings(max_examples=8, deadline=None)
+@given(ranks=st.integers(1, 4), steps=st.integers(1, 5), size=st.integers(1, 40), seed=st.integers(0, 1000))
+def test_nothing_is_ever_lost(exchanges, name, ranks, steps, size, seed):
+    results = after(exchanges[name], ranks, steps, size, seed)
+    whole = sum(gradient(seed, rank, step, size) for rank in range(ranks) for step in range(1, steps + 1))
+    found = results[0][0] + sum(residual for _, residual in results)
+    np.testing.assert_allclose(found, whole, rtol=0, atol=1e-11)
+
+
+def test_without_it_what_is_left_out_is_gone(exchanges):
+    (applied, residual), *_ = after(exchanges["top-k"], 2, 3, 40, 0, enabled=False)
+    assert residual is None
+    whole = sum(gradient(0, rank, step, 40) for rank in range(2) for step in range(1, 4))
+    assert np.abs(applied - whole).max() > 1

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.compression.draws import Key
-from levelbench.distributed.compression.low_rank import Factors, orthonormal, start
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.schemes.power import Factors, orthonormal, start
 
 
 @pytest.mark.parametrize(

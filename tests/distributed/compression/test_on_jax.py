@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.compression.draws import Key
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.compression.compressors import QSGDCompressor, TopKCompressor
 from levelbench.distributed.compression.exchange import Gathered
-from levelbench.distributed.compression.quantised import QSGDCompressor
-from levelbench.distributed.compression.sparse import TopKCompressor
 
 EXCHANGES = {
     "top-k": Gathered(TopKCompressor(0.25)),

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from levelbench.distributed.hosts import namespaces
+from levelbench.distributed.launching import namespaces
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 

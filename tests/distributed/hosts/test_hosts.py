@@ -5,8 +5,50 @@ import sys
 
 import pytest
 
-from levelbench.distributed.hosts import Hosts, Link, namespaces
+from levelbench.distributed.launching import namespaces
+from levelbench.distributed.launching.namespaces import Hosts, Link, discipline
 from levelbench.errors import CommunicationError, MissingError, UsageError
+
+
+def test_a_link_is_read_in_the_words_of_tc():
+    link = Link("2.5gbit", "200us", "0.5%")
+    assert (link.bits_per_s, link.delay_s, link.loss_share) == (2.5e9, pytest.approx(2e-4), 0.005)
+
+
+def test_a_link_without_words_has_no_limit():
+    assert (Link().bits_per_s, Link().delay_s, Link().loss_share) == (None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("100mbyte",), "its unit must be one of bit, kbit, mbit, gbit"),
+        (("fast",), "its unit must be"),
+        (("0mbit",), "nothing would get through"),
+        (("", "5"), "its unit must be one of us, ms, s"),
+        (("10",), "its unit must be"),
+        (("", "", "1"), "its unit must be one of %"),
+        (("", "", "101%"), "no more than 100%"),
+    ],
+)
+def test_a_link_that_cannot_be_is_refused(words, found):
+    with pytest.raises(UsageError, match=found):
+        Link(*words)
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        (Link(), ""),
+        (Link("1mbit"), "tbf rate 1000000bit burst 3200 limit 262144"),
+        (Link("1gbit"), "tbf rate 1000000000bit burst 125000 limit 25000000"),
+        (Link(delay="5ms"), "netem limit 100000 delay 5000us loss 0%"),
+        (Link("100mbit", "1ms", "2%"), "netem limit 100000 delay 1000us loss 2% rate 100000000bit"),
+    ],
+)
+def test_a_link_becomes_a_queueing_discipline(link, words):
+    assert discipline(link) == words
+
 
 METHODS = ["kernel", "relay"]
 
@@ -107,7 +149,7 @@ def test_nothing_is_left_where_the_switch_cannot_be_made(monkeypatch):
 
 OWNER = """
 import signal
-from levelbench.distributed.hosts import Hosts
+from levelbench.distributed.launching.namespaces import Hosts
 with Hosts(2, method="relay") as hosts:
     print(*hosts.names, flush=True)
     signal.pause()
@@ -127,7 +169,8 @@ def test_what_a_killed_owner_left_is_removed_by_the_next():
 
 
 INTERRUPTED = """
-from levelbench.distributed.hosts import Hosts, namespaces
+from levelbench.distributed.launching import namespaces
+from levelbench.distributed.launching.namespaces import Hosts
 deleting = namespaces.delete
 def interrupted(name):
     namespaces.delete = deleting
@@ -150,17 +193,17 @@ def test_nothing_is_left_where_a_second_interrupt_comes_while_the_first_is_put_i
 
 @pytest.mark.parametrize("count", [0, 201])
 def test_a_number_of_hosts_that_a_network_cannot_have_is_refused(count):
-    with pytest.raises(UsageError, match="from 1 to 200"):
+    with pytest.raises(UsageError, match="1 to 200"):
         Hosts(count)
 
 
 def test_a_host_that_is_not_there_is_refused():
-    with Hosts(1) as hosts, pytest.raises(UsageError, match="there are 1"):
+    with Hosts(1) as hosts, pytest.raises(UsageError, match="hosts 0 to 0"):
         hosts.down(1)
 
 
 def test_hosts_that_are_not_there_yet_cannot_be_changed():
-    with pytest.raises(UsageError, match="not there yet"):
+    with pytest.raises(UsageError, match="do not exist yet"):
         Hosts(1).set_link(0, Link())
 
 

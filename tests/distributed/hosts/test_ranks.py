@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from levelbench.distributed.hosts import Hosts, Link
 from levelbench.distributed.launching import ENGINES
+from levelbench.distributed.launching.namespaces import Hosts, Link
 
 pytest.importorskip("torch")
 
@@ -18,8 +18,8 @@ RANK = f"""
 import json, os, sys
 from pathlib import Path
 import torch
-from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.communicators.opening import open_communicator
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
+from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching import PEER_LOST, place_of
 from levelbench.errors import CommunicationError
 communicator = CountingCommunicator(open_communicator("gloo", place_of(os.environ), timeout_s={TIMEOUT_S}))

@@ -1,6 +1,6 @@
 import pytest
 
-from levelbench.distributed.hosts.relay import Port, Relay
+from levelbench.distributed.launching.relay import Port, Relay
 
 MS = 1_000_000
 

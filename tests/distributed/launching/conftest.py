@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching.marked import marked
+from levelbench.distributed.launching.environment import marked
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from levelbench.distributed.launching.marked import marked
+from levelbench.distributed.launching.environment import marked
 
 RANKS = 3
 WAYS = ["SIGKILL", "SIGKILL", "SIGSEGV", "SIGSTOP", "exit", "exception"]

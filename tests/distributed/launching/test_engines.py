@@ -7,7 +7,7 @@ import time
 import pytest
 
 from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching.marked import marked
+from levelbench.distributed.launching.environment import marked
 from levelbench.distributed.launching.mpi import launcher_words
 from levelbench.errors import MissingError, UsageError
 
@@ -80,12 +80,12 @@ def test_an_option_that_is_no_number_is_refused(engine, option, value, tmp_path)
         ("process", 2, {"nodes": 1}, "it has none"),
         ("torchrun", 2, {"nodes": 3}, "2 ranks on 3 nodes"),
         ("torchrun", 2, {"nodes": 2}, "nothing says where their launchers meet"),
-        ("torchrun", 2, {"max_restarts": -1}, "no whole number from 0"),
+        ("torchrun", 2, {"max_restarts": -1}, "not a whole number of at least 0"),
         ("torchrun", 2, {"restarts": 1}, "option 'restarts'"),
         ("slurm", 2, {"nodes": 3}, "2 ranks on 3 nodes"),
         ("slurm", 2, {"cluster": "lokal"}, "slurm or local"),
         ("hosts", 2, {"rate": "abc"}, "its unit must be"),
-        ("hosts", 2, {"hosts": 201}, "from 1 to 200"),
+        ("hosts", 2, {"hosts": 201}, "1 to 200"),
         ("mpi", 2, {"machines": "m1,,m2"}, "has no name"),
     ],
 )

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.launching.environment import Place, place_of, variables_of, without_place
-from levelbench.distributed.launching.kept import environment_of_ranks
+from levelbench.distributed.launching.environment import RankPlace, place_of, variables_of, without_place
+from levelbench.distributed.launching.local import environment_of_ranks
 from levelbench.errors import UsageError
 
 TORCHRUN = {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
@@ -12,12 +12,12 @@ TORCHRUN = {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "a
 @pytest.mark.parametrize(
     ("environment", "place"),
     [
-        (TORCHRUN, Place(2, 4, 1, "a", 1, "torchrun")),
+        (TORCHRUN, RankPlace(2, 4, 1, "a", 1, "torchrun")),
         (
             {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
-            Place(3, 8, 1, "127.0.0.1", 0, "mpi"),
+            RankPlace(3, 8, 1, "127.0.0.1", 0, "mpi"),
         ),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"}, Place(0, 2, 0, "127.0.0.1", 0, "mpi")),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"}, RankPlace(0, 2, 0, "127.0.0.1", 0, "mpi")),
         (
             {
                 "SLURM_PROCID": "5",
@@ -26,11 +26,11 @@ TORCHRUN = {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "a
                 "SLURM_JOB_NODELIST": "gpu[07-09,11]-ib,login",
                 "SLURM_JOB_ID": "123456",
             },
-            Place(5, 6, 1, "gpu07-ib", 23456, "slurm"),
+            RankPlace(5, 6, 1, "gpu07-ib", 23456, "slurm"),
         ),
         (
             {"SUBMITIT_LOCAL_GLOBALID": "1", "SUBMITIT_LOCAL_NTASKS": "2", "SUBMITIT_LOCAL_LOCALID": "1"},
-            Place(1, 2, 1, "127.0.0.1", 0, "slurm"),
+            RankPlace(1, 2, 1, "127.0.0.1", 0, "slurm"),
         ),
     ],
     ids=["torchrun", "open-mpi", "mpich", "slurm", "submitit"],
@@ -47,7 +47,7 @@ def test_what_started_the_ranks_inside_an_allocation_goes_before_it():
 @given(
     st.integers(1, 5000).flatmap(
         lambda size: st.builds(
-            Place,
+            RankPlace,
             st.integers(0, size - 1),
             st.just(size),
             st.integers(0, size - 1),

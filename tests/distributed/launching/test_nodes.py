@@ -10,20 +10,24 @@ from contextlib import suppress
 
 import pytest
 
-from levelbench.distributed.hosts import Hosts
-from levelbench.distributed.launching import ENGINES
-from levelbench.distributed.launching import nodes as nodes_module
-from levelbench.distributed.launching.kept import Kept, environment_of_ranks, keeper_words, start_keeper
-from levelbench.distributed.launching.marked import JOB, marked
-from levelbench.distributed.launching.nodes import OnNode
+from levelbench.distributed.launching import ENGINES, torchrun
+from levelbench.distributed.launching.environment import JOB, marked
+from levelbench.distributed.launching.local import (
+    SupervisedJob,
+    environment_of_ranks,
+    start_supervisor,
+    supervisor_words,
+)
+from levelbench.distributed.launching.namespaces import Hosts
+from levelbench.distributed.launching.torchrun import OnNode
 from levelbench.errors import UsageError
 
 # Arguments: the folder, the node's address, and the command of a rank.
 NODE = """
 import sys
 from pathlib import Path
-from levelbench.distributed.launching import ENGINES, nodes
-nodes._MEET_S = 1.0
+from levelbench.distributed.launching import ENGINES, torchrun
+torchrun._MEET_S = 1.0
 options = {"nodes": 2, "rendezvous": "10.77.0.1:29400", "address": sys.argv[2], "max_restarts": 1}
 with ENGINES["torchrun"].start(sys.argv[3:], 4, Path(sys.argv[1]), {}, **options) as running:
     assert running.wait(200), "it did not end in time"
@@ -90,9 +94,10 @@ def test_torchrun_joins_the_ranks_of_two_nodes_and_one_ends_soon_after_the_other
 # with the seconds after which it ends and its exit code; then it waits for ever.
 LAUNCHER = """
 import json, os, subprocess, sys, time
-keeper, starts = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+supervisor, starts = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 for seconds, code in starts:
-    words = [*keeper, sys.executable, "-I", "-S", "-c", f"import time; time.sleep({seconds}); raise SystemExit({code})"]
+    program = f"import time; time.sleep({seconds}); raise SystemExit({code})"
+    words = [*supervisor, sys.executable, "-I", "-S", "-c", program]
     subprocess.run(words, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"})
 time.sleep(60)
 """
@@ -105,10 +110,10 @@ def node(tmp_path, python):
 
     def begin(*starts, restarts=True):
         environment = environment_of_ranks({}, "torchrun", 1)
-        kept = Kept(tmp_path, 2, environment[JOB], launcher=True, whole=False)
-        keeper = keeper_words(tmp_path, [], child=False)
-        command = [*python, LAUNCHER, json.dumps(keeper), json.dumps(starts)]
-        kept.add(start_keeper(keeper_words(tmp_path, command, launcher=True), environment))
+        kept = SupervisedJob(tmp_path, 2, environment[JOB], launcher=True, whole=False)
+        supervisor = supervisor_words(tmp_path, [], child=False)
+        command = [*python, LAUNCHER, json.dumps(supervisor), json.dumps(starts)]
+        kept.add(start_supervisor(supervisor_words(tmp_path, command, launcher=True), environment))
         jobs.append(OnNode(kept, 2, "node1:29400", restarts))
         return jobs[-1]
 
@@ -120,8 +125,8 @@ def node(tmp_path, python):
 
 @pytest.mark.parametrize(("restarts", "seconds"), [(True, "0.2"), (False, "0.1")])
 def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restarts, seconds):
-    monkeypatch.setattr(nodes_module, "_MEET_S", 0.2)
-    monkeypatch.setattr(nodes_module, "_END_S", 0.1)
+    monkeypatch.setattr(torchrun, "_MEET_S", 0.2)
+    monkeypatch.setattr(torchrun, "_END_S", 0.1)
     running = node((0, 3), restarts=restarts)
     assert running.wait(120)
     reason = f"rank 0 ended with code 3, and its launcher waited {seconds} s in vain for other nodes"
@@ -129,23 +134,23 @@ def test_a_launcher_that_waits_for_lost_nodes_is_ended(node, monkeypatch, restar
 
 
 def test_a_launcher_whose_ranks_run_again_is_left_alone(node, monkeypatch):
-    monkeypatch.setattr(nodes_module, "_MEET_S", 2.0)
-    monkeypatch.setattr(nodes_module, "_SETTLED_S", 0.1)
+    monkeypatch.setattr(torchrun, "_MEET_S", 2.0)
+    monkeypatch.setattr(torchrun, "_SETTLED_S", 0.1)
     running = node((0, 3), (60, 0))
     assert not running.wait(4.0)
 
 
 def test_a_node_whose_ranks_ended_well_may_wait_for_the_others(node, monkeypatch):
-    monkeypatch.setattr(nodes_module, "_MEET_S", 0.1)
+    monkeypatch.setattr(torchrun, "_MEET_S", 0.1)
     assert not node((0, 0)).wait(1.0)
 
 
 def test_what_a_rank_lost_is_looked_for_on_another_node(tmp_path, python):
     environment = environment_of_ranks({}, "torchrun", 1)
-    kept = Kept(tmp_path, 2, environment[JOB], launcher=True, whole=False)
+    kept = SupervisedJob(tmp_path, 2, environment[JOB], launcher=True, whole=False)
     program = "import subprocess, sys; subprocess.run(sys.argv[1:]); raise SystemExit(1)"
-    rank = ["env", "RANK=0", "WORLD_SIZE=2", *keeper_words(tmp_path, ["sh", "-c", "exit 75"], child=False)]
-    kept.add(start_keeper(keeper_words(tmp_path, [*python, program, *rank], launcher=True), environment))
+    rank = ["env", "RANK=0", "WORLD_SIZE=2", *supervisor_words(tmp_path, ["sh", "-c", "exit 75"], child=False)]
+    kept.add(start_supervisor(supervisor_words(tmp_path, [*python, program, *rank], launcher=True), environment))
     running = OnNode(kept, 2, "node1:29400", restarts=False)
     assert running.wait(120)
     assert running.failure().reason == "rank 0 ended with code 75, what it lost is on another node"

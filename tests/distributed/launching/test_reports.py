@@ -3,15 +3,15 @@ import signal
 import pytest
 
 from levelbench.distributed.launching import PEER_LOST
-from levelbench.distributed.launching.reports import Report, first_failure
+from levelbench.distributed.launching.base import ExitReport, first_failure
 
 
 def ended(rank, time_ns, *, code=None, number=None):
-    return Report(rank, code, number, False, False, time_ns)
+    return ExitReport(rank, code, number, False, False, time_ns)
 
 
 def told(rank, time_ns, *, stopped=False):
-    return Report(rank, None, signal.SIGTERM, True, stopped, time_ns)
+    return ExitReport(rank, None, signal.SIGTERM, True, stopped, time_ns)
 
 
 def first(folder, reports, ranks=3, **over):

@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.communicators.delayed import Delays
+from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.traffic import ALGORITHMS
 from levelbench.errors import DefinitionError, UnknownNameError, UsageError

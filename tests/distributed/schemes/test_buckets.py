@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelbench.distributed.communicators.threads import run_ranks
-from levelbench.distributed.schemes.buckets import Reducer, assign, ready_order
+from levelbench.distributed.schemes.all_reduce import Reducer, assign, ready_order
 from levelbench.frameworks.numpy import framework
 from levelbench.networks import zoo
 

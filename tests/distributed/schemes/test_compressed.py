@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
 from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.compressed import BF16, FP16, QSGD, RandomK, Sign, Threshold, TopK
+from levelbench.distributed.schemes.compressed import BF16, FP16, QSGD, RandomK, Sign, SparseTopK, Threshold
 from levelbench.distributed.schemes.power import PowerSGD
 from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.networks import zoo
@@ -19,9 +19,9 @@ from levelbench.training import Momentum, Partitioned, Shuffled, datasets
 from levelbench.training.optimizers.rules import SGD
 
 SCHEMES = {
-    "top-k": TopK(ratio=0.1),
-    "top-k doubling": TopK(ratio=0.1, exchange_by="doubling"),
-    "top-k momentum": TopK(ratio=0.1, momentum=0.9, warmup_steps=4),
+    "top-k": SparseTopK(ratio=0.1),
+    "top-k doubling": SparseTopK(ratio=0.1, exchange_by="doubling"),
+    "top-k momentum": SparseTopK(ratio=0.1, momentum=0.9, warmup_steps=4),
     "random-k": RandomK(),
     "random-k with feedback": RandomK(error_feedback=True),
     "threshold": Threshold(),
@@ -56,8 +56,8 @@ def test_torch_tensors_hold_the_same_bits_on_all_ranks_too(training, name):
 @pytest.mark.parametrize(
     ("scheme", "tolerance"),
     [
-        (TopK(ratio=1.0), 1e-12),
-        (TopK(ratio=1.0, exchange_by="doubling"), 1e-12),
+        (SparseTopK(ratio=1.0), 1e-12),
+        (SparseTopK(ratio=1.0, exchange_by="doubling"), 1e-12),
         (RandomK(ratio=1.0), 1e-12),
         (RandomK(ratio=1.0, error_feedback=True), 1e-12),
         (Threshold(threshold=0.0, expected=1.0), 1e-12),
@@ -81,7 +81,7 @@ def test_a_ratio_of_one_and_momentum_correction_is_momentum_outside_of_it(traini
     network = training.network("float64")
     # With all sent every velocity is forgotten: plain SGD.
     expected = training.alone("numpy", network, SGD(0.1), 10)
-    for result in training.together("numpy", network, SGD(0.1), 10, TopK(ratio=1.0, momentum=0.9), 2):
+    for result in training.together("numpy", network, SGD(0.1), 10, SparseTopK(ratio=1.0, momentum=0.9), 2):
         assert training.distance(result.parameters, expected) < 1e-12
 
 
@@ -91,7 +91,7 @@ def test_momentum_is_corrected_as_deep_gradient_compression_does_it():
 
     def work(communicator):
         executor = SimpleNamespace(parameters={"weight": np.zeros(size)}, buffers={})
-        scheme = TopK(ratio=ratio, momentum=momentum)
+        scheme = SparseTopK(ratio=ratio, momentum=momentum)
         stepper = scheme.start(Worker(communicator, load_framework("numpy").open(), executor, SGD(1.0)))
         for step, gradient in enumerate(gradients, 1):
             stepper.step({"weight": gradient.copy()}, step, 1.0)
@@ -137,11 +137,11 @@ def test_what_a_step_sends_is_what_the_scheme_says(training, name):
 
 def test_what_was_saved_and_what_is_left_are_noted(training):
     network = training.network("mlp")
-    noted = training.together("numpy", network, SGD(0.1), 5, TopK(ratio=0.1), 2)[0].noted
+    noted = training.together("numpy", network, SGD(0.1), 5, SparseTopK(ratio=0.1), 2)[0].noted
     size = sum(value.size for value in network.initialise(0).values())
     assert noted["compression_ratio"] == ("1", [pytest.approx(size * 4 / (8 * np.ceil(0.1 * size)))])
     assert noted["residual_norm"][1][0] > 0
-    without = training.together("numpy", network, SGD(0.1), 5, TopK(error_feedback=False), 2)[0].noted
+    without = training.together("numpy", network, SGD(0.1), 5, SparseTopK(error_feedback=False), 2)[0].noted
     assert "residual_norm" not in without
     # How much a threshold lets through is seen in what is sent.
     assert "compression_ratio" not in training.together("numpy", network, SGD(0.1), 5, Threshold(), 2)[0].noted
@@ -152,7 +152,7 @@ def test_compression_is_part_of_communication_and_the_update_is_not(training):
     assert result.phases[1:] == [training.Phase.COMMUNICATE, training.Phase.UPDATE] * 2
 
 
-@pytest.mark.parametrize("scheme", [TopK(ratio=0.5), QSGD(), FP16()], ids=str)
+@pytest.mark.parametrize("scheme", [SparseTopK(ratio=0.5), QSGD(), FP16()], ids=str)
 def test_gradients_of_16_bits_are_widened_and_the_update_is_of_their_own_type(scheme):
     def work(communicator):
         counting = CountingCommunicator(communicator)
@@ -170,7 +170,7 @@ def test_gradients_of_16_bits_are_widened_and_the_update_is_of_their_own_type(sc
 
 
 def test_the_share_that_is_kept_falls_to_its_ratio_over_the_warmup():
-    scheme = TopK(ratio=0.01, warmup_steps=4)
+    scheme = SparseTopK(ratio=0.01, warmup_steps=4)
     ratios = [scheme.exchange(step).compressor.ratio for step in range(1, 7)]
     np.testing.assert_allclose(ratios, [1, 0.01**0.25, 0.1, 0.01**0.75, 0.01, 0.01])
 
@@ -178,10 +178,10 @@ def test_the_share_that_is_kept_falls_to_its_ratio_over_the_warmup():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: TopK(ratio=0.0),
+        lambda: SparseTopK(ratio=0.0),
         lambda: RandomK(ratio=1.5),
-        lambda: TopK(exchange_by="pigeon"),
-        lambda: TopK(momentum=0.9, error_feedback=False),
+        lambda: SparseTopK(exchange_by="pigeon"),
+        lambda: SparseTopK(momentum=0.9, error_feedback=False),
         lambda: Threshold(threshold=-1.0),
         lambda: QSGD(levels=0),
         lambda: QSGD(levels=1 << 16),
@@ -231,7 +231,7 @@ def test_digits_are_learnt_nearly_as_well_as_with_whole_gradients():
     whole = digits_accuracy(AllReduce())
     assert whole > 0.95
     for scheme in (
-        TopK(ratio=0.1),
+        SparseTopK(ratio=0.1),
         RandomK(),
         QSGD(levels=7),
         Sign(bucket=32, scale="means"),

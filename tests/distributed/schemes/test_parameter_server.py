@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.communicators.delayed import Delays
 from levelbench.distributed.communicators.threads import run_ranks
+from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.scheme import Traffic, Worker
 from levelbench.distributed.schemes.parameter_server import ParameterServer, require_separable, shards
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
@@ -99,9 +99,9 @@ def test_a_server_without_parameters_needs_no_optimizer(training):
 
 def test_somebody_has_to_train_and_somebody_to_serve():
     assert TWO.workers(5) == 3
-    with pytest.raises(UsageError, match="none is left to train"):
+    with pytest.raises(UsageError, match="leaves none to train"):
         TWO.workers(2)
-    with pytest.raises(DefinitionError, match="nobody serves"):
+    with pytest.raises(DefinitionError, match="Choose servers >= 1"):
         ParameterServer(servers=0)
 
 

@@ -1,17 +1,15 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.algorithms import Algorithmic
-from levelbench.distributed.simulation.collectives import ALL_REDUCE, collective_s
-from levelbench.distributed.simulation.communicator import run_simulated
-from levelbench.distributed.simulation.networks import Network
-from levelbench.distributed.simulation.parsing import parse
+from levelbench.distributed.communicators.algorithmic import Algorithmic
+from levelbench.distributed.simulation.cluster import run_simulated
+from levelbench.distributed.simulation.networks import ALL_REDUCE, Interconnect, collective_s, parse
 from levelbench.errors import UnknownNameError
 
 pytest.importorskip("greenlet")
 
 ALPHA, BETA = 5e-6, 1e9
-FLAT = Network(ALPHA, BETA)
+FLAT = Interconnect(ALPHA, BETA)
 
 
 def messages_s(size, network, work):
@@ -19,7 +17,7 @@ def messages_s(size, network, work):
 
     def rank(communicator):
         work(communicator)
-        return communicator.cluster.now_s
+        return communicator.meeting.now_s
 
     return max(run_simulated(size, rank, network, scale=1e3))
 
@@ -68,14 +66,14 @@ def test_a_broadcast_tree_is_never_later_than_its_rounds_one_by_one(size):
     ("algorithm", "most"), [("ring", 1.001), ("recursive-doubling", 1.1), ("halving-doubling", 1.7)]
 )
 def test_where_links_are_shared_closed_forms_are_right_to_first_order(settings, algorithm, most):
-    network = Network(ALPHA, BETA, **settings)
+    network = Interconnect(ALPHA, BETA, **settings)
     array = np.ones(2048, np.float32)
     took = messages_s(16, network, lambda each: Algorithmic(each, algorithm).all_reduce(array.copy()))
     assert 0.9 < took / collective_s(network, "all_reduce", array.nbytes * 1e3, 16, algorithm) < most
 
 
 def test_on_hosts_the_sum_of_rounds_bounds_the_messages_from_above():
-    network = Network(ALPHA, BETA, per_host=4, local_alpha_s=1e-6, local_beta=5e10)
+    network = Interconnect(ALPHA, BETA, per_host=4, local_alpha_s=1e-6, local_beta=5e10)
     array = np.ones(1600, np.float32)
     took = messages_s(16, network, lambda each: Algorithmic(each, "ring").all_reduce(array.copy()))
     bound = collective_s(network, "all_reduce", array.nbytes * 1e3, 16, "ring")
@@ -83,7 +81,7 @@ def test_on_hosts_the_sum_of_rounds_bounds_the_messages_from_above():
 
 
 def test_hierarchical_sends_each_byte_out_of_a_host_as_a_ring_of_hosts_does():
-    network = Network(0.0, BETA, per_host=8, local_beta=1e30)
+    network = Interconnect(0.0, BETA, per_host=8, local_beta=1e30)
     expected = 2 * 3 / 4 * 100e6 / BETA
     assert collective_s(network, "all_reduce", 100e6, 32, "hierarchical") == pytest.approx(expected)
 

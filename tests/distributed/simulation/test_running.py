@@ -10,22 +10,20 @@ import pytest
 from levelbench.distributed import schemes
 from levelbench.distributed.scheme import Scheme
 from levelbench.distributed.schemes.all_reduce import AllReduce
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
 from levelbench.distributed.schemes.gossip import Gossip
-from levelbench.distributed.schemes.local import LocalSGD
-from levelbench.distributed.schemes.parameter_server import ParameterServer
-from levelbench.distributed.simulation.collectives import collective_s
-from levelbench.distributed.simulation.model import Compute, Model
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, ParameterServer
+from levelbench.distributed.schemes.periodic import LocalSGD
+from levelbench.distributed.simulation.model import Compute, ModelShape
+from levelbench.distributed.simulation.networks import Interconnect, collective_s
 from levelbench.distributed.simulation.running import simulate
-from levelbench.distributed.simulation.tracing import replay
+from levelbench.distributed.simulation.scheduling import replay
 from levelbench.errors import CommunicationError
 
 pytest.importorskip("greenlet")
 
 ALPHA, BETA = 1e-5, 1e9
-NETWORK = Network(ALPHA, BETA)
-MODEL = Model({f"weight {at}": (250, 1000) for at in range(16)})
+NETWORK = Interconnect(ALPHA, BETA)
+MODEL = ModelShape({f"weight {at}": (250, 1000) for at in range(16)})
 N = MODEL.nbytes
 STEP = Compute(0.1)
 
@@ -51,7 +49,7 @@ def test_overlap_hides_all_but_the_last_bucket_where_the_network_is_fast_enough(
 
 
 def test_overlap_hides_the_backward_pass_where_the_network_is_slow():
-    slow = Network(0.0, 1e7)
+    slow = Interconnect(0.0, 1e7)
     run = simulate(AllReduce(bucket_mb=N / 8 / 2**20), 4, MODEL, STEP, slow, algorithm="ring")
     first_bucket_is_there = 0.1 / 3 + 0.1 * 2 / 3 / 8
     assert run.step_s == pytest.approx(first_bucket_is_there + 2 * 3 / 4 * N / 1e7, rel=0.01)
@@ -71,18 +69,18 @@ def test_after_the_first_step_gradients_come_as_far_apart_as_parameters_went():
 
 
 def test_a_server_at_its_limit_is_as_fast_as_its_link():
-    workers, slow = 8, Network(0.0, 1e8)
+    workers, slow = 8, Interconnect(0.0, 1e8)
     run = simulate(AsynchronousParameterServer(), workers + 1, MODEL, STEP, slow, steps=20)
     assert run.step_s == pytest.approx(workers * N / 1e8, rel=0.1)
 
 
 def test_asynchronous_workers_with_a_fast_server_wait_only_for_their_own_messages():
-    run = simulate(AsynchronousParameterServer(), 4, Model({"small": (1000,)}), STEP, NETWORK, steps=20)
+    run = simulate(AsynchronousParameterServer(), 4, ModelShape({"small": (1000,)}), STEP, NETWORK, steps=20)
     assert run.step_s == pytest.approx(0.1 + 2 * (ALPHA + 4000 / BETA), rel=1e-3)
 
 
 def test_staleness_in_turn_is_the_number_of_the_others():
-    run = simulate(AsynchronousParameterServer(), 6, Model({"small": (1000,)}), STEP, NETWORK, steps=10)
+    run = simulate(AsynchronousParameterServer(), 6, ModelShape({"small": (1000,)}), STEP, NETWORK, steps=10)
     assert np.median(run.notes("staleness")) == 4
 
 

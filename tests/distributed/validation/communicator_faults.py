@@ -6,7 +6,7 @@ import numpy as np
 
 from levelbench.distributed.communicator import Done, Handle
 from levelbench.distributed.communicators.wrapping import WrappingCommunicator
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.packing import pieces
 
 FAULTS = {}
 

@@ -3,8 +3,7 @@
 import numpy as np
 from tests.distributed.validation.plain import PlainStepper
 
-from levelbench.distributed.schemes.base_stepper import BaseStepper
-from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays, number, numbers
+from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays, number, numbers
 from levelbench.training.optimizers.arrays import copy, zeros_like
 
 

@@ -9,7 +9,7 @@ from tests.distributed.validation import faults, forgetful, inconsistent
 from tests.distributed.validation.plain import Plain, PlainStepper, scheme_of
 
 from levelbench.distributed.scheme import Scheme
-from levelbench.distributed.schemes.compressed import Threshold, TopK
+from levelbench.distributed.schemes.compressed import SparseTopK, Threshold
 from levelbench.distributed.validation import learning
 from levelbench.distributed.validation.schemes import check_scheme
 from levelbench.errors import DefinitionError
@@ -146,7 +146,7 @@ def test_a_misdeclared_traffic_is_found():
 
 
 @dataclass(frozen=True)
-class Streams(TopK):
+class Streams(SparseTopK):
     """Of somebody's own, whose docstring says nothing of what it sends."""
 
     exchange_by: str = "doubling"

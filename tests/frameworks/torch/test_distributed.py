@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,12 +13,10 @@ from levelbench.distributed.scheme import Worker
 from levelbench.errors import (
     CommunicationError,
     DefinitionError,
-    MissingError,
     UnknownNameError,
     UnsupportedError,
-    UsageError,
 )
-from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel, Horovod
+from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.layerwise import Muon
@@ -193,51 +189,3 @@ def test_fsdp2_gathers_and_scatters_padded_parts():
     part = 2 * 4 + 2 + 1
     assert once.sent_bytes == 2 * 3 * part * 4
     assert twice.sent_bytes == 3 * 3 * part * 4
-
-
-def test_horovod_that_is_not_there_says_so(monkeypatch):
-    monkeypatch.setitem(sys.modules, "horovod", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingError, match="Horovod is not installed"):
-        Horovod().start(None)
-
-
-def test_horovods_ranks_must_be_the_communicators(monkeypatch):
-    from levelbench.frameworks.torch.distributed import horovod
-
-    library = SimpleNamespace(init=lambda: None, rank=lambda: 1, size=lambda: 2)
-    monkeypatch.setattr(horovod, "import_module", lambda name: library)
-    worker = SimpleNamespace(communicator=SimpleNamespace(rank=0, size=2))
-    with pytest.raises(UsageError, match="rank 1 of 2"):
-        horovod.HorovodStepper(worker)
-
-
-def test_horovod_sums_each_gradient_by_its_share(monkeypatch):
-    from levelbench.frameworks.torch.distributed import horovod
-
-    backend, here = open_framework("torch"), threading.local()
-    library = SimpleNamespace(
-        init=lambda: None,
-        shutdown=lambda: None,
-        rank=lambda: here.communicator.rank,
-        size=lambda: here.communicator.size,
-        Sum="sum",
-        allreduce_async_=lambda tensor, name, op: here.communicator.start_all_reduce(tensor, op),
-        synchronize=lambda handle: handle.wait(),
-    )
-    monkeypatch.setattr(horovod, "import_module", lambda name: library)
-
-    def work(communicator):
-        here.communicator = communicator
-        executor = backend.executor(NETWORK, NETWORK.initialise(communicator.rank))
-        stepper = horovod.HorovodStepper(Worker(communicator, backend, executor, SGD(0.5)))
-        before = {name: backend.host(each) for name, each in executor.parameters.items()}
-        stepper.share = (0.25, 0.75)[communicator.rank]
-        gradients = {name: torch.full_like(each, 1.0 + communicator.rank) for name, each in executor.parameters.items()}
-        stepper.step(gradients, 1, 1.0)
-        stepper.close()
-        return {name: float((before[name] - backend.host(each)).mean()) for name, each in executor.parameters.items()}
-
-    # 0.25 * 1 + 0.75 * 2, times the rate.
-    for found in run_ranks(2, work):
-        assert found == pytest.approx(dict.fromkeys(found, 0.875))

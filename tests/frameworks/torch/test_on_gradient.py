@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from levelbench.distributed.schemes.buckets import ready_order  # noqa: E402
+from levelbench.distributed.schemes.all_reduce import ready_order  # noqa: E402
 from levelbench.networks import Builder, zoo  # noqa: E402
 from levelbench.networks.builder import GraphBuilder  # noqa: E402
 from levelbench.networks.native import NativeModel  # noqa: E402

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from levelbench.distributed.communicators.opening import open_communicator
-from levelbench.distributed.launching.environment import Place
-from levelbench.distributed.launching.kept import free_port
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.finding import open_communicator
+from levelbench.distributed.launching.environment import RankPlace
+from levelbench.distributed.launching.local import free_port
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.all_reduce import AllReduce
 from levelbench.distributed.validation.process_rank import resumption
@@ -183,7 +183,7 @@ def main(folder, size=2):
     for scheme in SCHEMES.values():
         scheme.load()
     context, port = multiprocessing.get_context("fork"), free_port()
-    places = [Place(rank, size, rank, "127.0.0.1", port, "process") for rank in range(size)]
+    places = [RankPlace(rank, size, rank, "127.0.0.1", port, "process") for rank in range(size)]
     ranks = [context.Process(target=rank_of, args=(folder, place), daemon=True) for place in places]
     for each in ranks:
         each.start()

@@ -1,287 +1,444 @@
-"""Where the threads that play ranks meet: mailboxes, collectives, who waits for what, and how it ends when one fails.
+"""Ranks that meet in one process: one communicator for those that are threads and those that are simulated.
 
-The one idea: whoever begins to wait says in words what for and how to tell that it is there. So a deadlock is noticed
-in the moment in which the last thread that could end it begins to wait, and its report says where each rank stands.
+Everything that a library may do differently from run to run is pinned down. Sums are taken in the order of ranks, what
+is sent is copied when it is sent, and calls that do not belong together are an error and not a hang. How a rank waits,
+and what that costs, is the meeting's: real time between threads (:mod:`.threads`), virtual time in a simulated cluster
+(:mod:`levelbench.distributed.simulation.cluster`).
 """
 
 from __future__ import annotations
 
-import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, final
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from levelbench.distributed.buffers import HostArray, new, put, view
+from levelbench.distributed.communicator import (
+    Communicator,
+    Handle,
+    Reduction,
+    checked_count,
+    checked_op,
+    checked_rank,
+    checked_tag,
+)
+from levelbench.distributed.packing import pieces
 from levelbench.errors import CommunicationError, UsageError
+from levelbench.networks.executor import Array
 
-__all__ = ["Collective", "Meeting", "Receipt", "described"]
+__all__ = [
+    "ANY",
+    "Collective",
+    "CollectiveCall",
+    "Combine",
+    "HostArray",
+    "LocalCommunicator",
+    "Mailbox",
+    "Meeting",
+    "Parcel",
+    "Receipt",
+]
 
-Message = NDArray[Any]
+ANY = -1
+"""In the place of a source: whoever comes first."""
+_EXCHANGE = -1
+"""The tag of :meth:`LocalCommunicator.exchange`, which users cannot choose."""
 
-
-@final
-@dataclass(eq=False)
-class Receipt:
-    """A message that a rank wants, once it is there."""
-
-    source: int
-    tag: int
-    message: Message | None = None
-
-
-@final
-@dataclass(eq=False)
-class Collective:
-    """One collective call, in which all ranks take part."""
-
-    words: str
-    by: int
-    number: int
-    values: dict[int, Any] = field(default_factory=dict)
-    result: Any = None
-    complete: bool = False
-    taken: int = 0
+Combine = Callable[[list[Any]], Any]
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    rank: int
-    words: str
-    ready: Callable[[], bool]
-    lost: Callable[[], bool]
+class CollectiveCall(NamedTuple):
+    """A collective call, which must be equal on all ranks; a scatter's arrays may have any shape."""
 
-
-@final
-class _Mail:
-    """What has come for one rank, and what it waits for; messages of one source and tag stay in order."""
-
-    def __init__(self) -> None:
-        self.came: dict[int, deque[tuple[int, Message]]] = {}
-        self.wanted: dict[tuple[int, int], deque[Receipt]] = {}
-
-    def deliver(self, source: int, tag: int, message: Message) -> None:
-        wanted = self.wanted.get((source, tag))
-        if wanted:
-            wanted.popleft().message = message
-        else:
-            self.came.setdefault(tag, deque()).append((source, message))
-
-    def want(self, receipt: Receipt) -> None:
-        for each in self.came.get(receipt.tag, ()):
-            if each[0] == receipt.source:
-                receipt.message = each[1]
-                self._drop(receipt.tag, each)
-                return
-        self.wanted.setdefault((receipt.source, receipt.tag), deque()).append(receipt)
-
-    def _drop(self, tag: int, taken: tuple[int, Message]) -> None:
-        # By identity: comparing messages would compare arrays.
-        self.came[tag] = deque(each for each in self.came[tag] if each is not taken)
-
-
-@final
-class Meeting:
-    """What the ranks of one team share. All methods may be called by any thread."""
-
-    def __init__(self, size: int, timeout_s: float) -> None:
-        self.size, self.timeout_s = size, timeout_s
-        self._lock = threading.Lock()
-        # One for each rank, so that a message wakes nobody but its receiver.
-        self._bells = [threading.Condition(self._lock) for _ in range(size)]
-        self._mail = [_Mail() for _ in range(size)]
-        self._collectives: dict[int, Collective] = {}
-        self._turns = [0] * size
-        self._waiting: dict[int, _Waiting] = {}
-        self._gone: set[int] = set()
-        self._failure: str | None = None
-        self._threads: list[threading.Thread] = []
-        self._bystanders: frozenset[threading.Thread] = frozenset()
-
-    def expect(self, threads: list[threading.Thread]) -> None:
-        """Say which thread plays which rank, before any of them starts: needed to notice a deadlock at once."""
-        self._threads, self._bystanders = threads, frozenset(threading.enumerate())
-
-    # Messages
-
-    def send(self, source: int, to: int, tag: int, message: Message) -> None:
-        """Leave a message, which the receiver may keep."""
-        with self._lock:
-            self._go_on(source, f"send(to={to}, tag={tag})")
-            self._mail[to].deliver(source, tag, message)
-            self._bells[to].notify_all()
-
-    def want(self, rank: int, source: int, tag: int) -> Receipt:
-        """Ask for the next message of ``source`` with ``tag`` that nobody has asked for."""
-        receipt = Receipt(source, tag)
-        with self._lock:
-            self._go_on(rank, f"receive(source={source}, tag={tag})")
-            self._mail[rank].want(receipt)
-        return receipt
-
-    def receive(self, rank: int, receipt: Receipt, words: str) -> Message:
-        """Wait for the message."""
-        with self._lock:
-            self._wait(rank, words, lambda: receipt.message is not None, lambda: receipt.source in self._gone)
-        assert receipt.message is not None
-        return receipt.message
-
-    def receive_any(self, rank: int, tag: int) -> tuple[int, Message]:
-        """Wait for the message of ``tag`` that came first; from whom it is, and the message."""
-        mail, others = self._mail[rank], set(range(self.size)) - {rank}
-        with self._lock:
-            self._wait(rank, f"receive_any(tag={tag})", lambda: bool(mail.came.get(tag)), lambda: others <= self._gone)
-            return mail.came[tag].popleft()
-
-    # Collectives
-
-    def enter(
-        self,
-        rank: int,
-        words: str,
-        value: Any,
-        combine: Callable[[list[Any]], Any] | None = None,
-        *,
-        awaited: bool = False,
-    ) -> Collective:
-        """Take part in this rank's next collective. ``words`` must be the same on all ranks.
-
-        ``combine`` makes the result of the values of all ranks, by rank; the last one to come calls it. ``awaited``:
-        others may wait for this rank alone.
-        """
-        with self._lock:
-            self._go_on(rank, words)
-            entered = self._next(rank, words)
-            entered.values[rank] = value
-            last = len(entered.values) == self.size
-            entered.complete = last and combine is None
-            if entered.complete or awaited:
-                self._ring()
-        if last and combine is not None:
-            result = combine([entered.values[each] for each in range(self.size)])
-            with self._lock:
-                entered.result, entered.complete = result, True
-                self._ring()
-        return entered
-
-    def _next(self, rank: int, words: str) -> Collective:
-        """The collective that is this rank's turn; an error if another rank has called something else there."""
-        number = self._turns[rank]
-        self._turns[rank] += 1
-        entered = self._collectives.setdefault(number, Collective(words, rank, number))
-        if entered.words != words:
-            self._fail(
-                f"rank {entered.by} called {entered.words} where rank {rank} called {words}"
-                f" (collective number {number + 1})"
-            )
-            self._raise_failure(words)
-        return entered
-
-    def finish(self, rank: int, entered: Collective, needs: int | None = None) -> None:
-        """Wait until all ranks have come, or only rank ``needs``."""
-        with self._lock:
-            self._wait(
-                rank,
-                entered.words,
-                lambda: self.came(entered, needs),
-                lambda: bool(self._gone - entered.values.keys()) if needs is None else needs in self._gone,
-            )
-
-    @staticmethod
-    def came(entered: Collective, needs: int | None = None) -> bool:
-        """Whether :meth:`finish` would return at once."""
-        return entered.complete if needs is None else needs in entered.values
-
-    def leave(self, entered: Collective) -> None:
-        """Say that this rank has taken what it needs of a collective."""
-        with self._lock:
-            entered.taken += 1
-            if entered.taken == self.size:
-                del self._collectives[entered.number]
-
-    # Endings
+    operation: str
+    root: int | None = None
+    op: str = ""
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] = ()
 
     @property
-    def failed(self) -> bool:
-        """Whether a rank has failed: nothing can be sent or received any more."""
-        return self._failure is not None
+    def source(self) -> int | None:
+        """The one rank whose value is all that the others wait for; ``None``: they wait for all."""
+        return self.root if self.operation in ("broadcast", "scatter") else None
 
+    def __str__(self) -> str:
+        root = "" if self.root is None else f"root={self.root}"
+        array = "" if self.dtype is None else f"{self.dtype.name} {self.shape}"
+        return f"{self.operation}({', '.join(filter(None, (self.op, root, array)))})"
+
+
+@final
+class Collective:
+    """One collective under way: the ranks' values, and the result once all have come. A simulated one takes time."""
+
+    __slots__ = (
+        "call",
+        "complete",
+        "ends_s",
+        "first",
+        "last_s",
+        "nbytes",
+        "number",
+        "result",
+        "taken",
+        "values",
+        "waiting",
+    )
+
+    def __init__(self, call: CollectiveCall, number: int, first: int) -> None:
+        self.call, self.number, self.first = call, number, first
+        self.values: dict[int, Any] = {}
+        self.result: Any = None
+        self.complete = False
+        self.taken = 0
+        self.last_s = self.ends_s = self.nbytes = 0.0
+        self.waiting: list[Any] = []
+
+    @property
+    def ready(self) -> bool:
+        """Whether all is there that a rank waits for."""
+        return self.complete if self.call.source is None else self.call.source in self.values
+
+
+@final
+class Parcel:
+    """An array of the sender's, copied. ``nbytes`` is what it stands for in a simulation."""
+
+    __slots__ = ("array", "nbytes", "source", "taken")
+
+    def __init__(self, array: HostArray, source: int, nbytes: float = 0.0) -> None:
+        self.array, self.source, self.nbytes = array, source, nbytes
+        self.taken = False
+
+
+@final
+class Receipt:
+    """A place where a rank waits for a message from ``source``, or from ``ANY``."""
+
+    __slots__ = ("arrived_s", "fiber", "message", "source", "tag")
+
+    def __init__(self, source: int, tag: int) -> None:
+        self.source, self.tag = source, tag
+        self.message: Parcel | None = None
+        self.arrived_s = 0.0
+        self.fiber: Any = None
+
+    def __str__(self) -> str:
+        if self.source == ANY:
+            return f"receive_any(tag={self.tag})"
+        return (
+            f"exchange with {self.source}"
+            if self.tag == _EXCHANGE
+            else f"receive(source={self.source}, tag={self.tag})"
+        )
+
+
+@final
+class Mailbox:
+    """What has come to a rank under one tag, and who waits for it; messages of one source stay in order."""
+
+    __slots__ = ("arrivals", "by_source", "receipts")
+
+    def __init__(self) -> None:
+        self.arrivals: deque[tuple[Parcel, float]] = deque()
+        self.by_source: dict[int, deque[tuple[Parcel, float]]] = {}
+        self.receipts: list[Receipt] = []
+
+    def deliver(self, message: Parcel, time_s: float = 0.0) -> Receipt | None:
+        """Hand a message to the first receipt that wants it, which is answered, or keep it."""
+        for at, receipt in enumerate(self.receipts):
+            if receipt.source in (ANY, message.source):
+                del self.receipts[at]
+                receipt.message, receipt.arrived_s = message, time_s
+                return receipt
+        entry = (message, time_s)
+        self.arrivals.append(entry)
+        self.by_source.setdefault(message.source, deque()).append(entry)
+        return None
+
+    def want(self, receipt: Receipt) -> None:
+        """Fill a receipt with the first message that it wants, or note that it waits for one."""
+        found = _first(self.arrivals if receipt.source == ANY else self.by_source.get(receipt.source))
+        if found is None:
+            self.receipts.append(receipt)
+            return
+        receipt.message, receipt.arrived_s = found
+        found[0].taken = True
+        # Nobody may ever look there again, and arrays would stay for ever.
+        _first(self.arrivals)
+        _first(self.by_source[found[0].source])
+
+
+def _first(entries: deque[tuple[Parcel, float]] | None) -> tuple[Parcel, float] | None:
+    """The first that is not taken; those before it are dropped."""
+    while entries and entries[0][0].taken:
+        entries.popleft()
+    return entries[0] if entries else None
+
+
+class Meeting(ABC):
+    """What the ranks of one process share: messages, collectives, and how a rank waits."""
+
+    name: str
+    size: int
+
+    def __init__(self) -> None:
+        self.boxes: dict[tuple[int, int], Mailbox] = {}
+        """By rank and tag."""
+        self.gone: set[int] = set()
+        """Ranks that have closed their communicator."""
+
+    def box(self, rank: int, tag: int) -> Mailbox:
+        """What has come for a rank under a tag."""
+        found = self.boxes.get((rank, tag))
+        if found is None:
+            found = self.boxes[rank, tag] = Mailbox()
+        return found
+
+    def require_open(self, rank: int, asked: object) -> None:
+        """``UsageError`` for a rank that has closed its communicator."""
+        if rank in self.gone:
+            raise UsageError(str(asked), f"rank {rank} has closed its communicator", "close it after the last call")
+
+    @abstractmethod
+    def send(self, rank: int, array: Array, to: int, tag: int) -> Handle:
+        """Send a copy of ``array``."""
+
+    @abstractmethod
+    def want(self, rank: int, source: int, tag: int) -> Receipt:
+        """Ask for the next message from ``source`` (or ``ANY``) that no earlier receipt gets."""
+
+    @abstractmethod
+    def receive(self, rank: int, receipt: Receipt) -> Parcel:
+        """Wait for a message."""
+
+    @abstractmethod
+    def arrived(self, receipt: Receipt) -> bool:
+        """Whether :meth:`receive` would return at once."""
+
+    @abstractmethod
+    def enter(
+        self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
+    ) -> Collective:
+        """Take part in this rank's next collective; an error where another rank calls something else there.
+
+        ``combine`` makes the result of the values of all ranks, by rank; the last one to come calls it. ``like`` is the
+        array whose size the operation's time follows from.
+        """
+
+    @abstractmethod
+    def finish(self, rank: int, entered: Collective) -> None:
+        """Wait until the collective is ready."""
+
+    @abstractmethod
+    def ended(self, entered: Collective) -> bool:
+        """Whether :meth:`finish` would return at once."""
+
+    @abstractmethod
+    def leave(self, entered: Collective) -> None:
+        """Say that a rank has taken what it needs of a collective."""
+
+    @abstractmethod
     def part(self, rank: int) -> None:
         """Take part no more; who waits for this rank gets an error."""
-        with self._lock:
-            self._gone.add(rank)
-            for waiting in list(self._waiting.values()):
-                if waiting.lost() and not waiting.ready():
-                    self._fail(self._gone_words(waiting.words))
-            self._look_for_deadlock()
 
+    @abstractmethod
     def fail(self, why: str) -> None:
         """End everything: every rank that waits or calls gets an error that says why."""
-        with self._lock:
-            self._fail(why)
-
-    def _fail(self, why: str) -> None:
-        # What comes after the first failure is a consequence of it.
-        self._failure = self._failure or why
-        self._ring()
-
-    def _ring(self) -> None:
-        for bell in self._bells:
-            bell.notify_all()
-
-    def _go_on(self, rank: int, words: str) -> None:
-        if rank in self._gone:
-            raise UsageError(words, f"rank {rank} has closed its communicator", "close it after the last call")
-        self._raise_failure(words)
-
-    def _raise_failure(self, words: str) -> None:
-        if self._failure is not None:
-            raise CommunicationError(words, self._failure, "see what the rank did that this names")
-
-    def _gone_words(self, words: str) -> str:
-        ranks = ", ".join(str(rank) for rank in sorted(self._gone))
-        return f"{words} waits for a rank that has left (gone: {ranks})"
-
-    def _wait(self, rank: int, words: str, ready: Callable[[], bool], lost: Callable[[], bool]) -> None:
-        self._go_on(rank, words)
-        if ready():
-            return
-        me = threading.get_ident()
-        self._waiting[me] = _Waiting(rank, words, ready, lost)
-        try:
-            if lost():
-                self._fail(self._gone_words(words))
-            self._look_for_deadlock()
-            if not self._bells[rank].wait_for(lambda: self.failed or ready(), self.timeout_s):
-                self._fail(f"nothing came in {self.timeout_s:g} s; {self._standing()}")
-        finally:
-            del self._waiting[me]
-        self._raise_failure(words)
-
-    def _look_for_deadlock(self) -> None:
-        """Fail if every rank waits for what no thread can bring any more."""
-        if not self._threads or self._failure is not None or len(self._gone) == self.size:
-            return
-        for rank, thread in enumerate(self._threads):
-            if rank not in self._gone and thread.ident not in self._waiting:
-                return
-        helpers = set(threading.enumerate()) - self._bystanders - set(self._threads)
-        if helpers or any(waiting.ready() for waiting in self._waiting.values()):
-            return
-        self._fail(f"all ranks wait for each other: {self._standing()}")
-
-    def _standing(self) -> str:
-        places = [f"rank {each.rank} in {each.words}" for each in sorted(self._waiting.values(), key=_by_rank)]
-        places += [f"rank {rank} has left" for rank in sorted(self._gone)]
-        return "; ".join(places)
 
 
-def _by_rank(waiting: _Waiting) -> int:
-    return waiting.rank
+@final
+class LocalCommunicator(Communicator):
+    """Rank ``rank`` of those who meet at ``meeting``."""
+
+    def __init__(self, meeting: Meeting, rank: int) -> None:
+        checked_rank("a communicator", rank, meeting.size)
+        self.meeting, self.rank, self.size, self.name = meeting, rank, meeting.size, meeting.name
+
+    def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
+        """In the order of ranks: ((x0 + x1) + x2) + ..., once, by the last one to come."""
+        checked_op("all_reduce", op, array)
+        value = view(array)
+        entered = self._enter("all_reduce", op, value, value, _REDUCTIONS[op])
+        return _Collecting(self, entered, lambda: put(entered.result, array))
+
+    def start_broadcast(self, array: Array, root: int = 0) -> Handle:
+        """The root's array as it is now."""
+        checked_rank("broadcast", root, self.size)
+        value, own = view(array), self.rank == root
+        call = CollectiveCall("broadcast", root, "", value.dtype, value.shape)
+        entered = self.meeting.enter(self.rank, call, value.copy() if own else None, like=value)
+        return _Collecting(self, entered, lambda: array if own else put(entered.values[root], array))
+
+    def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
+        """Copied at once."""
+        checked_rank("send", to, self.size)
+        checked_tag("send", tag)
+        return self.meeting.send(self.rank, array, to, tag)
+
+    def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
+        """Messages go to receives in the order in which these were started."""
+        checked_rank("receive", source, self.size)
+        checked_tag("receive", tag)
+        return _Receiving(self, like, self.meeting.want(self.rank, source, tag))
+
+    def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
+        """What came first."""
+        checked_tag("receive_any", tag)
+        receipt = self.meeting.want(self.rank, ANY, tag)
+        message = self.meeting.receive(self.rank, receipt)
+        return _fitted(message.array, like, receipt, message.source), message.source
+
+    def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
+        """In the order of ranks."""
+        checked_op("reduce_scatter", op, array)
+        value = view(array)
+        bounds = pieces(value.shape[0], self.size)
+        entered = self._all(self._enter("reduce_scatter", op, value, value, _REDUCTIONS[op]))
+        piece = entered.result[bounds[self.rank] : bounds[self.rank + 1]].copy()
+        self.meeting.leave(entered)
+        return new(piece, array)
+
+    def all_gather(self, array: Array) -> tuple[Array, ...]:
+        """Copies, also of this rank's own array."""
+        value = view(array)
+        entered = self._all(self._enter("all_gather", "", value, value.copy(), np.stack))
+        return self._rows(entered, array)
+
+    def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
+        """Only the root waits."""
+        checked_rank("gather", root, self.size)
+        value = view(array)
+        call = CollectiveCall("gather", root, "", value.dtype, value.shape)
+        entered = self.meeting.enter(self.rank, call, value.copy(), np.stack, value)
+        if self.rank == root:
+            return self._rows(self._all(entered), array)
+        self.meeting.leave(entered)
+        return None
+
+    def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
+        """Arrays may differ in shape from rank to rank; simulated, it takes as long as with all of the largest size."""
+        checked_rank("scatter", root, self.size)
+        own = self.rank == root
+        value = [view(each).copy() for each in checked_count("scatter", arrays, self.size)] if own else None
+        call = CollectiveCall("scatter", root)
+        entered = self._all(self.meeting.enter(self.rank, call, value, like=view(like)))
+        result = _fitted(entered.values[root][self.rank], like, call, root)
+        self.meeting.leave(entered)
+        return result
+
+    def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Copies, also of what stays here."""
+        given = [view(each).copy() for each in checked_count("all_to_all", arrays, self.size)]
+        largest = max(given, key=lambda each: each.nbytes)
+        entered = self._all(self._enter("all_to_all", "", largest, given, list))
+        result = tuple(
+            _fitted(brought[self.rank].copy(), arrays[self.rank], entered.call, rank, keep=True)
+            for rank, brought in enumerate(entered.result)
+        )
+        self.meeting.leave(entered)
+        return result
+
+    def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
+        """All messages are sent before the first is waited for."""
+        for each in neighbours:
+            checked_rank("exchange", each, self.size)
+        sending = [self.meeting.send(self.rank, array, each, _EXCHANGE) for each in neighbours]
+        receipts = [self.meeting.want(self.rank, each, _EXCHANGE) for each in neighbours]
+        coming = [_Receiving(self, array, each, keep=True) for each in receipts]
+        results = tuple(each.wait() for each in coming)
+        for handle in sending:
+            handle.wait()
+        return results
+
+    def barrier(self) -> None:
+        """Wait for all."""
+        self.meeting.leave(self._all(self.meeting.enter(self.rank, CollectiveCall("barrier"), None)))
+
+    def close(self) -> None:
+        """Whoever waits for this rank afterwards gets an error."""
+        self.meeting.part(self.rank)
+
+    def abort(self) -> None:
+        """The others get an error at once."""
+        self.meeting.fail(f"rank {self.rank} aborted")
+
+    def _enter(self, operation: str, op: str, like: HostArray, value: Any, combine: Combine) -> Collective:
+        call = CollectiveCall(operation, None, op, like.dtype, like.shape)
+        return self.meeting.enter(self.rank, call, value, combine, like)
+
+    def _all(self, entered: Collective) -> Collective:
+        self.meeting.finish(self.rank, entered)
+        return entered
+
+    def _rows(self, entered: Collective, like: Array) -> tuple[Array, ...]:
+        """What was stacked, as native arrays of this rank's own."""
+        stacked = entered.result.copy()
+        self.meeting.leave(entered)
+        return tuple(new(stacked[rank, ...], like) for rank in range(self.size))
 
 
-def described(array: NDArray[Any]) -> str:
-    """Dtype and shape, in words: ``float32 (3, 2)``."""
-    return f"{np.dtype(array.dtype).name} {tuple(array.shape)}"
+@final
+class _Collecting(Handle):
+    """A collective under way; ``take`` makes the result of it."""
+
+    def __init__(self, communicator: LocalCommunicator, entered: Collective, take: Callable[[], Array]) -> None:
+        self._communicator, self._entered, self._take = communicator, entered, take
+
+    def wait(self) -> Array:
+        meeting = self._communicator.meeting
+        meeting.finish(self._communicator.rank, self._entered)
+        result = self._take()
+        meeting.leave(self._entered)
+        return result
+
+    def done(self) -> bool:
+        return self._communicator.meeting.ended(self._entered)
+
+
+@final
+class _Receiving(Handle):
+    """A message that is to come; into ``like``, unless that is to be kept."""
+
+    def __init__(self, communicator: LocalCommunicator, like: Array, receipt: Receipt, *, keep: bool = False) -> None:
+        self._communicator, self._like, self._receipt, self._keep = communicator, like, receipt, keep
+
+    def wait(self) -> Array:
+        message = self._communicator.meeting.receive(self._communicator.rank, self._receipt)
+        return _fitted(message.array, self._like, self._receipt, message.source, keep=self._keep)
+
+    def done(self) -> bool:
+        return self._communicator.meeting.arrived(self._receipt)
+
+
+def _sum(values: list[HostArray]) -> HostArray:
+    total = values[0].copy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        for each in values[1:]:
+            np.add(total, each, out=total)
+    return total
+
+
+def _mean(values: list[HostArray]) -> HostArray:
+    total = _sum(values)
+    np.divide(total, total.dtype.type(len(values)), out=total)
+    return total
+
+
+_REDUCTIONS: dict[str, Combine] = {"sum": _sum, "mean": _mean}
+
+
+def _fitted(message: HostArray, like: Array, asked: object, source: int, *, keep: bool = False) -> Array:
+    """The message in ``like``, or with ``keep`` in an array of its own; an error where it is of another kind."""
+    expected = view(like)
+    if message.shape != expected.shape or message.dtype != expected.dtype:
+        sent, wanted = (f"{each.dtype.name} {each.shape}" for each in (message, expected))
+        raise CommunicationError(
+            str(asked),
+            f"rank {source} sent {sent} where {wanted} was expected",
+            "send and receive arrays of one shape and dtype",
+        )
+    return new(message, like) if keep or not expected.flags.writeable else put(message, like)

@@ -1,40 +1,123 @@
 """A communicator over MPI, by mpi4py: MPICH, Open MPI, a cluster's own library.
 
-The one idea: every call is MPI's own non-blocking one on the array's memory, so that a profiler which puts itself
-between (PMPI) sees it, and a rank that waits can look at the clock: MPI itself waits for ever. mpi4py calls the forms
-for large counts where the library has them, as ``MPI_Iallreduce_c``.
+Every call is MPI's own non-blocking one on the array's memory, so a profiler that intercepts MPI (PMPI) sees it. MPI's
+wait has no timeout, so a request is tested in a loop that looks at the clock and yields the processor in between: with
+more ranks than cores the rank that is waited for needs it. mpi4py calls the forms for large counts where the library
+has them, as ``MPI_Iallreduce_c``.
 """
 
 from __future__ import annotations
 
 import atexit
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import sleep
+from typing import TYPE_CHECKING, Any, final
 
+import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from levelbench.distributed import buffers
-from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
-from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
-from levelbench.distributed.communicators.memory import Memory, as_bytes, dense, rows
-from levelbench.distributed.communicators.requests import Late, Pending, sum_of, until
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.buffers import HostArray, Memory, as_bytes, dense, rows
+from levelbench.distributed.communicator import (
+    Communicator,
+    Done,
+    Handle,
+    Reduction,
+    checked_count,
+    checked_op,
+    checked_rank,
+    checked_tag,
+)
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.traffic import Algorithms
-from levelbench.errors import CommunicationError, MissingError, UsageError
+from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
+from levelbench.measure.clocks import HOST, Clock
 from levelbench.networks.executor import Array
 
 if TYPE_CHECKING:
-    from levelbench.distributed.launching.environment import Place
+    from levelbench.distributed.launching.environment import RankPlace
 
-__all__ = ["MpiCommunicator", "lacks", "open_mpi"]
+__all__ = ["Late", "MpiCommunicator", "MpiRequest", "lacks", "open_mpi", "sum_of", "until"]
+
+_AWAKE_S = 1e-3
+
+
+class Late(Exception):
+    """The time is over."""
+
+
+def until(ask: Callable[[], Any], timeout_s: float, clock: Clock = HOST, *, naps: bool = False) -> Any:
+    """The first answer of ``ask`` that is true; :class:`Late` where there is none in time.
+
+    ``naps``: sleep for a hundredth of what was waited, once that is a millisecond. It is for waits in which nothing is
+    under way that needs to be moved on.
+    """
+    if answer := ask():
+        return answer
+    began_ns = clock.now_ns()
+    while not (answer := ask()):
+        waited_s = (clock.now_ns() - began_ns) * 1e-9
+        if waited_s > timeout_s:
+            raise Late
+        if naps and waited_s > _AWAKE_S:
+            sleep(waited_s / 100)
+        else:
+            os.sched_yield()
+    return answer
+
+
+@final
+class MpiRequest(Handle):
+    """A request that is under way; ``result`` makes the result of it, ``named()`` a named error of what MPI raises."""
+
+    def __init__(
+        self,
+        named: Callable[[], AbstractContextManager[None]],
+        request: Any,
+        result: Callable[[], Array],
+        timeout_s: float,
+    ) -> None:
+        self._named, self._request, self._result, self._timeout_s = named, request, result, timeout_s
+
+    def wait(self) -> Array:
+        """The result."""
+        with self._named():
+            until(self._request.Test, self._timeout_s)
+        return self._result()
+
+    def done(self) -> bool:
+        """Whether it is over; drives on what is under way in this process."""
+        with self._named():
+            return bool(self._request.Test())
+
+
+def sum_of(mpi: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """MPI's datatype for a dtype, and the operation that adds elements of it.
+
+    MPI has no halves, so they travel as integers of their width and NumPy adds them. ``UnsupportedError`` for a dtype
+    that has no sum.
+    """
+    if dtype in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
+
+        def add(given: Any, into: Any, datatype: Any) -> None:
+            total = np.frombuffer(into, dtype)
+            np.add(total, np.frombuffer(given, dtype), out=total)
+
+        return mpi.UINT16_T, mpi.Op.Create(add, commute=True)
+    if dtype.kind not in "iufc" or dtype.char == "g":
+        raise UnsupportedError(
+            f"the sum of {dtype} over mpi", "MPI has no type for it", "cast it to a type that MPI adds"
+        )
+    return mpi.Datatype.fromcode(dtype.char), mpi.SUM
+
 
 _INSTALL = 'pip install "levelbench[mpi]"'
 
@@ -49,7 +132,7 @@ def lacks() -> str | None:
     return None
 
 
-def open_mpi(place: Place, timeout_s: float) -> MpiCommunicator:
+def open_mpi(place: RankPlace, timeout_s: float) -> MpiCommunicator:
     """Rank ``place.rank`` of ``MPI_COMM_WORLD``, in a copy of it. Collective.
 
     ``MissingError`` without mpi4py or a library, ``UsageError`` where MPI has started other ranks than ``place`` says.
@@ -70,7 +153,7 @@ def open_mpi(place: Place, timeout_s: float) -> MpiCommunicator:
 
 
 class MpiCommunicator(Communicator):
-    """A rank of ``world`` (an ``mpi4py.MPI.Comm``), which is copied, so that nobody else's messages are met.
+    """A rank of ``world`` (an ``mpi4py.MPI.Comm``), which is duplicated, so that its messages meet no others.
 
     ``threads`` is the level that the library gives: ``multiple`` where any thread may call. Messages move on while
     MPI is called: by :meth:`Handle.wait` and :meth:`Handle.done`, unless the library has a thread for it
@@ -226,7 +309,7 @@ class MpiCommunicator(Communicator):
     def _start(self, what: str, start: Callable[[], Any], result: Callable[[], Array]) -> Handle:
         with self._named(what):
             request = start()
-        return Pending(partial(self._named, what), request, result, self._timeout_s)
+        return MpiRequest(partial(self._named, what), request, result, self._timeout_s)
 
     def _do(self, what: str, start: Callable[[], Any]) -> None:
         with self._named(what):
@@ -247,7 +330,7 @@ class MpiCommunicator(Communicator):
         except self._mpi.Exception as error:
             raise CommunicationError(asked, f"MPI answers: {error.Get_error_string()}", do) from error
 
-    def _summed(self, host: NDArray[Any]) -> tuple[list[Any], Any]:
+    def _summed(self, host: HostArray) -> tuple[list[Any], Any]:
         """Memory with its datatype, and the operation that adds it. Halves, which MPI has not, travel as integers."""
         name = str(host.dtype)
         if name not in self._sums:
@@ -255,6 +338,6 @@ class MpiCommunicator(Communicator):
         datatype, operation = self._sums[name]
         return [host.view(np.uint16) if datatype == self._mpi.UINT16_T else host, datatype], operation
 
-    def _stacked(self, what: str, arrays: Sequence[Array] | None) -> NDArray[Any]:
+    def _stacked(self, what: str, arrays: Sequence[Array] | None) -> HostArray:
         """All arrays in one, shape (size, n)."""
         return np.stack([dense(each) for each in checked_count(what, arrays, self.size)])

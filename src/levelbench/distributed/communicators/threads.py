@@ -1,198 +1,227 @@
 """Ranks as threads of one process: for tests, for the validator of schemes, and to try a scheme out without launching.
 
-The one idea: everything that a library may do differently from run to run is pinned down. Sums are taken in the order
-of ranks, what is sent is copied when it is sent, and calls that do not belong together are an error and not a hang.
+Whoever begins to wait says what for and how to tell that it is there, so a deadlock is noticed in the moment in which
+the last thread that could end it begins to wait, and its report says where each rank stands.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from time import sleep
 from typing import Any, TypeVar, final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from levelbench.distributed.buffers import new, put, view
-from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
-from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
-from levelbench.distributed.communicators.delayed import DelayedCommunicator, Delays
-from levelbench.distributed.communicators.meeting import Collective, Meeting, described
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.buffers import HostArray, view
+from levelbench.distributed.communicator import Communicator, Done, Handle
+from levelbench.distributed.communicators.meeting import (
+    ANY,
+    Collective,
+    CollectiveCall,
+    Combine,
+    LocalCommunicator,
+    Meeting,
+    Parcel,
+    Receipt,
+)
+from levelbench.distributed.communicators.wrapping import DelayedCommunicator, Delays
 from levelbench.errors import CommunicationError
 from levelbench.networks.executor import Array
 
-__all__ = ["ThreadCommunicator", "rank_outcomes", "run_ranks"]
+__all__ = ["ThreadMeeting", "rank_outcomes", "run_ranks"]
 
 T = TypeVar("T")
 
-_EXCHANGE = -1
-"""The tag of :meth:`exchange`, which nobody else can use."""
+
+@dataclass(frozen=True)
+class _Waiting:
+    rank: int
+    what: object
+    ready: Callable[[], bool]
+    lost: Callable[[], bool]
 
 
 @final
-class ThreadCommunicator(Communicator):
-    """Rank ``rank`` of those who meet at ``meeting``. Any thread of this process may use it."""
+class ThreadMeeting(Meeting):
+    """Where threads meet. All methods may be called by any thread."""
 
     name = "threads"
 
-    def __init__(self, meeting: Meeting, rank: int) -> None:
-        checked_rank("a communicator", rank, meeting.size)
-        self._meeting, self.rank, self.size = meeting, rank, meeting.size
+    def __init__(self, size: int, timeout_s: float) -> None:
+        super().__init__()
+        self.size, self.timeout_s = size, timeout_s
+        self._lock = threading.Lock()
+        # One for each rank, so that a message wakes its receiver alone.
+        self._bells = [threading.Condition(self._lock) for _ in range(size)]
+        self._collectives: dict[int, Collective] = {}
+        self._turns = [0] * size
+        self._waiting: dict[int, _Waiting] = {}
+        self._failure: str | None = None
+        self._threads: list[threading.Thread] = []
+        self._bystanders: frozenset[threading.Thread] = frozenset()
 
-    def start_all_reduce(self, array: Array, op: Reduction = "sum") -> Handle:
-        """In the order of ranks: ((x0 + x1) + x2) + ..., once, by the last one to come."""
-        checked_op("all_reduce", op, array)
-        words = f"all_reduce({op}, {described(view(array))})"
-        entered = self._meeting.enter(self.rank, words, view(array), _REDUCTIONS[op])
-        return _Pending(self._meeting, self.rank, entered, None, lambda: put(entered.result, array))
+    def expect(self, threads: list[threading.Thread]) -> None:
+        """Say which thread plays which rank, before any of them starts: needed to notice a deadlock at once."""
+        self._threads, self._bystanders = threads, frozenset(threading.enumerate())
 
-    def start_broadcast(self, array: Array, root: int = 0) -> Handle:
-        """The root waits for nobody."""
-        checked_rank("broadcast", root, self.size)
-        value = view(array)
-        words, own = f"broadcast(root={root}, {described(value)})", self.rank == root
-        entered = self._meeting.enter(self.rank, words, value.copy() if own else None, awaited=own)
-        if own:
-            self._meeting.leave(entered)
-            return Done(array)
-        return _Pending(self._meeting, self.rank, entered, root, lambda: put(entered.values[root], array))
+    # Messages
 
-    def start_send(self, array: Array, to: int, tag: int = 0) -> Handle:
-        """Copied at once: it never waits."""
-        checked_rank("send", to, self.size)
-        checked_tag("send", tag)
-        self._meeting.send(self.rank, to, tag, view(array).copy())
+    def send(self, rank: int, array: Array, to: int, tag: int) -> Handle:
+        """Leave a copy; it never waits."""
+        message = Parcel(view(array).copy(), rank)
+        with self._lock:
+            self._go_on(rank, "send")
+            self.box(to, tag).deliver(message)
+            self._bells[to].notify_all()
         return Done(array)
 
-    def start_receive(self, like: Array, source: int, tag: int = 0) -> Handle:
-        """Messages go to receives in the order in which these were started."""
-        checked_rank("receive", source, self.size)
-        checked_tag("receive", tag)
-        return _Arriving(self._meeting, self.rank, like, source, tag)
+    def want(self, rank: int, source: int, tag: int) -> Receipt:
+        """A receipt, filled if the message is there."""
+        receipt = Receipt(source, tag)
+        with self._lock:
+            self._go_on(rank, receipt)
+            self.box(rank, tag).want(receipt)
+        return receipt
 
-    def receive_any(self, like: Array, tag: int = 0) -> tuple[Array, int]:
-        """What came first."""
-        checked_tag("receive_any", tag)
-        source, message = self._meeting.receive_any(self.rank, tag)
-        return _fitted(message, like, f"receive_any(tag={tag})", source), source
+    def receive(self, rank: int, receipt: Receipt) -> Parcel:
+        """Wait until it is there, or cannot come any more."""
+        source, others = receipt.source, set(range(self.size)) - {rank}
+        with self._lock:
+            self._wait(
+                rank,
+                receipt,
+                lambda: receipt.message is not None,
+                lambda: others <= self.gone if source == ANY else source in self.gone,
+            )
+        assert receipt.message is not None
+        return receipt.message
 
-    def reduce_scatter(self, array: Array, op: Reduction = "sum") -> Array:
-        """In the order of ranks."""
-        checked_op("reduce_scatter", op, array)
-        value = view(array)
-        bounds = pieces(value.shape[0], self.size)
-        entered = self._all(f"reduce_scatter({op}, {described(value)})", value, _REDUCTIONS[op])
-        piece = entered.result[bounds[self.rank] : bounds[self.rank + 1]].copy()
-        self._meeting.leave(entered)
-        return new(piece, array)
+    def arrived(self, receipt: Receipt) -> bool:
+        """Whether it is there, or all has failed."""
+        return _let_others_run(receipt.message is not None or self._failure is not None)
 
-    def all_gather(self, array: Array) -> tuple[Array, ...]:
-        """Copies, also of this rank's own array."""
-        value = view(array)
-        entered = self._all(f"all_gather({described(value)})", value.copy())
-        result = tuple(new(entered.values[rank].copy(), array) for rank in range(self.size))
-        self._meeting.leave(entered)
-        return result
+    # Collectives
 
-    def gather(self, array: Array, root: int = 0) -> tuple[Array, ...] | None:
-        """Only the root waits."""
-        checked_rank("gather", root, self.size)
-        value = view(array)
-        entered = self._meeting.enter(self.rank, f"gather(root={root}, {described(value)})", value.copy())
-        if self.rank == root:
-            self._meeting.finish(self.rank, entered)
-        result = tuple(new(entered.values[rank], array) for rank in range(self.size)) if self.rank == root else None
-        self._meeting.leave(entered)
-        return result
-
-    def scatter(self, arrays: Sequence[Array] | None, like: Array, root: int = 0) -> Array:
-        """Arrays may differ in shape from rank to rank."""
-        checked_rank("scatter", root, self.size)
-        own = self.rank == root
-        value = [view(each).copy() for each in checked_count("scatter", arrays, self.size)] if own else None
-        entered = self._meeting.enter(self.rank, f"scatter(root={root})", value, awaited=own)
-        self._meeting.finish(self.rank, entered, root)
-        result = _fitted(entered.values[root][self.rank], like, f"scatter(root={root})", root)
-        self._meeting.leave(entered)
-        return result
-
-    def all_to_all(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Copies, also of what stays here."""
-        given = checked_count("all_to_all", arrays, self.size)
-        entered = self._all(f"all_to_all({described(view(given[0]))})", [view(each).copy() for each in given])
-        result = tuple(
-            _fitted(entered.values[rank][self.rank], given[self.rank], "all_to_all", rank, keep=True)
-            for rank in range(self.size)
-        )
-        self._meeting.leave(entered)
-        return result
-
-    def exchange(self, array: Array, neighbours: Sequence[int]) -> tuple[Array, ...]:
-        """All messages are sent before the first is waited for."""
-        for each in neighbours:
-            checked_rank("exchange", each, self.size)
-            self._meeting.send(self.rank, each, _EXCHANGE, view(array).copy())
-        receipts = [self._meeting.want(self.rank, each, _EXCHANGE) for each in neighbours]
-        return tuple(
-            _fitted(self._meeting.receive(self.rank, each, words), array, words, each.source, keep=True)
-            for each in receipts
-            for words in [f"exchange with {each.source}"]
-        )
-
-    def barrier(self) -> None:
-        """Wait for all."""
-        self._meeting.leave(self._all("barrier()", None))
-
-    def close(self) -> None:
-        """Whoever waits for this rank afterwards gets an error."""
-        self._meeting.part(self.rank)
-
-    def abort(self) -> None:
-        """The others get an error at once."""
-        self._meeting.fail(f"rank {self.rank} aborted")
-
-    def _all(self, words: str, value: Any, combine: Callable[[list[Any]], Any] | None = None) -> Collective:
-        entered = self._meeting.enter(self.rank, words, value, combine)
-        self._meeting.finish(self.rank, entered)
+    def enter(
+        self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
+    ) -> Collective:
+        """Take part; the last one to come combines."""
+        with self._lock:
+            self._go_on(rank, call)
+            number = self._turns[rank]
+            self._turns[rank] += 1
+            entered = self._collectives.get(number)
+            if entered is None:
+                entered = self._collectives[number] = Collective(call, number, rank)
+            elif entered.call != call:
+                self._fail(
+                    f"rank {entered.first} called {entered.call} where rank {rank} called {call}"
+                    f" (collective number {number + 1})"
+                )
+                self._raise_failure(call)
+            entered.values[rank] = value
+            last = len(entered.values) == self.size
+            entered.complete = last and combine is None
+            if entered.complete or rank == call.source:
+                self._ring()
+        if last and combine is not None:
+            result = combine([entered.values[each] for each in range(self.size)])
+            with self._lock:
+                entered.result, entered.complete = result, True
+                self._ring()
         return entered
 
+    def finish(self, rank: int, entered: Collective) -> None:
+        """Wait for all, or for the one that counts."""
+        source = entered.call.source
+        with self._lock:
+            self._wait(
+                rank,
+                entered.call,
+                lambda: entered.ready,
+                lambda: bool(self.gone - entered.values.keys()) if source is None else source in self.gone,
+            )
 
-@final
-class _Pending(Handle):
-    """A collective under way, which waits for all, or for rank ``needs``."""
+    def ended(self, entered: Collective) -> bool:
+        """Whether it is ready, or all has failed."""
+        return _let_others_run(entered.ready or self._failure is not None)
 
-    def __init__(
-        self, meeting: Meeting, rank: int, entered: Collective, needs: int | None, take: Callable[[], Array]
-    ) -> None:
-        self._meeting, self._rank, self._entered, self._needs, self._take = meeting, rank, entered, needs, take
+    def leave(self, entered: Collective) -> None:
+        """Forget it once all have left."""
+        with self._lock:
+            entered.taken += 1
+            if entered.taken == self.size:
+                del self._collectives[entered.number]
 
-    def wait(self) -> Array:
-        self._meeting.finish(self._rank, self._entered, self._needs)
-        result = self._take()
-        self._meeting.leave(self._entered)
-        return result
+    # Endings
 
-    def done(self) -> bool:
-        return _let_others_run(self._meeting.came(self._entered, self._needs) or self._meeting.failed)
+    def part(self, rank: int) -> None:
+        """Take part no more."""
+        with self._lock:
+            self.gone.add(rank)
+            for waiting in list(self._waiting.values()):
+                if waiting.lost() and not waiting.ready():
+                    self._fail(self._gone_words(waiting.what))
+            self._look_for_deadlock()
 
+    def fail(self, why: str) -> None:
+        """End everything."""
+        with self._lock:
+            self._fail(why)
 
-@final
-class _Arriving(Handle):
-    """A message that is waited for."""
+    def _fail(self, why: str) -> None:
+        # What comes after the first failure is a consequence of it.
+        self._failure = self._failure or why
+        self._ring()
 
-    def __init__(self, meeting: Meeting, rank: int, like: Array, source: int, tag: int) -> None:
-        self._meeting, self._rank, self._like = meeting, rank, like
-        self._receipt = meeting.want(rank, source, tag)
+    def _ring(self) -> None:
+        for bell in self._bells:
+            bell.notify_all()
 
-    def wait(self) -> Array:
-        words = f"receive(source={self._receipt.source}, tag={self._receipt.tag})"
-        message = self._meeting.receive(self._rank, self._receipt, words)
-        return _fitted(message, self._like, words, self._receipt.source)
+    def _go_on(self, rank: int, what: object) -> None:
+        self.require_open(rank, what)
+        self._raise_failure(what)
 
-    def done(self) -> bool:
-        return _let_others_run(self._receipt.message is not None or self._meeting.failed)
+    def _raise_failure(self, what: object) -> None:
+        if self._failure is not None:
+            raise CommunicationError(str(what), self._failure, "look at what the named rank did")
+
+    def _gone_words(self, what: object) -> str:
+        ranks = ", ".join(str(rank) for rank in sorted(self.gone))
+        return f"{what} waits for a rank that has left (gone: {ranks})"
+
+    def _wait(self, rank: int, what: object, ready: Callable[[], bool], lost: Callable[[], bool]) -> None:
+        self._go_on(rank, what)
+        if ready():
+            return
+        me = threading.get_ident()
+        self._waiting[me] = _Waiting(rank, what, ready, lost)
+        try:
+            if lost():
+                self._fail(self._gone_words(what))
+            self._look_for_deadlock()
+            if not self._bells[rank].wait_for(lambda: self._failure is not None or ready(), self.timeout_s):
+                self._fail(f"nothing came in {self.timeout_s:g} s; {self._standing()}")
+        finally:
+            del self._waiting[me]
+        self._raise_failure(what)
+
+    def _look_for_deadlock(self) -> None:
+        """Fail if every rank waits for what no thread can bring any more."""
+        if not self._threads or self._failure is not None or len(self.gone) == self.size:
+            return
+        for rank, thread in enumerate(self._threads):
+            if rank not in self.gone and thread.ident not in self._waiting:
+                return
+        helpers = set(threading.enumerate()) - self._bystanders - set(self._threads)
+        if helpers or any(waiting.ready() for waiting in self._waiting.values()):
+            return
+        self._fail(f"all ranks wait for each other: {self._standing()}")
+
+    def _standing(self) -> str:
+        waiting = sorted(self._waiting.values(), key=lambda each: each.rank)
+        places = [f"rank {each.rank} in {each.what}" for each in waiting]
+        return "; ".join([*places, *(f"rank {rank} has left" for rank in sorted(self.gone))])
 
 
 def _let_others_run(over: bool) -> bool:
@@ -200,35 +229,6 @@ def _let_others_run(over: bool) -> bool:
     if not over:
         sleep(0)
     return over
-
-
-def _sum(values: list[NDArray[Any]]) -> NDArray[Any]:
-    total = values[0].copy()
-    with np.errstate(over="ignore", invalid="ignore"):
-        for each in values[1:]:
-            np.add(total, each, out=total)
-    return total
-
-
-def _mean(values: list[NDArray[Any]]) -> NDArray[Any]:
-    total = _sum(values)
-    np.divide(total, total.dtype.type(len(values)), out=total)
-    return total
-
-
-_REDUCTIONS = {"sum": _sum, "mean": _mean}
-
-
-def _fitted(message: NDArray[Any], like: Array, words: str, source: int, *, keep: bool = False) -> Array:
-    """The message in ``like``, or with ``keep`` in an array of its own; an error where it is of another kind."""
-    expected = view(like)
-    if message.shape != expected.shape or message.dtype != expected.dtype:
-        raise CommunicationError(
-            words,
-            f"rank {source} sent {described(message)} where {described(expected)} was expected",
-            "send and receive arrays of one shape and dtype",
-        )
-    return new(message, like) if keep or not expected.flags.writeable else put(message, like)
 
 
 def run_ranks(
@@ -258,13 +258,13 @@ def _run(
     size: int, work: Callable[[Communicator], T], timeout_s: float, delays: Delays | None
 ) -> tuple[dict[int, T], dict[int, BaseException]]:
     """Results by rank, and exceptions by rank in the order in which they were raised."""
-    meeting = Meeting(size, timeout_s)
+    meeting = ThreadMeeting(size, timeout_s)
     results: dict[int, T] = {}
     errors: dict[int, BaseException] = {}
     over = threading.Semaphore(0)
 
     def play(rank: int) -> None:
-        communicator: Communicator = ThreadCommunicator(meeting, rank)
+        communicator: Communicator = LocalCommunicator(meeting, rank)
         try:
             results[rank] = work(communicator if delays is None else DelayedCommunicator(communicator, delays))
         except BaseException as error:  # noqa: BLE001  # work is anybody's code; what it raises is raised by the caller

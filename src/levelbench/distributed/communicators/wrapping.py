@@ -1,15 +1,40 @@
-"""A communicator around another one: the base of those that watch or disturb what goes through."""
+"""Communicators around another one: the base of those, one that is late or dies, and one that counts.
+
+Delays are drawn from a seed, separately for each rank, so an order of arrival that breaks a scheme can be reproduced.
+What is sent is counted message by message where the collectives are our own (``Algorithmic``). Those of a library
+cannot be looked into: there it is the closed form of the algorithm that the communicator declares, for the arrays that
+were really given. All counts are whole numbers, so that they can be compared for equality.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import sleep
+from typing import TypeVar, cast, final
 
+from numpy.random import PCG64, Generator
+
+from levelbench.distributed import traffic
+from levelbench.distributed.buffers import elements
 from levelbench.distributed.communicator import Communicator, Handle, Reduction
+from levelbench.distributed.communicators.algorithmic import Algorithmic
+from levelbench.distributed.scheme import Traffic
 from levelbench.distributed.traffic import Algorithms
+from levelbench.measure.clocks import HOST, Clock
+from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 
-__all__ = ["WrappingCommunicator"]
+__all__ = [
+    "Count",
+    "CountingCommunicator",
+    "DelayedCommunicator",
+    "Delays",
+    "RankDied",
+    "Totals",
+    "WrappingCommunicator",
+]
 
 T = TypeVar("T")
 
@@ -106,3 +131,254 @@ class WrappingCommunicator(Communicator):
     def abort(self) -> None:
         """As the inner one."""
         self.inner.abort()
+
+
+class RankDied(BaseException):
+    """The death of a rank, played by :class:`DelayedCommunicator`.
+
+    Like a signal it is no ``Exception``, so that no handler of errors survives it.
+    """
+
+
+@dataclass(frozen=True)
+class Delays:
+    """What goes wrong, and when.
+
+    ``most_s``: before each operation a rank waits for up to so many seconds, drawn evenly. ``slow``: seconds by rank
+    that it waits in addition. ``fail_at``: by rank the operation, counted from 1, in place of which it dies.
+    """
+
+    seed: int = 0
+    most_s: float = 0.001
+    slow: Mapping[int, float] = field(default_factory=dict)
+    fail_at: Mapping[int, int] = field(default_factory=dict)
+
+
+@final
+class DelayedCommunicator(WrappingCommunicator):
+    """``inner`` with delays. A rank that dies calls ``abort`` and raises :class:`RankDied`, then and ever after."""
+
+    def __init__(self, inner: Communicator, delays: Delays) -> None:
+        super().__init__(inner)
+        self._delays = delays
+        self._generator = Generator(PCG64([delays.seed, inner.rank]))
+        self._lock = threading.Lock()
+        self.operations = 0
+        """How many there were."""
+
+    def around(
+        self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
+    ) -> T:
+        """Wait, then make the call or die."""
+        with self._lock:
+            self.operations += 1
+            number, late_s = self.operations, self._generator.random() * self._delays.most_s
+        last = self._delays.fail_at.get(self.rank)
+        if last is not None and number >= last:
+            self.inner.abort()
+            raise RankDied(f"rank {self.rank} died before its operation {last}, as was asked")
+        sleep(late_s + self._delays.slow.get(self.rank, 0.0))
+        return call()
+
+
+_NOTHING = (0, 0)
+_CALLS, _BYTES, _MESSAGES, _PAYLOAD, _TIME = range(5)
+_RECEIVING = ("receive", "receive_any")
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of one operation in one phase, on one rank.
+
+    ``sent_bytes`` and ``messages`` went to other ranks. ``payload_bytes`` are those of the arrays that the operation
+    was given to send or reduce. ``time_ns`` were spent in the call and in waiting for its handle.
+    """
+
+    calls: int = 0
+    sent_bytes: int = 0
+    messages: int = 0
+    payload_bytes: int = 0
+    time_ns: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(
+            self.calls + other.calls,
+            self.sent_bytes + other.sent_bytes,
+            self.messages + other.messages,
+            self.payload_bytes + other.payload_bytes,
+            self.time_ns + other.time_ns,
+        )
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What one rank sent in a stretch of time; ``counts`` by operation and label of the phase."""
+
+    counts: Mapping[tuple[str, str], Count]
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that went to other ranks."""
+        return sum(each.sent_bytes for each in self.counts.values())
+
+    @property
+    def messages(self) -> int:
+        """Messages that went to other ranks."""
+        return sum(each.messages for each in self.counts.values())
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes that were given to be sent or reduced."""
+        return sum(each.payload_bytes for each in self.counts.values())
+
+    @property
+    def time_ns(self) -> int:
+        """Nanoseconds in calls and in waiting for handles."""
+        return sum(each.time_ns for each in self.counts.values())
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """Calls by operation."""
+        return {operation: each.calls for operation, each in self.by_operation().items()}
+
+    def by_operation(self) -> dict[str, Count]:
+        """Over all phases."""
+        result: dict[str, Count] = {}
+        for (operation, _), each in self.counts.items():
+            result[operation] = result.get(operation, Count()) + each
+        return result
+
+
+def _whole(sent: Traffic) -> tuple[int, int]:
+    return int(sent.sent_bytes), int(sent.messages)
+
+
+@final
+class _Counted(Handle):
+    """A handle that adds the time of waiting for it."""
+
+    def __init__(self, inner: Handle, operation: str, counting: CountingCommunicator) -> None:
+        self._inner, self._operation, self._counting = inner, operation, counting
+
+    def wait(self) -> Array:
+        return self._counting.waited(self._operation, self._inner.wait)
+
+    def done(self) -> bool:
+        return self._inner.done()
+
+
+@final
+class CountingCommunicator(WrappingCommunicator):
+    """``inner``, counted; ``phase`` says in which phase an operation is. As many threads may use it as ``inner``."""
+
+    def __init__(
+        self, inner: Communicator, phase: Callable[[], Phase] = lambda: Phase.COMMUNICATE, clock: Clock = HOST
+    ) -> None:
+        super().__init__(inner)
+        self.phase = phase
+        self._now_ns = clock.now_ns
+        self._counts: dict[tuple[str, Phase], list[int]] = {}
+        self._forms: dict[tuple[str, int, int, int, int], tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        own = inner
+        while isinstance(own, WrappingCommunicator):
+            own = own.inner
+        self._own = own if isinstance(own, Algorithmic) else None
+        self._seen = {} if self._own is None else self._own.sent_by_operation()
+        self.sent_bytes = 0
+        """Bytes that went to other ranks since it was made, whatever was taken: to be read at every step."""
+        self.sent_messages = 0
+
+    def take(self) -> Totals:
+        """What there was since the last call."""
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        return Totals({(operation, phase.label): Count(*values) for (operation, phase), values in counts.items()})
+
+    def around(
+        self, operation: str, call: Callable[[], T], arrays: Sequence[Array], peer: int = 0, count: int = 0
+    ) -> T:
+        """Count the call, what it sends and how long it takes."""
+        phase, now_ns = self.phase(), self._now_ns
+        only_receives = operation in _RECEIVING or (operation == "scatter" and self.rank != peer)
+        payload = 0 if only_receives else sum(each.nbytes for each in arrays)
+        declared = self._form(operation, arrays, peer, count) if self._own is None else _NOTHING
+        start = now_ns()
+        result = call()
+        self._note(operation, phase, 1, declared, payload, now_ns() - start)
+        return cast("T", _Counted(result, operation, self)) if isinstance(result, Handle) else result
+
+    def waited(self, operation: str, wait: Callable[[], Array]) -> Array:
+        """Count the time of waiting for an operation that is under way."""
+        phase, now_ns = self.phase(), self._now_ns
+        start = now_ns()
+        result = wait()
+        self._note(operation, phase, 0, _NOTHING, 0, now_ns() - start)
+        return result
+
+    def _note(
+        self, operation: str, phase: Phase, calls: int, declared: tuple[int, int], payload: int, time_ns: int
+    ) -> None:
+        with self._lock:
+            values = self._counts.get((operation, phase)) or self._of(operation, phase)
+            values[_CALLS] += calls
+            values[_BYTES] += declared[0]
+            values[_MESSAGES] += declared[1]
+            values[_PAYLOAD] += payload
+            values[_TIME] += time_ns
+            self.sent_bytes += declared[0]
+            self.sent_messages += declared[1]
+            if self._own is None:
+                return
+            # What a collective under way has sent meanwhile counts as its own, whichever call has driven it on.
+            seen, self._seen = self._seen, self._own.sent_by_operation()
+            for name, now in self._seen.items():
+                before = seen.get(name)
+                if now != before:
+                    values = self._of(name, phase)
+                    more = int(now.sent_bytes) - (int(before.sent_bytes) if before else 0)
+                    messages = int(now.messages) - (int(before.messages) if before else 0)
+                    values[_BYTES] += more
+                    values[_MESSAGES] += messages
+                    self.sent_bytes += more
+                    self.sent_messages += messages
+
+    def _of(self, operation: str, phase: Phase) -> list[int]:
+        key = (operation, phase)
+        values = self._counts.get(key)
+        if values is None:
+            values = self._counts[key] = [0, 0, 0, 0, 0]
+        return values
+
+    def _form(self, operation: str, arrays: Sequence[Array], peer: int, count: int) -> tuple[int, int]:
+        """Bytes and messages of a call by the closed form, worked out once for each length."""
+        if operation == "all_to_all" or (operation == "scatter" and self.algorithms.scatter == "direct"):
+            if operation == "scatter" and self.rank != peer:
+                return _NOTHING
+            sizes = [elements(each) for each in arrays]
+            return _whole(traffic.all_to_all(sizes, arrays[0].itemsize if arrays else 1, self.size, self.rank))
+        nbytes, itemsize = (arrays[0].nbytes, arrays[0].itemsize) if arrays else (0, 1)
+        key = (operation, nbytes, itemsize, peer, count)
+        form = self._forms.get(key)
+        if form is None:
+            form = _whole(self._worked_out(operation, nbytes // itemsize, itemsize, peer, count))
+            self._forms[key] = form
+        return form
+
+    def _worked_out(self, operation: str, length: int, itemsize: int, peer: int, count: int) -> Traffic:
+        size, rank = self.size, self.rank
+        match operation:
+            case "send":
+                return Traffic(0, 0) if peer == rank else traffic.send(length, itemsize)
+            case "receive" | "receive_any":
+                return Traffic(0, 0)
+            case "exchange":
+                return traffic.exchange(length, itemsize, count)
+            case "barrier":
+                return traffic.barrier(size, rank, self.algorithms.barrier)
+            case "broadcast" | "gather" | "scatter":
+                form = getattr(traffic, operation)
+                return cast("Traffic", form(length, itemsize, size, rank, peer, getattr(self.algorithms, operation)))
+            case _:
+                form = getattr(traffic, operation)
+                return cast("Traffic", form(length, itemsize, size, rank, getattr(self.algorithms, operation)))

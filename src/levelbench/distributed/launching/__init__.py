@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, Running
-from levelbench.distributed.launching.environment import Place, place_of
+from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob
+from levelbench.distributed.launching.environment import RankPlace, place_of
 
 if TYPE_CHECKING:
     ENGINES: Mapping[str, Engine]
+    """All engines by name."""
 
-__all__ = ["ENGINES", "PEER_LOST", "Engine", "Failure", "Place", "Running", "place_of"]
+__all__ = ["ENGINES", "PEER_LOST", "Engine", "Failure", "RankPlace", "RunningJob", "place_of"]
 
 
 def __getattr__(name: str) -> Mapping[str, Engine]:
-    # Ranks and their keepers come through here on their way to a module beside this, and start no engine.
     if name != "ENGINES":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from levelbench.distributed.launching.engines import ENGINES
+    return _engines()
 
-    return ENGINES
+
+# Ranks and their supervisors import this package on their way to a module in it, and start no engine.
+@cache
+def _engines() -> Mapping[str, Engine]:
+    from levelbench.distributed.launching.hosts import OnHosts
+    from levelbench.distributed.launching.local import Process
+    from levelbench.distributed.launching.mpi import Mpi
+    from levelbench.distributed.launching.slurm import Slurm
+    from levelbench.distributed.launching.torchrun import Torchrun
+
+    return MappingProxyType({each.name: each for each in (Process(), Torchrun(), Mpi(), Slurm(), OnHosts())})

@@ -1,22 +1,44 @@
-"""Where a process is in its team, read from the environment that its launcher made.
+"""What a process's environment says: its place in a team, and the job that it belongs to.
 
-The one idea: every launcher says it in variables of its own, so a rank needs no argument that names its place, and any
-program that reads torchrun's variables runs under all engines.
+Every launcher names a rank's place in variables of its own, so a rank needs no argument for it, and any program that
+reads torchrun's variables runs under all engines. All processes of a job carry its mark, by which they are found and
+ended wherever they went: process groups and sessions can be left, and parents die first, but the environment stays.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import select
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from levelbench.errors import UsageError
+from levelbench.measure.clocks import HOST
 
-__all__ = ["RANK_VARIABLES", "THREADS", "Place", "place_of", "variables_of", "without_place"]
+__all__ = [
+    "JOB",
+    "RANK_VARIABLES",
+    "THREADS",
+    "RankPlace",
+    "descendants",
+    "end_marked",
+    "marked",
+    "place_of",
+    "rank_supervisors",
+    "start_of",
+    "state_of",
+    "tell_supervisors",
+    "variables_of",
+    "without_place",
+]
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """Rank ``rank`` of ``size``, number ``local_rank`` on its machine.
 
     Rank 0 listens on ``address`` and ``port``; the port is 0 where the launcher agreed on none, as a bare ``mpirun``.
@@ -40,7 +62,7 @@ class _Launcher:
     local_rank: str
 
 
-# In this order: what starts ranks inside another's allocation is meant, and it sets its own beside the other's.
+# In this order: a launcher inside another's allocation is the one that counts, and both sets of variables are there.
 _LAUNCHERS = (
     _Launcher("process", "LEVELBENCH_RANK", "LEVELBENCH_SIZE", "LEVELBENCH_LOCAL_RANK"),
     _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
@@ -53,14 +75,14 @@ _LAUNCHERS = (
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""What an engine sets for its ranks where nobody else has."""
+"""What an engine sets for its ranks unless they are set already."""
 
 RANK_VARIABLES: frozenset[str] = frozenset(
     {name for each in _LAUNCHERS for name in (each.rank, each.size, each.local_rank)}
     | {*_ADDRESS, "LEVELBENCH_ENGINE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK"}
     | {"ROLE_NAME", "ROLE_WORLD_SIZE", "PMI_FD", "PMI_PORT", "PMI_ID", "PMIX_RANK", "PMIX_NAMESPACE"}
 )
-"""The variables that say where a process is: a process that starts ranks hands none of its own on."""
+"""The variables that say where a process is: a process that starts ranks does not pass its own on."""
 
 _OF_A_LAUNCHER = re.compile(
     r"TORCHELASTIC_|OMPI_COMM_WORLD_|OMPI_MCA_(?:orte|pmix|prte)|PMIX_|PRTE_|PMI_|HYDI?_|MPI_LOCAL"
@@ -76,7 +98,7 @@ def without_place(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def variables_of(place: Place) -> dict[str, str]:
+def variables_of(place: RankPlace) -> dict[str, str]:
     """The variables that name a place: ours, and those of torchrun, so that programs for it run under any launcher."""
     named = {
         "LEVELBENCH_RANK": place.rank,
@@ -92,7 +114,7 @@ def variables_of(place: Place) -> dict[str, str]:
     return {name: str(value) for name, value in named.items()}
 
 
-def place_of(environment: Mapping[str, str]) -> Place:
+def place_of(environment: Mapping[str, str]) -> RankPlace:
     """The place that the environment names: ours, torchrun's, an MPI's or SLURM's.
 
     ``UsageError`` where it names none, or one that cannot be.
@@ -107,7 +129,7 @@ def place_of(environment: Mapping[str, str]) -> Place:
     )
 
 
-def _place(environment: Mapping[str, str], launcher: _Launcher) -> Place:
+def _place(environment: Mapping[str, str], launcher: _Launcher) -> RankPlace:
     rank = _number(environment, launcher.rank)
     size = _number(environment, launcher.size)
     # A launcher that does not say it starts one rank a machine, as `srun --ntasks-per-node=1` without a local number.
@@ -120,7 +142,7 @@ def _place(environment: Mapping[str, str], launcher: _Launcher) -> Place:
         )
     engine = environment.get("LEVELBENCH_ENGINE", launcher.engine)
     address, port = _rendezvous(environment)
-    return Place(rank, size, local_rank, address, port, engine)
+    return RankPlace(rank, size, local_rank, address, port, engine)
 
 
 def _number(environment: Mapping[str, str], name: str, otherwise: int | None = None) -> int:
@@ -130,7 +152,7 @@ def _number(environment: Mapping[str, str], name: str, otherwise: int | None = N
     if text is None or not re.fullmatch(r"\d{1,9}", text.strip(), re.ASCII):
         raise UsageError(
             f"the place of this process in its team, {name}={text!r}",
-            "that is not a whole number from 0",
+            "it is not a whole number from 0 up",
             "start the ranks with a launcher that sets it, or unset it",
         )
     return int(text)
@@ -157,3 +179,95 @@ def _first_machine(machines: str) -> str:
             f"SLURM's list of machines {machines!r}", "it does not begin with a name", "set MASTER_ADDR and MASTER_PORT"
         )
     return "".join(part or "" for part in found.groups())
+
+
+JOB = "LEVELBENCH_JOB"
+"""The variable that names the job that a process belongs to."""
+
+_PROC = Path("/proc")
+
+
+def marked(job: str) -> list[int]:
+    """Ids of the processes of a job that are alive. Those of other users cannot be read, and do not belong to it."""
+    mark = f"{JOB}={job}".encode()
+    return [pid for pid in _processes() if mark in _environment(pid) and state_of(pid) != "Z"]
+
+
+def end_marked(job: str, timeout_s: float = 2.0) -> list[int]:
+    """Kill what is left of a job, again until nothing is. Answers with what still is after the time: ids."""
+    until_ns = HOST.now_ns() + int(timeout_s * 1e9)
+    while (left := [pid for pid in marked(job) if pid != os.getpid()]) and HOST.now_ns() < until_ns:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        # A moment for the kernel to take them away.
+        select.select([], [], [], 0.01)
+    return left
+
+
+def tell_supervisors(job: str) -> None:
+    """Ask the supervisors of a job on this machine to end their ranks."""
+    for pid, _ in _supervisors(job):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def rank_supervisors(job: str) -> list[int]:
+    """Ids of the supervisors over the ranks of a job on this machine, without that over its launcher."""
+    return [pid for pid, words in _supervisors(job) if b"--launcher" not in words]
+
+
+def _supervisors(job: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Ids of the supervisors of a job, and their words up to the command."""
+    for pid in marked(job):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+            if words[1:4] == [b"-P", b"-m", b"levelbench.distributed.launching.supervisor"]:
+                yield pid, words[: words.index(b"--")]
+
+
+def descendants(pid: int) -> list[int]:
+    """Ids of the children of a process, and theirs, that have not been waited for."""
+    children: dict[int, list[int]] = {}
+    for each in _processes():
+        fields = _fields(each)
+        if fields:
+            children.setdefault(int(fields[1]), []).append(each)
+    found, todo = [], [pid]
+    while todo:
+        new = children.get(todo.pop(), [])
+        found += new
+        todo += new
+    return found
+
+
+def state_of(pid: int) -> str | None:
+    """One letter of proc(5): ``T`` stopped, ``Z`` not waited for, ...; ``None`` where there is no such process."""
+    fields = _fields(pid)
+    return fields[0] if fields else None
+
+
+def start_of(pid: int) -> int | None:
+    """When a process started, in clock ticks after boot: with its id it names one process for good."""
+    fields = _fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def _fields(pid: int) -> list[str] | None:
+    """What ``/proc/PID/stat`` says from the state on: after the name, which may hold anything but ends at a bracket."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def _processes() -> Iterator[int]:
+    return (int(name) for name in os.listdir(_PROC) if name.isdecimal())  # noqa: PTH208  # paths would be thrown away
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []

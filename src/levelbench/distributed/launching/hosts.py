@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from levelbench.distributed.hosts import Hosts, Link
-from levelbench.distributed.hosts.namespaces import lacks
-from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, Running
-from levelbench.distributed.launching.environment import Place, variables_of
-from levelbench.distributed.launching.kept import Kept, environment_of_ranks, keeper_words, start_keeper, tidy_folder
-from levelbench.distributed.launching.marked import JOB
-from levelbench.distributed.launching.reports import last_lines
+from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob, last_lines
+from levelbench.distributed.launching.environment import JOB, RankPlace, variables_of
+from levelbench.distributed.launching.local import (
+    SupervisedJob,
+    environment_of_ranks,
+    start_supervisor,
+    supervisor_words,
+    tidy_folder,
+)
+from levelbench.distributed.launching.namespaces import Hosts, Link, lacks
 
 __all__ = ["OnHosts"]
 
@@ -53,7 +56,7 @@ class OnHosts(Engine):
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
-    ) -> Running:
+    ) -> RunningJob:
         """Start them inside the namespaces. The cores are this machine's, and all ranks share them."""
         self.check(ranks, options)
         folder = tidy_folder(folder, command, ranks)
@@ -64,13 +67,13 @@ class OnHosts(Engine):
             hosts = self._hosts(ranks, options)
             if hosts is not options.get("hosts"):
                 stack.enter_context(hosts)
-            kept = Kept(folder, ranks, base[JOB])
-            running = _OnHosts(kept, hosts, ranks)
+            job = SupervisedJob(folder, ranks, base[JOB])
+            running = _OnHosts(job, hosts, ranks)
             try:
                 for rank in range(ranks):
-                    place = Place(rank, ranks, rank // hosts.count, hosts.addresses[0], _PORT, self.name)
-                    words = hosts.command(rank % hosts.count, keeper_words(folder, command))
-                    kept.add(start_keeper(words, {**base, **variables_of(place)}))
+                    place = RankPlace(rank, ranks, rank // hosts.count, hosts.addresses[0], _PORT, self.name)
+                    words = hosts.command(rank % hosts.count, supervisor_words(folder, command))
+                    job.add(start_supervisor(words, {**base, **variables_of(place)}))
             except BaseException:
                 running.kill()
                 raise
@@ -79,41 +82,40 @@ class OnHosts(Engine):
 
 
 @final
-class _OnHosts(Running):
+class _OnHosts(RunningJob):
     """The ranks, and which of their hosts were gone when the first of them failed."""
 
-    def __init__(self, kept: Kept, hosts: Hosts, ranks: int) -> None:
-        self._kept = kept
+    def __init__(self, job: SupervisedJob, hosts: Hosts, ranks: int) -> None:
+        self._job = job
         self._hosts = hosts
         self._ranks = ranks
-        self.folder = kept.folder
-        self.job = kept.job
+        self.folder = job.folder
+        self.job = job.job
         self.own = ExitStack()
         """What was made for this job alone."""
         self._lost: list[int] | None = None
 
     def poll(self) -> bool:
-        """As :class:`Kept`, and look at the hosts once."""
-        over = self._kept.poll()
-        if self._lost is None and self._kept.failure() is not None:
+        """As :class:`SupervisedJob`, and look at the hosts once."""
+        over = self._job.poll()
+        if self._lost is None and self._job.failure() is not None:
             self._lost = self._hosts.unreachable()
         if over:
             self.own.close()
         return over
 
-    def wait(self, timeout_s: float) -> bool:
-        """As :class:`Kept`."""
-        self._kept.wait(timeout_s)
-        return self.poll()
+    def sleep(self, seconds: float) -> None:
+        """As :class:`SupervisedJob`."""
+        self._job.sleep(seconds)
 
     def kill(self) -> None:
-        """As :class:`Kept`."""
-        self._kept.kill()
+        """As :class:`SupervisedJob`."""
+        self._job.kill()
         self.poll()
 
     def failure(self) -> Failure | None:
         """What failed first, and the hosts that could not be reached then."""
-        failure = self._kept.failure()
+        failure = self._job.failure()
         if failure is None or not self._lost:
             return failure
         many = len(self._lost) > 1

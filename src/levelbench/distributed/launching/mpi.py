@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from levelbench.distributed.launching.base import Engine, Running
-from levelbench.distributed.launching.kept import (
-    Kept,
+from levelbench.distributed.launching.base import Engine, RunningJob
+from levelbench.distributed.launching.environment import JOB
+from levelbench.distributed.launching.local import (
+    SupervisedJob,
     environment_of_ranks,
     free_port,
-    keeper_words,
-    start_keeper,
+    start_supervisor,
+    supervisor_words,
     tidy_folder,
 )
-from levelbench.distributed.launching.marked import JOB
 from levelbench.errors import MissingError, UsageError
 
 __all__ = ["Mpi", "launcher_words"]
@@ -41,7 +41,7 @@ class Mpi(Engine):
     options: ClassVar[tuple[str, ...]] = ("launcher", "machines")
 
     def lacks(self) -> str | None:
-        """A launcher, where none is found."""
+        """A launcher, if no launcher is found."""
         if _find(os.environ) is not None:
             return None
         return "no mpiexec, mpirun or srun is beside this Python or on PATH: pip install mpich mpi4py"
@@ -58,8 +58,8 @@ class Mpi(Engine):
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
-    ) -> Running:
-        """Start the launcher under a keeper; it starts a keeper for each rank."""
+    ) -> RunningJob:
+        """Start the launcher under a supervisor; it starts a supervisor for each rank."""
         self.check(ranks, options)
         seen = {**os.environ, **environment}
         launcher = options.get("launcher") or _find(seen)
@@ -74,9 +74,9 @@ class Mpi(Engine):
         # Intel MPI looks for its parts on PATH, wherever it was itself found.
         base["PATH"] = os.pathsep.join([str(Path(launcher).resolve().parent), base.get("PATH", os.defpath)])
         words = launcher_words(str(launcher), _version(str(launcher), base), ranks, machines, base)
-        running = Kept(folder, ranks, base[JOB], launcher=True, watch=True)
-        inner = keeper_words(folder, command, child=False)
-        running.add(start_keeper(keeper_words(folder, [*words, *inner], launcher=True), base))
+        running = SupervisedJob(folder, ranks, base[JOB], launcher=True, watch=True)
+        inner = supervisor_words(folder, command, child=False)
+        running.add(start_supervisor(supervisor_words(folder, [*words, *inner], launcher=True), base))
         return running
 
 
@@ -108,7 +108,7 @@ def _version(launcher: str, environment: Mapping[str, str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingError(
             f"the MPI launcher {launcher}",
-            f"it does not tell its version ({type(error).__name__}: {error})",
+            f"it does not report its version ({type(error).__name__}: {error})",
             "repair the installation, or name another with launcher=PATH",
         ) from error
     return done.stdout + done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -11,19 +10,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from levelbench.distributed.launching.base import Engine, Failure, Running
-from levelbench.distributed.launching.environment import without_place
-from levelbench.distributed.launching.kept import environment_of_ranks, free_port, keeper_words, tidy_folder
-from levelbench.distributed.launching.marked import JOB, end_marked, tell_keepers
-from levelbench.distributed.launching.reports import first_failure, has_failed, last_lines, read_reports
+from levelbench.distributed.launching.base import (
+    Engine,
+    Failure,
+    RunningJob,
+    first_failure,
+    has_failed,
+    last_lines,
+    read_reports,
+)
+from levelbench.distributed.launching.environment import JOB, end_marked, tell_supervisors, without_place
+from levelbench.distributed.launching.local import environment_of_ranks, free_port, supervisor_words, tidy_folder
 from levelbench.errors import CommunicationError, MissingError, UsageError
 from levelbench.measure.clocks import HOST
 
-__all__ = ["Slurm", "run_keeper"]
+__all__ = ["Slurm", "run_supervisor"]
 
 _LOOK_S = 1.0
 _LOOK_HERE_S = 0.05
-_PATIENCE_S = 5.0
+_END_S = 5.0
 _OF_SLURM = ("partition", "account", "qos", "constraint", "gpus_per_node", "cpus_per_task", "mem_gb")
 _OWN_NAMES = {"gpus_per_node", "cpus_per_task", "mem_gb"}
 """Parameters that submitit names itself; the others are SLURM's, ``slurm_...`` there."""
@@ -63,12 +68,14 @@ class Slurm(Engine):
             )
         if ranks % nodes:
             raise UsageError(
-                f"{ranks} ranks on {nodes} nodes", "each node gets as many", "choose numbers of which one divides"
+                f"{ranks} ranks on {nodes} nodes",
+                "each node gets the same number of ranks",
+                "choose a number of ranks that the nodes divide",
             )
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
-    ) -> Running:
+    ) -> RunningJob:
         """Submit them."""
         self.check(ranks, options)
         lacking = self.lacks()
@@ -86,7 +93,7 @@ class Slurm(Engine):
         minutes = self.number(options, "timeout_min", 60)
         executor.update_parameters(**_parameters(options, ranks // nodes, nodes, minutes))
         changed = {name: value for name, value in base.items() if os.environ.get(name) != value}
-        job = executor.submit(run_keeper, keeper_words(folder, command, child=False), changed, _foreign())
+        job = executor.submit(run_supervisor, supervisor_words(folder, command, child=False), changed, _foreign())
         return _Submitted(job, folder, ranks, base[JOB], executor.cluster == "local")
 
 
@@ -94,7 +101,7 @@ def _parameters(options: Mapping[str, Any], tasks: int, nodes: int, minutes: int
     """In submitit's names."""
     named: dict[str, Any] = {"name": "levelbench", "tasks_per_node": tasks, "nodes": nodes}
     named["timeout_min"] = minutes
-    # SLURM lets the other tasks of a job go on where one fails, unless told.
+    # SLURM lets the other tasks of a job go on where one fails, unless asked not to.
     named["slurm_srun_args"] = ["--kill-on-bad-exit=1"]
     for name in _OF_SLURM:
         if name in options:
@@ -108,8 +115,8 @@ def _foreign() -> list[str]:
     return [name for name in os.environ if name not in kept and not name.startswith(("SLURM_", "SUBMITIT_"))]
 
 
-def run_keeper(words: Sequence[str], environment: Mapping[str, str], without: Sequence[str]) -> None:
-    """What each task of the job does: run its rank's keeper, and fail where the rank does."""
+def run_supervisor(words: Sequence[str], environment: Mapping[str, str], without: Sequence[str]) -> None:
+    """What each task of the job does: run its rank's supervisor, and fail where the rank does."""
     inherited = {name: value for name, value in os.environ.items() if name not in without}
     done = subprocess.run(list(words), check=False, env={**inherited, **environment})
     if done.returncode:
@@ -119,8 +126,8 @@ def run_keeper(words: Sequence[str], environment: Mapping[str, str], without: Se
 
 
 @final
-class _Submitted(Running):
-    """A job in the queue, or under way. What is known of its ranks is what their keepers write into the folder."""
+class _Submitted(RunningJob):
+    """A job in the queue, or under way. What is known of its ranks is what their supervisors write into the folder."""
 
     def __init__(self, job: Any, folder: Path, ranks: int, mark: str, here: bool) -> None:
         self._job = job
@@ -128,6 +135,7 @@ class _Submitted(Running):
         self.job = mark
         self._ranks = ranks
         self._here = here
+        self.look_s = _LOOK_HERE_S if here else _LOOK_S
         self._told_ns: int | None = None
         self._failed_first = False
         self._over = False
@@ -149,41 +157,31 @@ class _Submitted(Running):
         elif failed and self._told_ns is None:
             self._failed_first = True
             self._cancel()
-        elif self._told_ns is not None and HOST.now_ns() - self._told_ns > _PATIENCE_S * 1e9:
+        elif self._told_ns is not None and HOST.now_ns() - self._told_ns > _END_S * 1e9:
             self._job.cancel()
             end_marked(self.job)
             self._over = True
         elif self._told_ns is not None:
-            tell_keepers(self.job)
+            tell_supervisors(self.job)
         return self._over
 
     def _cancel(self) -> None:
-        """Through the queue; here through the keepers, as the local executor's way prints a traceback at the user."""
+        """Through the queue; here through the supervisors, as the local executor prints a traceback at the user."""
         self._told_ns = HOST.now_ns()
         if self._here:
-            tell_keepers(self.job)
+            tell_supervisors(self.job)
         else:
             self._job.cancel()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Looks into the folder now and then."""
-        until_ns = HOST.now_ns() + int(timeout_s * 1e9)
-        while not self.poll():
-            left_s = (until_ns - HOST.now_ns()) * 1e-9
-            if left_s <= 0:
-                return False
-            select.select([], [], [], min(left_s, _LOOK_HERE_S if self._here else _LOOK_S))
-        return True
 
     def kill(self) -> None:
         """Cancel the job."""
         if not self.poll():
             if self._told_ns is None:
                 self._cancel()
-            self.wait(2 * _PATIENCE_S)
+            self.wait(2 * _END_S)
 
     def failure(self) -> Failure | None:
-        """As the keepers wrote it down; where none did, the job's own log says why."""
+        """As the supervisors wrote it down; where none did, the job's own log says why."""
         if self._told_ns is not None and not self._failed_first:
             return None
         found = first_failure(self.folder, self._ranks, self._over)

@@ -1,27 +1,100 @@
-"""torchrun as an engine: PyTorch's elastic launcher, on one machine or on each of several."""
+"""torchrun as an engine: PyTorch's elastic launcher, on one machine or on each of several.
+
+Its launcher waits for lost nodes, for ten minutes or for ever. A node that lives comes back to the rendezvous within
+seconds, so a launcher that has had no rank for longer than that is ended, and the failure says so.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from levelbench.distributed.launching.base import Engine, Running
-from levelbench.distributed.launching.kept import (
-    Kept,
+from levelbench.distributed.launching.base import PEER_LOST, Engine, Failure, RunningJob, last_lines, read_reports
+from levelbench.distributed.launching.environment import JOB, rank_supervisors
+from levelbench.distributed.launching.local import (
+    SupervisedJob,
     environment_of_ranks,
-    keeper_words,
-    start_keeper,
+    start_supervisor,
+    supervisor_words,
     tidy_folder,
 )
-from levelbench.distributed.launching.marked import JOB
-from levelbench.distributed.launching.nodes import OnNode
 from levelbench.errors import MissingError, UsageError
+from levelbench.measure.clocks import HOST
 
-__all__ = ["RESTARTS", "Torchrun", "nodes_of"]
+__all__ = ["RESTARTS", "OnNode", "Torchrun", "nodes_of"]
+
+_MEET_S, _END_S = 20.0, 5.0
+"""How long a launcher may have no rank after one failed: with restarts, until live nodes have met again; without."""
+_SETTLED_S = 10.0
+"""Ranks that still run so long after an end on this node were started again; supervisors outlive them by up to 2 s."""
+
+
+@final
+class OnNode(RunningJob):
+    """The ranks of this node. ``meet`` is where the nodes' launchers do; ``restarts`` says whether they may again."""
+
+    def __init__(self, job: SupervisedJob, ranks: int, meet: str, restarts: bool) -> None:
+        self._job, self._ranks, self._meet = job, ranks, meet
+        self._wait_s = _MEET_S if restarts else _END_S
+        self.folder, self.job = job.folder, job.job
+        self._seen: tuple[int, int] | None = None
+        """When the last rank of this node ended, and when that was first seen here."""
+        self._empty_ns: int | None = None
+        self._alone = False
+
+    def poll(self) -> bool:
+        """As :class:`SupervisedJob`, and look whether the launcher waits for nodes that do not come."""
+        over = self._job.poll()
+        if not over and self._waits_in_vain():
+            self._alone = True
+            self._job.kill()
+            over = self._job.poll()
+        return over
+
+    def sleep(self, seconds: float) -> None:
+        """As :class:`SupervisedJob`."""
+        self._job.sleep(seconds)
+
+    def kill(self) -> None:
+        """As :class:`SupervisedJob`."""
+        self._job.kill()
+
+    def failure(self) -> Failure | None:
+        """What failed first on this node, and where else to look."""
+        found = self._job.failure()
+        if self._alone:
+            log = self.folder / "launcher.log"
+            found = found or Failure(None, None, None, last_lines(log), log)
+            return replace(found, note=f"and its launcher waited {self._wait_s:g} s in vain for other nodes")
+        if found is None:
+            return None
+        if found.rank is None:
+            return replace(found, note=f"the nodes meet at {self._meet}")
+        return replace(found, note="what it lost is on another node") if found.code == PEER_LOST else found
+
+    def _waits_in_vain(self) -> bool:
+        """Whether a rank failed here, and none has run since for too long."""
+        now_ns = HOST.now_ns()
+        reports = [each for each in read_reports(self.folder, self._ranks) if each.rank is not None]
+        if not any(each.code != 0 for each in reports):
+            return False
+        last_ns = max(each.time_ns for each in reports)
+        if self._seen is None or self._seen[0] != last_ns:
+            self._seen, self._empty_ns = (last_ns, now_ns), None
+        # To look through all processes takes milliseconds: not while ranks train again.
+        if self._empty_ns is None and now_ns - self._seen[1] > _SETTLED_S * 1e9:
+            return False
+        if rank_supervisors(self.job):
+            self._empty_ns = None
+            return False
+        self._empty_ns = self._empty_ns or now_ns
+        return now_ns - self._empty_ns > self._wait_s * 1e9
+
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 """How often torchrun has started a rank again; in the rank's environment."""
@@ -68,8 +141,8 @@ class Torchrun(Engine):
 
     def start(
         self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
-    ) -> Running:
-        """Start torchrun under a keeper; it starts a keeper for each rank."""
+    ) -> RunningJob:
+        """Start torchrun under a supervisor; it starts a supervisor for each rank."""
         self.check(ranks, options)
         lacking = self.lacks()
         if lacking is not None:
@@ -78,13 +151,13 @@ class Torchrun(Engine):
         seen = {**os.environ, **environment}
         nodes, words = self._command(ranks, options, seen)
         base = environment_of_ranks(environment, self.name, ranks // nodes)
-        kept = Kept(folder, ranks, base[JOB], launcher=True, whole=nodes == 1)
-        inner = keeper_words(folder, command, child=False)
-        kept.add(start_keeper(keeper_words(folder, [*words, *inner], launcher=True), base))
+        job = SupervisedJob(folder, ranks, base[JOB], launcher=True, whole=nodes == 1)
+        inner = supervisor_words(folder, command, child=False)
+        job.add(start_supervisor(supervisor_words(folder, [*words, *inner], launcher=True), base))
         if nodes == 1:
-            return kept
+            return job
         meet = str(options.get("rendezvous") or seen.get("PET_RDZV_ENDPOINT"))
-        return OnNode(kept, ranks, meet, restarts=bool(self.number(options, "max_restarts", 0, least=0)))
+        return OnNode(job, ranks, meet, restarts=bool(self.number(options, "max_restarts", 0, least=0)))
 
 
 def nodes_of(options: Mapping[str, Any], environment: Mapping[str, str]) -> int:

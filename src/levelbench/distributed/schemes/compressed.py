@@ -1,29 +1,185 @@
 """Synchronous schemes whose gradients travel compressed: sparse, quantised, as signs, in 16 bits.
 
-The one idea: a scheme of these is all-reduce with another way of adding up
-(:mod:`levelbench.distributed.compression.exchange`), and one error feedback around it. All ranks add the same payloads
-in the same order, or one rank adds and sends the sum, so all apply the same bits although each sees another gradient.
+Each is all-reduce with another way of adding up (:mod:`levelbench.distributed.compression.exchange`) and one error
+feedback around it. All ranks add the same payloads in the same order, or one rank adds and sends the sum, so all apply
+the same bits although each sees another gradient.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from levelbench.distributed.compression.casting import CastCompressor
-from levelbench.distributed.compression.exchange import Exchange, Gathered, GatheredAnyLength, InPieces, Reduced, Voted
-from levelbench.distributed.compression.quantised import QSGDCompressor, SignCompressor
-from levelbench.distributed.compression.sparse import RandomKCompressor, ThresholdCompressor, TopKCompressor
-from levelbench.distributed.compression.streams import Doubled
-from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.compressed_stepper import CompressedStepper
+from levelbench.distributed.buffers import HostArray
+from levelbench.distributed.compression.arrays import Key, typed
+from levelbench.distributed.compression.compressors import (
+    CastCompressor,
+    QSGDCompressor,
+    RandomKCompressor,
+    SignCompressor,
+    ThresholdCompressor,
+    TopKCompressor,
+)
+from levelbench.distributed.compression.exchange import (
+    Doubled,
+    ErrorFeedback,
+    Exchange,
+    Gathered,
+    GatheredAnyLength,
+    InPieces,
+    Reduced,
+    Voted,
+)
+from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
+from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays, number, numbers
 from levelbench.errors import DefinitionError
+from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
+from levelbench.training.optimizers.arrays import copy, namespace, norm, zeros_like
 
-__all__ = ["BF16", "FP16", "QSGD", "Compressed", "RandomK", "Sign", "Threshold", "TopK"]
+__all__ = [
+    "BF16",
+    "FP16",
+    "QSGD",
+    "Cast",
+    "Compressed",
+    "RandomK",
+    "Sign",
+    "SparseTopK",
+    "Threshold",
+    "all_of",
+    "note_compression",
+]
+
+_NARROW = 4
+
+
+def all_of(gradients: Mapping[str, Array], parameters: Mapping[str, Array]) -> Mapping[str, Array]:
+    """A gradient for each parameter: zeros where there is none."""
+    if len(gradients) == len(parameters):
+        return gradients
+    return {
+        name: gradients[name] if name in gradients else zeros_like(parameter) for name, parameter in parameters.items()
+    }
+
+
+def note_compression(worker: Worker, ratio: float | None, residuals: list[Array], gradients: list[Array]) -> None:
+    """Note ``compression_ratio`` (bytes of gradients / bytes of what stands for them) and ``residual_norm``.
+
+    The first is not noted where it varies (``None``): what was sent is counted in any case. The second is the norm of
+    this rank's residuals over the norm of its gradients, which are given as scalar arrays.
+    """
+    if ratio is not None:
+        worker.ledger.note("compression_ratio", ratio, "1")
+    whole = sum(float(each) ** 2 for each in gradients)
+    if residuals and whole:
+        worker.ledger.note("residual_norm", (sum(float(norm(each)) ** 2 for each in residuals) / whole) ** 0.5, "1")
+
+
+class _CompressedStepper(BaseStepper):
+    """Packs, compensates, exchanges, unpacks, updates.
+
+    All but the update is phase ``communicate``: what of it the communicator did not take is the time of compression.
+    """
+
+    kept = True
+
+    def __init__(
+        self, worker: Worker, exchange: Callable[[int], Exchange], error_feedback: bool, momentum: float = 0.0
+    ) -> None:
+        super().__init__(worker)
+        self._exchange, self._momentum, self._steps = exchange, momentum, 1
+        self._packed = self.packed()
+        self._feedback = [ErrorFeedback(error_feedback) for _ in self._packed.packers]
+        self._velocities: list[Array] = []
+        self._norms: list[Array] = []
+
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        """One exchange a dtype."""
+        worker = self.worker
+        worker.switch(Phase.COMMUNICATE)
+        exchange, self._steps = self._exchange(step), step
+        flats = [_wide(flat) for flat in self._packed.pack(all_of(gradients, self.parameters), self.share)]
+        if not self._norms:
+            self._norms = [norm(flat) for flat in flats]
+        if self._momentum:
+            flats = self._accelerated(flats)
+        totals = []
+        for at, (flat, feedback, packer) in enumerate(zip(flats, self._feedback, self._packed.packers, strict=True)):
+            total = feedback.total(
+                self.communicator, exchange, flat, Key(worker.seed, self.communicator.rank, step, at)
+            )
+            totals.append(total if total.dtype == packer.dtype else namespace(total).astype(total, packer.dtype))
+        if self._momentum:
+            self._mask()
+        combined = self._packed.unpack(totals)
+        self.update({name: combined[name] for name in gradients}, step, factor)
+
+    def meet(self) -> None:
+        """Note how much was saved, and the residual now over the gradient of the first step since the last time."""
+        residuals = [each.residual for each in self._feedback if each.residual is not None]
+        note_compression(self.worker, self._ratio(), residuals, self._norms)
+        self._norms = []
+
+    def state(self) -> dict[str, HostArray]:
+        """The optimizer's, what was left out of each gradient, and the momentum before compression."""
+        backend, residuals = self.worker.backend, [each.residual for each in self._feedback]
+        return (
+            super().state()
+            | kept_arrays("residual", backend, residuals)
+            | kept_arrays("velocity", backend, self._velocities)
+            | kept_arrays("norm", backend, self._norms)
+            | numbers(steps=self._steps)
+        )
+
+    def restore(self, state: Mapping[str, HostArray]) -> None:
+        super().restore(state)
+        backend, self._steps = self.worker.backend, number("steps", state)
+        residuals = arrays_of("residual", backend, state)
+        for at, each in enumerate(self._feedback):
+            each.residual = residuals.get(str(at))
+        self._velocities = list(arrays_of("velocity", backend, state).values())
+        self._norms = list(arrays_of("norm", backend, state).values())
+
+    def _ratio(self) -> float | None:
+        """Bytes of the gradients over bytes of the last step's payloads."""
+        exchange, whole, sent = self._exchange(self._steps), 0, 0
+        for each in self._packed.packers:
+            itemsize = each.dtype.itemsize
+            payload = exchange.payload_bytes(each.size, max(_NARROW, itemsize))
+            if payload is None:
+                return None
+            whole, sent = whole + each.size * itemsize, sent + payload
+        return whole / sent if sent else None
+
+    def _accelerated(self, flats: list[Array]) -> list[Array]:
+        """Momentum before compression: u := momentum u + g (Lin et al. 2018, equation 6)."""
+        if not self._velocities:
+            self._velocities = [copy(flat) for flat in flats]
+            return self._velocities
+        updated = []
+        for velocity, flat in zip(self._velocities, flats, strict=True):
+            velocity *= self._momentum
+            velocity += flat
+            updated.append(velocity)
+        self._velocities = updated
+        return updated
+
+    def _mask(self) -> None:
+        """Forget the momentum of what was sent, of which nothing is left (Lin et al. 2018, equation 8)."""
+        self._velocities = [
+            velocity * namespace(velocity).astype(each.residual != 0, velocity.dtype)
+            for velocity, each in zip(self._velocities, self._feedback, strict=True)
+        ]
+
+
+def _wide(flat: Array) -> Array:
+    """In 32 bits where it has fewer."""
+    return typed(flat, "float32") if flat.dtype.itemsize < _NARROW else flat
 
 
 @dataclass(frozen=True)
@@ -42,8 +198,8 @@ class Compressed(Scheme):
         """How gradients are added up in a step (from 1); by default after any warm-up."""
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """A :class:`CompressedStepper`."""
-        return CompressedStepper(worker, self.exchange, self.error_feedback)
+        """Go to work; collective."""
+        return _CompressedStepper(worker, self.exchange, self.error_feedback)
 
     def traffic_within(self) -> float:
         """As the exchange says."""
@@ -55,17 +211,17 @@ class Compressed(Scheme):
         return self.exchange().traffic(elements, max(4, itemsize), size, rank)
 
 
-def _ratio_is_a_share(scheme: TopK | RandomK) -> None:
+def _ratio_is_a_share(scheme: SparseTopK | RandomK) -> None:
     if not 0 < scheme.ratio <= 1:
         raise DefinitionError(
             f"{type(scheme).__name__} with ratio={scheme.ratio}",
-            "it is no share of the gradient",
+            "it is not a share of the gradient",
             "choose 0 < ratio <= 1",
         )
 
 
 @dataclass(frozen=True)
-class TopK(Compressed):
+class SparseTopK(Compressed):
     """The share ``ratio`` of the elements, those of the largest magnitude, as values and places.
 
     ``exchange_by`` is ``gather`` (every rank gets all payloads) or ``doubling`` (SparCML's: partners merge their
@@ -92,14 +248,14 @@ class TopK(Compressed):
         checks.share(self, "momentum")
         if self.momentum and not self.error_feedback:
             raise DefinitionError(
-                f"TopK with momentum={self.momentum} and error_feedback=False",
-                "the correction is one of what was held back, and nothing is",
+                f"top-k with momentum={self.momentum} and error_feedback=False",
+                "momentum correction applies to what is held back, and nothing is",
                 "choose error_feedback=True",
             )
 
     def start(self, worker: Worker) -> SchemeStepper:
-        """A :class:`CompressedStepper` with this momentum."""
-        return CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
+        """With this momentum."""
+        return _CompressedStepper(worker, self.exchange, self.error_feedback, self.momentum)
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
         """All payloads to all ranks, or merged in pairs."""
@@ -215,7 +371,7 @@ class Sign(Compressed):
         if self.scale == "vote" and (self.error_feedback or self.pieces):
             raise DefinitionError(
                 "Sign with scale=vote",
-                "a vote is no estimate of the gradient, so nothing is left of one and no piece of it can be summed",
+                "a vote does not estimate the gradient, so there is no residual and pieces cannot be summed",
                 "choose error_feedback=False and pieces=False, or scale=mean",
             )
 
@@ -228,17 +384,23 @@ class Sign(Compressed):
 
 
 @dataclass(frozen=True)
-class _Cast(Compressed):
-    """Gradients in 16 bits.
+class Cast(Compressed):
+    """Gradients in 16 bits, of type ``kind``: ``float16`` or ``bfloat16``.
 
-    Each rank adds up a piece of all, in the gradient's own type, and sends the sum in 16 bits: the bytes and messages
-    of a ring all-reduce in 16 bits, with two roundings instead of one an addition, over any communicator. ``narrow``
-    has the communicator add in 16 bits, as PyTorch's hook of that name does: error feedback then knows the rounding of
-    what was sent, not that of sums.
+    Half precision ends at 65504, and what is beyond comes with the next steps; bfloat16 has the range of float32 and 8
+    bits of precision. Each rank adds up a piece of all, in the gradient's own type, and sends the sum in 16 bits: the
+    bytes and messages of a ring all-reduce in 16 bits, with two roundings instead of one an addition, over any
+    communicator. ``narrow`` has the communicator add in 16 bits, as PyTorch's hook of that name does: error feedback
+    then knows the rounding of what was sent, not that of sums.
     """
 
-    kind: ClassVar[str]
+    name: ClassVar[str] = "cast"
+    source: ClassVar[str] = "Micikevicius et al. 2018; Kalamkar et al. 2019"
+    kind: str = "float16"
     narrow: bool = False
+
+    def __post_init__(self) -> None:
+        checks.one_of(self, ("float16", "bfloat16"), "kind")
 
     def exchange(self, step: int = 1 << 62) -> Exchange:
         """Pieces, or an all-reduce in that type."""
@@ -247,18 +409,34 @@ class _Cast(Compressed):
 
 
 @dataclass(frozen=True)
-class FP16(_Cast):
-    """Gradients in half precision; magnitudes end at 65504, and what is beyond comes with the next steps."""
+class FP16(Preset):
+    """``cast[kind=float16]``."""
 
     name: ClassVar[str] = "fp16"
     source: ClassVar[str] = "Micikevicius et al. 2018; PyTorch's fp16_compress_hook"
-    kind: ClassVar[str] = "float16"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+    error_feedback: bool = True
+    narrow: bool = False
+
+    @property
+    def meant(self) -> Cast:
+        """The cast to half precision."""
+        return Cast(self.error_feedback, "float16", self.narrow)
 
 
 @dataclass(frozen=True)
-class BF16(_Cast):
-    """Gradients in bfloat16, which has the range of float32 and 8 bits of precision."""
+class BF16(Preset):
+    """``cast[kind=bfloat16]``."""
 
     name: ClassVar[str] = "bf16"
     source: ClassVar[str] = "Kalamkar et al. 2019; PyTorch's bf16_compress_hook"
-    kind: ClassVar[str] = "bfloat16"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = True
+    error_feedback: bool = True
+    narrow: bool = False
+
+    @property
+    def meant(self) -> Cast:
+        """The cast to bfloat16."""
+        return Cast(self.error_feedback, "bfloat16", self.narrow)

@@ -1,6 +1,6 @@
-"""Gossip: each worker pushes its model to one other in each step, and waits for nobody who is a few steps behind.
+"""Gossip: each worker pushes its model to one other in each step, and does not wait for one that is a few steps behind.
 
-The one idea: a model travels with a weight (push-sum). Half of the weight leaves with each message, so whatever is late
+A model travels with a weight (push-sum). Half of the weight leaves with each message, so whatever is late
 or out of order, the sum of weight times model over workers and messages under way stays what it is.
 """
 
@@ -10,18 +10,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import frexp, ldexp
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from numpy.random import PCG64, Generator
-from numpy.typing import NDArray
 
+from levelbench.distributed.buffers import HostArray
 from levelbench.distributed.communicator import Handle
-from levelbench.distributed.pieces import Layout
+from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.averaging import OwnModelStepper, elements
-from levelbench.distributed.schemes.graphs import OnePeer
-from levelbench.distributed.schemes.keeping import number, numbers
-from levelbench.distributed.schemes.packing import by_dtype
+from levelbench.distributed.schemes.base import OwnModelStepper, elements, number, numbers
+from levelbench.distributed.schemes.neighbours import OnePeer
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
@@ -70,7 +68,7 @@ class _GossipStepper(OwnModelStepper):
         self._ahead, self._weight, self._step = scheme.ahead, 1.0, 0
         self._peers = peers_of(scheme.peers, self.communicator.size, worker.seed)
         self._names = list(by_dtype(self.parameters).values())
-        self._layouts = [Layout(each) for each in self._arrays(1.0)]
+        self._layouts = [FlatLayout(each) for each in self._arrays(1.0)]
         self._sent: deque[Handle] = deque()
         self._coming: list[_Coming] = []
 
@@ -103,13 +101,12 @@ class _GossipStepper(OwnModelStepper):
         while self._sent:
             self._sent.popleft().wait()
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's and the weight, once all that was under way is taken in, as in :meth:`meet`."""
         self._settle()
         return super().state() | numbers(weight=self._weight, step=self._step)
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """All of that."""
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         super().restore(state)
         self._step, self._weight = number("step", state), float(state["weight"])
 

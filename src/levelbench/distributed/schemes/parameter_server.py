@@ -1,31 +1,43 @@
-"""The consistent parameter server: servers add up all workers' gradients, update, and send the parameters back.
+"""Parameter servers: some ranks hold the parameters and the optimizer's state, the others send them gradients.
 
-The one idea: only a server holds the optimizer's state, and it sums in the order of ranks, so the result is that of one
-process whatever order the gradients arrive in.
+The consistent server adds up all workers' gradients in the order of ranks, updates and answers, so the result is that
+of one process whatever order the gradients arrive in. The others apply each gradient when it arrives. They count
+versions, so they know of each gradient how many updates it has missed (its staleness), and how soon a worker gets its
+answer is one setting: at once, or when the slowest worker is near enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
+import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base_stepper import begin_as_rank_zero
-from levelbench.distributed.schemes.packing import Packed
-from levelbench.errors import DefinitionError, UnsupportedError, UsageError
+from levelbench.distributed.buffers import HostArray
+from levelbench.distributed.packing import Packed
+from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic, Worker
+from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
+from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, LiveMapping
+from levelbench.training.optimizers import checks
+from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
 from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native
 
-__all__ = ["ParameterServer", "Shard", "require_separable", "served_traffic", "shards", "trainers"]
-
-_GRADIENTS, _PARAMETERS, _AVERAGES = 1, 2, 3
-"""Tags."""
+__all__ = [
+    "AsynchronousParameterServer",
+    "ParameterServer",
+    "Shard",
+    "StaleSynchronous",
+    "StepCounts",
+    "require_separable",
+    "shards",
+]
 
 
 def shards(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
@@ -44,23 +56,14 @@ def shards(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
 
 
 def trainers(name: str, servers: int, size: int) -> int:
-    """How many of ``size`` ranks train beside the servers; ``UsageError`` where none does."""
+    """How many of ``size`` ranks train, besides the servers; ``UsageError`` if none is left."""
     if size <= servers:
         raise UsageError(
             f"{size} ranks with the scheme {name!r}",
-            f"{servers} of them serve, so that none is left to train",
+            f"{servers} of them serve, which leaves none to train",
             f"start {servers + 1} ranks or more",
         )
     return size - servers
-
-
-def served_traffic(dealt: Sequence[Sequence[str]], sizes: Mapping[str, int], workers: int, rank: int) -> Traffic:
-    """What a rank sends in a step: a worker all gradients, one message a server; a server its shard to each worker.
-
-    ``dealt`` are the names that each server holds, ``sizes`` bytes by name.
-    """
-    sent = [Traffic(float(sum(sizes[name] for name in names)), 1.0 if names else 0.0) for names in dealt]
-    return sum(sent, Traffic(0.0, 0.0)) if rank < workers else sent[rank - workers] * workers
 
 
 def require_separable(optimizer: Optimizer, asked: str) -> None:
@@ -103,25 +106,40 @@ class Shard(LiveMapping):
 
 
 @final
-@dataclass(frozen=True)
-class ParameterServer(Scheme):
-    """Worker r sends share_r g_r; server s: w_s := optimizer(w_s, Σ_r share_r g_r), then sends w_s (Li et al. 2014).
+class StepCounts:
+    """The steps that each worker has ``made``, and those of the ``slowest``.
 
-    The last ``servers`` ranks serve, the others train. Whole parameters are dealt out by size (:func:`shards`), and all
-    wait for all: each step is that of one process. Notes nothing.
+    The slowest is searched for only when the last of the slowest has gone on: a search among thousands of workers for
+    each push would take longer than the push.
     """
+
+    def __init__(self, made: Iterable[int]) -> None:
+        self.made = list(made)
+        self._find_slowest()
+
+    def count(self, worker: int) -> int:
+        """One more of a worker; how many that makes."""
+        before = self.made[worker]
+        self.made[worker] = before + 1
+        if before == self.slowest:
+            self._behind -= 1
+            if not self._behind:
+                self._find_slowest()
+        return before + 1
+
+    def _find_slowest(self) -> None:
+        self.slowest = min(self.made)
+        self._behind = self.made.count(self.slowest)
+
+
+@dataclass(frozen=True)
+class _Served(Scheme):
+    """The last ``servers`` ranks serve, the others train; whole parameters are dealt out by size (:func:`shards`)."""
 
     servers: int = 1
 
-    name: ClassVar[str] = "parameter-server"
-    aliases: ClassVar[tuple[str, ...]] = ("pssgd",)
-    source: ClassVar[str] = "Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server"
-    consistent: ClassVar[bool] = True
-    replicated: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        if self.servers < 1:
-            raise DefinitionError(f"parameter-server with servers={self.servers}", "nobody serves", "choose 1 or more")
+        checks.at_least(self, 1, "servers")
 
     def workers(self, size: int) -> int:
         """All but the servers."""
@@ -132,121 +150,165 @@ class ParameterServer(Scheme):
         if self.servers > 1:
             require_separable(worker.optimizer, f"{self.name} with {self.servers} servers")
         workers = self.workers(worker.communicator.size)
+        begin_as_rank_zero(worker)
         parameters = worker.executor.parameters
         dealt = shards({name: each.nbytes for name, each in parameters.items()}, self.servers)
-        begin_as_rank_zero(worker)
-        rank = worker.communicator.rank
-        if rank < workers:
-            return _WorkerStepper(worker, [Shard(parameters, names) for names in dealt])
-        return _ServerStepper(worker, Shard(parameters, dealt[rank - workers]), workers)
+        parts = {workers + at: Shard(parameters, names) for at, names in enumerate(dealt) if names}
+        return self._stepper(worker, parts, workers)
+
+    @abstractmethod
+    def _stepper(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> SchemeStepper:
+        """What goes to work on this rank; ``parts`` are the servers' parts of the parameters, by rank."""
 
     def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
         """A worker sends all gradients, one message a server; a server its shard to every worker."""
-        sizes = {name: prod(shape) * itemsize for name, shape in parameters.items()}
-        return served_traffic(shards(sizes, self.servers), sizes, self.workers(size), rank)
+        sizes, workers = {name: prod(shape) * itemsize for name, shape in parameters.items()}, self.workers(size)
+        dealt = shards(sizes, self.servers)
+        sent = [Traffic(float(sum(sizes[name] for name in names)), 1.0 if names else 0.0) for names in dealt]
+        return sum(sent, Traffic(0.0, 0.0)) if rank < workers else sent[rank - workers] * workers
 
 
-@final
-class _WorkerStepper(SchemeStepper):
-    """Sends gradients, receives parameters."""
-
-    kept = True
-
-    def __init__(self, worker: Worker, dealt: Sequence[Shard]) -> None:
-        self.executor = worker.executor
-        self._worker, self._communicator = worker, worker.communicator
-        first = worker.communicator.size - len(dealt)
-        # A rank, its part of the parameters, how they are packed, and where they are received.
-        self._servers = [
-            (first + at, shard, packed, [each.empty() for each in packed.packers])
-            for at, shard in enumerate(dealt)
-            for packed in [Packed(worker.backend, shard)]
-        ]
-        # A stepper of its own tells whether there will be averages to evaluate; only servers keep one.
-        self._averages = worker.optimizer.start(worker.backend, worker.executor.parameters).averaged() is not None
-        self._averaged: dict[str, Array] | None = None
-
-    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
-        self._worker.switch(Phase.COMMUNICATE)
-        start_send, start_receive = self._communicator.start_send, self._communicator.start_receive
-        sends, arriving = [], []
-        for rank, _, packed, room in self._servers:
-            sends += [start_send(flat, rank, _GRADIENTS) for flat in packed.pack(gradients, self.share)]
-            arriving.append([start_receive(like, rank, _PARAMETERS) for like in room])
-        for each in sends:
-            each.wait()
-        arrived = [[each.wait() for each in handles] for handles in arriving]
-        self._worker.switch(Phase.UPDATE)
-        for (_, shard, packed, _), flats in zip(self._servers, arrived, strict=True):
-            packed.write(flats, shard)
-
-    def meet(self) -> None:
-        """Receive the averaged weights, where the optimizer has any."""
-        if not self._averages:
-            return
-        self._averaged = {}
-        for rank, _, packed, _ in self._servers:
-            room = [each.empty() for each in packed.packers]
-            flats = [self._communicator.receive(like, rank, _AVERAGES) for like in room]
-            self._averaged.update(packed.unpack(flats))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Nothing beside the parameters."""
-        return {}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Nothing."""
-
-    def averaged(self) -> Mapping[str, Array] | None:
-        """The servers' averages of the last :meth:`meet`."""
-        return self._averaged
-
-
-@final
-class _ServerStepper(SchemeStepper):
-    """Receives gradients, updates its shard, sends it."""
+class _Stepper(SchemeStepper):
+    """What workers and servers share. The number of a flat array among those of its part is its messages' tag."""
 
     kept = True
 
-    def __init__(self, worker: Worker, shard: Shard, workers: int) -> None:
-        self.executor = worker.executor
-        self._worker, self._communicator = worker, worker.communicator
-        self._shard, self._workers = shard, range(workers)
-        # Not every optimizer goes to work on nothing.
-        self._inner = worker.optimizer.start(worker.backend, shard) if shard else None
-        self._packed = Packed(worker.backend, shard)
-        self._room = [[each.empty() for each in self._packed.packers] for _ in self._workers]
+    def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> None:
+        self.executor, self.worker, self.communicator = worker.executor, worker, worker.communicator
+        self.parts, self.workers = parts, workers
+        self.packed = {server: Packed(worker.backend, shard) for server, shard in parts.items()}
+        # All ranks ask a stepper that is not used: a server without a part has none, and must make the same calls.
+        self.averages = worker.optimizer.start(worker.backend, self.executor.parameters).averaged() is not None
+        """Whether the optimizer has weights of its own to evaluate with."""
 
     def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
         """Servers do not train."""
         raise NotImplementedError("a server has no batch of its own: it calls serve")
 
+
+class _WorkerStepper(_Stepper):
+    """Sends gradients, receives parameters."""
+
+    kept = True
+    even: ClassVar[bool]
+    """Whether servers take the mean of the workers' gradients, and not their sum."""
+
+    def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> None:
+        super().__init__(worker, parts, workers)
+        self._room = {server: [each.empty() for each in packed.packers] for server, packed in self.packed.items()}
+        self.evaluated: dict[str, Array] | None = None
+
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        self.worker.switch(Phase.COMMUNICATE)
+        start_send, start_receive = self.communicator.start_send, self.communicator.start_receive
+        weight = self.share * self.workers if self.even else self.share
+        coming = {
+            server: [start_receive(like, server, at) for at, like in enumerate(room)]
+            for server, room in self._room.items()
+        }
+        sent = [
+            start_send(flat, server, at)
+            for server, packed in self.packed.items()
+            for at, flat in enumerate(packed.pack(gradients, weight))
+        ]
+        came = {server: [handle.wait() for handle in handles] for server, handles in coming.items()}
+        for handle in sent:
+            handle.wait()
+        self.worker.switch(Phase.UPDATE)
+        for server, flats in came.items():
+            self.packed[server].write(flats, self.parts[server])
+
+    def averaged(self) -> Mapping[str, Array] | None:
+        """What the servers sent when all last met."""
+        return self.evaluated
+
+
+@final
+@dataclass(frozen=True)
+class ParameterServer(_Served):
+    """Worker r sends share_r g_r; server s: w_s := optimizer(w_s, Σ_r share_r g_r), then sends w_s (Li et al. 2014).
+
+    All wait for all: each step is that of one process. Notes nothing.
+    """
+
+    name: ClassVar[str] = "parameter-server"
+    aliases: ClassVar[tuple[str, ...]] = ("pssgd",)
+    source: ClassVar[str] = "Li et al. 2014, Scaling Distributed Machine Learning with the Parameter Server"
+    consistent: ClassVar[bool] = True
+    replicated: ClassVar[bool] = True
+
+    def _stepper(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> SchemeStepper:
+        trains = worker.communicator.rank < workers
+        return (_SummingWorker if trains else _SummingServer)(worker, parts, workers)
+
+
+@final
+class _SummingWorker(_WorkerStepper):
+    even = False
+
+    def meet(self) -> None:
+        """Receive the averaged weights, where the optimizer has any."""
+        if not self.averages:
+            return
+        self.evaluated = {}
+        for server, packed in self.packed.items():
+            room = [each.empty() for each in packed.packers]
+            flats = [self.communicator.receive(like, server, at) for at, like in enumerate(room)]
+            self.evaluated.update(packed.unpack(flats))
+
+    def state(self) -> dict[str, HostArray]:
+        """Nothing besides the parameters."""
+        return {}
+
+    def restore(self, state: Mapping[str, HostArray]) -> None:
+        """Nothing."""
+
+
+@final
+class _SummingServer(_Stepper):
+    """Adds up the gradients of all workers, updates its part, sends it. Without a part it does nothing."""
+
+    def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> None:
+        super().__init__(worker, parts, workers)
+        self._shard = parts.get(worker.communicator.rank)
+        if self._shard is not None:
+            # Not every optimizer goes to work on nothing.
+            self._inner = worker.optimizer.start(worker.backend, self._shard)
+            self._packed = self.packed[worker.communicator.rank]
+            self._room = [[each.empty() for each in self._packed.packers] for _ in range(workers)]
+
     def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
         """A step each: gradients of all workers, update, parameters to all workers."""
-        if self._inner is None:
+        if self._shard is None:
             return
         for step in range(first, last + 1):
-            self._worker.switch(Phase.COMMUNICATE)
+            self.worker.switch(Phase.COMMUNICATE)
             gradients = self._packed.unpack(self._sum())
-            self._worker.switch(Phase.UPDATE)
+            self.worker.switch(Phase.UPDATE)
             self._inner.step(gradients, step, factor(step))
-            self._worker.switch(Phase.COMMUNICATE)
-            self._send(self._shard, _PARAMETERS)
+            self.worker.switch(Phase.COMMUNICATE)
+            self._send(self._shard)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's."""
-        return {} if self._inner is None else self._inner.state()
+        return {} if self._shard is None else self._inner.state()
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         """The optimizer's."""
-        if self._inner is not None:
+        if self._shard is not None:
             self._inner.restore(state)
+
+    def meet(self) -> None:
+        """Send the averaged weights, where the optimizer has any."""
+        averaged = None if self._shard is None else self._inner.averaged()
+        if self._shard is not None and averaged is not None:
+            self._send({**self._shard, **averaged})
 
     def _sum(self) -> list[Array]:
         """All workers' gradients, added in the order of ranks."""
+        start_receive = self.communicator.start_receive
         handles = [
-            [self._communicator.start_receive(like, rank, _GRADIENTS) for like in room]
-            for rank, room in zip(self._workers, self._room, strict=True)
+            [start_receive(like, rank, at) for at, like in enumerate(room)] for rank, room in enumerate(self._room)
         ]
         total = [each.wait() for each in handles[0]]
         for others in handles[1:]:
@@ -254,14 +316,227 @@ class _ServerStepper(SchemeStepper):
                 total[at] += each.wait()
         return total
 
-    def _send(self, arrays: Mapping[str, Array], tag: int) -> None:
-        flats = self._packed.pack(arrays)
-        handles = [self._communicator.start_send(flat, rank, tag) for rank in self._workers for flat in flats]
+    def _send(self, arrays: Mapping[str, Array]) -> None:
+        flats = list(enumerate(self._packed.pack(arrays)))
+        handles = [self.communicator.start_send(flat, rank, at) for rank in range(self.workers) for at, flat in flats]
         for each in handles:
             each.wait()
 
+
+@final
+@dataclass(frozen=True)
+class StaleSynchronous(_Served):
+    """Workers push gradients to servers, which apply them as they arrive, and get the parameters back.
+
+    Each push is an update of its own, number 1, 2, ... of that server, at 1 / workers of the learning rate: the
+    workers' updates of one step move as far as the one update of a single process. With ``staleness_aware`` a gradient
+    of staleness τ moves at 1 / max(1, τ) of that (Zhang et al. 2016). Gradients are weighted by share · workers.
+
+    A worker that has made c steps is answered once all have made c - ``stale``, so it trains on parameters that hold
+    all workers' updates of their first c - ``stale`` steps; ``lag`` never exceeds ``stale``, and ``staleness`` never
+    (workers - 1)(2 stale + 1). With ``stale=0`` all go in lockstep, and plain SGD is that of one process to rounding.
+    With ``stale=-1`` there is no bound, and each worker is answered at once (``async-parameter-server``).
+
+    Evaluated are the servers' parameters. Each worker notes for each of its pushes, once a server: ``staleness``, the
+    updates between what its gradient was computed on and its own, and ``lag``, the steps by which it was ahead of the
+    slowest worker when it read; at each meeting ``divergence``, by how much its parameters differ from the servers'.
+    """
+
+    staleness_aware: bool = False
+    stale: int = 3
+
+    name: ClassVar[str] = "stale-synchronous"
+    aliases: ClassVar[tuple[str, ...]] = ("ssp",)
+    source: ClassVar[str] = "Ho et al. 2013, More Effective Distributed ML via a Stale Synchronous Parallel Server"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = False
+    lockstep: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.at_least(self, -1, "stale")
+
+    def _stepper(self, worker: Worker, parts: Mapping[int, Shard], workers: int) -> SchemeStepper:
+        if worker.communicator.rank < workers:
+            return _PushingWorker(worker, parts, workers)
+        return _VersionedServer(worker, parts, workers, self)
+
+
+@final
+@dataclass(frozen=True)
+class AsynchronousParameterServer(Preset):
+    """Downpour SGD: as it arrives, w := optimizer(w, g(w as that worker read it)), and w goes back to that worker.
+
+    See :class:`StaleSynchronous`, of which this is the one without a bound.
+    """
+
+    servers: int = 1
+    staleness_aware: bool = False
+
+    name: ClassVar[str] = "async-parameter-server"
+    aliases: ClassVar[tuple[str, ...]] = ("asgd", "downpour")
+    source: ClassVar[str] = "Dean et al. 2012, Large Scale Distributed Deep Networks"
+    consistent: ClassVar[bool] = False
+    replicated: ClassVar[bool] = False
+    lockstep: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _ = self.meant
+
+    @property
+    def meant(self) -> StaleSynchronous:
+        """With no bound."""
+        return StaleSynchronous(self.servers, self.staleness_aware, stale=-1)
+
+    def workers(self, size: int) -> int:
+        """All but the servers."""
+        return trainers(self.name, self.servers, size)
+
+
+class _Versioned(_Stepper):
+    """What workers and servers do together when they meet: the current parameters, and what became of each push."""
+
+    steps = 0
+    """Since the last time all met."""
+
+    def announced(self, server: int, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """A server's arrays of its shard, on all ranks. ``arrays`` is read there, and shows shapes elsewhere."""
+        # A packer of its own, as it must outlast the next step's messages.
+        packed = Packed(self.worker.backend, self.parts[server])
+        return packed.unpack([self.communicator.broadcast(flat, server) for flat in packed.pack(arrays)])
+
+    def pushes(self, server: int, kept: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Staleness and lag of each worker's pushes since the last meeting, shape (2, workers, steps)."""
+        shape = (2, self.workers, self.steps)
+        return np.asarray(self.communicator.broadcast(np.zeros(shape, np.int64) if kept is None else kept, server))
+
+
+@final
+class _PushingWorker(_WorkerStepper, _Versioned):
+    kept = True
+    even = True
+
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        self.steps += 1
+        self.evaluated = None
+        super().step(gradients, step, factor)
+
     def meet(self) -> None:
-        """Send the averaged weights, where the optimizer has any."""
-        averaged = self._inner.averaged() if self._inner is not None else None
-        if averaged is not None:
-            self._send({**self._shard, **averaged}, _AVERAGES)
+        """Note what became of this worker's pushes, and by how much its parameters differ from the servers' now."""
+        self.worker.switch(Phase.COMMUNICATE)
+        note, parameters = self.worker.ledger.note, self.worker.executor.parameters
+        current: dict[str, Array] = {}
+        averages: dict[str, Array] = {}
+        for server, shard in self.parts.items():
+            if self.steps:
+                pushes = self.pushes(server)[:, self.communicator.rank]
+                for staleness, lag in zip(*pushes.tolist(), strict=True):
+                    note("staleness", staleness, "updates")
+                    note("lag", lag, "steps")
+            current |= self.announced(server, shard)
+            if self.averages:
+                averages |= self.announced(server, shard)
+        self.steps = 0
+        apart = sum(float(norm(parameters[name] - each)) ** 2 for name, each in current.items())
+        whole = sum(float(norm(each)) ** 2 for each in current.values())
+        note("divergence", (apart / whole) ** 0.5 if whole else 0.0, "1")
+        self.evaluated = averages or current
+
+    def state(self) -> dict[str, HostArray]:
+        """The steps since the last meeting. Nothing is under way: the last push has its answer."""
+        return numbers(steps=self.steps)
+
+    def restore(self, state: Mapping[str, HostArray]) -> None:
+        self.steps = number("steps", state)
+
+
+@final
+class _VersionedServer(_Versioned):
+    """Receives gradients from anybody, updates its shard, answers."""
+
+    def __init__(self, worker: Worker, parts: Mapping[int, Shard], workers: int, scheme: StaleSynchronous) -> None:
+        super().__init__(worker, parts, workers)
+        rank = worker.communicator.rank
+        self._shard: Mapping[str, Array] = parts.get(rank, {})
+        if rank in parts:
+            self._inner = worker.optimizer.start(worker.backend, parts[rank])
+            self._room = [each.empty() for each in self.packed[rank].packers]
+        self._bound, self._aware = scheme.stale, scheme.staleness_aware
+        self._version = 0
+        # By worker: the version that it has read, how far ahead it was then, its steps, and what was kept of each.
+        self._reads, self._lags, self._steps = [0] * workers, [0] * workers, StepCounts([0] * workers)
+        self._kept: list[list[tuple[int, int]]] = [[] for _ in range(workers)]
+        self._waiting: list[int] = []
+
+    def serve(self, first: int, last: int, factor: Callable[[int], float]) -> None:
+        """Until all workers have made step ``last``. A push of a later one is taken as it comes, for next time."""
+        self.steps += last - first + 1
+        while self._shard and self._steps.slowest < last:
+            self.worker.switch(Phase.COMMUNICATE)
+            gradients, source = self._received()
+            self.worker.switch(Phase.UPDATE)
+            self._apply(gradients, source, factor(self._steps.count(source)))
+            self.worker.switch(Phase.COMMUNICATE)
+            self._waiting.append(source)
+            self._answer()
+
+    def _received(self) -> tuple[dict[str, Array], int]:
+        rank, room = self.communicator.rank, self._room
+        flat, source = self.communicator.receive_any(room[0], 0)
+        others = [self.communicator.receive(like, source, at) for at, like in enumerate(room) if at]
+        return self.packed[rank].unpack([flat, *others]), source
+
+    def _apply(self, gradients: Mapping[str, Array], source: int, factor: float) -> None:
+        staleness = self._version - self._reads[source]
+        self._kept[source].append((staleness, self._lags[source]))
+        self._version += 1
+        slower = max(1, staleness) if self._aware else 1
+        self._inner.step(gradients, self._version, factor / (self.workers * slower))
+
+    def _answer(self) -> None:
+        """The current parameters, to those waiting workers whom the slowest one is near enough to."""
+        made, slowest, bound = self._steps.made, self._steps.slowest, self._bound
+        answered = [each for each in self._waiting if bound < 0 or made[each] - slowest <= bound]
+        if not answered:
+            return
+        self._waiting = [each for each in self._waiting if each not in answered]
+        flats = self.packed[self.communicator.rank].pack(self._shard)
+        handles = [self.communicator.start_send(flat, to, at) for to in answered for at, flat in enumerate(flats)]
+        for handle in handles:
+            handle.wait()
+        for each in answered:
+            self._reads[each], self._lags[each] = self._version, made[each] - slowest
+
+    def meet(self) -> None:
+        """Tell all ranks the parameters as they are now, and what became of the pushes."""
+        self.worker.switch(Phase.COMMUNICATE)
+        for server, shard in self.parts.items():
+            own = server == self.communicator.rank
+            if self.steps:
+                self.pushes(server, self._table() if own else None)
+            self.announced(server, shard)
+            if self.averages:
+                self.announced(server, {**shard, **(self._inner.averaged() or {})} if own else shard)
+        self.steps = 0
+        self._kept = [[] for _ in self._kept]
+
+    def state(self) -> dict[str, HostArray]:
+        """The optimizer's, and what is known of each worker; no worker waits where all have made the same steps."""
+        assert not self._waiting
+        counts = numbers(
+            steps=self.steps, version=self._version, made=self._steps.made, reads=self._reads, lags=self._lags
+        )
+        pushes = np.array(self._kept, np.int64)
+        return counts | {"pushes": pushes} | under("optimizer", self._inner.state() if self._shard else {})
+
+    def restore(self, state: Mapping[str, HostArray]) -> None:
+        self.steps, self._version = number("steps", state), number("version", state)
+        self._reads, self._lags = state["reads"].tolist(), state["lags"].tolist()
+        self._steps = StepCounts(state["made"].tolist())
+        self._kept = [[(staleness, lag) for staleness, lag in each] for each in state["pushes"].tolist()]
+        if self._shard:
+            self._inner.restore(those_under("optimizer", state))
+
+    def _table(self) -> NDArray[np.int64]:
+        """What :meth:`pushes` answers with."""
+        return np.ascontiguousarray(np.moveaxis(np.array(self._kept, np.int64), 2, 0))

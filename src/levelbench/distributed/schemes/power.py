@@ -1,7 +1,8 @@
 """PowerSGD: gradients as products of two thin matrices, found by one step of power iteration a training step.
 
-The one idea: both factors are sums over ranks, so two all-reduces of thin matrices replace one of the gradient; last
-step's factor is where this step's iteration starts, so over many steps the iteration converges.
+P = M Q and Q = Mᵀ P are linear in M, so two all-reduces of thin matrices replace one of the gradient, and no rank needs
+the sum of the matrices themselves. Last step's factor is where this step's iteration starts, so over many steps the
+iteration converges.
 """
 
 from __future__ import annotations
@@ -9,26 +10,58 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
+import numpy as np
 
 from levelbench.distributed import traffic
-from levelbench.distributed.compression.draws import Key
-from levelbench.distributed.compression.low_rank import Factors, orthonormal, start
-from levelbench.distributed.pieces import Layout
+from levelbench.distributed.buffers import HostArray
+from levelbench.distributed.compression.arrays import Key
+from levelbench.distributed.packing import FlatLayout, by_dtype
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.distributed.schemes.base_stepper import BaseStepper
-from levelbench.distributed.schemes.compressed_stepper import all_of, note_compression
-from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays
-from levelbench.distributed.schemes.packing import by_dtype
+from levelbench.distributed.schemes.base import BaseStepper, arrays_of, kept_arrays
+from levelbench.distributed.schemes.compressed import all_of, note_compression
 from levelbench.errors import DefinitionError
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
-from levelbench.training.optimizers.arrays import norm
+from levelbench.training.optimizers.arrays import namespace, norm
 
-__all__ = ["PowerSGD"]
+__all__ = ["Factors", "PowerSGD", "orthonormal", "start"]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """How an array of this shape is a matrix (its first axis, and all others), and the rank of its factors."""
+
+    rows: int
+    columns: int
+    rank: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], rank: int, least_ratio: float) -> Factors | None:
+        """``None`` for what travels as it is.
+
+        That is arrays of fewer than two axes, and matrices whose factors are not ``least_ratio`` times smaller.
+        """
+        if len(shape) < 2 or not prod(shape):
+            return None
+        rows, columns = shape[0], prod(shape[1:])
+        rank = min(rank, rows, columns)
+        return cls(rows, columns, rank) if (rows + columns) * rank * least_ratio < rows * columns else None
+
+
+def orthonormal(matrix: Array) -> Array:
+    """An orthonormal basis of the columns, shape (rows, rank), by QR; any one where they are dependent."""
+    return namespace(matrix).linalg.qr(matrix, mode="reduced")[0]
+
+
+def start(factors: Factors, like: Array, key: Key) -> Array:
+    """A first Q, shape (columns, rank): normal draws, the same on all ranks, orthonormal."""
+    drawn = key.everywhere().generator().standard_normal((factors.columns, factors.rank))
+    basis = np.ascontiguousarray(np.linalg.qr(drawn)[0])
+    xp = namespace(like)
+    return xp.astype(xp.asarray(basis, device=like.device), like.dtype)
 
 
 @dataclass(frozen=True)
@@ -127,7 +160,7 @@ class _PowerStepper(BaseStepper):
         note_compression(self.worker, self._scheme.ratio(self._shapes), residuals, self._norms)
         self._norms = []
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, HostArray]:
         """The optimizer's, and of each matrix the last Q and what was left of it."""
         backend = self.worker.backend
         return (
@@ -137,8 +170,7 @@ class _PowerStepper(BaseStepper):
             | kept_arrays("norm", backend, self._norms)
         )
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """All of that."""
+    def restore(self, state: Mapping[str, HostArray]) -> None:
         super().restore(state)
         backend = self.worker.backend
         self.right, self.residuals = arrays_of("right", backend, state), arrays_of("residual", backend, state)
@@ -146,7 +178,7 @@ class _PowerStepper(BaseStepper):
 
     def _summed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """The sums over all ranks, by one all-reduce."""
-        layout = Layout(arrays)
+        layout = FlatLayout(arrays)
         return layout.unpack(self.communicator.all_reduce(layout.pack(arrays)))
 
     def _approximated(self, gradients: dict[str, Array], step: int) -> dict[str, Array]:

@@ -1,5 +1,5 @@
 """A simulator of distributed training: schemes run unchanged on ranks whose clock is virtual.
 
-The one idea: everything but time is real. A rank's scheme is the code that runs on a cluster, and its arrays hold
+Everything but time is real. A rank's scheme is the code that runs on a cluster, and its arrays hold
 numbers; what its forward pass and its messages take is what the models of ``networks`` and ``model`` say.
 """

@@ -1,30 +1,41 @@
-"""What simulated ranks share: clocks, network, collectives and messages; and the handles of what is under way.
+"""Simulated ranks: real numbers, virtual time.
 
-The one idea: an array of n bytes stands for one of ``scale`` times n, so a small network goes through a scheme's own
-code while time and traffic are those of the large one. Arrays of at most ``CONTROL`` elements (counters, versions,
-sizes) stand for themselves.
+An array of n bytes stands for one of ``scale`` times n, so a small network goes through a scheme's own code while time
+and traffic are those of the large one. Arrays of at most ``CONTROL`` elements (counters, versions, sizes) stand for
+themselves.
+
+A link is a time until which it is taken. A message goes on to its first links when it is sent, and on to the link of
+the one that receives it when its first byte comes there, so many who send to one wait for each other in the order in
+which they arrive (incast). A collective begins when its last rank has come and the one before it has ended, as
+libraries run those of one communicator one after another; its arithmetic is done for real, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from functools import partial
+from typing import Any, TypeVar, final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from levelbench.distributed.buffers import new, put, view
-from levelbench.distributed.communicator import Handle, Reduction
-from levelbench.distributed.simulation.collectives import collective_s
-from levelbench.distributed.simulation.meeting import Meeting, Meetings
-from levelbench.distributed.simulation.networks import Network
-from levelbench.distributed.simulation.scheduling import Scheduler
-from levelbench.distributed.simulation.tracing import SPEND, Action, Trace
-from levelbench.distributed.simulation.transport import Receipt, Transport
+from levelbench.distributed.buffers import HostArray, view
+from levelbench.distributed.communicator import Handle
+from levelbench.distributed.communicators.meeting import (
+    ANY,
+    Collective,
+    CollectiveCall,
+    Combine,
+    LocalCommunicator,
+    Meeting,
+    Parcel,
+    Receipt,
+)
+from levelbench.distributed.simulation.networks import Interconnect, Route, Wire, collective_s
+from levelbench.distributed.simulation.scheduling import COME, SPEND, WAIT, Action, ActionTrace, Scheduler
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.networks.executor import Array
 
-__all__ = ["CONTROL", "Cluster", "Collecting", "NotPlayed", "Receiving", "Sending", "fitted", "reduced"]
+__all__ = ["CONTROL", "Cluster", "NotPlayed", "run_simulated"]
+
+T = TypeVar("T")
 
 CONTROL = 4
 FREE_LOOKS = 8
@@ -33,6 +44,8 @@ MOST_LOOKS = 600
 POLL_S = 1e-6
 POLL_GROWTH = 1.05
 """How much later each further look at a handle is: a rank that waits by looking is late by this share at most."""
+_MOST_ROUTES = 1 << 18
+"""That are kept: ranks mostly send to the same few."""
 
 
 class NotPlayed(Exception):
@@ -40,41 +53,43 @@ class NotPlayed(Exception):
 
 
 @final
-class Cluster:
+class Cluster(Meeting):
     """What simulated ranks share: their clocks, the network, collectives and messages.
 
-    ``algorithm`` is that of an all-reduce (``collectives.ALL_REDUCE``). ``played`` are the ranks that there really are,
+    ``algorithm`` is that of an all-reduce (``networks.ALL_REDUCE``). ``played`` are the ranks that there really are,
     where the others would do the same: then messages from one to another, and roots that are not there, are
-    :class:`NotPlayed`.
+    :class:`NotPlayed`, and in collectives what the played ones bring stands for the others as well, in turn.
     """
+
+    name = "simulated"
 
     def __init__(
         self,
         size: int,
-        network: Network,
+        network: Interconnect,
         *,
         scale: float = 1.0,
         algorithm: str = "auto",
         played: Sequence[int] | None = None,
     ) -> None:
         if size < 1:
-            raise UsageError(f"{size} simulated ranks", "there is nobody", "ask for at least one")
+            raise UsageError(f"{size} simulated ranks", "there must be at least one", "ask for one or more")
+        super().__init__()
         self.size, self.network, self.scale, self.algorithm = size, network, scale, algorithm
         self.scheduler = Scheduler()
-        self.transport = Transport(self.scheduler, network, size)
         self.played = range(size) if played is None else played
-        self.trace = Trace(self.played)
-        self.meetings = Meetings(self.scheduler, size, self.played, self._seconds, self.trace)
+        self.trace = ActionTrace(self.played)
+        self.sent, self.received = [0.0] * size, [0.0] * size
+        """Bytes of messages by rank."""
+        self.busy_s = 0.0
+        """Seconds in which some collective was under way."""
+        self._links_free_s: dict[tuple[str | int, ...], float] = {}
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._turns = dict.fromkeys(self.played, 0)
+        self._collectives: dict[int, Collective] = {}
+        self._free_s = 0.0
 
-    def require_played(self, root: int | None = None) -> None:
-        """Refuse what needs a rank that is not there: a root, or any that may be the other end of a message."""
-        if len(self.played) < self.size and root not in self.played:
-            raise NotPlayed
-
-    def _seconds(self, operation: str, nbytes: float) -> float:
-        return collective_s(self.network, operation, nbytes, self.size, self.algorithm)
-
-    def stands_for(self, array: NDArray[Any]) -> float:
+    def stands_for(self, array: HostArray) -> float:
         """Bytes of the large array that this one stands for."""
         return array.nbytes * self.scale if array.size > CONTROL else float(array.nbytes)
 
@@ -91,7 +106,7 @@ class Cluster:
         self.trace.add(fiber.rank, action or Action(SPEND, 0, seconds))
 
     def look(self, ready: Callable[[float], bool], *, exact: bool = True) -> bool:
-        """Whether something is ready by now.
+        """Whether something is ready by now; lets the others go on.
 
         The first looks of a rank that computes in between are free. One that looks again and again waits: looking then
         takes a little time, and longer each time. Without ``exact`` a free look does not let earlier ranks go first:
@@ -103,8 +118,8 @@ class Cluster:
         waits = fiber.looks > FREE_LOOKS
         if fiber.looks > MOST_LOOKS:
             raise CommunicationError(
-                f"rank {fiber.rank} looks whether something has come",
-                f"it has not after {fiber.now_s:.3g} s of its clock, and nobody is earlier",
+                f"rank {fiber.rank} polls for a message or collective",
+                f"nothing has after {fiber.now_s:.3g} s of virtual time, and no other rank is behind",
                 "correct the order of the messages",
             )
         if waits:
@@ -117,65 +132,163 @@ class Cluster:
         fiber.looks = 0
         return True
 
+    # Messages
 
-def reduced(given: list[NDArray[Any]], op: Reduction) -> NDArray[Any]:
-    """The sum or mean, in the order of ranks."""
-    total = given[0].copy()
-    for each in given[1:]:
-        np.add(total, each, out=total)
-    return np.asarray(total / len(given)).astype(total.dtype) if op == "mean" else total
+    def send(self, rank: int, array: Array, to: int, tag: int) -> Handle:
+        """Copied now; the handle is done when the last byte has left this rank's link."""
+        self._require_messages(rank)
+        self.scheduler.settle()
+        given, now = view(array), self.now_s
+        message = Parcel(given.copy(), rank, self.stands_for(given))
+        self.sent[rank] += message.nbytes
+        if rank == to:
+            self.scheduler.at(now, lambda time_s: self._deliver(message, to, tag, time_s))
+            return _Sending(self, array, now)
+        route = self._routes.get((rank, to))
+        if route is None:
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            route = self._routes[rank, to] = self.network.route(rank, to, self.size)
+        own, *inner, last = route.links
+        head, released = self._take(own, now, message.nbytes)
+        end = released
+        for link in inner:
+            head, end_here = self._take(link, head, message.nbytes)
+            end = max(end, end_here)
+        tail_s = end + route.latency_s
 
+        def arrive(time_s: float) -> None:
+            """The first byte comes to the receiver's link; the last cannot come before ``tail_s``."""
+            _, end_s = self._take(last, time_s, message.nbytes)
+            self.scheduler.at(max(end_s, tail_s), lambda at: self._deliver(message, to, tag, at))
 
-def fitted(found: NDArray[Any], like: Array, source: int, keep: bool = False) -> Array:
-    """What came as a native array like ``like``, and in it unless that is to be kept."""
-    expected = view(like)
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        raise CommunicationError(
-            f"a message of {expected.dtype}{list(expected.shape)} from rank {source}",
-            f"it is {found.dtype}{list(found.shape)}",
-            "receive what is sent",
-        )
-    return new(found, like) if keep else put(found, like)
+        self.scheduler.at(head + route.latency_s, arrive)
+        return _Sending(self, array, released)
+
+    def _take(self, link: Wire, from_s: float, nbytes: float) -> tuple[float, float]:
+        """When a message enters a link, and when it has left it."""
+        start = max(from_s, self._links_free_s.get(link.name, 0.0))
+        end = start + nbytes / link.beta
+        self._links_free_s[link.name] = end
+        return start, end
+
+    def _deliver(self, message: Parcel, to: int, tag: int, time_s: float) -> None:
+        self.received[to] += message.nbytes
+        receipt = self.box(to, tag).deliver(message, time_s)
+        if receipt is not None and receipt.fiber is not None:
+            self.scheduler.wake(receipt.fiber, time_s)
+
+    def want(self, rank: int, source: int, tag: int) -> Receipt:
+        """A receipt, filled if the message is there."""
+        self._require_messages(rank)
+        if source == ANY:
+            self.scheduler.settle()
+        receipt = Receipt(source, tag)
+        self.box(rank, tag).want(receipt)
+        return receipt
+
+    def receive(self, rank: int, receipt: Receipt) -> Parcel:
+        """Wait until it is there; the rank's clock is then at its arrival or later."""
+        fiber = self.scheduler.current
+        if receipt.message is None:
+            receipt.fiber = fiber
+            self.scheduler.wait(lambda: str(receipt))
+        fiber.now_s = max(fiber.now_s, receipt.arrived_s)
+        assert receipt.message is not None
+        return receipt.message
+
+    def arrived(self, receipt: Receipt) -> bool:
+        """Looks."""
+        return self.look(lambda now_s: receipt.message is not None and receipt.arrived_s <= now_s)
+
+    # Collectives
+
+    def enter(
+        self, rank: int, call: CollectiveCall, value: Any, combine: Combine | None = None, like: HostArray | None = None
+    ) -> Collective:
+        """Come with an array as large as ``like``."""
+        self.require_open(rank, call)
+        if call.root is not None:
+            self._require_played(call.root)
+        fiber, nbytes = self.scheduler.current, 0.0 if like is None else self.stands_for(like)
+        number = self._turns[rank]
+        self._turns[rank] = number + 1
+        entered = self._collectives.get(number)
+        if entered is None:
+            entered = self._collectives[number] = Collective(call, number, rank)
+        elif entered.call != call:
+            raise CommunicationError(
+                f"collective number {number + 1}",
+                f"rank {entered.first} calls {entered.call}, and rank {rank} {call}",
+                "let all ranks make the same calls in the same order",
+            )
+        entered.values[rank] = value
+        entered.last_s = max(entered.last_s, fiber.now_s)
+        entered.nbytes = max(entered.nbytes, nbytes)
+        self.trace.add(rank, Action(COME, number, nbytes, call.operation))
+        if len(entered.values) == len(self.played):
+            del self._collectives[number]
+            self._complete(entered, combine)
+        return entered
+
+    def _complete(self, entered: Collective, combine: Combine | None) -> None:
+        values, played = entered.values, self.played
+        if combine is not None:
+            ranks = range(self.size)
+            entered.result = combine([values[each if each in values else played[each % len(played)]] for each in ranks])
+        source = entered.call.source
+        entered.values = {} if source is None else {source: values[source]}
+        entered.complete = True
+        took = collective_s(self.network, entered.call.operation, entered.nbytes, self.size, self.algorithm)
+        entered.ends_s = self._free_s = max(entered.last_s, self._free_s) + took
+        self.busy_s += took
+        for fiber in entered.waiting:
+            self.scheduler.wake(fiber, entered.ends_s)
+
+    def finish(self, rank: int, entered: Collective) -> None:
+        """Wait until all have come, and its time is over."""
+        fiber = self.scheduler.current
+        self.trace.add(rank, Action(WAIT, entered.number, 0.0))
+        if not entered.complete:
+            entered.waiting.append(fiber)
+            self.scheduler.wait(lambda: f"{entered.call} for {self._absent(entered)}")
+        fiber.now_s = max(fiber.now_s, entered.ends_s)
+
+    def ended(self, entered: Collective) -> bool:
+        """Looks."""
+        return self.look(lambda now_s: entered.complete and entered.ends_s <= now_s, exact=False)
+
+    def leave(self, entered: Collective) -> None:
+        """Nothing is kept of one that is complete."""
+
+    def _absent(self, entered: Collective) -> str:
+        absent = [rank for rank, turn in self._turns.items() if turn <= entered.number]
+        shown = ", ".join(map(str, absent[:4]))
+        return f"rank {shown}" if len(absent) == 1 else f"ranks {shown}" + (", ..." if len(absent) > 4 else "")
+
+    # Endings
+
+    def part(self, rank: int) -> None:
+        """Leave; costs no time."""
+        self.gone.add(rank)
+
+    def fail(self, why: str) -> None:
+        """End all ranks."""
+        self.scheduler.fail(why)
+
+    def _require_messages(self, rank: int) -> None:
+        self.require_open(rank, "a message")
+        self._require_played()
+        self.trace.spoil(rank)
+
+    def _require_played(self, root: int | None = None) -> None:
+        """Refuse what needs a rank that is not there: a root, or any that may be the other end of a message."""
+        if len(self.played) < self.size and root not in self.played:
+            raise NotPlayed
 
 
 @final
-class Collecting(Handle):
-    """A collective that others have still to come to, or that takes its time."""
-
-    def __init__(self, cluster: Cluster, meeting: Meeting, finish: Callable[[Any], Array]) -> None:
-        self._cluster, self._meeting, self._finish = cluster, meeting, finish
-
-    def wait(self) -> Array:
-        """The result; the rank's clock is at the end of the collective or later."""
-        return self._finish(self._cluster.meetings.wait(self._meeting))
-
-    def done(self) -> bool:
-        """Looks, and lets the others go on."""
-        meeting = self._meeting
-        return self._cluster.look(lambda now_s: not meeting.missing and meeting.ends_s <= now_s, exact=False)
-
-
-@final
-class Receiving(Handle):
-    """A message that is to come; into ``like``, unless that is to be kept."""
-
-    def __init__(self, cluster: Cluster, receipt: Receipt, like: Array, tag: int, keep: bool) -> None:
-        self._cluster, self._receipt, self._like, self._tag, self._keep = cluster, receipt, like, tag, keep
-
-    def wait(self) -> Array:
-        """What came."""
-        source = self._receipt.source
-        message = self._cluster.transport.wait(self._receipt, lambda: f"receive(source={source}, tag={self._tag})")
-        return fitted(message.array, self._like, source, self._keep)
-
-    def done(self) -> bool:
-        """Looks, and lets the others go on."""
-        receipt = self._receipt
-        return self._cluster.look(lambda now_s: receipt.message is not None and receipt.arrived_s <= now_s)
-
-
-@final
-class Sending(Handle):
+class _Sending(Handle):
     """A message that leaves until ``until_s``."""
 
     def __init__(self, cluster: Cluster, array: Array, until_s: float) -> None:
@@ -188,5 +301,21 @@ class Sending(Handle):
         return self._array
 
     def done(self) -> bool:
-        """Looks, and lets the others go on."""
+        """Looks."""
         return self._cluster.look(lambda now_s: self._until_s <= now_s)
+
+
+def run_simulated(
+    size: int,
+    work: Callable[[LocalCommunicator], T],
+    network: Interconnect,
+    *,
+    scale: float = 1.0,
+    algorithm: str = "auto",
+) -> list[T]:
+    """``work`` on ``size`` simulated ranks; the results by rank.
+
+    The first exception of a rank ends all; a deadlock is a ``CommunicationError`` that says where each rank waits.
+    """
+    cluster = Cluster(size, network, scale=scale, algorithm=algorithm)
+    return cluster.scheduler.run([partial(work, LocalCommunicator(cluster, rank)) for rank in range(size)])

@@ -1,28 +1,31 @@
-"""What is trained, as the simulator sees it: the sizes of its parameters, and what a step of one rank takes.
+"""What is trained, as the simulator sees it: sizes of parameters, the time of a step, and how well that is known.
 
-The one idea: messages ask for bytes and the clock for seconds, so a network is its parameters in their order, and its
-computation a sample of measured times.
+Messages ask for bytes and the clock for seconds, so a network is its parameters in their order, and its computation a
+sample of measured times. What was measured is known within an interval, so a simulation is repeated with parameters
+drawn from those, and its spread shows how much is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import log, prod, sqrt
+from math import exp, log, prod, sqrt
 from types import MappingProxyType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.distributed.simulation.networks import Interconnect
+from levelbench.distributed.sweep import Fit, Round
 from levelbench.errors import UsageError
 
-__all__ = ["Compute", "Model", "StandIn", "stand_in"]
+__all__ = ["Calibrated", "Compute", "ModelShape", "StandIn", "Uncertain", "link_of", "of_samples", "stand_in"]
 
 
 @final
 @dataclass(frozen=True)
-class Model:
+class ModelShape:
     """The trainable parameters by name, in the order in which the network uses them, and the bytes of an element."""
 
     parameters: Mapping[str, tuple[int, ...]]
@@ -61,7 +64,7 @@ class StandIn:
         }
 
 
-def stand_in(model: Model, elements: int = 2048, parts: int = 8) -> StandIn:
+def stand_in(model: ModelShape, elements: int = 2048, parts: int = 8) -> StandIn:
     """``model`` made small: neighbouring parameters go together into at most ``parts`` flat ones of like size.
 
     Every parameter counts the same in the time of the backward pass, as layers of one network differ more in
@@ -111,7 +114,7 @@ class Compute:
         if not 0 <= self.fixed_s <= self.mean_s or self.sigma_s < 0 or self.batch < 1:
             raise UsageError(
                 f"a step of {self.mean_s:.4g} s, spread {self.sigma_s:.4g} s, of which {self.fixed_s:.4g} s are fixed",
-                "these are not times of one step",
+                "these cannot be the times of one step",
                 "give 0 <= fixed_s <= mean_s, sigma_s >= 0 and a batch of at least 1",
             )
 
@@ -119,7 +122,9 @@ class Compute:
     def measured(samples_s: tuple[float, ...], batch: int, **others: Any) -> Compute:
         """From the times of at least two steps, of which steps are drawn again."""
         if len(samples_s) < 2:
-            raise UsageError(f"{len(samples_s)} measured steps", "they show no spread", "measure at least two")
+            raise UsageError(
+                f"{len(samples_s)} measured steps", "they are too few to show a spread", "measure at least two"
+            )
         values = np.array(samples_s)
         return Compute(
             float(values.mean()), float(values.std(ddof=1)), tuple(map(float, samples_s)), batch=batch, **others
@@ -163,3 +168,88 @@ class Compute:
             return np.full(shape, self.mean_s)
         spread = sqrt(log(1 + (self.sigma_s / self.mean_s) ** 2))
         return np.asarray(self.mean_s * np.exp(spread * generator.standard_normal(shape) - spread**2 / 2))
+
+
+_Z95 = 1.959963984540054
+
+
+@final
+@dataclass(frozen=True)
+class Calibrated:
+    """A positive quantity and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.value <= self.high:
+            raise UsageError(
+                f"the interval [{self.low:.4g}, {self.high:.4g}] of {self.value:.4g}",
+                "it does not contain the value, or is not above zero",
+                "give low <= value <= high, all above zero",
+            )
+
+    def draw(self, generator: np.random.Generator) -> float:
+        """Lognormal, with the interval's ends as its 2.5 % and 97.5 % points on their side of the value."""
+        z = float(generator.standard_normal())
+        end = self.high if z > 0 else self.low
+        return self.value * exp(abs(z) / _Z95 * log(end / self.value))
+
+
+@final
+@dataclass(frozen=True)
+class Uncertain:
+    """How well a simulation's parameters are known. What is ``None`` is taken as exact.
+
+    ``compute_s`` is that of the mean step of ``Compute``, ``alpha_s`` and ``beta`` those of the network's links between
+    hosts; drawn each for itself.
+    """
+
+    compute_s: Calibrated | None = None
+    alpha_s: Calibrated | None = None
+    beta: Calibrated | None = None
+
+    def draw(self, compute: Compute, network: Interconnect, seed: int, number: int) -> tuple[Compute, Interconnect]:
+        """Draw ``number`` of both; the same in every call."""
+        generator = np.random.Generator(np.random.PCG64([seed, number, 0xCA11B]))
+        factors = [
+            1.0 if each is None else each.draw(generator) / each.value
+            for each in (self.compute_s, self.alpha_s, self.beta)
+        ]
+        return compute.times(factors[0]), network.with_link(network.alpha_s * factors[1], network.beta * factors[2])
+
+
+def of_samples(samples_s: tuple[float, ...]) -> Calibrated:
+    """The mean of measured step times with its interval, by the normal approximation: for 30 steps or more.
+
+    Steps that follow one another are alike, so the interval is that of the means of ten stretches where there are 100
+    steps or more (batch means).
+    """
+    values = np.array(samples_s)
+    if len(values) >= 100:
+        values = np.array([stretch.mean() for stretch in np.array_split(values, 10)])
+    if len(values) < 2:
+        raise UsageError(f"{len(values)} measured steps", "they are too few to show a spread", "measure at least 30")
+    mean = float(values.mean())
+    half = _Z95 * float(values.std(ddof=1)) / len(values) ** 0.5
+    return Calibrated(mean, max(mean - half, mean / 10), mean + half)
+
+
+def link_of(fit: Fit, made_of: Round | None = None) -> tuple[Calibrated, Calibrated]:
+    """Latency (s) and bandwidth (B/s) of a message, from a fitted operation that is ``made_of`` such (``rounds_of``).
+
+    An end at zero or infinity, which a line through few sizes may well have, is taken as a hundredth of its value or a
+    hundred times it.
+    """
+    found = []
+    values = ((fit.alpha_s, fit.alpha_interval), (fit.beta_s_b, fit.beta_interval))
+    for (whole, ends), part in zip(values, made_of.parts if made_of else (1.0, 1.0), strict=True):
+        least = max(whole, ends.high / 100) * part
+        if least <= 0:
+            raise UsageError(
+                "a link from a fitted operation", "it has no latency or no bandwidth", "measure more sizes"
+            )
+        found.append(Calibrated(least, max(min(ends.low * part, least), least / 100), max(ends.high * part, least)))
+    alpha, slope = found
+    return alpha, Calibrated(1 / slope.value, 1 / slope.high, 1 / slope.low)

@@ -1,30 +1,48 @@
-"""What a message takes on a network: latency, bandwidth, and who shares a link with whom.
+"""What a message, and a collective made of messages, takes on a network: latency, bandwidth, and shared links.
 
-The one idea: a message of n bytes takes alpha + n / beta (Hockney 1994), and where several cross one link at the same
-time, its bandwidth is shared. Two questions are answered from one description: which links a single message uses
-(:meth:`Network.route`), and what a round takes in which every rank sends to the one ``distance`` further on
-(:meth:`Network.round_s`), which collectives are made of.
+A message of n bytes takes alpha + n / beta (Hockney 1994), and where several cross one link at the same time, its
+bandwidth is shared. Two questions are answered from one description: which links a single message uses
+(:meth:`Interconnect.route`), and what a round takes in which every rank sends to the one ``distance`` further on
+(:meth:`Interconnect.round_s`). A collective is a list of such rounds, so one formula holds for every topology, and
+4,096 ranks take as long as two. The rounds are those of Thakur, Rabenseifner & Gropp 2005 (table 1 and sections 3 and
+4), the ring of Patarasuk & Yuan 2009, the double tree of Sanders, Speck & Träff 2009; the time of adding numbers is
+left out.
 
 Modelled: latency a message and a switch, bandwidth, the link of a host shared by its ranks, both directions of a link
 at once, and the sharing of links inside the topology: exactly for messages one by one, and in a round to first order,
-as the number of messages on its busiest link. Not modelled: packets, lost ones and congestion control, adaptive
-routing, the time of the processor for a message, other jobs on the network.
+as the number of messages on its busiest link. Where links differ (several ranks on a host) a rank may run ahead of its
+neighbours within a collective, and the sum of the rounds is an upper bound. Not modelled: packets, lost ones and
+congestion control, adaptive routing, the time of the processor for a message, other jobs on the network.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
-from levelbench.distributed.simulation.shapes import crossed, torus_path, torus_spread
-from levelbench.errors import UsageError
+from levelbench.errors import UnknownNameError, UsageError
 
-__all__ = ["Link", "Network", "Route"]
+__all__ = [
+    "ALL_REDUCE",
+    "TOPOLOGIES",
+    "Interconnect",
+    "Route",
+    "Wire",
+    "bandwidth",
+    "collective_s",
+    "crossed",
+    "duration_s",
+    "parse",
+    "torus_path",
+    "torus_spread",
+]
 
 
-class Link(NamedTuple):
+class Wire(NamedTuple):
     """Something that one message at a time crosses."""
 
     name: tuple[str | int, ...]
@@ -36,12 +54,12 @@ class Route(NamedTuple):
     """The way of a message: its latency, the links that it crosses in order, the receiver's own last."""
 
     latency_s: float
-    links: tuple[Link, ...]
+    links: tuple[Wire, ...]
 
 
 @final
 @dataclass(frozen=True)
-class Network:
+class Interconnect:
     """A network of hosts. ``size`` in its methods is the number of ranks, ``per_host`` of them on each host.
 
     - ``flat``: every two hosts are one switch apart, which never blocks.
@@ -66,7 +84,7 @@ class Network:
     local_alpha_s: float = 0.0
     local_beta: float = 1e12
 
-    def with_link(self, alpha_s: float, beta: float) -> Network:
+    def with_link(self, alpha_s: float, beta: float) -> Interconnect:
         """The same network with other figures for a link between hosts."""
         return replace(self, alpha_s=alpha_s, beta=beta)
 
@@ -85,10 +103,13 @@ class Network:
         """How a message gets from one rank to another."""
         start, end = source // self.per_host, target // self.per_host
         if start == end:
-            links = (Link(("local out", source), self.local_beta), Link(("local in", target), self.local_beta))
+            links = (
+                Wire(("local out", source), self.local_beta),
+                Wire(("local in", target), self.local_beta),
+            )
             return Route(self.local_alpha_s, links)
         hops, inner = _way(self, start, end, self.hosts(size))
-        out, into = Link(("out", start), self.beta), Link(("in", end), self.beta)
+        out, into = Wire(("out", start), self.beta), Wire(("in", end), self.beta)
         return Route(self.alpha_s + hops * self.hop_s, (out, *inner, into))
 
     def round_s(self, distance: int, nbytes: float, size: int, *, exchange: bool = False) -> float:
@@ -100,7 +121,7 @@ class Network:
         return max(latency + nbytes * inverse, local_latency + nbytes * local_inverse)
 
 
-def _levels(network: Network, start: int, end: int) -> int:
+def _levels(network: Interconnect, start: int, end: int) -> int:
     """How many levels of switches a message climbs in a tree."""
     levels = 1
     while start // network.radix != end // network.radix:
@@ -108,7 +129,7 @@ def _levels(network: Network, start: int, end: int) -> int:
     return levels
 
 
-def _uplink(network: Network, level: int) -> float:
+def _uplink(network: Interconnect, level: int) -> float:
     """The bandwidth from a switch of ``level`` (from 1) upwards."""
     if network.topology == "tree":
         return network.beta
@@ -116,7 +137,7 @@ def _uplink(network: Network, level: int) -> float:
 
 
 @lru_cache(maxsize=1 << 16)
-def _way(network: Network, start: int, end: int, hosts: int) -> tuple[int, tuple[Link, ...]]:
+def _way(network: Interconnect, start: int, end: int, hosts: int) -> tuple[int, tuple[Wire, ...]]:
     """Switches or hosts on the way beyond the first, and the links between them."""
     if network.topology == "ring":
         steps = torus_path((hosts,), start, end)
@@ -125,18 +146,18 @@ def _way(network: Network, start: int, end: int, hosts: int) -> tuple[int, tuple
     elif network.topology in ("tree", "fat-tree"):
         levels = _levels(network, start, end)
         if network.topology == "fat-tree" and network.taper == 1:
-            # As much bandwidth upwards as downwards: nobody waits inside.
+            # As much bandwidth upwards as downwards: no message waits inside.
             return 2 * (levels - 1), ()
-        up = [Link(("up", at, start // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
-        down = [Link(("down", at, end // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
+        up = [Wire(("up", at, start // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
+        down = [Wire(("down", at, end // network.radix**at), _uplink(network, at)) for at in range(1, levels)]
         return 2 * (levels - 1), (*up, *reversed(down))
     else:
         return 0, ()
-    return len(steps) - 1, tuple(Link(("cable", *step), network.beta) for step in steps)
+    return len(steps) - 1, tuple(Wire(("cable", *step), network.beta) for step in steps)
 
 
 @lru_cache(maxsize=1 << 14)
-def _round(network: Network, distance: int, size: int, exchange: bool) -> tuple[float, float, float, float]:
+def _round(network: Interconnect, distance: int, size: int, exchange: bool) -> tuple[float, float, float, float]:
     """Latency and seconds a byte of a round, between hosts and within one."""
     within, hosts = network.per_host, network.hosts(size)
     local = (network.local_alpha_s, 1 / network.local_beta) if within > 1 else (0.0, 0.0)
@@ -150,7 +171,7 @@ def _round(network: Network, distance: int, size: int, exchange: bool) -> tuple[
     return network.alpha_s + hops * network.hop_s, apart * load / network.beta, *local
 
 
-def _spread(network: Network, distance: int, hosts: int, exchange: bool) -> tuple[int, float]:
+def _spread(network: Interconnect, distance: int, hosts: int, exchange: bool) -> tuple[int, float]:
     """Further switches on the longest way, and messages on the busiest link, where every host sends one."""
     if network.topology == "ring":
         return torus_spread((hosts,), distance)
@@ -165,14 +186,258 @@ def _spread(network: Network, distance: int, hosts: int, exchange: bool) -> tupl
     return 0, 1.0
 
 
-def checked_dimensions(network: Network, hosts: int) -> tuple[int, ...]:
-    """Those of the torus; as square as can be where none were given. ``UsageError`` unless they hold the hosts."""
+def checked_dimensions(network: Interconnect, hosts: int) -> tuple[int, ...]:
+    """Those of the torus; as square as can be where not given. ``UsageError`` unless they hold the hosts."""
     if network.dimensions:
         if prod(network.dimensions) != hosts:
             asked = "x".join(map(str, network.dimensions))
             raise UsageError(
-                f"a torus of {asked} hosts", f"there are {hosts} hosts", "give dimensions whose product that is"
+                f"a torus of {asked} hosts",
+                f"there are {hosts} hosts",
+                "give dimensions whose product is the number of hosts",
             )
         return network.dimensions
     side = next(at for at in range(int(hosts**0.5), 0, -1) if hosts % at == 0)
     return (side, hosts // side)
+
+
+ALL_REDUCE = ("auto", "ring", "recursive-doubling", "halving-doubling", "tree", "double-tree", "hierarchical")
+"""Algorithms of an all-reduce; ``auto`` is the fastest of them for the size at hand, as a tuned library chooses."""
+
+
+@lru_cache(maxsize=1 << 14)
+def collective_s(network: Interconnect, operation: str, nbytes: float, size: int, algorithm: str = "auto") -> float:
+    """Seconds from when the last rank comes until all have their result.
+
+    ``nbytes`` are those of the array that a rank gives: of all-gather and gather its own part, of all-to-all and
+    scatter one of its arrays. ``algorithm`` is for all-reduce, one of ``ALL_REDUCE``.
+    """
+    if size == 1:
+        return 0.0
+    if operation == "all_reduce":
+        return _all_reduce(network, nbytes, size, algorithm)
+    seconds: float = _OTHERS[operation](network, nbytes, size)
+    return seconds
+
+
+def _all_reduce(network: Interconnect, nbytes: float, size: int, algorithm: str) -> float:
+    if algorithm == "auto":
+        return min(_all_reduce(network, nbytes, size, each) for each in ALL_REDUCE[1:])
+    if algorithm not in ALL_REDUCE:
+        raise UnknownNameError("algorithm of an all-reduce", algorithm, ALL_REDUCE)
+    if algorithm == "ring":
+        return 2 * (size - 1) * network.round_s(1, nbytes / size, size)
+    if algorithm == "tree":
+        return 2 * _tree(network, nbytes, size)
+    if algorithm == "double-tree":
+        # Two pipelined trees, each of half the bytes: every rank sends and receives each byte twice at full speed.
+        # All levels are at work at once: where links are shared inside, one of each may meet on a link.
+        meeting = (size - 1).bit_length() if network.blocks(size) else 1
+        sent_s = network.round_s(1, nbytes, size) - network.round_s(1, 0.0, size)
+        return 2 * _tree(network, 0.0, size) + 2 * meeting * sent_s
+    if algorithm == "hierarchical":
+        return _hierarchical(network, nbytes, size)
+    core = 1 << (size.bit_length() - 1)
+    folded = 2 * network.round_s(1, nbytes, size) if core < size else 0.0
+    distances = [1 << at for at in range(core.bit_length() - 1)]
+    if algorithm == "recursive-doubling":
+        return folded + sum(network.round_s(each, nbytes, core, exchange=True) for each in distances)
+    halving = sum(network.round_s(each, nbytes * each / core, core, exchange=True) for each in distances)
+    return folded + 2 * halving
+
+
+def _hierarchical(network: Interconnect, nbytes: float, size: int) -> float:
+    """Reduce-scatter within each host, a ring between hosts for each piece, all-gather within; one host: a ring."""
+    within = network.per_host
+    if within == 1 or size <= within:
+        return _all_reduce(network, nbytes, size, "ring")
+    piece, hosts = nbytes / within, network.hosts(size)
+    inside = 2 * (within - 1) * (network.local_alpha_s + piece / network.local_beta)
+    return inside + 2 * (hosts - 1) * network.round_s(within, piece / hosts, size)
+
+
+def _tree(network: Interconnect, nbytes: float, size: int) -> float:
+    """A binomial tree: the ranks that have it send it to those 1, 2, 4, ... further on."""
+    distances = [1 << at for at in range((size - 1).bit_length())]
+    return sum(network.round_s(each, nbytes, size, exchange=True) for each in distances)
+
+
+def _halves(network: Interconnect, nbytes: float, size: int) -> float:
+    """Gather or scatter by a binomial tree: what is sent doubles with the distance, up to half of all."""
+    distances = [1 << at for at in range((size - 1).bit_length())]
+    return sum(network.round_s(each, min(each, size - each) * nbytes, size, exchange=True) for each in distances)
+
+
+def _pairwise(network: Interconnect, nbytes: float, size: int) -> float:
+    """All-to-all: to each other rank in turn."""
+    return sum(network.round_s(each, nbytes, size) for each in range(1, size))
+
+
+_OTHERS = {
+    "broadcast": _tree,
+    "barrier": lambda network, nbytes, size: _tree(network, 0.0, size),
+    "reduce_scatter": lambda network, nbytes, size: (size - 1) * network.round_s(1, nbytes / size, size),
+    "all_gather": lambda network, nbytes, size: (size - 1) * network.round_s(1, nbytes, size),
+    "gather": _halves,
+    "scatter": _halves,
+    "all_to_all": _pairwise,
+}
+
+
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*([A-Za-z/]*)\s*")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
+_BYTES = {f"{prefix}B/s": factor for prefix, factor in _PREFIXES.items()}
+_BITS = {f"{prefix}{bit}": factor / 8 for prefix, factor in _PREFIXES.items() for bit in ("bit/s", "bit", "bps", "b/s")}
+
+
+def duration_s(text: str, asked: str) -> float:
+    """Seconds: ``2us``, ``0.5 ms``. Decimal numbers, no sign. ``UsageError`` names ``asked``."""
+    return _read(text, asked, _SECONDS, "a time with a unit, such as 2us (ns, us, ms, s)")
+
+
+def bandwidth(text: str, asked: str) -> float:
+    """Bytes a second: ``25GB/s``, ``100Gbit/s``; k, M, G are decimal, Ki, Mi, Gi binary, B bytes and b or bit bits."""
+    value = _read(text, asked, _BYTES | _BITS, "a bandwidth with a unit, such as 25GB/s or 100Gbit/s")
+    if value <= 0:
+        raise UsageError(f"{asked}={text}", "nothing would ever arrive", "give a bandwidth above zero")
+    return value
+
+
+def _read(text: str, asked: str, units: dict[str, float], wanted: str) -> float:
+    found = _NUMBER.fullmatch(text)
+    if found is None or found[2] not in units:
+        raise UsageError(f"{asked}={text}", f"{text!r} is not {wanted}", f"write {wanted}")
+    return float(found[1]) * units[found[2]]
+
+
+TOPOLOGIES = ("flat", "ring", "tree", "fat-tree", "torus", "hosts")
+
+
+def _count(text: str, asked: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,8}", text):
+        raise UsageError(f"{asked}={text}", f"{text!r} is not a whole number above zero", "give one")
+    return int(text)
+
+
+def _radix(text: str, asked: str) -> int:
+    if (value := _count(text, asked)) < 2:
+        raise UsageError(f"{asked}={text}", "a switch of a tree has at least two children", "give 2 or more")
+    return value
+
+
+def _taper(text: str, asked: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) < 1:
+        raise UsageError(
+            f"{asked}={text}", "it is not a number of at least 1", "give the factor by which each level is narrower"
+        )
+    return float(text)
+
+
+def _dimensions(text: str, asked: str) -> tuple[int, ...]:
+    return tuple(_count(each, asked) for each in text.split("x"))
+
+
+def _topology(text: str, asked: str) -> str:
+    if text not in TOPOLOGIES:
+        raise UnknownNameError(asked, text, TOPOLOGIES)
+    return text
+
+
+_READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "alpha": ("alpha_s", duration_s),
+    "beta": ("beta", bandwidth),
+    "topology": ("topology", _topology),
+    "hop": ("hop_s", duration_s),
+    "radix": ("radix", _radix),
+    "taper": ("taper", _taper),
+    "dimensions": ("dimensions", _dimensions),
+    "per-host": ("per_host", _count),
+    "local-alpha": ("local_alpha_s", duration_s),
+    "local-beta": ("local_beta", bandwidth),
+}
+_BELONG = {"radix": ("tree", "fat-tree"), "taper": ("fat-tree",), "dimensions": ("torus",)}
+
+
+def parse(text: str) -> Interconnect:
+    """A network from ``key=value`` pairs, separated by commas. ``alpha`` and ``beta`` are needed.
+
+    Keys: ``alpha``, ``hop``, ``local-alpha`` (times: ns us ms s), ``beta``, ``local-beta`` (GB/s, Gbit/s, ...),
+    ``topology``, ``radix`` (tree, fat-tree), ``taper`` (fat-tree), ``dimensions`` (torus: 8x8), ``per-host``.
+    ``topology=hosts`` is ``flat`` and asks for ``per-host``. ``UsageError`` says what cannot be meant.
+    """
+    asked = f"the network {text!r}"
+    given: dict[str, str] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        key, equals, value = (each.strip() for each in part.partition("="))
+        if not equals or not value:
+            raise UsageError(asked, f"{part!r} is not of the form key=value", "write for example alpha=2us,beta=25GB/s")
+        if key not in _READ:
+            raise UnknownNameError("setting of a network", key, _READ)
+        if key in given:
+            raise UsageError(asked, f"{key} is given twice", "give it once")
+        given[key] = value
+    for key, unit in (("alpha", "2us"), ("beta", "25GB/s")):
+        if key not in given:
+            raise UsageError(asked, f"it has no {key}", f"add {key}={unit}, or the value of your network")
+    _check_pairs(asked, given)
+    settings = {_READ[key][0]: _READ[key][1](value, key) for key, value in given.items()}
+    if settings.get("topology") == "hosts":
+        settings["topology"] = "flat"
+    return Interconnect(**settings)
+
+
+def _check_pairs(asked: str, given: dict[str, str]) -> None:
+    """Refuse what would be read and then have no effect, or lacks its other half."""
+    topology = given.get("topology", "flat")
+    for key, topologies in _BELONG.items():
+        if key in given and topology not in topologies:
+            raise UsageError(asked, f"{key} has no meaning for topology={topology}", f"use it with {topologies[0]}")
+    if topology == "hosts" and "per-host" not in given:
+        raise UsageError(asked, "it does not say how many ranks a host has", "add per-host=8")
+    local = {"local-alpha", "local-beta"} & set(given)
+    several = given.get("per-host", "1") != "1"
+    if several and len(local) < 2:
+        raise UsageError(
+            asked,
+            "several ranks share a host, but the cost of a message within it is not given",
+            "add local-alpha and local-beta",
+        )
+    if local and not several:
+        raise UsageError(asked, "one rank on a host sends nothing within it", "add per-host=8, or leave local-* out")
+
+
+def crossed(distance: int, within: int, exchange: bool) -> int:
+    """How many of a host's ``within`` ranks send out of it where each sends ``distance`` further on."""
+    if exchange and within % (2 * distance) == 0:
+        return 0
+    return min(distance, within)
+
+
+def torus_path(dimensions: tuple[int, ...], start: int, end: int) -> list[tuple[int, int]]:
+    """The cables from one host to another, (host, next host), along one dimension after the other, the shorter way."""
+    steps, here, stride = [], start, 1
+    for length in dimensions:
+        place, wanted = here // stride % length, end // stride % length
+        ahead = (wanted - place) % length
+        direction, count = (1, ahead) if ahead <= length - ahead else (-1, length - ahead)
+        for _ in range(count):
+            following = (place + direction) % length
+            after = here + (following - place) * stride
+            steps.append((here, after))
+            here, place = after, following
+        stride *= length
+    return steps
+
+
+def torus_spread(dimensions: tuple[int, ...], distance: int) -> tuple[int, float]:
+    """Cables beyond the first on the way, and messages on the busiest, where every host sends ``distance`` further on.
+
+    In a dimension of which every host sends k further on, each of its cables carries min(k, length - k) messages.
+    """
+    hops, load, stride = 0, 1, 1
+    for length in dimensions:
+        ahead = distance // stride % length
+        count = min(ahead, length - ahead)
+        hops, load, stride = hops + count, max(load, count), stride * length
+    return max(0, hops - 1), float(load)

@@ -1,6 +1,6 @@
 """Predicts what a step takes on ranks that are not here.
 
-The one idea: a prediction says that it is one, of what, and how sure it is: its interval comes from simulations whose
+A prediction says that it is one, of what, and how sure it is: its interval comes from simulations whose
 parameters are drawn from the intervals in which they were measured. It predicts time and traffic. How many examples
 training needs to its target is not predicted but given: it follows from the global batch where a scheme is consistent,
 and must be measured at a small scale where it is not.
@@ -8,25 +8,24 @@ and must be measured at a small scale where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.scheme import Scheme
-from levelbench.distributed.simulation.calibration import Uncertain
-from levelbench.distributed.simulation.collectives import collective_s
-from levelbench.distributed.simulation.model import Compute, Model, stand_in
-from levelbench.distributed.simulation.networks import Network
+from levelbench.distributed.simulation.model import Compute, ModelShape, Uncertain, stand_in
+from levelbench.distributed.simulation.networks import Interconnect, collective_s
 from levelbench.distributed.simulation.running import simulate, trace_of
-from levelbench.distributed.simulation.tracing import Replayed, Trace, replay
+from levelbench.distributed.simulation.scheduling import ActionTrace, Replayed, replay
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import Estimate, Interval, t_quantile
 from levelbench.training.optimizers.base import Optimizer
 
-__all__ = ["Efficiency", "Prediction", "predict"]
+__all__ = ["ParallelEfficiency", "Prediction", "predict"]
 
 
 _STEPS = 10
@@ -35,12 +34,12 @@ _FEW_RANKS = 32
 _RANK_STEPS = 8192
 """About so many steps of all ranks together are simulated: of many ranks, few steps show the slowest well enough."""
 _DRAWN_RANK_STEPS = 16384
-"""About so many are simulated for all draws together, where none can be replayed."""
+"""About so many are simulated for all draws together, where draws cannot be replayed."""
 _FEWEST_DRAWS = 3
 
 
 @dataclass(frozen=True)
-class Efficiency:
+class ParallelEfficiency:
     """Examples a second, as a share of ``ranks`` times those of one rank alone, which makes the whole batch.
 
     Servers count as ranks.
@@ -68,13 +67,13 @@ class Prediction:
     step_s: Estimate
     communicate_share: float
     """Of the workers' time, the part in which they do nothing but communicate."""
-    efficiency: Efficiency
+    efficiency: ParallelEfficiency
     """In time per epoch."""
     examples_per_s: Estimate
     sent_bytes: float
     """A step, of that of the first eight workers which sends most, by the scheme's closed form."""
     messages: float
-    network: Network
+    network: Interconnect
     time_to_target_s: Estimate | None = None
     """Training alone, without evaluations: the examples to the target that were given, at this rate."""
     predicted: Literal[True] = True
@@ -83,9 +82,9 @@ class Prediction:
 def predict(
     scheme: Scheme,
     ranks: int,
-    model: Model,
+    model: ModelShape,
     compute: Compute,
-    network: Network,
+    network: Interconnect,
     *,
     batch: int,
     scaling: str = "strong",
@@ -112,7 +111,9 @@ def predict(
     part = batch / workers if scaling == "strong" else float(batch)
     if part < 1:
         raise UsageError(
-            f"{ranks} ranks on a batch of {batch}", "some would have nothing to do", "choose a larger batch, or weak"
+            f"{ranks} ranks on a batch of {batch}",
+            "some ranks would have no example",
+            "choose a larger batch, or weak scaling",
         )
     own = compute.at(part)
     small = stand_in(model, parts=max(8, 4 * getattr(scheme, "servers", 1)))
@@ -147,10 +148,10 @@ def predict(
 def _simulated(
     scheme: Scheme,
     ranks: int,
-    model: Model,
+    model: ModelShape,
     own: Compute,
-    network: Network,
-    drawn: Sequence[tuple[Compute, Network]],
+    network: Interconnect,
+    drawn: Sequence[tuple[Compute, Interconnect]],
     steps: int | None,
     seed: int,
     common: dict[str, Any],
@@ -181,8 +182,8 @@ def _simulated(
 
 def _with_draws(
     central_s: NDArray[np.float64],
-    trace: Trace,
-    drawn: Sequence[tuple[Compute, Network]],
+    trace: ActionTrace,
+    drawn: Sequence[tuple[Compute, Interconnect]],
     shape: tuple[int, ...],
     algorithm: str,
     seed: int,
@@ -196,14 +197,16 @@ def _with_draws(
     return [float(each) / steps for each in (*central_s, *again.ended_s)]
 
 
-def _replayed(trace: Trace, times_s: NDArray[np.float64], networks: Sequence[Network], algorithm: str) -> Replayed:
+def _replayed(
+    trace: ActionTrace, times_s: NDArray[np.float64], networks: Sequence[Interconnect], algorithm: str
+) -> Replayed:
     """The traced actions with other times, shape (draws, ranks, steps), and a network for each draw."""
     ranks = times_s.shape[1]
 
-    def seconds_on(network: Network) -> Callable[[str, float], float]:
-        return lambda operation, nbytes: collective_s(network, operation, nbytes, ranks, algorithm)
+    def seconds(network: Interconnect, operation: str, nbytes: float) -> float:
+        return collective_s(network, operation, nbytes, ranks, algorithm)
 
-    return replay(trace.actions, times_s, [seconds_on(network) for network in networks])
+    return replay(trace.actions, times_s, [partial(seconds, network) for network in networks])
 
 
 def _estimate(values: Sequence[float]) -> Estimate:
@@ -227,10 +230,10 @@ def _estimate(values: Sequence[float]) -> Estimate:
     return Estimate(value, interval, len(drawn), "simulated")
 
 
-def _efficiency(values: Sequence[float]) -> Efficiency:
+def _efficiency(values: Sequence[float]) -> ParallelEfficiency:
     estimate = _estimate(values)
     ends = estimate.interval
-    return Efficiency(estimate.value, *((ends.low, ends.high) if ends else (estimate.value, estimate.value)))
+    return ParallelEfficiency(estimate.value, *((ends.low, ends.high) if ends else (estimate.value, estimate.value)))
 
 
 def _whole_periods(scheme: Scheme, steps: int) -> int:

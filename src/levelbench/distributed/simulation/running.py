@@ -1,27 +1,236 @@
-"""One simulation: a scheme on so many ranks, for some steps."""
+"""One simulation: a scheme on so many ranks, for some steps.
+
+The loop of a simulated rank makes the calls that a real worker's makes, on a real timeline that reads the rank's
+virtual clock, so a scheme cannot tell the difference. What is trained is a sum of squares: its gradients are real and
+cost nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import nan
-from typing import Any, cast
+from typing import Any, cast, final
 
-from levelbench.distributed.scheme import Scheme
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.distributed.buffers import HostArray
+from levelbench.distributed.communicators.meeting import LocalCommunicator
+from levelbench.distributed.scheme import Observations, Scheme, Worker
 from levelbench.distributed.simulation.cluster import Cluster, NotPlayed
-from levelbench.distributed.simulation.communicator import SimulatedCommunicator
-from levelbench.distributed.simulation.model import Compute, Model, StandIn, stand_in
-from levelbench.distributed.simulation.networks import Network
-from levelbench.distributed.simulation.tracing import Trace
-from levelbench.distributed.simulation.working import RankOutcome, work
-from levelbench.measure.timeline import Phase
-from levelbench.networks.executor import Backend
+from levelbench.distributed.simulation.model import Compute, ModelShape, StandIn, stand_in
+from levelbench.distributed.simulation.networks import Interconnect
+from levelbench.distributed.simulation.scheduling import COMPUTE, ENCODE, Action, ActionTrace
+from levelbench.measure.timeline import Phase, Timeline
+from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
-from levelbench.training.optimizers.base import Optimizer
+from levelbench.training.optimizers.base import Optimizer, State, Stepper, UpdateRule
 from levelbench.training.optimizers.rules import SGD
 from levelbench.training.optimizers.wrappers import Native
 
-__all__ = ["Simulated", "simulate", "trace_of"]
+__all__ = ["RankOutcome", "Simulated", "SimulatedExecutor", "simulate", "timed", "trace_of", "work"]
+
+_LABELS = tuple(phase.label for phase in Phase)
+"""Once: thousands of ranks ask."""
+
+
+@final
+class _VirtualClock:
+    """The clock of the rank that asks."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._scheduler = cluster.scheduler
+
+    def now_ns(self) -> int:
+        return round(self._scheduler.current.now_s * 1e9)
+
+
+@final
+class SimulatedExecutor(Executor):
+    """A network whose loss is half the squared distance of its parameters from ``rank``, in virtual time."""
+
+    network = None
+    mode = "simulated"
+
+    def __init__(
+        self, cluster: Cluster, rank: int, small: StandIn, times_s: NDArray[np.float64], forward_share: float
+    ) -> None:
+        self._cluster, self._target = cluster, np.float32(rank)
+        self._weights = {name: small.weights[name] for name in reversed(list(small.shapes))}
+        self._times_s = times_s.tolist()
+        self._step = -1
+        self._forward_share = forward_share
+        self._whole_s = 0.0
+        self._callback: Callable[[str, Array], Array | None] | None = None
+        self._loss = np.zeros((), np.float32)
+        self.parameters: MutableMapping[str, Array] = small.arrays()
+        self.buffers: MutableMapping[str, Array] = {}
+
+    def infer(self, *inputs: Array) -> tuple[Array, ...]:
+        """Nothing, in no time: evaluation is not simulated."""
+        return ()
+
+    def forward(self, *inputs: Array) -> Array:
+        """A loss of zero; takes the step's forward time."""
+        self._step += 1
+        self._whole_s = self._times_s[self._step]
+        self._compute(self._forward_share)
+        return self._loss
+
+    def on_gradient(self, callback: Callable[[str, Array], Array | None] | None) -> bool:
+        """Gradients come one after another, those used last first."""
+        self._callback = callback
+        return True
+
+    def backward(self) -> Mapping[str, Array]:
+        """The gradients; takes the step's backward time, in the shares of the parameters."""
+        callback, parameters = self._callback, self.parameters
+        if callback is None:
+            self._compute(1 - self._forward_share)
+            return {name: parameters[name] - self._target for name in self._weights}
+        result: dict[str, Array] = {}
+        for name, weight in self._weights.items():
+            self._compute((1 - self._forward_share) * weight)
+            gradient = parameters[name] - self._target
+            placed = callback(name, gradient)
+            result[name] = gradient if placed is None else placed
+        return result
+
+    def _compute(self, share: float) -> None:
+        self._cluster.spend(self._whole_s * share, Action(COMPUTE, self._step, share))
+
+
+def timed(inner: Optimizer, cluster: Cluster, update_s: float, elements: int) -> Optimizer:
+    """An optimizer whose step takes ``update_s`` for all ``elements``, and in proportion for some of them.
+
+    Of an update rule it is one, so that a scheme may see that it treats each parameter for itself.
+    """
+    if isinstance(inner, UpdateRule):
+        return _TimedRule(inner.lr, inner, cluster, update_s / elements)
+    return _TimedOptimizer(inner, cluster, update_s / elements)
+
+
+@final
+class _TimedOptimizer(Optimizer):
+    def __init__(self, inner: Optimizer, cluster: Cluster, each_s: float) -> None:
+        self.lr = inner.lr
+        self._inner, self._cluster, self._each_s = inner, cluster, each_s
+
+    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        return _TimedStepper(self._inner.start(backend, parameters), self._cluster, self._each_s)
+
+
+@final
+@dataclass(frozen=True)
+class _TimedRule(UpdateRule):
+    inner: UpdateRule
+    cluster: Cluster
+    each_s: float
+
+    def init(self, parameter: Array) -> State:
+        return self.inner.init(parameter)
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        return self.inner.update(parameter, gradient, state, step, lr)
+
+    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        return _TimedStepper(self.inner.start(backend, parameters), self.cluster, self.each_s)
+
+
+@final
+class _TimedStepper(Stepper):
+    def __init__(self, inner: Stepper, cluster: Cluster, each_s: float) -> None:
+        self._inner, self._cluster, self._each_s = inner, cluster, each_s
+
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        self._cluster.spend(self._each_s * sum(each.size for each in gradients.values()))
+        self._inner.step(gradients, step, factor)
+
+    def state(self) -> dict[str, HostArray]:
+        return self._inner.state()
+
+    def restore(self, state: Mapping[str, HostArray]) -> None:
+        self._inner.restore(state)
+
+    def averaged(self) -> Mapping[str, Array] | None:
+        return self._inner.averaged()
+
+
+@dataclass(frozen=True)
+class RankOutcome:
+    """What a rank has to tell: when its steps began and ended in virtual seconds, its phases in between, its notes.
+
+    ``began_s`` and ``ended_s`` have one entry a step; a server has none.
+    """
+
+    rank: int
+    began_s: float
+    ended_s: tuple[float, ...]
+    left_s: float
+    """When it had met the others after the last step, or had made that."""
+    phases_ns: Mapping[str, int]
+    notes: Mapping[str, tuple[str, list[float]]]
+
+
+def _spent_ns(timeline: Timeline) -> list[int]:
+    """By phase, up to now."""
+    timeline.switch(timeline.current)
+    return [timeline.spent_ns(phase) for phase in range(len(_LABELS))]
+
+
+def work(
+    cluster: Cluster,
+    rank: int,
+    scheme: Scheme,
+    backend: Backend,
+    optimizer: Optimizer,
+    small: StandIn,
+    compute: Compute,
+    steps: int,
+    seed: int = 0,
+    meet: bool = True,
+) -> RankOutcome:
+    """``steps`` steps of one rank, after a start that is not timed, and with ``meet`` the meeting after them."""
+    communicator, workers = LocalCommunicator(cluster, rank), scheme.workers(cluster.size)
+    executor = SimulatedExecutor(cluster, rank, small, compute.draw(rank, steps, seed), compute.forward_share)
+    elements = sum(each.size for each in executor.parameters.values())
+    clock = _VirtualClock(cluster)
+    timeline = Timeline(clock, Phase.PREPARE)
+    ledger = Observations()
+    rule = timed(optimizer, cluster, compute.update_s, elements)
+    stepper = scheme.start(Worker(communicator, backend, executor, rule, seed, timeline.switch, ledger, clock))
+    communicator.barrier()
+    before = _spent_ns(timeline)
+    began_s, ended_s = cluster.now_s, []
+    ledger.take()
+    cluster.trace.open(rank)
+    if rank < workers:
+        stepper.share = 1 / workers
+        for step in range(1, steps + 1):
+            timeline.switch(Phase.FORWARD)
+            stepper.executor.forward()
+            timeline.switch(Phase.BACKWARD)
+            gradients = stepper.executor.backward()
+            timeline.switch(Phase.COMMUNICATE)
+            cluster.spend(compute.encode_s, Action(ENCODE, 0, compute.encode_s))
+            stepper.step(gradients, step, 1.0)
+            ended_s.append(cluster.now_s)
+    else:
+        timeline.switch(Phase.COMMUNICATE)
+        stepper.serve(1, steps, lambda step: 1.0)
+    timeline.switch(Phase.OTHER)
+    cluster.trace.close(rank)
+    spent = zip(_LABELS, _spent_ns(timeline), before, strict=True)
+    phases = {label: ns - was for label, ns, was in spent if ns}
+    if meet:
+        stepper.meet()
+    left_s = cluster.now_s
+    if meet:
+        stepper.close()
+    return RankOutcome(rank, began_s, tuple(ended_s), left_s, phases, ledger.take())
+
 
 _PLAYED = 8
 """So many ranks are played where the others do the same."""
@@ -44,7 +253,7 @@ class Simulated:
     received_bytes: tuple[float, ...]
     collectives_s: float
     """Seconds in which a collective was under way."""
-    trace: Trace
+    trace: ActionTrace
     scale: float
     """Bytes that one of the small model's stands for."""
 
@@ -56,9 +265,9 @@ class Simulated:
 def simulate(
     scheme: Scheme,
     ranks: int,
-    model: Model,
+    model: ModelShape,
     compute: Compute,
-    network: Network,
+    network: Interconnect,
     *,
     steps: int = 10,
     algorithm: str = "auto",
@@ -86,9 +295,9 @@ def simulate(
         workers,
         (last - began) / steps,
         talking / spent if spent else nan,
-        tuple(cluster.transport.sent),
-        tuple(cluster.transport.received),
-        cluster.meetings.busy_s,
+        tuple(cluster.sent),
+        tuple(cluster.received),
+        cluster.busy_s,
         cluster.trace,
         scale,
     )
@@ -97,15 +306,15 @@ def simulate(
 def trace_of(
     scheme: Scheme,
     ranks: int,
-    model: Model,
+    model: ModelShape,
     compute: Compute,
-    network: Network,
+    network: Interconnect,
     *,
     steps: int = 10,
     algorithm: str = "auto",
     optimizer: Optimizer | None = None,
     small: StandIn | None = None,
-) -> Trace | None:
+) -> ActionTrace | None:
     """What each of ``ranks`` ranks does, from the first seven and the last of them, where all do the same.
 
     The first seven stand for the others in collectives as well. ``None`` where a rank sends to another, or where what
@@ -135,15 +344,17 @@ def _run(
     backend = cast("Backend", open_framework("numpy"))
     # A framework's own optimizer wants its arrays; what an update takes is given, and its numbers are not looked at.
     rule = SGD(1e-3) if optimizer is None or isinstance(optimizer, Native) else optimizer
-    communicators = [SimulatedCommunicator(cluster, rank) for rank in cluster.played]
     outcomes: list[RankOutcome] = cluster.scheduler.run(
-        [partial(work, each, fitted, backend, rule, small, compute, steps, seed, meet) for each in communicators],
+        [
+            partial(work, cluster, rank, fitted, backend, rule, small, compute, steps, seed, meet)
+            for rank in cluster.played
+        ],
         cluster.played,
     )
     return outcomes
 
 
-def _fitted(scheme: Scheme, model: Model, small: StandIn, ranks: int) -> tuple[Scheme, float]:
+def _fitted(scheme: Scheme, model: ModelShape, small: StandIn, ranks: int) -> tuple[Scheme, float]:
     """The scheme for the small model, and the bytes that one of its bytes stands for.
 
     Settings in bytes (``..._mb``) are made smaller with the model. Where a scheme does not send in proportion to the

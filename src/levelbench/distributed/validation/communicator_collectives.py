@@ -11,7 +11,7 @@ from time import sleep
 import numpy as np
 
 from levelbench.distributed.communicator import Reduction
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.validation.communicator_probe import DTYPES, SHAPES, Probe
 from levelbench.measure.clocks import HOST
 from levelbench.networks.executor import Array

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.communicators.counting import CountingCommunicator
+from levelbench.distributed.communicators.wrapping import CountingCommunicator
+from levelbench.distributed.ranks import DeferredGradients
 from levelbench.distributed.scheme import SchemeStepper, Worker
 from levelbench.distributed.validation.models import FEATURES, SHAPES, TARGETS, Scripted
-from levelbench.distributed.whole import Whole
 from levelbench.measure.timeline import Phase
 from levelbench.networks.executor import Array, Executor
 from levelbench.training.optimizers.base import Optimizer
@@ -80,7 +80,7 @@ class RankLoop:
     def run(self, communicator: CountingCommunicator) -> None:
         """Start, all steps, the meetings in between, the end."""
         case, trace, model = self._case, self._trace, self._model
-        executor: Executor = Whole(model) if case.accumulate > 1 else model
+        executor: Executor = DeferredGradients(model) if case.accumulate > 1 else model
         worker = Worker(
             communicator,
             self._bench.backend,

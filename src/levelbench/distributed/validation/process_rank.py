@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.distributed.communicator import Communicator
-from levelbench.distributed.communicators.opening import open_communicator
+from levelbench.distributed.finding import open_communicator
 from levelbench.distributed.launching.environment import place_of
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Worker
 from levelbench.distributed.validation.loop import part_of

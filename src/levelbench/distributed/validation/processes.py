@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from levelbench import plugins
-from levelbench.distributed.communicators.opening import communicator_kinds
-from levelbench.distributed.finding import settings_of, with_settings
+from levelbench.distributed.finding import communicator_kinds, settings_of, with_settings
 from levelbench.distributed.launching import ENGINES
 from levelbench.distributed.scheme import Scheme
 from levelbench.errors import DefinitionError

@@ -14,12 +14,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.algorithms import Algorithmic
 from levelbench.distributed.communicator import Communicator
-from levelbench.distributed.communicators.counting import CountingCommunicator
-from levelbench.distributed.communicators.delayed import Delays
+from levelbench.distributed.communicators.algorithmic import Algorithmic
 from levelbench.distributed.communicators.threads import rank_outcomes
-from levelbench.distributed.scheme import Ledger, Scheme
+from levelbench.distributed.communicators.wrapping import CountingCommunicator, Delays
+from levelbench.distributed.scheme import Observations, Scheme
 from levelbench.distributed.validation.loop import Kept, RankLoop, single_process
 from levelbench.distributed.validation.models import Model, Regression, Scripted
 from levelbench.distributed.validation.rules import RATE, SHORT, Told
@@ -129,7 +128,7 @@ class Trace:
     """Those in which a step returned."""
     talks: dict[str, set[Phase]] = field(default_factory=dict)
     """The phases in which it waited within a step, by operation."""
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Observations = field(default_factory=Observations)
     live: dict[str, Array] = field(default_factory=dict)
     operations: int = 0
     asked_early: bool = False

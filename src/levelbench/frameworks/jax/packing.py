@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from levelbench.distributed.schemes.packing import Packer
+from levelbench.distributed.packing import Packer
 
 __all__ = ["JaxPacker"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.distributed.schemes.packing import Packer
+from levelbench.distributed.packing import Packer
 
 __all__ = ["NumpyPacker"]
 

@@ -19,9 +19,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from levelbench.distributed.communicator import Communicator, Done, Handle, Reduction
-from levelbench.distributed.communicators.arguments import checked_count, checked_op, checked_rank, checked_tag
-from levelbench.distributed.pieces import pieces
+from levelbench.distributed.communicator import (
+    Communicator,
+    Done,
+    Handle,
+    Reduction,
+    checked_count,
+    checked_op,
+    checked_rank,
+    checked_tag,
+)
+from levelbench.distributed.packing import pieces
 from levelbench.distributed.traffic import Algorithms
 from levelbench.errors import CommunicationError, UnsupportedError, UsageError
 from levelbench.frameworks.torch.distributed.cargo import Cargo, result_like

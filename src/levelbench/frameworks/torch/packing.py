@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from levelbench.distributed.schemes.packing import Packer
+from levelbench.distributed.packing import Packer
 
 __all__ = ["TorchPacker"]
 

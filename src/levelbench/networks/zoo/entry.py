@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from levelbench import plugins
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.networks.network import Network
 
@@ -84,21 +85,15 @@ def build(name: str, **options: Any) -> Network:
     """
     found = entry(name)
     known = inspect.signature(found.build).parameters
+    typed = dict(options)
     for option, value in options.items():
         if option not in known:
             raise UnknownNameError(f"option of {name}", option, list(known))
         default = known[option].default
-        if not _fits(value, default):
-            said = f"it is of type {type(default).__name__} (default {default})"
-            raise UsageError(f"{name} with {option}={value}", said, "give one of that type")
+        if default is not None and default is not inspect.Parameter.empty:
+            typed[option] = plugins.typed_setting(f"{name} with {option}={value}", option, value, default)
     try:
-        return found.build(**options)
+        return found.build(**typed)
     except (ArithmeticError, ValueError) as error:
         given = ", ".join(f"{option}={value}" for option, value in options.items())
         raise UsageError(f"{name} with {given}", f"no network can be made of it ({error})", "give others") from error
-
-
-def _fits(value: object, default: object) -> bool:
-    if default is None or default is inspect.Parameter.empty:
-        return True
-    return type(value) is type(default) or (isinstance(default, float) and type(value) is int)

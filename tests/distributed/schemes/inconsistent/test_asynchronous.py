@@ -1,11 +1,14 @@
+"""Servers that apply each gradient as it arrives."""
+
 import threading
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from levelbench.distributed.communicators.delayed import Delays
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
-from levelbench.distributed.schemes.stale import StaleSynchronous
+from levelbench.distributed.communicators.wrapping import Delays
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, StaleSynchronous, StepCounts
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.training import EMA, SGD, Adam, Clip
 
@@ -147,3 +150,19 @@ def test_a_server_without_parameters_serves_nobody(play, begun):
 def test_a_server_without_parameters_keeps_nobody_waiting_for_averages(play, begun, kind):
     ends = play(kind(servers=3), 4, 5, meet=2, optimizer=EMA(SGD(LR), 0.0))
     np.testing.assert_allclose(ends[0].averaged["w"], 1 + 0.9**5 * (begun["w"] - 1), rtol=1e-13)
+
+
+@given(st.lists(st.integers(0, 4), max_size=60))
+def test_the_slowest_is_the_one_with_the_fewest_steps_after_each(pushes):
+    counts, made = StepCounts([0] * 5), [0] * 5
+    for worker in pushes:
+        made[worker] += 1
+        assert counts.count(worker) == made[worker]
+        assert (counts.made, counts.slowest) == (made, min(made))
+
+
+def test_it_goes_on_from_what_was_kept():
+    counts = StepCounts([3, 1, 2])
+    assert counts.slowest == 1
+    counts.count(1)
+    assert counts.slowest == 2

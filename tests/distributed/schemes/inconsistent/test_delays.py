@@ -1,14 +1,11 @@
 import numpy as np
 import pytest
 
-from levelbench.distributed.communicators.delayed import Delays
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
-from levelbench.distributed.schemes.averaging import ModelAveraging
+from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.schemes.gossip import Gossip
-from levelbench.distributed.schemes.local import LocalSGD
 from levelbench.distributed.schemes.neighbours import Neighbours
-from levelbench.distributed.schemes.outer import DiLoCo
-from levelbench.distributed.schemes.stale import StaleSynchronous
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, StaleSynchronous
+from levelbench.distributed.schemes.periodic import DiLoCo, LocalSGD, ModelAveraging
 from levelbench.training import Momentum
 
 LOCKSTEP = [

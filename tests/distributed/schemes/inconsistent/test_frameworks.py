@@ -3,12 +3,10 @@ import pytest
 
 from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.scheme import Worker
-from levelbench.distributed.schemes.asynchronous import AsynchronousParameterServer
-from levelbench.distributed.schemes.averaging import ModelAveraging
 from levelbench.distributed.schemes.gossip import Gossip
 from levelbench.distributed.schemes.neighbours import Neighbours
-from levelbench.distributed.schemes.outer import DiLoCo
-from levelbench.distributed.schemes.stale import StaleSynchronous
+from levelbench.distributed.schemes.parameter_server import AsynchronousParameterServer, StaleSynchronous
+from levelbench.distributed.schemes.periodic import DiLoCo, ModelAveraging
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import load_framework
 from levelbench.training import SGD, Momentum

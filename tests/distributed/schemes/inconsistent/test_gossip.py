@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelbench.distributed.communicators.delayed import Delays
+from levelbench.distributed.communicators.wrapping import Delays
 from levelbench.distributed.schemes.gossip import Gossip, half, peers_of
 from levelbench.errors import DefinitionError
 

@@ -1,11 +1,111 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from levelbench.distributed.schemes.averaging import ModelAveraging
-from levelbench.distributed.schemes.graphs import GRAPHS, make_graph
-from levelbench.distributed.schemes.neighbours import Neighbours
-from levelbench.errors import DefinitionError, UnknownNameError
+from levelbench.distributed.schemes.neighbours import GRAPHS, Neighbours, Undirected, make_graph
+from levelbench.distributed.schemes.periodic import ModelAveraging
+from levelbench.errors import DefinitionError, UnknownNameError, UsageError
 from levelbench.training import Momentum
+
+SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16]
+EVERY = pytest.mark.parametrize(("name", "size"), [(name, size) for name in GRAPHS for size in SIZES])
+
+
+@EVERY
+def test_what_a_rank_takes_and_what_is_taken_of_it_adds_up_to_one(name, size):
+    graph = make_graph(name, size)
+    for step in range(graph.rounds):
+        matrix = graph.matrix(step)
+        assert (matrix >= 0).all()
+        np.testing.assert_allclose(matrix.sum(0), 1, atol=1e-14)
+        np.testing.assert_allclose(matrix.sum(1), 1, atol=1e-14)
+
+
+@EVERY
+def test_a_rank_sends_to_exactly_those_who_take_from_it(name, size):
+    graph = make_graph(name, size)
+    for step in range(graph.rounds):
+        sent = {(rank, to) for rank in range(size) for to in graph.targets(rank, step)}
+        assert sent == {(source, rank) for rank in range(size) for source in graph.sources(rank, step)}
+        assert all(rank != to for rank, to in sent)
+
+
+@EVERY
+def test_ranks_come_to_agree(name, size):
+    assert make_graph(name, size).contraction < 1
+
+
+@pytest.mark.parametrize("size", SIZES[2:])
+def test_the_contraction_of_a_ring_is_that_of_its_eigenvalues(size):
+    eigenvalues = (1 + 2 * np.cos(2 * np.pi * np.arange(1, size) / size)) / 3
+    assert make_graph("ring", size).contraction == pytest.approx(np.abs(eigenvalues).max(), abs=1e-14)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(3, 3), (3, 4), (4, 4), (3, 7), (5, 6)])
+def test_the_contraction_of_a_torus_is_that_of_its_eigenvalues(rows, columns):
+    row = np.cos(2 * np.pi * np.arange(rows) / rows)[:, None]
+    column = np.cos(2 * np.pi * np.arange(columns) / columns)
+    eigenvalues = np.sort(np.abs(1 + 2 * row + 2 * column).ravel()) / 5
+    assert make_graph("torus", rows * columns).contraction == pytest.approx(eigenvalues[-2], abs=1e-14)
+
+
+@pytest.mark.parametrize("size", [2, 4, 6, 8, 12, 16, 20, 32])
+def test_the_contraction_of_the_exponential_graph_is_that_of_ying_et_al(size):
+    assert make_graph("exponential", size).contraction == pytest.approx(1 - 2 / (1 + np.ceil(np.log2(size))), abs=1e-14)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 16])
+def test_one_peer_at_a_time_agrees_exactly_after_a_period_of_a_power_of_two(size):
+    graph = make_graph("one-peer", size)
+    assert graph.rounds == np.log2(size)
+    assert graph.contraction == pytest.approx(0, abs=1e-14)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_on_the_complete_graph_ranks_agree_at_once(size):
+    assert make_graph("complete", size).contraction == pytest.approx(0, abs=1e-14)
+
+
+def test_a_torus_of_a_prime_number_of_ranks_is_a_ring():
+    assert make_graph("torus", 7) == make_graph("ring", 7)
+
+
+def test_weights_are_those_of_metropolis_and_hastings():
+    star = Undirected(4, ((1, 2, 3), (0,), (0,), (0,)))
+    np.testing.assert_allclose(star.matrix()[0], 0.25)
+    np.testing.assert_allclose(star.matrix()[1], [0.25, 0.75, 0, 0])
+
+
+@given(size=st.integers(4, 24), degree=st.integers(3, 7), seed=st.integers(0, 99))
+def test_a_random_graph_gives_each_rank_its_degree_of_neighbours(size, degree, seed):
+    if degree < size - 1 and size * degree % 2:
+        return
+    graph = make_graph("random", size, degree=degree, seed=seed)
+    assert {len(graph.targets(rank)) for rank in range(size)} == {min(degree, size - 1)}
+    assert graph.contraction < 1
+
+
+def test_a_random_graph_is_that_of_its_seed():
+    assert make_graph("random", 20, seed=1) == make_graph("random", 20, seed=1) != make_graph("random", 20, seed=2)
+
+
+@pytest.mark.parametrize(("size", "degree"), [(7, 3), (9, 2)])
+def test_a_random_graph_that_there_is_none_of_is_refused(size, degree):
+    with pytest.raises(UsageError, match="Choose degree=4"):
+        make_graph("random", size, degree=degree)
+
+
+def test_a_graph_that_nobody_knows_is_refused():
+    with pytest.raises(UnknownNameError, match="ring"):
+        make_graph("rings", 4)
+
+
+def test_a_rank_among_thousands_is_asked_without_a_matrix():
+    graph = make_graph("exponential", 1 << 20)
+    assert len(graph.sources(5)) == 20
+    assert graph.own(5) == pytest.approx(1 / 21)
+
 
 LR = 0.1
 

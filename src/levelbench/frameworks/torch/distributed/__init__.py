@@ -1,1 +1,1 @@
-"""PyTorch's own distributed training as schemes: DDP, FSDP2, and Horovod where it is installed."""
+"""PyTorch's own distributed training as schemes: DDP and FSDP2."""

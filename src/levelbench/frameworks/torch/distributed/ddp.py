@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from levelbench.distributed.scheme import Worker
-from levelbench.distributed.schemes.base_stepper import BaseStepper
+from levelbench.distributed.schemes.base import BaseStepper
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.torch.distributed.losing import raise_lost
 from levelbench.frameworks.torch.distributed.wrapped import WrappedExecutor, leaves_of, loss_of

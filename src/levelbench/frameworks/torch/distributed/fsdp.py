@@ -12,8 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from levelbench.distributed.scheme import SchemeStepper, Worker
-from levelbench.distributed.schemes.base_stepper import begin_as_rank_zero
-from levelbench.distributed.schemes.keeping import arrays_of, kept_arrays, those_under, under
+from levelbench.distributed.schemes.base import arrays_of, begin_as_rank_zero, kept_arrays, those_under, under
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.torch.distributed.losing import raise_lost
 from levelbench.frameworks.torch.distributed.wrapped import WrappedExecutor, leaves_of, loss_of

@@ -1,4 +1,4 @@
-"""PyTorch's own data parallelism as schemes, to measure ours against: DDP, FSDP2, Horovod.
+"""PyTorch's own data parallelism as schemes, to measure ours against: DDP and FSDP2.
 
 The one idea: these are yardsticks, so what talks is the library itself, with its own messages under the library's own
 names. They pass by the communicator, which therefore counts none of them; ``traffic`` is what their papers say.
@@ -14,9 +14,9 @@ from math import prod
 from typing import ClassVar, final
 
 from levelbench.distributed.scheme import Scheme, SchemeStepper, Traffic, Worker
-from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UnsupportedError
+from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError
 
-__all__ = ["HOOKS", "DistributedDataParallel", "FullyShardedDataParallel", "Horovod"]
+__all__ = ["HOOKS", "DistributedDataParallel", "FullyShardedDataParallel"]
 
 HOOKS = ("none", "fp16", "bf16", "power-sgd")
 _LIBRARIES = ("gloo", "nccl")
@@ -142,41 +142,6 @@ class FullyShardedDataParallel(Scheme):
         padded = sum(-(-shape[0] // size) * prod(shape[1:]) if shape else 1 for shape in parameters.values())
         gathers = traffic.all_gather(padded, itemsize, size, rank) * (2 if self.reshard else 1)
         return gathers + traffic.reduce_scatter(padded * size, itemsize, size, rank)
-
-
-@final
-@dataclass(frozen=True)
-class Horovod(Scheme):
-    """Horovod's ring all-reduce of all gradients, fused and run by its own thread (``horovod.torch``).
-
-    Horovod opens its own connections, over MPI or gloo, and takes its place from its own launcher's variables or MPI's.
-    No test has run it with the library itself.
-    """
-
-    name: ClassVar[str] = "horovod"
-    source: ClassVar[str] = "Sergeev & Del Balso 2018, Horovod: fast and easy distributed deep learning in TensorFlow"
-    consistent: ClassVar[bool] = True
-    replicated: ClassVar[bool] = True
-    frameworks: ClassVar[tuple[str, ...]] = ("torch",)
-    counted: ClassVar[bool] = False
-
-    def lacks(self) -> str | None:
-        """Horovod, where it is not installed."""
-        return None if importlib.util.find_spec("horovod") else "Horovod is not installed: pip install horovod"
-
-    def start(self, worker: Worker) -> SchemeStepper:
-        """Go to work; ``MissingError`` where Horovod is not installed."""
-        if importlib.util.find_spec("horovod") is None:
-            raise MissingError("scheme 'horovod'", "Horovod is not installed", "build it for this PyTorch, or use ddp")
-        from levelbench.frameworks.torch.distributed.horovod import HorovodStepper
-
-        return HorovodStepper(worker)
-
-    def traffic(self, parameters: Mapping[str, tuple[int, ...]], itemsize: int, size: int, rank: int) -> Traffic:
-        """The bytes of a ring over all gradients; not counted, and how many messages it makes of them is its own."""
-        from levelbench.distributed import traffic
-
-        return traffic.all_reduce(sum(map(prod, parameters.values())), itemsize, size, rank)
 
 
 def _require(name: str, worker: Worker) -> None:

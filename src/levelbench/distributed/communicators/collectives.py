@@ -1,0 +1,514 @@
+"""Collective operations made of messages alone: the same algorithms over threads, sockets, MPI and simulated links.
+
+An algorithm is a generator. It yields each message that it needs and is sent what arrived, so its driver decides
+whether to wait or to go on with something else: one text is both the blocking and the non-blocking operation.
+
+Sums may differ between algorithms and numbers of ranks, as floating-point addition is not associative, but never
+between ranks. Either each element is summed on one rank and copied to the others (ring, halving-doubling, tree,
+direct), or two ranks that hold the same bits within their groups swap and add: one forms x + y and the other y + x,
+which are the same bits in IEEE 754 (recursive doubling; which of two NaNs survives is open).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from levelbench.distributed.buffers import new, put, view
+from levelbench.distributed.communicator import Communicator, Done, Handle
+from levelbench.distributed.packing import pieces
+from levelbench.distributed.traffic import Folded, subtree
+from levelbench.errors import UnsupportedError
+from levelbench.networks.executor import Array
+from levelbench.training.optimizers.arrays import namespace
+
+__all__ = [
+    "ALL_GATHER",
+    "ALL_REDUCE",
+    "BARRIER",
+    "BROADCAST",
+    "GATHER",
+    "REDUCE_SCATTER",
+    "SCATTER",
+    "Channel",
+    "Flat",
+    "Steps",
+    "TrafficTally",
+    "all_to_all",
+    "broadcast_binomial",
+    "closed",
+    "cut",
+    "divide",
+    "every",
+    "exchange",
+    "opened",
+    "space",
+]
+
+T = TypeVar("T")
+
+Steps = Generator[Handle, Array, T]
+"""An algorithm under way, which answers with a ``T``."""
+
+Flat = Any
+"""A contiguous, writable array of one dimension whose slices are views: NumPy's, or PyTorch's on a device."""
+
+
+@final
+class TrafficTally:
+    """What was sent so far."""
+
+    def __init__(self) -> None:
+        self.sent_bytes = 0
+        self.messages = 0
+
+    def note(self, nbytes: int) -> None:
+        """One more message."""
+        self.sent_bytes += nbytes
+        self.messages += 1
+
+
+@final
+class Channel:
+    """The way of this rank to the others, for the messages of one collective, which have a tag of their own."""
+
+    def __init__(self, communicator: Communicator, tag: int, tally: TrafficTally) -> None:
+        self._communicator, self._tag, self._tally = communicator, tag, tally
+        self.rank, self.size = communicator.rank, communicator.size
+
+    def send(self, flat: Flat, to: int) -> Handle:
+        """Under way when it returns. Nothing is no message: the receiver knows its length as well."""
+        if not len(flat):
+            return Done(flat)
+        self._tally.note(flat.nbytes)
+        return self._communicator.start_send(flat, to, self._tag)
+
+    def receive(self, into: Flat, source: int) -> Handle:
+        """Into this array."""
+        return self._communicator.start_receive(into, source, self._tag) if len(into) else Done(into)
+
+    def swap(self, outgoing: Flat, to: int, into: Flat, source: int) -> Steps[None]:
+        """Send and receive at the same time."""
+        coming = self.receive(into, source)
+        going = self.send(outgoing, to)
+        yield coming
+        yield going
+
+
+def every(handles: Iterable[Handle]) -> Steps[None]:
+    """Wait for each."""
+    for handle in handles:
+        # Not ``yield from handles``: a list cannot be sent what arrived.
+        _ = yield handle
+
+
+def cut(flat: Flat, count: int) -> list[Flat]:
+    """Views of its pieces."""
+    return [flat[start:stop] for start, stop in pairwise(pieces(len(flat), count))]
+
+
+def space(like: Flat, length: int) -> Flat:
+    """A new array of that length, of the dtype and device of ``like``."""
+    if isinstance(like, np.ndarray):
+        return np.empty(length, like.dtype)
+    return namespace(like).empty(length, dtype=like.dtype, device=like.device)
+
+
+def divide(flat: Flat, divisor: int | None) -> None:
+    """In place; ``None`` divides by nothing."""
+    if divisor is not None:
+        flat /= flat.dtype.type(divisor) if isinstance(flat, np.ndarray) else divisor
+
+
+def opened(array: Array, *, change: bool = False) -> Flat:
+    """Its elements as one flat array: with ``change`` its own memory where possible, which may be written to.
+
+    Without, it must not be written to. An array on a device stays there.
+    """
+    try:
+        seen = view(array)
+    except UnsupportedError:
+        return (array.detach() if hasattr(array, "detach") else array).reshape(-1)
+    flat = seen.reshape(-1)
+    return flat.copy() if change and not flat.flags.writeable else flat
+
+
+def closed(flat: Flat, like: Array, *, shape: tuple[int, ...] | None = None, change: bool = False) -> Array:
+    """The flat array as a native one like ``like``: with ``change`` in it where it can be, else new, of this shape."""
+    shape = tuple(like.shape) if shape is None else shape
+    if isinstance(flat, np.ndarray):
+        shaped = flat.reshape(shape)
+        if not change:
+            return new(shaped, like)
+        return like if _same(flat, like) else put(shaped, like)
+    shaped = flat.reshape(shape)
+    if change and flat.data_ptr() != like.data_ptr():
+        like.detach().copy_(shaped)
+    return like if change else shaped
+
+
+def _same(flat: Flat, like: Array) -> bool:
+    return not isinstance(like, np.generic) and np.may_share_memory(flat, view(like))
+
+
+def _parent(place: int) -> int:
+    return place - (place & -place)
+
+
+def _distances(place: int, size: int) -> list[int]:
+    """How far away those are that hang directly on a place, ascending: 1, 2, 4, ..."""
+    return [1 << level for level in range((subtree(place, size) - 1).bit_length())]
+
+
+def broadcast_binomial(link: Channel, flat: Flat, root: int) -> Steps[None]:
+    """Down a binomial tree, the largest subtree first."""
+    place = (link.rank - root) % link.size
+    if place:
+        yield link.receive(flat, (_parent(place) + root) % link.size)
+    going = [link.send(flat, (link.rank + each) % link.size) for each in reversed(_distances(place, link.size))]
+    yield from every(going)
+
+
+def broadcast_direct(link: Channel, flat: Flat, root: int) -> Steps[None]:
+    """From the root to each."""
+    if link.rank != root:
+        yield link.receive(flat, root)
+        return
+    going = [link.send(flat, rank) for rank in range(link.size) if rank != root]
+    yield from every(going)
+
+
+def broadcast_scatter_gather(link: Channel, flat: Flat, root: int) -> Steps[None]:
+    """Pieces down a binomial tree, then around a ring (Chan et al. 2007): for long arrays."""
+    size, place = link.size, (link.rank - root) % link.size
+    parts = cut(flat, size)
+    ends = [0]
+    for part in parts:
+        ends.append(ends[-1] + len(part))
+
+    def block(first: int) -> Flat:
+        return flat[ends[first] : ends[first + subtree(first, size)]]
+
+    if place:
+        yield link.receive(block(place), (_parent(place) + root) % size)
+    going = [link.send(block(place + each), (link.rank + each) % size) for each in reversed(_distances(place, size))]
+    yield from every(going)
+    right, left = (link.rank + 1) % size, (link.rank - 1) % size
+    for step in range(size - 1):
+        yield from link.swap(parts[(place - step) % size], right, parts[(place - step - 1) % size], left)
+
+
+def gather_direct(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
+    """From each to the root. The root gets the arrays by rank, the others an empty list."""
+    if link.rank != root:
+        yield link.send(flat, root)
+        return []
+    arrived = [flat if rank == root else space(flat, len(flat)) for rank in range(link.size)]
+    coming = [link.receive(each, rank) for rank, each in enumerate(arrived) if rank != root]
+    yield from every(coming)
+    return arrived
+
+
+def gather_binomial(link: Channel, flat: Flat, root: int) -> Steps[list[Flat]]:
+    """Up a binomial tree, each rank with all that hang on it in one message."""
+    size, length, place = link.size, len(flat), (link.rank - root) % link.size
+    held = space(flat, subtree(place, size) * length)
+    held[:length] = flat
+    for each in _distances(place, size):
+        below = subtree(place + each, size)
+        yield link.receive(held[each * length : (each + below) * length], (link.rank + each) % size)
+    if place:
+        yield link.send(held, (_parent(place) + root) % size)
+        return []
+    return _turned(cut(held, size), root)
+
+
+def _turned(parts: list[Flat], by: int) -> list[Flat]:
+    """Parts by place as parts by rank, where the rank of place 0 is ``by``."""
+    return [parts[(rank - by) % len(parts)] for rank in range(len(parts))]
+
+
+def scatter_direct(link: Channel, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
+    """From the root to each, into ``own``; ``flats`` are read on the root."""
+    if link.rank != root:
+        yield link.receive(own, root)
+        return
+    own[:] = flats[root]
+    going = [link.send(each, rank) for rank, each in enumerate(flats) if rank != root]
+    yield from every(going)
+
+
+def scatter_binomial(link: Channel, flats: Sequence[Flat], own: Flat, root: int) -> Steps[None]:
+    """Down a binomial tree, each rank's array with those of all that hang on it. All of one length."""
+    size, length, place = link.size, len(own), (link.rank - root) % link.size
+    held = space(own, subtree(place, size) * length)
+    if place:
+        yield link.receive(held, (_parent(place) + root) % size)
+    else:
+        for at, part in enumerate(cut(held, size)):
+            part[:] = flats[(at + root) % size]
+    going = [
+        link.send(held[each * length : (each + subtree(place + each, size)) * length], (link.rank + each) % size)
+        for each in reversed(_distances(place, size))
+    ]
+    own[:] = held[:length]
+    yield from every(going)
+
+
+def gather_ring(link: Channel, flat: Flat) -> Steps[list[Flat]]:
+    """Around a ring: each passes on what came last."""
+    size = link.size
+    parts = [flat if rank == link.rank else space(flat, len(flat)) for rank in range(size)]
+    right, left = (link.rank + 1) % size, (link.rank - 1) % size
+    for step in range(size - 1):
+        yield from link.swap(parts[(link.rank - step) % size], right, parts[(link.rank - step - 1) % size], left)
+    return parts
+
+
+def gather_bruck(link: Channel, flat: Flat) -> Steps[list[Flat]]:
+    """All that one holds to the rank at distance 1, 2, 4, ... before (Bruck et al. 1997)."""
+    size, length = link.size, len(flat)
+    held = space(flat, size * length)
+    held[:length] = flat
+    have = 1
+    while have < size:
+        count = min(have, size - have) * length
+        coming = held[have * length : have * length + count]
+        yield from link.swap(held[:count], (link.rank - have) % size, coming, (link.rank + have) % size)
+        have *= 2
+    return _turned(cut(held, size), link.rank)
+
+
+def gather_everywhere(link: Channel, flat: Flat) -> Steps[list[Flat]]:
+    """From each to each."""
+    arrived = [flat if rank == link.rank else space(flat, len(flat)) for rank in range(link.size)]
+    coming = [link.receive(each, rank) for rank, each in enumerate(arrived) if rank != link.rank]
+    going = [link.send(flat, rank) for rank in range(link.size) if rank != link.rank]
+    yield from every(coming)
+    yield from every(going)
+    return arrived
+
+
+def all_to_all(link: Channel, flats: Sequence[Flat]) -> Steps[list[Flat]]:
+    """Pairwise: in step s to the rank s after, and from the rank s before. All of one length."""
+    size, own = link.size, flats[link.rank]
+    arrived = [own if rank == link.rank else space(own, len(own)) for rank in range(size)]
+    for step in range(1, size):
+        to, source = (link.rank + step) % size, (link.rank - step) % size
+        yield from link.swap(flats[to], to, arrived[source], source)
+    return arrived
+
+
+def exchange(link: Channel, flat: Flat, neighbours: Sequence[int]) -> Steps[list[Flat]]:
+    """With each neighbour at the same time."""
+    arrived = [space(flat, len(flat)) for _ in neighbours]
+    coming = [link.receive(each, rank) for each, rank in zip(arrived, neighbours, strict=True)]
+    going = [link.send(flat, rank) for rank in neighbours]
+    yield from every(coming)
+    yield from every(going)
+    return arrived
+
+
+def barrier_dissemination(link: Channel) -> Steps[None]:
+    """In step k hear from the rank 2^k before: then from everybody (Hensgen, Finkel & Manber 1988)."""
+    token, heard, distance = np.zeros(1, np.uint8), np.zeros(1, np.uint8), 1
+    while distance < link.size:
+        yield from link.swap(token, (link.rank + distance) % link.size, heard, (link.rank - distance) % link.size)
+        distance *= 2
+
+
+def barrier_direct(link: Channel) -> Steps[None]:
+    """All to rank 0, and back."""
+    token = np.zeros(1, np.uint8)
+    if link.rank:
+        yield link.send(token, 0)
+        yield link.receive(token, 0)
+        return
+    for rank in range(1, link.size):
+        yield link.receive(token, rank)
+    going = [link.send(token, rank) for rank in range(1, link.size)]
+    yield from every(going)
+
+
+BROADCAST: dict[str, Callable[[Channel, Flat, int], Steps[None]]] = {
+    "binomial": broadcast_binomial,
+    "scatter-gather": broadcast_scatter_gather,
+    "direct": broadcast_direct,
+}
+GATHER: dict[str, Callable[[Channel, Flat, int], Steps[list[Flat]]]] = {
+    "direct": gather_direct,
+    "binomial": gather_binomial,
+}
+SCATTER: dict[str, Callable[[Channel, Sequence[Flat], Flat, int], Steps[None]]] = {
+    "direct": scatter_direct,
+    "binomial": scatter_binomial,
+}
+ALL_GATHER: dict[str, Callable[[Channel, Flat], Steps[list[Flat]]]] = {
+    "ring": gather_ring,
+    "bruck": gather_bruck,
+    "direct": gather_everywhere,
+}
+BARRIER: dict[str, Callable[[Channel], Steps[None]]] = {
+    "dissemination": barrier_dissemination,
+    "direct": barrier_direct,
+}
+
+
+def ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+    """Reduce-scatter, then all-gather, both around a ring (Patarasuk & Yuan 2009)."""
+    parts = cut(flat, link.size)
+    yield from _reduce_around(link, parts)
+    divide(parts[link.rank], divisor)
+    right, left = (link.rank + 1) % link.size, (link.rank - 1) % link.size
+    for step in range(link.size - 1):
+        outgoing, coming = parts[(link.rank - step) % link.size], parts[(link.rank - step - 1) % link.size]
+        yield from link.swap(outgoing, right, coming, left)
+
+
+def _reduce_around(link: Channel, parts: list[Flat]) -> Steps[None]:
+    """Piece j sets out from rank j + 1 and comes to rank j with everybody's part in it."""
+    scratch = space(parts[0], len(parts[0]))
+    right, left = (link.rank + 1) % link.size, (link.rank - 1) % link.size
+    for step in range(link.size - 1):
+        outgoing, own = parts[(link.rank - step - 1) % link.size], parts[(link.rank - step - 2) % link.size]
+        coming = scratch[: len(own)]
+        yield from link.swap(outgoing, right, coming, left)
+        own += coming
+
+
+def recursive_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+    """Swap everything with the rank at distance 1, 2, 4, ... (Thakur et al. 2005)."""
+    scratch = space(flat, len(flat))
+    folded = Folded(link.rank, link.size)
+    if (yield from _stand_aside(link, folded, flat, scratch)):
+        return
+    distance = 1
+    while distance < folded.size:
+        partner = folded.rank_of(folded.number ^ distance)
+        yield from link.swap(flat, partner, scratch, partner)
+        flat += scratch
+        distance *= 2
+    divide(flat, divisor)
+    yield from _hand_back(link, folded, flat)
+
+
+def halving_doubling(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+    """Reduce-scatter by recursive halving, then all-gather by recursive doubling (Rabenseifner 2004)."""
+    scratch = space(flat, len(flat))
+    folded = Folded(link.rank, link.size)
+    if (yield from _stand_aside(link, folded, flat, scratch)):
+        return
+    number, distance = folded.number, folded.size // 2
+    while distance:
+        partner = number ^ distance
+        own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
+        coming = scratch[: len(own)]
+        yield from link.swap(other, folded.rank_of(partner), coming, folded.rank_of(partner))
+        own += coming
+        distance //= 2
+    divide(_block(flat, folded.size, number, 1), divisor)
+    distance = 1
+    while distance < folded.size:
+        partner = number ^ distance
+        own, other = (_block(flat, folded.size, each, distance) for each in (number, partner))
+        yield from link.swap(own, folded.rank_of(partner), other, folded.rank_of(partner))
+        distance *= 2
+    yield from _hand_back(link, folded, flat)
+
+
+def _block(flat: Flat, count: int, number: int, length: int) -> Flat:
+    """Of ``count`` pieces the aligned block of ``length`` pieces in which piece ``number`` lies."""
+    bounds, first = pieces(len(flat), count), number // length * length
+    return flat[bounds[first] : bounds[first + length]]
+
+
+def _stand_aside(link: Channel, folded: Folded, flat: Flat, scratch: Flat) -> Steps[bool]:
+    """Before: whether this rank hands its array over, in which case all is done when this returns."""
+    if folded.aside:
+        yield link.send(flat, folded.other)
+        yield link.receive(flat, folded.other)
+    elif folded.paired:
+        yield link.receive(scratch, folded.other)
+        flat += scratch
+    return folded.aside
+
+
+def _hand_back(link: Channel, folded: Folded, flat: Flat) -> Steps[None]:
+    """After: the result to the one that stood aside."""
+    if folded.paired:
+        yield link.send(flat, folded.other)
+
+
+def tree(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+    """Up a binomial tree to rank 0, then down."""
+    scratch = space(flat, len(flat))
+    distance = 1
+    while distance < link.size:
+        if link.rank & distance:
+            yield link.send(flat, link.rank - distance)
+            break
+        if link.rank + distance < link.size:
+            yield link.receive(scratch, link.rank + distance)
+            flat += scratch
+        distance *= 2
+    if link.rank == 0:
+        divide(flat, divisor)
+    yield from broadcast_binomial(link, flat, 0)
+
+
+def direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[None]:
+    """All to rank 0, which adds in the order of ranks, and back: what an unsharded parameter server does."""
+    if link.rank:
+        yield link.send(flat, 0)
+        yield link.receive(flat, 0)
+        return
+    scratch = space(flat, len(flat))
+    for rank in range(1, link.size):
+        yield link.receive(scratch, rank)
+        flat += scratch
+    divide(flat, divisor)
+    going = [link.send(flat, rank) for rank in range(1, link.size)]
+    yield from every(going)
+
+
+def reduce_scatter_ring(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
+    """Around a ring. ``flat`` is overwritten; answers with a view of this rank's piece."""
+    parts = cut(flat, link.size)
+    yield from _reduce_around(link, parts)
+    divide(parts[link.rank], divisor)
+    return parts[link.rank]
+
+
+def reduce_scatter_direct(link: Channel, flat: Flat, divisor: int | None) -> Steps[Flat]:
+    """Each piece from everybody to its rank, which adds in the order of ranks."""
+    parts = cut(flat, link.size)
+    own = parts[link.rank]
+    going = [link.send(part, rank) for rank, part in enumerate(parts) if rank != link.rank]
+    arrived = [own if rank == link.rank else space(own, len(own)) for rank in range(link.size)]
+    for rank, each in enumerate(arrived):
+        if rank != link.rank:
+            yield link.receive(each, rank)
+    yield from every(going)
+    total = arrived[0] if link.rank else space(own, len(own))
+    if not link.rank:
+        total[:] = own
+    for each in arrived[1:]:
+        total += each
+    divide(total, divisor)
+    return total
+
+
+ALL_REDUCE: dict[str, Callable[[Channel, Flat, int | None], Steps[None]]] = {
+    "ring": ring,
+    "recursive-doubling": recursive_doubling,
+    "halving-doubling": halving_doubling,
+    "tree": tree,
+    "direct": direct,
+}
+REDUCE_SCATTER: dict[str, Callable[[Channel, Flat, int | None], Steps[Flat]]] = {
+    "ring": reduce_scatter_ring,
+    "direct": reduce_scatter_direct,
+}

@@ -1,0 +1,361 @@
+"""Compressors: a gradient becomes a payload, a few native arrays that travel, and an estimate of it again.
+
+Sparse ones send some elements (the largest, random ones, those above a threshold), quantised ones a few bits of each.
+A compressor keeps nothing: what it leaves out is for error feedback to remember, which is the same for all of them.
+Quantised ones scale buckets of fixed length separately, so a layer of small gradients is not drowned by a large one.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from levelbench.distributed.compression.arrays import (
+    Key,
+    add_at,
+    as_bytes,
+    from_bytes,
+    in_rows,
+    index_type,
+    largest,
+    pack_codes,
+    packed_size,
+    typed,
+    uniform,
+    unpack_codes,
+)
+from levelbench.errors import UnsupportedError
+from levelbench.networks.executor import Array
+from levelbench.training.optimizers.arrays import namespace, zeros_like
+
+__all__ = [
+    "CastCompressor",
+    "Compressor",
+    "Payload",
+    "PayloadPart",
+    "QSGDCompressor",
+    "RandomKCompressor",
+    "SignCompressor",
+    "SparseCompressor",
+    "ThresholdCompressor",
+    "TopKCompressor",
+    "kept",
+]
+
+Payload = tuple[Array, ...]
+"""Flat native arrays."""
+
+_WIDTHS = {"uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
+
+
+@dataclass(frozen=True)
+class PayloadPart:
+    """One array of a payload: its elements, and their type (the gradient's own where ``kind`` is empty)."""
+
+    elements: int
+    kind: str = ""
+
+    def nbytes(self, itemsize: int) -> int:
+        """Bytes, for a gradient of ``itemsize`` bytes an element."""
+        return self.elements * _WIDTHS.get(self.kind, itemsize)
+
+
+class Compressor(ABC):
+    """A frozen description. ``flat`` is always of shape (n,) and of type ``float32`` or ``float64``."""
+
+    @abstractmethod
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
+        """The arrays of the payload of ``size`` elements."""
+
+    @abstractmethod
+    def compress(self, flat: Array, key: Key) -> Payload:
+        """The payload: new arrays. ``flat`` is left as it is."""
+
+    @abstractmethod
+    def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
+        """``target`` + factor · what the payload says, shape (n,); in place where that can be."""
+
+    def summable(self, ranks: int) -> Compressor:
+        """The compressor whose payloads ``ranks`` ranks may add up as they are; itself where that makes no odds."""
+        return self
+
+    def decompress(self, payload: Payload, like: Array) -> Array:
+        """What the payload says, of the shape, type and device of ``like``."""
+        return self.add(zeros_like(like), payload)
+
+    def nbytes(self, size: int, itemsize: int) -> int:
+        """Bytes of the payload of ``size`` elements of ``itemsize`` bytes each."""
+        return sum(part.nbytes(itemsize) for part in self.parts(size))
+
+    def joined(self, payload: Payload) -> Array:
+        """The payload as one array of bytes (``uint8``)."""
+        return as_bytes(payload)
+
+    def parted(self, data: Array, like: Array) -> Payload:
+        """The payload of :meth:`joined` again, for a gradient like this one."""
+        xp = namespace(like)
+        kinds: list[tuple[int, Any, int]] = []
+        for part in self.parts(like.shape[0]):
+            # Where arrays have no bfloat16, its bits travel.
+            kind = getattr(xp, part.kind, xp.uint16) if part.kind else like.dtype
+            kinds.append((part.elements, kind, _WIDTHS.get(part.kind) or like.dtype.itemsize))
+        return from_bytes(data, kinds)
+
+
+def kept(ratio: float, size: int) -> int:
+    """How many of ``size`` elements the share ``ratio`` is: rounded up, at least one where there is one."""
+    # 0.07 of 100 are 7, although the product is a little more in floating point.
+    return min(size, math.ceil(round(ratio * size, 6))) or min(size, 1)
+
+
+class SparseCompressor(Compressor):
+    """Its payload is (values, places), each place at most once."""
+
+    def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
+        """The values at their places; the rest of ``target`` is not touched."""
+        values, places = payload
+        return add_at(target, typed(places, "int64"), values if factor == 1.0 else values * factor)
+
+    def _taken(self, flat: Array, places: Array) -> Payload:
+        return namespace(flat).take(flat, places), typed(places, index_type(flat.shape[0]))
+
+
+@dataclass(frozen=True)
+class TopKCompressor(SparseCompressor):
+    """The ``ratio`` · n elements of the largest magnitude (Aji & Heafield 2017; Stich et al. 2018)."""
+
+    ratio: float
+
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
+        """Values and places."""
+        count = kept(self.ratio, size)
+        return PayloadPart(count), PayloadPart(count, index_type(size))
+
+    def compress(self, flat: Array, key: Key) -> Payload:
+        """Which of equal magnitudes are taken is the framework's choice."""
+        return self._taken(flat, largest(abs(flat), kept(self.ratio, flat.shape[0])))
+
+
+@dataclass(frozen=True)
+class RandomKCompressor(SparseCompressor):
+    """``ratio`` · n elements at random places, the same on all ranks (Wangni et al. 2018; Stich et al. 2018).
+
+    The places follow from the run's seed and the step, so that they do not travel, and the values of all ranks can be
+    added as they are.
+    """
+
+    ratio: float
+
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
+        """The values alone."""
+        return (PayloadPart(kept(self.ratio, size)),)
+
+    def compress(self, flat: Array, key: Key) -> Payload:
+        """The values at this step's places, ascending."""
+        xp, size = namespace(flat), flat.shape[0]
+        chosen = key.everywhere().generator().choice(size, kept(self.ratio, size), replace=False, shuffle=False)
+        places = xp.asarray(np.sort(chosen).astype(np.int64), device=flat.device)
+        return xp.take(flat, places), places
+
+
+@dataclass(frozen=True)
+class ThresholdCompressor(SparseCompressor):
+    """All elements of a magnitude of ``threshold`` or more (Strom 2015; Dryden et al. 2016).
+
+    ``relative``: of that many times the root mean square of all elements. The payload's size varies; :meth:`parts` is
+    of the largest there can be.
+    """
+
+    threshold: float
+    relative: bool
+
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
+        """Values and places, where all are above it."""
+        return PayloadPart(size), PayloadPart(size, index_type(size))
+
+    def compress(self, flat: Array, key: Key) -> Payload:
+        """All that qualify; zeros never do."""
+        xp = namespace(flat)
+        magnitudes, limit = abs(flat), self.threshold
+        if self.relative:
+            limit = limit * xp.sqrt(xp.mean(flat * flat))
+        (places,) = xp.nonzero((magnitudes >= limit) & (magnitudes > 0))
+        return self._taken(flat, places)
+
+
+def _accumulated(target: Array, rows: Array, factor: float) -> Array:
+    """``target`` + factor · what the rows hold, without what fills up the last."""
+    flat = rows.reshape(-1)[: target.shape[0]]
+    target += flat if factor == 1.0 else flat * factor
+    return target
+
+
+@dataclass(frozen=True)
+class QSGDCompressor(Compressor):
+    """v becomes ‖v‖ · sign(v) · ξ / s with ξ one of 0 to s, rounded at random so that its mean is s |v| / ‖v‖.
+
+    Alistarh et al. 2017, section 3, for each bucket of ``bucket`` elements, with s ``levels``: unbiased, and
+    E ‖Q(v) − v‖² ≤ min(d / s², √d / s) ‖v‖² for d elements. ``norm`` is ``l2``, or ``max``, which the paper uses in its
+    experiments. The payload is a norm a bucket, and codes of a fixed number of bits (the paper's Elias code makes small
+    ones shorter).
+    """
+
+    levels: int = 127
+    bucket: int = 512
+    norm: str = "l2"
+
+    @property
+    def bits(self) -> int:
+        """Bits of a code: there are 2 s + 1."""
+        return (2 * self.levels).bit_length()
+
+    @property
+    def variance(self) -> float:
+        """The bound on E ‖Q(v) − v‖² / ‖v‖² of a full bucket: Alistarh et al. 2017, lemma 3.1.
+
+        With the norm ``max`` as well: a smaller scale only brings levels closer.
+        """
+        return min(self.bucket / self.levels**2, sqrt(self.bucket) / self.levels)
+
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
+        """Norms and packed codes."""
+        rows = -(-size // self.bucket)
+        return PayloadPart(rows), PayloadPart(packed_size(size, self.bits), "uint8")
+
+    def compress(self, flat: Array, key: Key) -> Payload:
+        """Draws are of the key's."""
+        xp, size = namespace(flat), flat.shape[0]
+        rows = in_rows(flat, self.bucket)
+        magnitudes = abs(rows)
+        norms = xp.max(magnitudes, axis=1) if self.norm == "max" else xp.sqrt(xp.sum(rows * rows, axis=1))
+        # First the quotient, which is at most 1: of a tiny norm levels / norm is infinite.
+        magnitudes /= xp.where(norms > 0, norms, xp.ones_like(norms)).reshape((-1, 1))
+        magnitudes *= self.levels
+        magnitudes += uniform(rows.shape[0] * self.bucket, flat, key).reshape(rows.shape)
+        # Rounding may lift the quotient of the largest element above 1.
+        signed = xp.copysign(xp.clip(xp.floor(magnitudes), 0, self.levels), rows)
+        signed += self.levels
+        whole = xp.uint8 if self.bits <= 8 else xp.int32
+        return norms, pack_codes(xp.astype(signed.reshape(-1)[:size], whole), self.bits)
+
+    def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
+        """Level times norm."""
+        norms, packed = payload
+        xp = namespace(target)
+        codes = xp.astype(unpack_codes(packed, self.bits, target.shape[0]), target.dtype)
+        codes -= self.levels
+        rows = in_rows(codes, self.bucket)
+        rows *= (norms * (1.0 / self.levels)).reshape((-1, 1))
+        return _accumulated(target, rows, factor)
+
+
+@dataclass(frozen=True)
+class SignCompressor(Compressor):
+    """One bit an element, and what it stands for by bucket.
+
+    ``scale`` is ``mean``, ± the mean magnitude of the bucket (Karimireddy et al. 2019); ``means``, the mean of those
+    that are not negative and the mean of those that are, which has the smallest squared error that a bit can (1-bit
+    SGD: Seide et al. 2014); or ``vote``, ± 1, and 0 for a bucket of zeros (signSGD: Bernstein et al. 2018).
+    """
+
+    bucket: int = 512
+    scale: str = "mean"
+
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
+        """Scales and packed signs."""
+        rows = -(-size // self.bucket)
+        scales = (PayloadPart(rows), PayloadPart(rows)) if self.scale == "means" else (PayloadPart(rows),)
+        return *scales, PayloadPart(packed_size(size, 1), "uint8")
+
+    def compress(self, flat: Array, key: Key) -> Payload:
+        """A zero counts as positive."""
+        xp = namespace(flat)
+        rows = in_rows(flat, self.bucket)
+        signs = pack_codes(xp.astype(flat >= 0, xp.uint8), 1)
+        if self.scale == "vote":
+            return xp.astype(xp.max(abs(rows), axis=1) > 0, flat.dtype), signs
+        magnitudes, counts = xp.sum(abs(rows), axis=1), self._counts(flat)
+        if self.scale == "mean":
+            return magnitudes / counts, signs
+        sums = xp.sum(rows, axis=1)
+        negative = xp.sum(xp.astype(rows < 0, flat.dtype), axis=1)
+        high = (magnitudes + sums) / (2 * xp.clip(counts - negative, 1, None))
+        return high, (sums - magnitudes) / (2 * xp.clip(negative, 1, None)), signs
+
+    def _counts(self, flat: Array) -> Array:
+        """How many elements each bucket has; the last one may have fewer than the others."""
+        size = flat.shape[0]
+        counts = np.full(-(-size // self.bucket), self.bucket, np.float64)
+        counts[-1:] = (size - 1) % self.bucket + 1
+        xp = namespace(flat)
+        return xp.astype(xp.asarray(counts, device=flat.device), flat.dtype)
+
+    def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
+        """The scale of each sign."""
+        *scales, packed = payload
+        xp = namespace(target)
+        bits = in_rows(unpack_codes(packed, 1, target.shape[0]), self.bucket)
+        high = scales[0].reshape((-1, 1))
+        low = scales[1].reshape((-1, 1)) if self.scale == "means" else -high
+        return _accumulated(target, xp.where(bits > 0, high, low), factor)
+
+
+_LARGEST_HALF = 65504.0
+
+
+@dataclass(frozen=True)
+class CastCompressor(Compressor):
+    """Each element rounded to the nearest of type ``kind``, ``float16`` or ``bfloat16``, ties to even.
+
+    Half precision ends at 65504: what lies beyond ``most`` is sent as that, and error feedback keeps the rest. NumPy
+    has no bfloat16, and there its bits travel (``uint16``); for them the communicator has no sum, so ``summed``, which
+    lets it add payloads, raises ``UnsupportedError``.
+    """
+
+    kind: str = "float16"
+    summed: bool = False
+    most: float = _LARGEST_HALF
+
+    def summable(self, ranks: int) -> CastCompressor:
+        """With magnitudes of 65504 / (2 ranks) at most: no sum is infinite, whatever its additions round to."""
+        return replace(self, most=_LARGEST_HALF / (2 * ranks)) if ranks > 1 else self
+
+    def parts(self, size: int) -> tuple[PayloadPart, ...]:
+        """The elements."""
+        return (PayloadPart(size, self.kind),)
+
+    def compress(self, flat: Array, key: Key) -> Payload:
+        """Rounds through ``float32`` where the type is bfloat16, as PyTorch does."""
+        xp = namespace(flat)
+        if self.kind == "float16":
+            return (typed(xp.clip(flat, -self.most, self.most), "float16"),)
+        if hasattr(xp, "bfloat16"):
+            return (typed(flat, "bfloat16"),)
+        if self.summed:
+            raise UnsupportedError(
+                "a sum in bfloat16",
+                "this framework has no bfloat16 arrays",
+                "choose narrow=False, or another framework",
+            )
+        return (_bfloat16_bits(flat),)
+
+    def add(self, target: Array, payload: Payload, factor: float = 1.0) -> Array:
+        """In the target's type."""
+        (small,) = payload
+        if small.dtype == np.uint16:
+            small = (small.astype(np.uint32) << 16).view(np.float32)
+        wide = namespace(target).astype(small, target.dtype)
+        target += wide if factor == 1.0 else wide * factor
+        return target
+
+
+def _bfloat16_bits(flat: Array) -> Array:
+    """The upper half of a NumPy ``float32``'s bits, rounded to the nearest, ties to even; a NaN stays one."""
+    bits = np.asarray(flat, np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(flat), (bits >> 16) | 0x40, rounded).astype(np.uint16)

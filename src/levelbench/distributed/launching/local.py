@@ -1,0 +1,231 @@
+"""Jobs of supervised processes on this machine, and our own engine, which starts one process a rank.
+
+The supervisors do the killing, so it happens also when this process is killed; here they are only asked to.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+from levelbench.distributed.launching.base import Engine, Failure, RunningJob, first_failure, has_failed, last_lines
+from levelbench.distributed.launching.environment import (
+    JOB,
+    THREADS,
+    RankPlace,
+    end_marked,
+    variables_of,
+    without_place,
+)
+from levelbench.errors import UsageError
+from levelbench.measure.clocks import HOST
+
+__all__ = [
+    "Process",
+    "SupervisedJob",
+    "environment_of_ranks",
+    "free_port",
+    "start_supervisor",
+    "supervisor_words",
+    "tidy_folder",
+]
+
+_END_S = 5.0
+"""How long supervisors may take to end their ranks: longer than their own grace."""
+
+
+@final
+class SupervisedJob(RunningJob):
+    """Supervisors that were started: one a rank, in their order, or one over a ``launcher`` that starts the ranks' own.
+
+    ``whole`` where all ranks report into this folder: not on one of several machines that share none. ``watch`` where
+    the launcher may not end the others once a rank failed, as MPI's do not before that rank has called MPI.
+    """
+
+    def __init__(
+        self, folder: Path, ranks: int, job: str, launcher: bool = False, whole: bool = True, watch: bool = False
+    ) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.folder = folder
+        self.job = job
+        self._ranks = ranks
+        self._launcher = launcher
+        self._whole = whole
+        self._watch = watch
+        self._told_ns: int | None = None
+        self._failed_first = False
+        self._over = False
+
+    def add(self, supervisor: subprocess.Popen[bytes]) -> None:
+        """One more that belongs to the job."""
+        self._processes.append(supervisor)
+
+    def poll(self) -> bool:
+        """Whether all have ended, and nothing is left."""
+        if self._over:
+            return True
+        codes = [process.poll() for process in self._processes]
+        if None not in codes:
+            end_marked(self.job)
+            self._over = True
+        elif self._told_ns is None:
+            if any(codes) or (self._watch and has_failed(self.folder, self._ranks)):
+                self._tell()
+        elif HOST.now_ns() - self._told_ns > _END_S * 1e9:
+            self._finish()
+        return self._over
+
+    def kill(self) -> None:
+        """Tell the supervisors, and kill what has not ended after a while."""
+        if not self.poll():
+            self._tell()
+            if not self.wait(_END_S):
+                self._finish()
+
+    def failure(self) -> Failure | None:
+        """As the supervisors wrote it down; a supervisor that was itself killed could not."""
+        # A launcher may start its ranks once more.
+        if self._launcher and not self._over:
+            return None
+        found = first_failure(self.folder, self._ranks, self._over and self._whole)
+        if found is not None or (self._told_ns is not None and not self._failed_first):
+            return found
+        for at, process in enumerate(self._processes):
+            if process.returncode:
+                rank = None if self._launcher else at
+                log = self.log(at) if rank is not None else self.folder / "launcher.log"
+                number = -process.returncode if process.returncode < 0 else None
+                return Failure(rank, process.returncode if number is None else None, number, last_lines(log), log)
+        return None
+
+    def _tell(self) -> None:
+        if self._told_ns is None:
+            self._told_ns = HOST.now_ns()
+            self._failed_first = any(process.returncode for process in self._processes) or (
+                self._watch and has_failed(self.folder, self._ranks)
+            )
+        for process in self._processes:
+            if process.poll() is None:
+                process.terminate()
+
+    def _finish(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+        end_marked(self.job)
+        for process in self._processes:
+            process.wait()
+        self._over = True
+
+    def sleep(self, seconds: float) -> None:
+        """Until a supervisor ends or the time is over."""
+        # Popen.wait would wake twenty times a second beside the ranks.
+        poll = select.poll()
+        with ExitStack() as stack:
+            for process in self._processes:
+                if process.returncode is None:
+                    descriptor = os.pidfd_open(process.pid)
+                    stack.callback(os.close, descriptor)
+                    poll.register(descriptor, select.POLLIN)
+            poll.poll(seconds * 1e3)
+
+
+def start_supervisor(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a supervisor in a session of its own: an interrupt from the terminal is for the launching process alone."""
+    return subprocess.Popen(
+        list(words),
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def supervisor_words(folder: Path, command: Sequence[str], *, launcher: bool = False, child: bool = True) -> list[str]:
+    """The command that runs ``command`` under a supervisor; ``child`` where this very process will start it."""
+    # -P: what lies in the working directory, a json.py for one, is the rank's and not the supervisor's.
+    words = [sys.executable, "-P", "-m", "levelbench.distributed.launching.supervisor", str(folder)]
+    words += ["--launcher"] * launcher + (["--parent", str(os.getpid())] if child else [])
+    return [*words, "--", *command]
+
+
+def environment_of_ranks(
+    environment: Mapping[str, str], engine: str, ranks_here: int, cores: int | None = None
+) -> dict[str, str]:
+    """What ranks of a new job start from: a mark, the engine's name and a number of threads.
+
+    Each of ``OMP_NUM_THREADS``, ``OPENBLAS_NUM_THREADS`` and ``MKL_NUM_THREADS`` that is not set becomes the cores
+    that this process may use divided by the ranks on this machine, at least 1.
+    """
+    made = {**without_place(os.environ), **environment}
+    threads = max(1, (cores or len(os.sched_getaffinity(0))) // max(1, ranks_here))
+    chosen = made.get("OMP_NUM_THREADS", str(threads))
+    for name in THREADS:
+        made.setdefault(name, chosen)
+    made[JOB] = os.urandom(8).hex()
+    made["LEVELBENCH_ENGINE"] = engine
+    return made
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """A free port. Another process may take it before rank 0 does, which then fails and says so."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def tidy_folder(folder: Path, command: Sequence[str], ranks: int) -> Path:
+    """The folder of a job, made if needed and cleared of an earlier job's logs and reports; its absolute path.
+
+    ``UsageError`` for no command or fewer than one rank.
+    """
+    if not command or ranks < 1:
+        raise UsageError(
+            f"{ranks} ranks of the command {' '.join(command)!r}",
+            "a job has a command and at least one rank",
+            "give a command, and a number of ranks from 1",
+        )
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    for pattern in ("rank-*.log", "rank-*.json", "launcher.log", "launcher.json"):
+        for path in folder.glob(pattern):
+            path.unlink()
+    return folder
+
+
+@final
+class Process(Engine):
+    """One process a rank on this machine; they meet at a free port of the loopback."""
+
+    name: ClassVar[str] = "process"
+    communicators: ClassVar[tuple[str, ...]] = ("gloo", "nccl")
+
+    def lacks(self) -> str | None:
+        """Nothing."""
+        return None
+
+    def start(
+        self, command: Sequence[str], ranks: int, folder: Path, environment: Mapping[str, str], **options: Any
+    ) -> RunningJob:
+        """Start them. There are no options."""
+        self.check(ranks, options)
+        folder = tidy_folder(folder, command, ranks)
+        base = environment_of_ranks(environment, self.name, ranks)
+        running = SupervisedJob(folder, ranks, base[JOB])
+        port = free_port()
+        try:
+            for rank in range(ranks):
+                place = RankPlace(rank, ranks, rank, "127.0.0.1", port, self.name)
+                running.add(start_supervisor(supervisor_words(folder, command), {**base, **variables_of(place)}))
+        except BaseException:
+            running.kill()
+            raise
+        return running
