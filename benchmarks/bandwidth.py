@@ -37,7 +37,7 @@ from levelbench.distributed.schemes.compressed import SparseTopK
 from levelbench.distributed.schemes.periodic import LocalSGD
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import load_framework
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
 
 PERIOD = 8
 SCHEMES = {"all-reduce": AllReduce(), "top-k": SparseTopK(ratio=0.01), "local-sgd": LocalSGD(period=PERIOD)}

@@ -27,9 +27,8 @@ from levelbench.measure.timeline import Timeline
 from levelbench.networks import Network, zoo
 from levelbench.operators.frameworks import load_framework
 from levelbench.training import Constant, Momentum, Native, Recipe, Shuffled, Top1, Trainer
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 from ratios import of_neighbours
 
 BATCHES = {"mlp": 64, "cnn": 32, "resnet18": 32}

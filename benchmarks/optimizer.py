@@ -6,7 +6,7 @@
 Each case is a network at a batch size, a rule, and one of the framework's own implementations of it: PyTorch's
 ``fused`` and ``foreach``, optax under ``jax.jit``. Both sides take whole training steps (loss, gradients, update) with
 executors of their own that start from the same parameters and get the same batch; one updates by our rule, the other by
-:class:`levelbench.training.optimizers.native.Native`. First both take three updates by the same gradients, after which
+:class:`levelbench.training.Native`. First both take three updates by the same gradients, after which
 their parameters have to agree. Time is also taken for the update alone, which is told and not judged.
 ``resnet18-32px`` sees images of CIFAR's size: nearly as many parameters for a fiftieth of the work on each.
 
@@ -40,7 +40,7 @@ from levelbench.measure.stopping import Budget, FixedCount
 from levelbench.networks import Network, zoo
 from levelbench.operators.frameworks import load_framework
 from levelbench.training.optimizers import AdamW, Momentum, Optimizer
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Native
 
 MOST = 1.10
 BATCHES = {"mlp": 64, "cnn": 32, "resnet18": 8, "resnet18-32px": 128}

@@ -29,9 +29,8 @@ from levelbench.measure.stopping import Budget, Precision
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import zoo
 from levelbench.training import Constant, Momentum, Observer, Recipe, Shuffled, Top1, Trainer, datasets
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 BATCH, LR, MU = 256, 0.01, 0.9
 

@@ -45,7 +45,7 @@ from levelbench.distributed.sweep import Timed, fit, rounds_of
 from levelbench.measure.clocks import HOST
 from levelbench.measure.timeline import Timeline
 from levelbench.networks import Network
-from levelbench.networks.layers import Builder
+from levelbench.networks.builder import Builder
 from levelbench.operators.frameworks import load_framework
 from levelbench.training import Momentum
 from published_scaling import ALIBABA, FAST_AI, Team, calibrate, compare

@@ -27,8 +27,7 @@ import numpy as np
 
 from levelbench.errors import UsageError
 from levelbench.networks import zoo
-from levelbench.networks.transforms.microbatch import Microbatch
-from levelbench.networks.transforms.plan import RESERVE
+from levelbench.networks.transforms.microbatch import RESERVE, Microbatch
 from levelbench.operators.frameworks import open_framework
 
 HERE = Path(__file__).resolve().parent

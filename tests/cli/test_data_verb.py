@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from levelbench.training.datasets import Split, registry
+from levelbench.training import datasets
+from levelbench.training.datasets import Split
 from levelbench.training.datasets.base import Dataset
-from levelbench.training.datasets.made import Synthetic
+from levelbench.training.datasets.generated import Synthetic
 from levelbench.training.datasets.places import FileSource
 
 DIGITS_IMAGES = "359cd13f0f514122884198b78a131df597421cbf5e93a76678fa96fc548f0d96"
@@ -27,7 +28,7 @@ class Pets(FileSource):
         return folder / "pets" if (folder / "pets").is_file() else None
 
     def download(self, progress):
-        from levelbench.training.datasets.files import cache_folder
+        from levelbench.records.places import cache_folder
 
         path = cache_folder() / "pets" / "pets"
         path.parent.mkdir(parents=True)
@@ -51,7 +52,7 @@ def _alone(monkeypatch, tmp_path):
 
 @pytest.fixture
 def pets(monkeypatch):
-    monkeypatch.setattr(registry, "source", lambda name: Pets())
+    monkeypatch.setattr(datasets, "source", lambda name: Pets())
     monkeypatch.setattr("levelbench.training.datasets.source", lambda name: Pets())
 
 
@@ -59,7 +60,7 @@ def test_list_says_of_each_dataset_whether_it_is_here_and_what_it_lacks(call):
     code, out, _ = call("data", "list", "--json")
     found = {row["name"]: row for row in json.loads(out)["datasets"]}
     assert code == 0
-    assert set(found) == set(registry.names())
+    assert set(found) == set(datasets.names())
     assert found["digits"] | {"here": "here", "lacks": None, "licence": "CC BY 4.0"} == found["digits"]
     assert found["cifar10"]["from"] == "https://www.cs.toronto.edu/~kriz/cifar.html"
     assert found["imagenet"]["here"] is None

@@ -53,7 +53,7 @@ def model(tmp_path):
         (("dqn", "--transform", "microbach"), 2, "close: microbatch"),
         (("dqn", "--transform", "microbatch"), 2, "--memory 2GiB"),
         (("dqn", "--memory", "2GiB"), 2, "--transform microbatch"),
-        (("dqn", "--transform", "microbatch", "--memory", "two"), 2, "no number of bytes"),
+        (("dqn", "--transform", "microbatch", "--memory", "two"), 2, "not a number of bytes"),
         (("dqn", "--transform", "microbatch", "--memory", "0"), 2, "no memory at all"),
         (("dqn", "--top", "0"), 2, "top"),
     ],

@@ -156,7 +156,7 @@ def test_where_there_is_no_target_nothing_is_proposed_and_no_empty_table_shown(c
         (("--every", "16000 samples", "--epochs", "60"), "that is 5 evaluations"),
         (("--recipe", "mpl"), "close: mlp"),
         (("--epochs", "-1"), "not positive"),
-        (("--every", "often"), "that is none"),
+        (("--every", "often"), "not an interval"),
         (("--cost", "2"), "it is no share"),
         (("--width", "0"), "it is no share"),
     ],

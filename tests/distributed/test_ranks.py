@@ -21,10 +21,9 @@ from levelbench.networks import Builder
 from levelbench.networks.builder import GraphBuilder
 from levelbench.networks.zoo.blocks import batch_norm, normal
 from levelbench.training import Adam, Momentum, OneCycle, Quality, Recipe, Shuffled, Trainer
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.samplers import Repeated, Sequential
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 EXAMPLES = 26
 EPOCHS = 3

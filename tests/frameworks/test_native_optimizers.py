@@ -6,7 +6,7 @@ from tests.frameworks.optimizing import SHAPES, arrays, assert_close, on_host, o
 
 from levelbench.errors import DataError, DefinitionError, MissingError, UnknownNameError, UnsupportedError
 from levelbench.training.optimizers import AdamW, Momentum
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Native
 
 
 class TestNative:

@@ -3,7 +3,7 @@ import pytest
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.networks import Draw, GraphBuilder
-from levelbench.networks.arguments import checked_parameters, explained, require_inputs
+from levelbench.networks.executor import checked_parameters, explained, require_inputs
 
 
 def build():

@@ -6,7 +6,7 @@ from onnx import helper
 from tests.networks.models import graph_of, referring, small, write
 
 from levelbench.errors import DefinitionError
-from levelbench.networks import external, files
+from levelbench.networks import files
 from levelbench.networks.files import load, save
 
 
@@ -95,7 +95,7 @@ def test_one_file_that_is_read_again_and_again_counts_as_often(folder, monkeypat
     for at in range(9):
         model.graph.initializer.add().CopyFrom(model.graph.initializer[0])
         model.graph.initializer[-1].name = f"w{at}"
-    monkeypatch.setattr(external, "memory_bytes", lambda: 159)
+    monkeypatch.setattr(files, "memory_bytes", lambda: 159)
     with pytest.raises(DefinitionError, match="its tensors take 160 bytes"):
         load(write(folder / "model.onnx", model))
 

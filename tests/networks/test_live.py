@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import UnknownNameError, UsageError
-from levelbench.networks.live import LiveArrays
+from levelbench.networks.executor import LiveArrays
 
 
 def live():

@@ -21,10 +21,9 @@ from levelbench.networks import Builder
 from levelbench.runner import keeping
 from levelbench.runner.keeping import Keeper
 from levelbench.training import EMA, Adam, Momentum, Observer, Quality, Recipe, Shuffled, Trainer
-from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Saving, Snapshot, part_of
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 SCHEMES = {
     "all-reduce": {},

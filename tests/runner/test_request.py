@@ -64,7 +64,7 @@ def test_a_schedule_of_fixed_length_is_judged_at_its_end():
         ("digits", {"hidden": 0}, NUMPY, DefinitionError, "width 0"),
         ("digits", {"batch": 0}, NUMPY, DefinitionError, "batch >= 1"),
         ("digits", {}, Options(framework="numpy", clock="wal"), UnknownNameError, "close: wall"),
-        ("digits", {}, Options(framework="numpy", evaluate_every="often"), UsageError, "that is none"),
+        ("digits", {}, Options(framework="numpy", evaluate_every="often"), UsageError, "not an interval"),
         ("digits", {"epochs": 0}, NUMPY, DefinitionError, "trains nothing"),
         ("digits", {"lr": -1.0}, NUMPY, DefinitionError, "lr > 0"),
         ("no_such_file.py", {}, NUMPY, UsageError, "no such file"),

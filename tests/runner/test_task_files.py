@@ -131,7 +131,7 @@ def test_a_target_that_any_network_reaches_is_said_before_the_run_of_a_task_of_o
 
 
 ASKING = """
-from levelbench.training.schedules.base import Schedule
+from levelbench.training.schedules import Schedule
 
 class Asking(Schedule):
     fixed_length = False
@@ -206,8 +206,7 @@ def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store
 
     from levelbench.measure.timeline import Timeline
     from levelbench.operators.frameworks import open_framework
-    from levelbench.training.cadence import Evaluate
-    from levelbench.training.stopping import Stopping
+    from levelbench.training.stopping import Evaluate, Stopping
     from levelbench.training.trainer import Trainer
 
     path, kept = tmp_path / "trained.py", tmp_path / "kept.npz"

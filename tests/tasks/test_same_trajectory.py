@@ -8,7 +8,7 @@ import pytest
 
 from levelbench import plugins
 from levelbench.training import datasets
-from levelbench.training.input.loader import make_loader
+from levelbench.training.input import make_loader
 
 STEPS = 20
 

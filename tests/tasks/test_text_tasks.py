@@ -9,18 +9,17 @@ import pytest
 
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
-from levelbench.networks.zoo.bidaf import bidaf
-from levelbench.networks.zoo.heads import with_span_loss
+from levelbench.networks.zoo.blocks import with_span_loss
+from levelbench.networks.zoo.reading import bidaf
 from levelbench.tasks import charlm, spam, squad, translation
-from levelbench.training.cadence import Evaluate
-from levelbench.training.datasets.files import DataFile
-from levelbench.training.datasets.texts.bibles import ENGLISH, SPANISH
-from levelbench.training.datasets.texts.squad import Squad
+from levelbench.training.datasets.bibles import ENGLISH, SPANISH
+from levelbench.training.datasets.places import DataFile
+from levelbench.training.datasets.questions import Squad
 from levelbench.training.optimizers import EMA, Adam
-from levelbench.training.quality.squad import SpanF1
+from levelbench.training.quality import SpanF1
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.trainer import Trainer
 
 TASKS = {each.task.name: each.task for each in (charlm, spam, squad, translation)}

@@ -10,17 +10,15 @@ import pytest
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
 from levelbench.networks.cost import network_cost
-from levelbench.networks.zoo.fast import quick, resnet9
+from levelbench.networks.zoo.small import quick, resnet9
 from levelbench.tasks import cifar10, fashion_mnist, imagenet
 from levelbench.training import Recipe, Shuffled, Top1, Trainer
 from levelbench.training.augmentation import Cutout, Flip, RandomCrop
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.datasets.cifar import Cifar
-from levelbench.training.datasets.cifar_files import CIFAR10, Edition, File, Version
+from levelbench.training.datasets.cifar import CIFAR10, Cifar, Edition, File, Version
 from levelbench.training.optimizers import Groups, Momentum
 from levelbench.training.schedules import PiecewiseLinear
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 TASKS = {each.task.name: each.task for each in (fashion_mnist, cifar10, imagenet)}
 CIFAR_STEPS = -(-45_000 // 128)

@@ -13,11 +13,10 @@ from levelbench.networks import Draw, GraphBuilder
 from levelbench.operators.frameworks import load_framework
 from levelbench.records import locks
 from levelbench.training import Adam, Momentum, Observer, OneCycle, Recipe, Shuffled, Top1, Trainer
-from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Facts, Saving, Snapshot, checkpoint_of, load, part_of, remove_all, save
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.observers.tables import Tables
-from levelbench.training.stopping import Stopping
+from levelbench.training.observers.files import Tables
+from levelbench.training.stopping import Evaluate, Stopping
 
 
 def make_dataset():

@@ -12,14 +12,13 @@ from levelbench.measure.clocks import HOST, FakeClock
 from levelbench.measure.timeline import Timeline
 from levelbench.operators.frameworks import open_framework
 from levelbench.records.schema import Target
+from levelbench.training import input as inputs
 from levelbench.training.accumulation import grouped
 from levelbench.training.augmentation import Augmentation
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.input import host, make_loader
-from levelbench.training.input.prefetch import Prefetch
+from levelbench.training.input import Prefetch, make_loader
 from levelbench.training.samplers import Sequential
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 
 def made(count):
@@ -81,7 +80,7 @@ class Watching(Augmentation):
 
 
 def test_a_block_of_the_host_is_let_go_of_before_the_next_one_is_made(monkeypatch):
-    monkeypatch.setattr(host, "_EXAMPLES", 4)
+    monkeypatch.setattr(inputs, "_EXAMPLES", 4)
     split = Split.of(np.zeros((12, 1, 2, 2), np.float32), np.zeros(12, np.int64))
     dataset = Dataset("made", split, split, split, 2, {}, "", "", "", synthetic=True)
     watching = Watching([], [])

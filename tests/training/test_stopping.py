@@ -6,8 +6,7 @@ from levelbench.errors import UsageError
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.timeline import Timeline
 from levelbench.records.schema import Evaluation, Target
-from levelbench.training.cadence import Evaluate
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 TARGET = Target("top1", 0.9)
 
@@ -92,5 +91,5 @@ def test_an_interval_is_given_in_epochs_steps_or_samples(text, steps):
 
 @pytest.mark.parametrize("text", ["", "epoch", "0 epochs", "-1 steps", "1.5 epochs", "2 minutes", "1 2 steps"])
 def test_a_malformed_interval_is_refused(text):
-    with pytest.raises(UsageError, match="that is none"):
+    with pytest.raises(UsageError, match="not an interval"):
         Evaluate.parse(text)

@@ -12,11 +12,10 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks import Builder
 from levelbench.operators.frameworks import load_framework
 from levelbench.training import SGD, Observer, OneCycle, Recipe, Shuffled, Trainer
-from levelbench.training.cadence import Evaluate
-from levelbench.training.input.held import Held
+from levelbench.training.input import Held
 from levelbench.training.observers import overridden
 from levelbench.training.optimizers import EMA
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.trainer import _pieces
 
 

@@ -10,9 +10,8 @@ from levelbench.measure.timeline import Timeline
 from levelbench.networks import Builder
 from levelbench.networks.executor import Executor
 from levelbench.training import SGD, Constant, Quality, Recipe, Shuffled, Trainer
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 SAMPLES = 10
 

@@ -276,8 +276,8 @@ def _arms(tasks: tuple[str, ...], given: dict[str, Any]) -> list[Arm]:
 def _extras(given: dict[str, Any]) -> Extras:
     """What runs do beside training, checked before the first of them starts."""
     from levelbench.runner.campaign import Extras
-    from levelbench.training.cadence import Evaluate
     from levelbench.training.observers import read
+    from levelbench.training.stopping import Evaluate
 
     if given["checkpoint"] is not None:
         Evaluate.parse(given["checkpoint"])

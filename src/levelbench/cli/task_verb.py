@@ -114,7 +114,7 @@ def _check_evaluations(arm: Arm, data: Path | None) -> None:
     """Refuse curves that will be too short before anybody waits for them."""
     from levelbench.analysis.targets import check_evaluations
     from levelbench.runner.request import load_task
-    from levelbench.training.cadence import Evaluate
+    from levelbench.training.stopping import Evaluate
 
     specification = arm.specification
     every, epochs = Evaluate.parse(specification.evaluate_every), specification.budget_epochs

@@ -30,8 +30,7 @@ from levelbench.training.observers.base import overridden
 from levelbench.training.optimizers.arrays import namespace, zeros_like
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.recipe import Recipe
-from levelbench.training.samplers.base import Sampler
-from levelbench.training.samplers.derived import Partitioned
+from levelbench.training.samplers import Partitioned, Sampler
 from levelbench.training.team import Team
 from levelbench.training.trainer import Trainer
 

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from typing import Any, Literal, get_args
 
 from levelbench.errors import UnknownNameError, UnsupportedError
-from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers import Sampler
 
 __all__ = ["LR_SCALES", "SCALINGS", "LrScale", "Scaling", "lr_factor", "scaled_batch"]
 

@@ -1,9 +1,8 @@
 """Level 1, networks: an ONNX model as data, and the contract by which a framework executes it."""
 
-from levelbench.networks.builder import GraphBuilder
+from levelbench.networks.builder import Builder, GraphBuilder
 from levelbench.networks.executor import Array, Backend, Executor, OperatorTime
 from levelbench.networks.files import load, save
-from levelbench.networks.layers import Builder
 from levelbench.networks.network import Network
 from levelbench.networks.values import Draw, Parameter, Value
 

@@ -1,6 +1,6 @@
 """What a network costs: floating-point operations, multiply-adds as papers count them, and bytes, of each node and all.
 
-The one idea: a total is the sum of what is known, and what is not known is named beside it, never counted as nothing.
+A total is the sum of what is known; what is not known is named next to it, never counted as nothing.
 
 - Costs of nodes are Level 0's (:mod:`levelbench.operators.cost`). Shape arithmetic on the host costs nothing.
 - Multiply-adds are those of convolutions, matrix products, recurrent layers and attention: half of their operations.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from levelbench.networks.hosting import host_nodes
+from levelbench.networks.codegen import host_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Value, dtype_of
@@ -24,8 +24,6 @@ from levelbench.operators.control import reads
 from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of
-
-__all__ = ["NetworkCost", "NodeCost", "network_cost"]
 
 _PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 _VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
@@ -59,7 +57,7 @@ class NetworkCost:
     """One inference. ``unknown`` are the operators, with how many nodes, whose operations the totals lack.
 
     ``activation_bytes`` are all activations together; ``peak_activation_bytes`` the most that live at once if each node
-    runs in order and lets go of what nobody reads any more (inputs live throughout, nothing is written in place);
+    runs in order and lets go of what is not read any more (inputs live throughout, nothing is written in place);
     ``training_activation_bytes`` those that the derivatives' formulas read, which a training step has to keep: what an
     operator keeps inside (gates, masks, indices) is not among them.
     """

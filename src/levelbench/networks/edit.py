@@ -1,7 +1,7 @@
 """Edits a network a node at a time: add, remove, replace, rename. Each answers with another network.
 
-The one idea: after an edit the graph is sorted and checked as a whole, so an edit either makes a network that can be
-executed, or an error that names what it would have broken.
+After an edit the graph is sorted and checked as a whole, so an edit either makes a network that can be executed, or an
+error that names what it would have broken.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from levelbench.errors import DefinitionError, UnknownNameError
-from levelbench.networks.order import outer_reads, sort_nodes
+from levelbench.networks.inspect import outer_reads, sort_nodes
 from levelbench.networks.values import Parameter
 from levelbench.operators.node import OperatorNode, operator_node
 
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
-
-__all__ = ["maker_of", "readers_of", "renamed", "with_node", "with_replaced_node", "without_node"]
 
 
 def maker_of(network: Network, value: str) -> OperatorNode | None:

@@ -1,27 +1,27 @@
 """The contract between a network and a framework: a Backend, a framework opened on a device, makes Executors.
 
-The one idea: arrays stay the framework's own. What runs a network moves them about without looking inside, and only
-what it asks for through ``Backend.host`` reaches the host.
+Arrays stay the framework's own. What runs a network moves them about without looking inside, and only what it asks for
+through ``Backend.host`` reaches the host. An executor's arrays by name may change their values, not their names and
+shapes; a call with the right number of inputs pays nothing for being checked.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import UnknownNameError, UnsupportedError
+from levelbench.errors import UnknownNameError, UnsupportedError, UsageError, nearest
 from levelbench.measure.meters.base import Meter, NullMeter
 from levelbench.networks.lowering import LoweredStep
 from levelbench.networks.network import Network
-from levelbench.operators.contract import Array, OperatorBackend
-
-__all__ = ["Array", "Backend", "Executor", "OperatorTime", "collected_times"]
+from levelbench.operators.contract import Array as Array
+from levelbench.operators.contract import OperatorBackend
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Backend(OperatorBackend):
     """A framework on one device that executes whole networks."""
 
     modes: tuple[str, ...] = ("eager",)
-    """The ways to execute that it offers; the first is taken where nobody chooses."""
+    """The ways to execute that it offers; the first is the default."""
 
     slices_are_views: bool = True
     """Whether :meth:`split` copies nothing and costs less than a gather: if so, small batches are made in groups."""
@@ -204,3 +204,119 @@ class Backend(OperatorBackend):
             raise UnsupportedError(
                 f"{asked} on {type(self).__name__}", "it computes in float32 and ONNX's layout", "use torch"
             )
+
+
+def require_shape(name: str, held: tuple[int, ...], given: tuple[int, ...]) -> None:
+    """Raise ``UsageError`` unless an array of shape ``given`` fits in the place of one of shape ``held``."""
+    if tuple(given) != tuple(held):
+        found = f"it is {tuple(held)}, and the new array {tuple(given)}"
+        raise UsageError(f"assigning to parameter {name!r}", found, "give an array of its shape")
+
+
+class LiveMapping(MutableMapping[str, Any]):
+    """A mapping from which nothing can be removed."""
+
+    def __delitem__(self, name: str) -> None:
+        raise UsageError(f"removing parameter {name!r}", "the network needs it", "assign zeros to it")
+
+    def __ior__(self, other: Mapping[str, Any]) -> Self:
+        self.update(other)
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self)})"
+
+
+class CheckedArrays(LiveMapping):
+    """Arrays by name; :meth:`replaced` says what becomes of an assignment."""
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._arrays = dict(arrays)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The arrays themselves, for the executor alone: nothing is checked here."""
+        return self._arrays
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Raises ``UnknownNameError`` for a name that is not there, ``UsageError`` for another shape."""
+        if name not in self._arrays:
+            raise UnknownNameError("parameter", name, self._arrays)
+        held = self._arrays[name]
+        # A training step assigns what it has updated in place.
+        if value is not held:
+            self._arrays[name] = self.replaced(name, held, value)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    @abstractmethod
+    def replaced(self, name: str, held: Any, value: Any) -> Any:
+        """The array that is there after ``value`` was assigned where ``held`` was."""
+
+
+class LiveArrays(CheckedArrays):
+    """NumPy's arrays. What is put in a place gets its dtype, as an assignment to an array does."""
+
+    def replaced(self, name: str, held: Any, value: Any) -> Any:
+        """A copy: an update in place must reach no other place that was given the same array."""
+        array = np.array(value, held.dtype)
+        require_shape(name, held.shape, array.shape)
+        return array
+
+
+_NAMED = 5
+
+
+def checked_parameters(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The parameters and buffers of the network in its own order, the arrays themselves; their dtypes are free.
+
+    Names that the network has not are left out, so that a part of a network takes the parameters of the whole. Raises
+    ``UsageError`` where one is missing or has another shape, ``UnknownNameError`` if it may have been misspelt.
+    """
+    shapes = {each.name: tuple(each.shape) for each in network.parameters}
+    asked = f"the parameters of {network.name}"
+    missing = [name for name in shapes if name not in parameters]
+    if missing:
+        for name in parameters:
+            if name not in shapes and nearest(name, missing):
+                raise UnknownNameError("parameter", name, missing)
+        raise UsageError(asked, f"missing: {_listed(missing)}", "give all of them, as network.initialise() does")
+    for name, shape in shapes.items():
+        given = np.shape(parameters[name])
+        if given != shape:
+            raise UsageError(asked, f"{name!r} is {shape}, and the array for it {given}", "give an array of its shape")
+    return {name: parameters[name] for name in shapes}
+
+
+def explained(error: Exception | None, expected_names: Sequence[str], given_count: int) -> UsageError | None:
+    """Why a call failed if it had too few inputs or too many; ``None`` if it had as many as there are names.
+
+    ``error`` is what the framework said, if anything; it becomes the cause.
+    """
+    if given_count == len(expected_names):
+        return None
+    found = f"there are {len(expected_names)} ({_listed(expected_names)}), and {given_count} were given"
+    usage = UsageError("the inputs of a call", found, "give one array for each, in this order")
+    usage.__cause__ = error
+    return usage
+
+
+def require_inputs(expected_names: Sequence[str], given_count: int, error: Exception | None = None) -> None:
+    """Raise what :func:`explained` answers with, if anything."""
+    if (wrong := explained(error, expected_names, given_count)) is not None:
+        raise wrong
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return (", ".join(names[:_NAMED]) or "none") + (f" and {rest} more" if rest > 0 else "")

@@ -1,7 +1,7 @@
 """Makes a network one that can be trained: a loss spliced in, and operators put into training mode.
 
-The one idea: a loss is a node like any other, so every framework differentiates the same graph, and the loss is exactly
-what ONNX defines.
+A loss is a node like any other, so every framework differentiates the same graph, and the loss is exactly what
+ONNX defines.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from levelbench.networks.values import Value, element_type, value_info
 
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
-
-__all__ = ["LOSSES", "training", "with_loss"]
 
 LOSSES = ("cross-entropy", "soft-cross-entropy", "mse")
 _ON = "training_mode.on"
@@ -72,7 +70,7 @@ class _Splice:
         self.loss = self.free("loss")
 
     def free(self, name: str) -> str:
-        """``name``, or the first of ``name_1``, ``name_2``, ... that nobody has."""
+        """``name``, or the first of ``name_1``, ``name_2``, ... that is free."""
         found, at = name, 0
         while found in self._taken:
             at += 1

@@ -1,7 +1,7 @@
 """Lowers a network onto a framework's operators: one Python function that makes exactly the calls that it needs.
 
-The one idea: the function is written out, a line a node, so that running it costs what hand-written code would: no
-dictionary, no dispatch, and each value is let go after its last use. It is pure, so that ``jax.jit`` and
+The function is written out, a line a node, so that running it costs what hand-written code would: no dictionary, no
+dispatch, and each value is let go after its last use. It is pure, so that ``jax.jit`` and
 ``torch.compile`` can trace it. The text holds numbers for names, never anything that a model says.
 """
 
@@ -16,16 +16,13 @@ import onnx
 
 from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import Clock
-from levelbench.networks.hosting import host_nodes, structural_reads
+from levelbench.networks.codegen import CallLine, compose, host_nodes, structural_reads
 from levelbench.networks.network import Network
-from levelbench.networks.straight import Line, compose
 from levelbench.operators import control, functions
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import Scope, constants_of, functions_of, imports_of, resolve
-
-__all__ = ["Lowered", "LoweredStep"]
 
 Function = Callable[..., Any]
 Chooser = Callable[[OperatorNode], Function | None]
@@ -101,7 +98,7 @@ class Lowered:
     def composed(self, steps: Sequence[LoweredStep]) -> Callable[..., tuple[Any, ...]]:
         """The function that makes the calls of ``steps``: those of the network, or others in their places."""
         lines = [
-            Line(each.call, each.inputs, each.outputs, each.bare, each.on_host, each.host_inputs, each.captures)
+            CallLine(each.call, each.inputs, each.outputs, each.bare, each.on_host, each.host_inputs, each.captures)
             for each in steps
         ]
         arguments = [*self.inputs, *self.arrays]

@@ -1,6 +1,6 @@
 """What a network knows and ONNX has no place for, as one JSON property of the model.
 
-The one idea: a saved network is an ordinary ONNX model; a tool that does not know the property loses the draws and the
+A saved network is an ordinary ONNX model; a tool that does not know the property loses the draws and the
 fills, and nothing that the network computes.
 """
 
@@ -16,8 +16,6 @@ from levelbench.networks.values import Parameter
 
 if TYPE_CHECKING:
     from levelbench.networks.network import Network
-
-__all__ = ["KEY", "read", "written"]
 
 KEY = "levelbench.network"
 

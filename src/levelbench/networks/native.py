@@ -1,7 +1,7 @@
 """A model in a framework's own words: a ``torch.nn.Module`` or a JAX function, from a user's file, without conversion.
 
-The one idea: a native model brings its computation, and says of its inputs what an ONNX graph would say: name, dtype
-and shape. So whatever is measured of a network is measured of it too.
+A native model brings its computation, and says of its inputs what an ONNX graph would say: name, dtype and shape. So
+whatever is measured of a network is measured of it too.
 
 A file names a function that makes the model (``my_model.py:build``), which may return
 
@@ -36,10 +36,7 @@ from numpy.random import PCG64, Generator
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, LevelbenchError, MissingError, UnknownNameError, UsageError
-from levelbench.networks import samples
-from levelbench.networks.values import Shape, Value, dtype_of
-
-__all__ = ["NativeModel", "load_native"]
+from levelbench.networks.values import Shape, Value, dtype_of, make_inputs
 
 _Arrays = Mapping[str, NDArray[Any]] | Sequence[NDArray[Any]]
 _HOW = 'return (model, {"images": ("batch", 3, 32, 32)}), or define inputs in the file'
@@ -76,7 +73,7 @@ class NativeModel:
         ``DefinitionError`` where that function raises or returns anything but arrays.
         """
         if self.draw is None:
-            return samples.make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
+            return make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
         what = f"inputs of {self.name}"
         found = _attempt(what, lambda: self.draw(batch) if self.draw else ())
         named = found.items() if isinstance(found, Mapping) else zip(_numbered(found, what), found, strict=True)
@@ -99,7 +96,7 @@ class NativeModel:
 def load_native(word: str, options: Mapping[str, Any] = MappingProxyType({})) -> NativeModel:
     """The model of ``FILE.py:function``, called with ``options`` by keyword.
 
-    The file is imported under a name of its own; modules beside it can be imported too. Raises ``UsageError`` for a
+    The file is imported under a name of its own; modules next to it can be imported too. Raises ``UsageError`` for a
     word of another form, ``MissingError`` where there is no such file, ``UnknownNameError`` for a function or an option
     that is not there, and ``DefinitionError`` with the line for what the file raises or answers wrongly.
     """
@@ -215,7 +212,7 @@ def _import(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # Not by the loader, which would leave a cache beside the user's file.
+        # Not by the loader, which would leave a cache next to the user's file.
         _attempt(f"the model file {path}", lambda: exec(compile(path.read_bytes(), path, "exec"), vars(module)), path)
     except LevelbenchError:
         sys.modules.pop(name, None)

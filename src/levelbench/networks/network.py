@@ -1,8 +1,8 @@
 """A network: an ONNX model that knows which of its arrays are parameters, and how the seed draws them.
 
-The one idea: a network never changes. What edits it answers with another one, so a plan, a transform and an executor
-that hold the same network hold the same thing. Drawn parameters are inputs of ONNX's graph without a value, which is
-valid ONNX and weighs nothing; stored ones are initialisers.
+A network never changes. What edits it answers with another one, so a plan, a transform and an executor that hold the
+same network hold the same thing. Drawn parameters are inputs of ONNX's graph without a value, which is valid ONNX and
+weighs nothing; stored ones are initialisers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from levelbench.errors import DefinitionError
-from levelbench.networks import metadata, samples
-from levelbench.networks.roles import default_parameters
-from levelbench.networks.values import Draw, Parameter, Value, value_info, value_of
+from levelbench.networks import metadata
+from levelbench.networks.values import Draw, Parameter, Value, default_parameters, make_inputs, value_info, value_of
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["Draw", "Network", "Parameter", "Value"]
@@ -45,7 +44,7 @@ class Network:
         updates: Mapping[str, str] = MappingProxyType({}),
         in_training: bool = False,
     ) -> None:
-        """``parameters=None`` takes those that a foreign model seems to have (:mod:`levelbench.networks.roles`).
+        """``parameters=None`` takes those that a foreign model seems to have (:mod:`levelbench.networks.values`).
 
         ``in_training`` says that :meth:`training` was asked of it: :meth:`for_inference` takes that back.
         """
@@ -112,8 +111,8 @@ class Network:
     def make_inputs(
         self, batch: int = 1, seed: int = 0, sizes: Mapping[str, int] = MappingProxyType({})
     ) -> dict[str, NDArray[Any]]:
-        """Random inputs by name; see :func:`levelbench.networks.samples.make_inputs`."""
-        return samples.make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
+        """Random inputs by name; see :func:`levelbench.networks.values.make_inputs`."""
+        return make_inputs(self.inputs, batch, seed, {**self.sizes, **sizes}, self.fills)
 
     def replace(self, **changes: Any) -> Network:
         """The same with another ``model``, ``parameters``, ``fills``, ``sizes``, ``loss``, ``updates``..."""

@@ -1,6 +1,6 @@
 """The dtype and the shape of every value of a network, with its sizes left open or bound.
 
-The one idea: ONNX's own inference decides, strictly; what it cannot tell is said to be unknown, and what a model claims
+ONNX's own inference decides, strictly; what it cannot tell is said to be unknown, and what a model claims
 wrongly is refused before anything of that size is computed.
 """
 
@@ -15,15 +15,12 @@ import onnx
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError
-from levelbench.networks.hosting import host_nodes
+from levelbench.networks.codegen import host_nodes
 from levelbench.networks.network import Network
-from levelbench.networks.samples import bound_shape
-from levelbench.networks.values import Shape, Value, value_info, value_of
+from levelbench.networks.values import Shape, Value, bound_shape, value_info, value_of
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
 from levelbench.operators.program import constants_of
-
-__all__ = ["MOST_ELEMENTS", "infer_shapes", "without_values"]
 
 MOST_ELEMENTS = 2**40
 """A value that claims more elements is refused."""
@@ -37,7 +34,7 @@ def infer_shapes(network: Network, sizes: Mapping[str, int] | None = None) -> di
 
     Without ``sizes``, symbolic ones stay symbolic. With them (an empty mapping too) all sizes of inputs are bound: from
     ``sizes``, else from the network's own, else ``batch`` and a first axis of unknown size to 1; ``UsageError`` names
-    one that nobody says. A value of which ONNX's inference says nothing has the dtype ``""`` and the shape ``None``.
+    one that is not given. A value of which ONNX's inference says nothing has the dtype ``""`` and the shape ``None``.
     ``DefinitionError`` for shapes that contradict each other, are negative, or claim more than 2**40 elements.
     """
     model = without_values(network.model)

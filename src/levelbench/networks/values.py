@@ -1,14 +1,15 @@
-"""What a network is made of besides nodes: its values, and parameters that a seed initialises.
+"""What a network is made of besides nodes: its values, parameters that a seed initialises, and random inputs.
 
-The one idea: a drawn parameter follows from the seed and its name alone, so every framework starts from the same bits,
-and adding a layer does not change the weights of the others.
+A drawn parameter follows from the seed and its name alone, so every framework starts from the same bits, and adding a
+layer does not change the weights of the others. What an input says of itself (dtype, shape, the bound of its integers)
+is enough to run the network, so one command measures any model; what it leaves open has to be said.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,19 +21,8 @@ from onnx import helper
 
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.measure.environment.machine import memory_left_bytes
-
-__all__ = [
-    "Draw",
-    "Parameter",
-    "Value",
-    "check_memory",
-    "drawn",
-    "dtype_of",
-    "element_type",
-    "is_number",
-    "value_info",
-    "value_of",
-]
+from levelbench.operators.node import OperatorNode
+from levelbench.operators.structure import structural
 
 Shape = tuple[int | str | None, ...]
 # Of numbers at a time: NumPy draws in float64 and the steps from there to the dtype make copies.
@@ -198,3 +188,101 @@ def _size(dimension: Any) -> int | str | None:
     if dimension.HasField("dim_value") and dimension.dim_value >= 0:
         return int(dimension.dim_value)
     return dimension.dim_param or None
+
+
+_LARGEST_SIZE = 2**40
+_HIGHEST = 2**63 - 1
+
+
+def make_inputs(
+    inputs: Sequence[Value], batch: int, seed: int, sizes: Mapping[str, int], fills: Mapping[str, int]
+) -> dict[str, NDArray[Any]]:
+    """Arrays by name: floating ones normal, integers uniform in [0, ``fills[name]``) (default 2), booleans even odds.
+
+    ``UsageError`` for a batch below 1, a size that is not given, a dtype with no such draw (strings), a bound of
+    integers below 1, and more than the memory that is left.
+    """
+    if batch < 1:
+        raise UsageError(f"a batch of {batch}", "it holds no sample", "give 1 or more")
+    shapes = [bound_shape(each, batch, sizes) for each in inputs]
+    dtypes = [_dtype(each) for each in inputs]
+    total = sum(math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True))
+    check_memory(total, f"random inputs of a batch of {batch}")
+    drawing = zip(inputs, shapes, dtypes, strict=True)
+    return {each.name: _draw(each.name, shape, dtype, seed, fills.get(each.name, 2)) for each, shape, dtype in drawing}
+
+
+def bound_shape(value: Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape with its open sizes filled in: from ``sizes``, and the first axis with ``batch`` where they lack it.
+
+    ``UsageError`` for a size that is not given, and one that is below 0 or above 2**40.
+    """
+    if value.shape is None:
+        raise UsageError(f"input {value.name!r}", "the model does not say its shape", "give one: --shape NAME=1x3x8")
+    shape = []
+    for axis, size in enumerate(value.shape):
+        if isinstance(size, int):
+            shape.append(size)
+        elif size is not None and size in sizes and (axis or size != "batch"):
+            shape.append(sizes[size])
+        elif axis == 0 or size == "batch":
+            shape.append(batch)
+        else:
+            what = f"size {size!r}" if size else f"axis {axis}"
+            do = f"say it: --size {size}=16" if size else f"give a shape: --shape {value.name}=..."
+            raise UsageError(f"{what} of input {value.name!r}", "its size is not known", do)
+        if not 0 <= shape[-1] <= _LARGEST_SIZE:
+            raise UsageError(f"axis {axis} of input {value.name!r}", f"its size is {shape[-1]}", "give 0 to 2**40")
+    return tuple(shape)
+
+
+def _dtype(value: Value) -> np.dtype[Any]:
+    if value.dtype in ("", "str", "object"):
+        raise UsageError(f"random values for input {value.name!r}", f"it holds {value.dtype or 'no tensor'}", "give it")
+    return dtype_of(value.dtype)
+
+
+def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], seed: int, high: int) -> NDArray[Any]:
+    generator = Generator(PCG64([seed, zlib.crc32(name.encode())]))
+    asked = f"random values for input {name!r}"
+    if dtype.kind == "b":
+        return drawn(shape, dtype, lambda count: generator.random(count) < 0.5, asked)
+    if dtype.kind in "iu":
+        if not 1 <= high <= _HIGHEST:
+            raise UsageError(asked, f"they are to be below {high}", "give a bound of 1 to 2**63 - 1")
+        return drawn(shape, dtype, lambda count: generator.integers(0, high, count), asked)
+    return drawn(shape, dtype, generator.standard_normal, asked)
+
+
+_FLOATING = {
+    onnx.TensorProto.FLOAT,
+    onnx.TensorProto.DOUBLE,
+    onnx.TensorProto.FLOAT16,
+    onnx.TensorProto.BFLOAT16,
+}
+_STATISTICS = {"BatchNormalization": (3, 4)}
+
+
+def default_parameters(graph: onnx.GraphProto) -> tuple[Parameter, ...]:
+    """Floating initialisers of rank 1 and up that no node reads as a structural input.
+
+    Those read only as the mean or variance of BatchNormalization are buffers.
+    """
+    structure: set[str] = set()
+    statistics: set[str] = set()
+    numbers: set[str] = set()
+    for proto in graph.node:
+        node = OperatorNode(proto.op_type, (), (), {}, "" if proto.domain == "ai.onnx" else proto.domain)
+        sizes, buffers = structural(node), _STATISTICS.get(proto.op_type, ())
+        for at, name in enumerate(proto.input):
+            (structure if at in sizes else statistics if at in buffers else numbers).add(name)
+    return tuple(
+        Parameter(
+            each.name,
+            tuple(each.dims),
+            helper.tensor_dtype_to_np_dtype(each.data_type).name,
+            trainable=each.name not in statistics - numbers,
+        )
+        for each in graph.initializer
+        if each.data_type in _FLOATING and each.dims and each.name not in structure
+    )

@@ -34,18 +34,17 @@ from levelbench.runner.members import AloneMember, Member, Written
 from levelbench.runner.request import file_of, load_watched, source_of
 from levelbench.runner.task_files import Importing, import_doubts, is_ours, refuse_data, watched
 from levelbench.runner.witness import Hear, Sights, no_parent
-from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
-from levelbench.training.input.held import Held
+from levelbench.training.input import Held
 from levelbench.training.observers import make as make_observers
 from levelbench.training.observers.base import Observer
 from levelbench.training.optimizers import SGD
 from levelbench.training.optimizers.arrays import namespace
 from levelbench.training.probes.task import most_frequent
 from levelbench.training.pulse import Pulse
-from levelbench.training.quality.base import Quality
-from levelbench.training.stopping import Outcome, Stopping
+from levelbench.training.quality import Quality
+from levelbench.training.stopping import Evaluate, Outcome, Stopping
 from levelbench.training.task import Task
 from levelbench.training.trainer import Trainer
 

@@ -18,9 +18,9 @@ from levelbench.errors import LevelbenchError
 from levelbench.measure.meters import Reading
 from levelbench.records import Event, Header, RecordWriter
 from levelbench.runner.jobs import Job
-from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Saving, Snapshot, load
 from levelbench.training.observers.base import Observer
+from levelbench.training.stopping import Evaluate
 from levelbench.training.team import Alone, Team
 
 __all__ = ["AloneMember", "Member", "Together", "Written"]

@@ -40,10 +40,10 @@ from levelbench.runner.members import Member, Together, Written
 from levelbench.runner.restarts import began, count_start, last_checkpoint, lost_ns
 from levelbench.runner.together import gather_shares, own_share, threads_of, together
 from levelbench.runner.witness import Hear
-from levelbench.training.cadence import Evaluate
 from levelbench.training.checkpoints import Saving, Snapshot
 from levelbench.training.observers.base import Observer, Progress
 from levelbench.training.pulse import Pulse
+from levelbench.training.stopping import Evaluate
 
 __all__ = ["RankMember", "main"]
 

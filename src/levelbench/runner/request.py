@@ -29,7 +29,7 @@ from levelbench.records.schema import Source, Specification
 from levelbench.runner.distribution import TeamOptions, resolve_distribution
 from levelbench.runner.task_files import Importing, is_ours, own_modules, refuse_data, watched
 from levelbench.training.datasets.base import DatasetSource
-from levelbench.training.quality.base import Quality
+from levelbench.training.quality import Quality
 from levelbench.training.schedules import has_fixed_length
 from levelbench.training.task import Evaluate, Recipe, Setting, Task
 

@@ -11,12 +11,12 @@ what is in the data.
 from __future__ import annotations
 
 from levelbench.networks import zoo
-from levelbench.training.datasets.texts.characters import LENGTH, Characters
+from levelbench.training.datasets.bibles import ROW_LENGTH, Characters
 from levelbench.training.optimizers import Adam
-from levelbench.training.quality.perplexity import BitsPerCharacter, Perplexity
+from levelbench.training.quality import BitsPerCharacter, Perplexity
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
-from levelbench.training.schedules import OneCycle
+from levelbench.training.schedules import WarmupCosine
 from levelbench.training.task import Task
 
 # More than the characters that come at least ten times; a test holds it to the data.
@@ -56,11 +56,11 @@ def gpt(
             width=width,
             layers=layers,
             heads=heads,
-            positions=LENGTH,
+            positions=ROW_LENGTH,
             dropout_ratio=0.0,
         ),
         sampler=Shuffled(batch),
         optimizer=Adam(lr),
-        schedule=OneCycle(),
+        schedule=WarmupCosine(),
         epochs=epochs,
     )

@@ -10,7 +10,7 @@ the training split is smaller than their 50,000 images; test accuracy is measure
 
 from __future__ import annotations
 
-from levelbench.networks.zoo import build, fast
+from levelbench.networks.zoo import build, small
 from levelbench.training import Momentum, Recipe, Shuffled, Task, Top1, datasets
 from levelbench.training.augmentation import Cutout, Flip, RandomCrop
 from levelbench.training.schedules import PiecewiseLinear, Step, Warmup
@@ -47,7 +47,7 @@ def resnet9(
     on a V100 by his account. He trained in float16, without smoothing.
     """
     return Recipe(
-        network=fast.resnet9(width=width),
+        network=small.resnet9(width=width),
         sampler=Shuffled(batch),
         optimizer=Momentum(lr, momentum, nesterov=True, weight_decay=weight_decay),
         epochs=epochs,

@@ -7,7 +7,8 @@ vary by 23 %). docs/targets.md has the table and the commands.
 from __future__ import annotations
 
 from levelbench.networks import zoo
-from levelbench.training import Constant, Momentum, OneCycle, Recipe, Shuffled, Task, Top1, datasets
+from levelbench.training import Constant, Momentum, Recipe, Shuffled, Task, Top1, datasets
+from levelbench.training.schedules import WarmupCosine
 
 task = Task(
     "digits",
@@ -38,6 +39,6 @@ def onecycle(hidden: int = 128, batch: int = 64, lr: float = 0.1, momentum: floa
         network=zoo.mlp(64, hidden, 10),
         sampler=Shuffled(batch),
         optimizer=Momentum(lr, momentum),
-        schedule=OneCycle(),
+        schedule=WarmupCosine(),
         epochs=epochs,
     )

@@ -10,7 +10,7 @@ an AMD EPYC with PyTorch, n = 5 each (docs/results/fashion-mnist.md).
 from __future__ import annotations
 
 from levelbench.networks import zoo
-from levelbench.networks.zoo.fast import quick
+from levelbench.networks.zoo.small import quick
 from levelbench.training import Adam, Momentum, Recipe, Shuffled, Task, Top1, datasets
 from levelbench.training.augmentation import Flip
 from levelbench.training.schedules import PiecewiseLinear

@@ -10,13 +10,13 @@ PyTorch. n: 20 each.
 
 from __future__ import annotations
 
-from levelbench.networks.zoo.word_bag import word_bag
-from levelbench.training.datasets.texts.mails import BUCKETS, LENGTH, Mails
+from levelbench.networks.zoo.language import word_bag
+from levelbench.training.datasets.mails import BUCKETS, LENGTH, Mails
 from levelbench.training.optimizers import Adam
 from levelbench.training.quality import Top1
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
-from levelbench.training.schedules import OneCycle
+from levelbench.training.schedules import WarmupCosine
 from levelbench.training.task import Task
 
 task = Task(
@@ -47,6 +47,6 @@ def onecycle(width: int = 16, batch: int = 32, lr: float = 0.02, epochs: int = 4
         network=word_bag(words=BUCKETS, width=width, length=LENGTH),
         sampler=Shuffled(batch),
         optimizer=Adam(lr),
-        schedule=OneCycle(),
+        schedule=WarmupCosine(),
         epochs=epochs,
     )

@@ -8,15 +8,15 @@ written, and are tested on made questions in the files' format. Hardware: one GP
 
 from __future__ import annotations
 
-from levelbench.networks.zoo.bidaf import bidaf as bidaf_network
-from levelbench.networks.zoo.heads import with_span_loss
-from levelbench.networks.zoo.qanet import small_qanet
-from levelbench.training.datasets.texts.squad import CHARACTERS, CONTEXT, LETTERS, QUESTION, WORDS, Squad
+from levelbench.networks.zoo.blocks import with_span_loss
+from levelbench.networks.zoo.reading import bidaf as bidaf_network
+from levelbench.networks.zoo.reading import small_qanet
+from levelbench.training.datasets.questions import CHARACTERS, CONTEXT, LETTERS, QUESTION, WORDS, Squad
 from levelbench.training.optimizers import EMA, Adadelta, AdamW
-from levelbench.training.quality.squad import SpanExactMatch, SpanF1
+from levelbench.training.quality import SpanExactMatch, SpanF1
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
-from levelbench.training.schedules import OneCycle
+from levelbench.training.schedules import WarmupCosine
 from levelbench.training.task import Task
 
 task = Task(
@@ -87,7 +87,7 @@ def qanet(
         ),
         sampler=Shuffled(batch),
         optimizer=AdamW(lr, weight_decay=weight_decay),
-        schedule=OneCycle(),
+        schedule=WarmupCosine(),
         epochs=epochs,
         workers=1,
     )

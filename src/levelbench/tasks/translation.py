@@ -8,15 +8,14 @@ the data.
 from __future__ import annotations
 
 from levelbench.networks.network import Network
-from levelbench.networks.zoo.heads import with_token_loss
-from levelbench.networks.zoo.transformer import transformer
-from levelbench.training.datasets.texts.verses import LENGTH, TOKENS, VersePairs
+from levelbench.networks.zoo.blocks import with_token_loss
+from levelbench.networks.zoo.language import transformer
+from levelbench.training.datasets.bibles import LENGTH, TOKENS, VersePairs
 from levelbench.training.optimizers import Adam
-from levelbench.training.quality.perplexity import Perplexity
-from levelbench.training.quality.translation import Bleu
+from levelbench.training.quality import Bleu, Perplexity
 from levelbench.training.recipe import Recipe
 from levelbench.training.samplers import Shuffled
-from levelbench.training.schedules import OneCycle
+from levelbench.training.schedules import WarmupCosine
 from levelbench.training.task import Task
 
 task = Task(
@@ -64,7 +63,7 @@ def onecycle(
         network=_network(width, layers, heads, dropout),
         sampler=Shuffled(batch),
         optimizer=Adam(lr),
-        schedule=OneCycle(),
+        schedule=WarmupCosine(),
         epochs=epochs,
     )
 

@@ -66,6 +66,7 @@ from levelbench.training.schedules import (
     Step,
     Trapezoid,
     Warmup,
+    WarmupCosine,
 )
 from levelbench.training.task import Task
 from levelbench.training.trainer import Trainer
@@ -138,5 +139,6 @@ __all__ = [
     "Trapezoid",
     "UpdateRule",
     "Warmup",
+    "WarmupCosine",
     "Weighted",
 ]

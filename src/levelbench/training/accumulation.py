@@ -1,6 +1,6 @@
 """Gradient accumulation: several batches make one update, as one larger batch would.
 
-The one idea: each batch counts with its share of the examples, so the sum is the gradient of the mean loss over all of
+Each batch counts with its share of the examples, so the sum is the gradient of the mean loss over all of
 them, also where the last batch of an epoch is smaller. (Batch normalisation still sees each batch by itself.)
 """
 
@@ -11,8 +11,6 @@ from itertools import islice
 
 from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Executor
-
-__all__ = ["Accumulating", "grouped", "grouped_sizes"]
 
 Batch = tuple[Array, ...]
 

@@ -1,6 +1,6 @@
 """Checkpoints: a file from which training goes on as if it had never been interrupted.
 
-The one idea: whatever decides about the next step is kept, the state of the framework's random draws included. So
+Whatever decides about the next step is kept, the state of the framework's random draws included. So
 training that goes on from one is, on the CPU, bitwise what it would have been, and keeping one changes nothing.
 """
 
@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, StoreError
 from levelbench.records import locks
 from levelbench.records.schema import Evaluation
-from levelbench.training.cadence import Evaluate
-
-__all__ = ["Facts", "Saving", "Snapshot", "checkpoint_of", "load", "part_of", "record_of", "remove_all", "save"]
+from levelbench.training.stopping import Evaluate
 
 _FACTS = "facts.json"
 _SUFFIX = ".checkpoint.npz"

@@ -1,7 +1,7 @@
 """How far a run is, in memory that another process may share.
 
-The one idea: the trainer stores one number a step, some tens of nanoseconds, whether anybody looks or not; so no step
-waits for who looks on, and between two evaluations there is something to see.
+The trainer stores one number a step, which takes some tens of nanoseconds, whether it is read or not; so no step waits
+for a reader, and between two evaluations there is something to see.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
-
-__all__ = ["Pulse"]
 
 _BYTES = 16
 

@@ -1,7 +1,7 @@
 """A recipe: the parts of one way to train, put together.
 
-The one idea: a recipe is a value. It names parts and holds no array, so it can be made anew wherever it is needed, and
-two that are equal train alike.
+A recipe is a value. It names parts and holds no array, so it can be made again wherever it is needed, and two that are
+equal train alike.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from levelbench.errors import DefinitionError
 from levelbench.networks.network import Network
 from levelbench.training.augmentation.base import Augmentation, Mixing
 from levelbench.training.optimizers.base import Optimizer
-from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers import Sampler
 from levelbench.training.schedules import Constant, Schedule
-
-__all__ = ["Recipe"]
 
 _PRECISIONS = ("float32", "bfloat16")
 

@@ -1,7 +1,7 @@
-"""When a run ends: at its target, at the end of its schedule, when a budget is spent, or when it leads nowhere.
+"""When a run is evaluated and when it ends: at its target, at the end of its schedule, when a budget is spent.
 
-The one idea: it is decided at evaluations alone, from what the record holds, so anybody can see from the record why a
-run ended where it did. A budget of seconds that is over between two evaluations brings the next one forward.
+It is decided at evaluations alone, from what the record holds, so the record shows why a run ended where it did. A
+budget of seconds that is over between two evaluations brings the next one forward.
 """
 
 from __future__ import annotations
@@ -10,12 +10,40 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from levelbench.errors import UsageError
 from levelbench.measure.crossing import find_crossing, sign_of
 from levelbench.measure.timeline import Timeline
 from levelbench.records.schema import Evaluation, Target
-from levelbench.training.cadence import Evaluate
 
-__all__ = ["Outcome", "Stopping"]
+_UNITS = ("epoch", "step", "sample")
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Every ``count`` epochs, steps or samples: when to evaluate, or to keep a checkpoint."""
+
+    count: int
+    unit: str
+
+    @classmethod
+    def parse(cls, text: str) -> Evaluate:
+        """From ``"1 epoch"``, ``"2 epochs"``, ``"100 steps"`` or ``"10000 samples"``."""
+        match text.split():
+            case [count, unit] if count.isdecimal() and int(count) > 0 and unit.removesuffix("s") in _UNITS:
+                return cls(int(count), unit.removesuffix("s"))
+        raise UsageError(
+            f"an interval of {text!r}", "it is not an interval", 'write "1 epoch", "100 steps" or "10000 samples"'
+        )
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.unit}{'s' * (self.count != 1)}"
+
+    def steps(self, steps_per_epoch: int, samples_per_epoch: int) -> int:
+        """The interval in steps, at least 1; samples are rounded to whole steps of the mean size, upwards."""
+        if self.unit == "epoch":
+            return self.count * steps_per_epoch
+        return self.count if self.unit == "step" else -(-self.count * steps_per_epoch // max(1, samples_per_epoch))
+
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """A task fixes what must not change; a recipe is one way to reach its target.
 
-The one idea: a recipe is a function whose keyword arguments, with their defaults, are its settings. What a user gives
+A recipe is a function whose keyword arguments, with their defaults, are its settings. What a user gives
 (``digits[lr=0.05]``) is checked against them, and the full set goes into the specification, so that leaving a default
 out and writing it down are the same run.
 """
@@ -16,10 +16,10 @@ from levelbench import plugins
 from levelbench.errors import DefinitionError, LevelbenchError, UnknownNameError
 from levelbench.measure.policies import policy
 from levelbench.networks import losses  # noqa: F401  # imported here, so that no clock is running
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import DatasetSource
-from levelbench.training.quality.base import Quality
+from levelbench.training.quality import Quality
 from levelbench.training.recipe import Recipe
+from levelbench.training.stopping import Evaluate
 
 __all__ = ["Evaluate", "Recipe", "Setting", "Task"]
 

@@ -1,6 +1,6 @@
 """Who trains: one process alone, or ranks that train together.
 
-The one idea: whatever a trainer has to settle with others goes through here, and alone there is nothing to settle.
+Whatever a trainer has to settle with others goes through here; alone there is nothing to settle.
 Level 3 brings the team of ranks; this is the contract, and its null twin.
 """
 
@@ -14,12 +14,10 @@ from levelbench.measure.timeline import Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.recipe import Recipe
-from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers import Sampler
 
 if TYPE_CHECKING:
     from levelbench.training.trainer import Trainer
-
-__all__ = ["Alone", "Team"]
 
 T = TypeVar("T")
 

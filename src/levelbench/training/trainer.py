@@ -1,6 +1,6 @@
 """The trainer turns the loop and moves the timeline.
 
-The one idea: everything that can be done before the first step is done before it, so a step is four phase switches,
+Everything that can be done before the first step is done before it, so a step is four phase switches,
 the calls that a hand-written loop makes, and nothing else; what observers want costs only where they ask.
 """
 
@@ -19,13 +19,12 @@ from levelbench.records.schema import Evaluation
 from levelbench.training.accumulation import Accumulating, grouped, grouped_sizes
 from levelbench.training.checkpoints import Facts, Saving, Snapshot
 from levelbench.training.datasets.base import Dataset
-from levelbench.training.input.held import Held
-from levelbench.training.input.loader import make_loader
+from levelbench.training.input import Held, make_loader
 from levelbench.training.observers.base import Context, Observer, Progress, overridden
 from levelbench.training.optimizers.arrays import copy
 from levelbench.training.optimizers.base import Stepper
 from levelbench.training.pulse import Pulse
-from levelbench.training.quality.base import Quality
+from levelbench.training.quality import Quality
 from levelbench.training.recipe import Recipe
 from levelbench.training.schedules import has_fixed_length
 from levelbench.training.stopping import Outcome, Stopping

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from levelbench.distributed.probes.schemes import check_partition
-from levelbench.training.samplers import Sequential, Shuffled
-from levelbench.training.samplers.base import Epoch
-from levelbench.training.samplers.derived import Partitioned
+from levelbench.training.samplers import Epoch, Partitioned, Sequential, Shuffled
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.compressed import FP16
 from levelbench.distributed.schemes.power import PowerSGD
 from levelbench.operators.frameworks import load_framework
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -16,7 +16,7 @@ from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import load_framework
 from levelbench.training import Momentum, Partitioned, Shuffled, datasets
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
 
 SCHEMES = {
     "top-k": SparseTopK(ratio=0.1),

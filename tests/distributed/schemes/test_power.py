@@ -8,7 +8,7 @@ from levelbench.distributed.scheme import Worker
 from levelbench.distributed.schemes.power import PowerSGD
 from levelbench.errors import DefinitionError
 from levelbench.operators.frameworks import load_framework
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
 
 SHAPES = {"matrix": (12, 9), "vector": (5,), "kernel": (6, 2, 3, 3)}
 

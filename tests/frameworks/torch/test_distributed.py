@@ -19,9 +19,9 @@ from levelbench.errors import (
 from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import open_framework
-from levelbench.training.optimizers.muon import Muon
-from levelbench.training.optimizers.native import Native
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.layerwise import Muon
+from levelbench.training.optimizers.rules import SGD
+from levelbench.training.optimizers.wrappers import Native
 
 torch = pytest.importorskip("torch")
 if not torch.distributed.is_gloo_available():

@@ -5,7 +5,7 @@ import pytest
 
 from levelbench.errors import UnknownNameError
 from levelbench.networks import Builder, Draw, GraphBuilder
-from levelbench.networks.zoo.layers import ImageBuilder
+from levelbench.networks.zoo.blocks import ImageBuilder
 from levelbench.operators.custom import CustomOperator
 from levelbench.operators.custom.registry import register
 

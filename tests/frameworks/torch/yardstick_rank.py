@@ -25,8 +25,7 @@ from levelbench.frameworks.torch.distributed.schemes import DistributedDataParal
 from levelbench.networks import zoo
 from levelbench.networks.native import NativeModel
 from levelbench.operators.frameworks import open_framework
-from levelbench.training.optimizers.adam import Adam
-from levelbench.training.optimizers.sgd import Momentum
+from levelbench.training.optimizers.rules import Adam, Momentum
 
 STEPS, BATCH = 12, 7
 NETWORK = zoo.mlp(6, 5, 3).with_loss("cross-entropy").training()

@@ -81,5 +81,5 @@ def test_a_shape_that_mixes_samples_is_refused_by_name():
 
 @pytest.mark.parametrize("size", [0, -3, "0"])
 def test_a_batch_below_one_is_refused(size):
-    with pytest.raises(UsageError, match="no sample at all"):
+    with pytest.raises(UsageError, match="it holds no sample"):
         transforms.make("batch", size=size)

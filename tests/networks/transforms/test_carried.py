@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from levelbench.networks import Draw, GraphBuilder
-from levelbench.networks.transforms.constants import FoldConstants
+from levelbench.networks.transforms.folding import FoldConstants
+from levelbench.networks.transforms.graph import batch_axes
 from levelbench.networks.transforms.memory import Profile
-from levelbench.networks.transforms.microbatch import split_network
-from levelbench.networks.transforms.plan import Segment
-from levelbench.networks.transforms.shapes import batch_axes
+from levelbench.networks.transforms.microbatch import Segment, split_network
 
 BATCH = 5
 PIECES = (2, 2, 1)

@@ -6,7 +6,7 @@ from onnx import helper, numpy_helper
 
 from levelbench.errors import CheckFailedError
 from levelbench.networks import Draw, GraphBuilder, transforms
-from levelbench.networks.transforms import Tolerance, check_equivalence, check_transform, shaken_parameters
+from levelbench.networks.transforms import Allowance, check_equivalence, check_transform, random_parameters
 from levelbench.networks.transforms.transform import ROUNDING
 
 BATCH = 6
@@ -99,7 +99,7 @@ FOLDED = {
 
 @pytest.mark.parametrize("fault", IN_PIECES)
 def test_a_fault_in_the_pieces_is_caught(fault, residual, backend):
-    values = shaken_parameters(residual)
+    values = random_parameters(residual)
     done = transforms.make("microbatch", **MICRO).apply(residual, values)
     assert done.details.splits
     check_equivalence(residual, done.network, backend, parameters=values, after_parameters=done.parameters)
@@ -110,7 +110,7 @@ def test_a_fault_in_the_pieces_is_caught(fault, residual, backend):
 
 @pytest.mark.parametrize("fault", FOLDED)
 def test_a_fault_in_a_folded_network_is_caught(fault, residual, backend):
-    values = shaken_parameters(residual)
+    values = random_parameters(residual)
     done = transforms.make("fold-batchnorm").apply(residual, values)
     wrong = edited(done.network, FOLDED[fault])
     given = {"parameters": values, "tolerance": done.tolerance}
@@ -120,7 +120,7 @@ def test_a_fault_in_a_folded_network_is_caught(fault, residual, backend):
 
 
 def test_a_wrong_epsilon_is_caught(residual, backend):
-    values = shaken_parameters(residual)
+    values = random_parameters(residual)
     other = edited(residual, set_attribute("BatchNormalization", "epsilon", 1e-3))
     done = transforms.make("fold-batchnorm").apply(other, values)
     with pytest.raises(CheckFailedError, match=r"allowed is 0\.0001"):
@@ -136,16 +136,16 @@ def test_a_wrong_epsilon_is_caught(residual, backend):
 
 def test_at_initial_values_a_lost_normalisation_would_not_show_and_shaken_it_does(residual, backend):
     lost = edited(residual, bypass("BatchNormalization"))
-    outputs_only = Tolerance(ROUNDING.outputs, None, "")
+    outputs_only = Allowance(ROUNDING.outputs, None, "")
     check_equivalence(residual, lost, backend, tolerance=outputs_only)
-    values = shaken_parameters(residual)
+    values = random_parameters(residual)
     with pytest.raises(CheckFailedError):
         check_equivalence(residual, lost, backend, parameters=values, after_parameters=values, tolerance=outputs_only)
 
 
 def test_a_split_over_a_normalisation_in_training_mode_is_caught(residual, backend):
     """Splitting first and training afterwards normalises by the pieces: the other way round is right."""
-    values = shaken_parameters(residual)
+    values = random_parameters(residual)
     right = residual.with_loss("mse").training()
     pieces = transforms.make("microbatch", **MICRO).apply(residual, values).network
     wrong = pieces.with_loss("mse").training()
@@ -213,9 +213,9 @@ def test_not_a_number_is_a_difference_and_two_of_them_are_none(backend):
         return g.build()
 
     with np.errstate(invalid="ignore"):
-        check_equivalence(build("Sqrt"), build("Sqrt"), backend, tolerance=Tolerance(1e-4, None, ""), batches=[5])
+        check_equivalence(build("Sqrt"), build("Sqrt"), backend, tolerance=Allowance(1e-4, None, ""), batches=[5])
         with pytest.raises(CheckFailedError):
-            check_equivalence(build("Relu"), build("Sqrt"), backend, tolerance=Tolerance(10.0, None, ""), batches=[5])
+            check_equivalence(build("Relu"), build("Sqrt"), backend, tolerance=Allowance(10.0, None, ""), batches=[5])
 
 
 def test_the_message_says_what_where_how_much_and_why(residual, backend):

@@ -7,11 +7,9 @@ import pytest
 from levelbench.errors import UsageError
 from levelbench.networks import Draw, GraphBuilder, transforms, zoo
 from levelbench.networks.transforms import check_transform
-from levelbench.networks.transforms.memory import Profile, sizes_of
-from levelbench.networks.transforms.microbatch import Microbatch, parse_bytes
-from levelbench.networks.transforms.plan import _Costs, make_plan
-from levelbench.networks.transforms.shapes import batch_axes, bind
-from levelbench.networks.transforms.times import Machine, TimeTable, measure_times
+from levelbench.networks.transforms.graph import batch_axes, bind
+from levelbench.networks.transforms.memory import Profile, SpeedModel, TimeTable, measure_times, sizes_of
+from levelbench.networks.transforms.microbatch import Microbatch, _Costs, make_plan, parse_bytes
 from levelbench.operators.frameworks import open_framework
 
 
@@ -36,7 +34,7 @@ def test_decimal_units_are_powers_of_ten():
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "1TB", "1 2"])
 def test_what_is_no_memory_is_refused(text):
-    with pytest.raises(UsageError, match="no number of bytes"):
+    with pytest.raises(UsageError, match="not a number of bytes"):
         parse_bytes(text)
 
 
@@ -94,7 +92,7 @@ def test_the_plan_is_the_fastest_there_is(residual):
     network = bind(residual, 4)
     profile = Profile(network, batch_axes(residual), 4, "none")
     nodes = len(profile.nodes)
-    costs = _Costs(profile, Machine(), None)
+    costs = _Costs(profile, SpeedModel(), None)
     limit = (costs.of(0, nodes)[0][0] + smallest(residual, 4, workspace="none")) / 2
     known = {(first, stop): costs.of(first, stop) for stop in range(nodes + 1) for first in range(stop)}
     times = {place: np.where(peaks <= limit, found, np.inf).min() for place, (peaks, found) in known.items()}
@@ -183,7 +181,7 @@ def test_measured_times_decide_the_pieces(residual, backend):
     counts = sum(len(each.operators) * len(each.pieces) for each in plan.segments)
     possible = [
         sum(len(each.operators) * len(each.pieces) for each in plan_of(residual, 16, limit, machine=m).segments)
-        for m in (Machine(call_s=0.0, bytes_per_s=1e6), Machine(flops_per_s=1e6))
+        for m in (SpeedModel(call_s=0.0, bytes_per_s=1e6), SpeedModel(flops_per_s=1e6))
     ]
     assert counts <= min(possible)
 

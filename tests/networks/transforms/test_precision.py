@@ -4,8 +4,8 @@ import pytest
 
 from levelbench.errors import CheckFailedError, UnknownNameError, UsageError
 from levelbench.networks import Draw, GraphBuilder, transforms, zoo
-from levelbench.networks.transforms import Tolerance, check_transform
-from levelbench.networks.transforms.quantise import quantise_weight
+from levelbench.networks.transforms import Allowance, check_transform
+from levelbench.networks.transforms.precision import quantise_weight
 from levelbench.operators.frameworks import open_framework
 
 W = Draw("normal", 0.5)
@@ -34,7 +34,7 @@ def test_float16_weights_are_drawn_as_float16(residual):
 
 
 def test_given_values_are_rounded(residual):
-    values = transforms.shaken_parameters(residual)
+    values = transforms.random_parameters(residual)
     done = transforms.make("precision", dtype="bfloat16").apply(residual, values)
     name = "weight"
     assert done.parameters[name].dtype.name == "bfloat16"
@@ -148,7 +148,7 @@ def test_too_large_an_error_is_caught(residual, backend):
             transforms.make("precision", dtype="int8"),
             residual,
             backend,
-            tolerance=Tolerance(1e-6, None, "8 bits are not enough"),
+            tolerance=Allowance(1e-6, None, "8 bits are not enough"),
         )
 
 

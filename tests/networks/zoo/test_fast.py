@@ -5,8 +5,8 @@ import pytest
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.cost import network_cost
-from levelbench.networks.zoo.fast import cosine_kernels, quick
-from levelbench.networks.zoo.layers import ImageBuilder
+from levelbench.networks.zoo.blocks import ImageBuilder
+from levelbench.networks.zoo.small import cosine_kernels, quick
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers import Momentum
 

@@ -8,28 +8,9 @@ import pytest
 from levelbench.errors import DefinitionError
 from levelbench.networks import zoo
 from levelbench.networks.cost import network_cost
-from levelbench.networks.zoo import (
-    alphago_zero,
-    autoencoder,
-    bert,
-    deepspeech,
-    dlrm,
-    dqn,
-    gan,
-    gpt2,
-    lstm_lm,
-    memory_network,
-    ncf,
-    rnnt,
-    seq2seq,
-    transformer,
-)
 
-MODULES = (
-    *(alphago_zero, autoencoder, bert, deepspeech, dlrm, dqn, gan),
-    *(gpt2, lstm_lm, memory_network, ncf, rnnt, seq2seq, transformer),
-)
-NAMES = [name for module in MODULES for name in module.NAMES]
+# Of BiDAF the paper rounds its count; ours is tested with the networks that read.
+NAMES = [name for name in zoo.names() if zoo.entry(name).kind != "vision" and name != "bidaf"]
 # Counted by hand from the papers' sizes, where nobody published an exact one.
 COUNTS = {
     "lstm-lm-small": 2 * 10000 * 200 + 10000 + 2 * 4 * (200 * 400 + 200),

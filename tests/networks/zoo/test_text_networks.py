@@ -5,10 +5,9 @@ import pytest
 
 from levelbench.errors import DefinitionError
 from levelbench.networks.zoo import build
-from levelbench.networks.zoo.bidaf import bidaf
-from levelbench.networks.zoo.heads import with_span_loss, with_token_loss
-from levelbench.networks.zoo.qanet import small_qanet
-from levelbench.networks.zoo.word_bag import word_bag
+from levelbench.networks.zoo.blocks import with_span_loss, with_token_loss
+from levelbench.networks.zoo.language import word_bag
+from levelbench.networks.zoo.reading import bidaf, small_qanet
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -11,24 +11,9 @@ from tests.networks.zoo.built import built
 
 from levelbench.networks import zoo
 from levelbench.networks.cost import network_cost
-from levelbench.networks.zoo import (
-    alexnet,
-    densenet,
-    inception,
-    lenet,
-    mobilenet,
-    resnet,
-    resnet_cifar,
-    squeezenet,
-    ssd,
-    unet,
-    vgg,
-    vit,
-)
 from levelbench.networks.zoo.table import page
 
-MODULES = (alexnet, densenet, inception, lenet, mobilenet, resnet, resnet_cifar, squeezenet, ssd, unet, vgg, vit)
-NAMES = [name for module in MODULES for name in module.NAMES]
+NAMES = [name for name in zoo.names() if zoo.entry(name).kind == "vision"]
 
 
 @cache

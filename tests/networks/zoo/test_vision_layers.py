@@ -10,8 +10,8 @@ from tests.networks.zoo.built import built
 from levelbench.errors import DefinitionError
 from levelbench.networks import zoo
 from levelbench.networks.shapes import infer_shapes
-from levelbench.networks.zoo import resnet_cifar
-from levelbench.networks.zoo.layers import ImageBuilder
+from levelbench.networks.zoo.blocks import ImageBuilder
+from levelbench.networks.zoo.residual import cifar_resnet
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
@@ -99,7 +99,7 @@ def test_a_size_that_does_not_fit_names_the_layer():
 
 def test_a_depth_that_there_is_not_is_an_error():
     with pytest.raises(DefinitionError, match="6n"):
-        resnet_cifar.cifar_resnet(21)
+        cifar_resnet(21)
     with pytest.raises(DefinitionError, match="6n"):
         zoo.build("wideresnet28-10", depth=29)
 

@@ -7,7 +7,7 @@ from levelbench.errors import DataError, UsageError
 from levelbench.networks import zoo
 from levelbench.records.inference import Data
 from levelbench.runner.inference.data import check_examples, digest_of_data, file_examples, synthetic_examples
-from levelbench.training.datasets.formats.idx import write_idx
+from levelbench.training.datasets.idx import write_idx
 
 NETWORK = zoo.mlp(4, 3, 2)
 ROWS = np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32)

@@ -28,8 +28,7 @@ from levelbench.runner.inference.measuring import make_inference_record
 from levelbench.runner.inference.processes import plan_inference
 from levelbench.runner.inference.subject import Subject, make_subject, refuse_quality
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.quality import Top1
-from levelbench.training.quality.translation import Bleu
+from levelbench.training.quality import Bleu, Top1
 
 NETWORK = zoo.mlp(4, 3, 2)
 ROWS = np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from levelbench.training.datasets.files import cache_folder, offline
+from levelbench.records.places import cache_folder
+from levelbench.training.datasets.places import offline
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DataError, MissingError, UsageError
+from levelbench.records.places import cache_folder
 from levelbench.training import datasets
 from levelbench.training.datasets import cifar
-from levelbench.training.datasets.cifar import Cifar
-from levelbench.training.datasets.cifar_files import CIFAR10, CIFAR100
-from levelbench.training.datasets.files import cache_folder
-from levelbench.training.datasets.formats.cifar import PIXELS
+from levelbench.training.datasets.cifar import CIFAR10, CIFAR100, PIXELS, Cifar
 
 COUNT = 20
 

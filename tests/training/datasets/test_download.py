@@ -112,7 +112,7 @@ def test_a_whole_part_gets_its_name_without_a_request(get, server):
 
 @pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://example.org/x", "example.org/x", ""])
 def test_only_http_and_https_are_addresses(tmp_path, url):
-    with pytest.raises(UsageError, match="no http or https address"):
+    with pytest.raises(UsageError, match="not an http or https address"):
         fetch(url, tmp_path / "file", SHA256)
 
 

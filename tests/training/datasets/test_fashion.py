@@ -9,13 +9,22 @@ import pytest
 
 from levelbench.errors import DataError, MissingError
 from levelbench.operators.frameworks import open_framework
+from levelbench.records.places import cache_folder
 from levelbench.training import datasets
-from levelbench.training.datasets import fashion
-from levelbench.training.datasets.fashion import DEBIAN, FILES, HIGHEST, MEAN, STD, FashionMnist
-from levelbench.training.datasets.files import DataFile, cache_folder, read_checked
-from levelbench.training.datasets.formats.idx import encode_idx
-from levelbench.training.datasets.splits import standardise, stratified_split
-from levelbench.training.input.held import Held
+from levelbench.training.datasets import idx
+from levelbench.training.datasets.base import standardise, stratified_split
+from levelbench.training.datasets.idx import (
+    DEBIAN,
+    FASHION_HIGHEST,
+    FASHION_MEAN,
+    FASHION_STD,
+    FILES,
+    FashionMnist,
+    encode_idx,
+    read_checked,
+)
+from levelbench.training.datasets.places import DataFile
+from levelbench.training.input import Held
 
 needs_debian = pytest.mark.skipif(
     any(file.within(DEBIAN) is None for file in FILES), reason=f"the package dataset-fashion-mnist is not in {DEBIAN}"
@@ -61,7 +70,7 @@ def source(small, tmp_path):
 def official(small, server, monkeypatch):
     """The official address, answered by the local server."""
     server.files = {f"/{file.name}.gz": packed for file, packed in zip(small.files, small.packed, strict=True)}
-    monkeypatch.setattr(fashion, "OFFICIAL_URL", server.url)
+    monkeypatch.setattr(idx, "OFFICIAL_URL", server.url)
     return server
 
 
@@ -79,7 +88,7 @@ def test_the_real_data_has_the_official_sizes_and_a_stratified_validation_split(
         assert split.inputs.flags.c_contiguous
         assert np.bincount(split.labels).tolist() == [a_class] * 10
     constants = data.normalisation
-    assert (constants.mean, constants.std, constants.highest) == ((MEAN,), (STD,), 255.0)
+    assert (constants.mean, constants.std, constants.highest) == ((FASHION_MEAN,), (FASHION_STD,), 255.0)
 
 
 @needs_debian
@@ -90,14 +99,16 @@ def test_the_real_splits_are_these_and_no_others_and_the_constants_are_of_the_tr
     digests = [hashlib.sha256(part.astype("<i8").tobytes()).hexdigest()[:16] for part in parts]
     assert digests == ["afc1975f14d90b9c", "c6fad94f07ed3d43"]
     train = images[parts[0]]
-    assert train.mean() / HIGHEST == pytest.approx(MEAN, abs=5e-5)
-    assert train.std() / HIGHEST == pytest.approx(STD, abs=5e-5)
+    assert train.mean() / FASHION_HIGHEST == pytest.approx(FASHION_MEAN, abs=5e-5)
+    assert train.std() / FASHION_HIGHEST == pytest.approx(FASHION_STD, abs=5e-5)
 
 
 def test_a_held_split_has_the_standardised_values(small, source, tmp_path):
     data = source.load(small.put(tmp_path))
     (batch,) = Held(open_framework("numpy"), data, data.test).batches()
-    np.testing.assert_allclose(batch[0], standardise(data.test.inputs, HIGHEST, MEAN, STD), atol=1e-6)
+    np.testing.assert_allclose(
+        batch[0], standardise(data.test.inputs, FASHION_HIGHEST, FASHION_MEAN, FASHION_STD), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("below", ["", "fashion-mnist", "FashionMNIST/raw"])
@@ -234,7 +245,7 @@ def test_a_mirror_of_debians_files_gives_the_real_data(server, monkeypatch, tmp_
 
 def test_without_any_of_them_the_error_says_the_three_ways(source, monkeypatch, tmp_path, server):
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "1")
-    monkeypatch.setattr(fashion, "OFFICIAL_URL", server.url)
+    monkeypatch.setattr(idx, "OFFICIAL_URL", server.url)
     with pytest.raises(MissingError, match="LEVELBENCH_OFFLINE forbids") as caught:
         source.load()
     assert caught.value.exit_code == 3

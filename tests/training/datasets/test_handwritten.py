@@ -11,17 +11,24 @@ import pytest
 
 from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.training import datasets
-from levelbench.training.datasets import handwritten
-from levelbench.training.datasets.files import read_checked
-from levelbench.training.datasets.handwritten import HIGHEST, IMAGES, LABELS, MEAN, STD, Digits
-from levelbench.training.datasets.splits import stratified_split
+from levelbench.training.datasets import idx
+from levelbench.training.datasets.base import stratified_split
+from levelbench.training.datasets.idx import (
+    DIGITS_HIGHEST,
+    DIGITS_IMAGES,
+    DIGITS_LABELS,
+    DIGITS_MEAN,
+    DIGITS_STD,
+    Digits,
+    read_checked,
+)
 
-BUNDLE = Path(handwritten.__file__).parent / "data"
+BUNDLE = Path(idx.__file__).parent / "data"
 
 
 def indices():
-    images, labels = read_checked(BUNDLE, IMAGES), read_checked(BUNDLE, LABELS)
-    return images.reshape(1797, 64), labels, stratified_split(images.reshape(1797, 64), labels, handwritten._fifths)
+    images, labels = read_checked(BUNDLE, DIGITS_IMAGES), read_checked(BUNDLE, DIGITS_LABELS)
+    return images.reshape(1797, 64), labels, stratified_split(images.reshape(1797, 64), labels, idx._fifths)
 
 
 def test_the_splits_are_standardised_float32_rows_with_int64_labels():
@@ -38,8 +45,8 @@ def test_the_splits_are_standardised_float32_rows_with_int64_labels():
 
 def test_the_bundle_is_what_scikit_learn_ships():
     source = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed").load_digits()
-    np.testing.assert_array_equal(read_checked(BUNDLE, IMAGES), source.images)
-    np.testing.assert_array_equal(read_checked(BUNDLE, LABELS), source.target)
+    np.testing.assert_array_equal(read_checked(BUNDLE, DIGITS_IMAGES), source.images)
+    np.testing.assert_array_equal(read_checked(BUNDLE, DIGITS_LABELS), source.target)
 
 
 def test_every_digit_is_in_exactly_one_split():
@@ -65,18 +72,18 @@ def test_validation_and_test_are_not_swapped():
     data = datasets.digits.load()
     for split, part in ((data.test, test), (data.validation, validation)):
         np.testing.assert_array_equal(split.labels, labels[part])
-        np.testing.assert_allclose(split.inputs * STD + MEAN, rows[part] / HIGHEST, atol=1e-6)
+        np.testing.assert_allclose(split.inputs * DIGITS_STD + DIGITS_MEAN, rows[part] / DIGITS_HIGHEST, atol=1e-6)
 
 
 def test_the_constants_are_those_of_the_training_split():
     rows, _, (train, *_) = indices()
-    assert (rows[train] / HIGHEST).mean() == pytest.approx(MEAN, abs=5e-5)
-    assert (rows[train] / HIGHEST).std() == pytest.approx(STD, abs=5e-5)
+    assert (rows[train] / DIGITS_HIGHEST).mean() == pytest.approx(DIGITS_MEAN, abs=5e-5)
+    assert (rows[train] / DIGITS_HIGHEST).std() == pytest.approx(DIGITS_STD, abs=5e-5)
 
 
 def test_checksums_licence_and_attribution_are_told():
     data = datasets.digits.load()
-    assert data.checksums == {file.name: file.content_sha256 for file in (IMAGES, LABELS)}
+    assert data.checksums == {file.name: file.content_sha256 for file in (DIGITS_IMAGES, DIGITS_LABELS)}
     assert data.licence == "CC BY 4.0"
     assert "10.24432/C50P49" in data.source
     assert "Kaynak" in datasets.digits.attribution
@@ -97,11 +104,11 @@ def test_a_folder_for_all_datasets_changes_nothing(tmp_path, monkeypatch):
 
 def test_a_damaged_bundle_is_an_error_and_not_other_data(tmp_path):
     shutil.copytree(BUNDLE, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / f"{IMAGES.name}.gz"
+    path = tmp_path / f"{DIGITS_IMAGES.name}.gz"
     path.write_bytes(path.read_bytes()[:20000])
     with pytest.raises(DataError, match="cannot be read to its end"):
         Digits(tmp_path).load()
-    shutil.copy(BUNDLE / f"{LABELS.name}.gz", path)
+    shutil.copy(BUNDLE / f"{DIGITS_LABELS.name}.gz", path)
     with pytest.raises(DataError, match="is expected"):
         Digits(tmp_path).load()
 
@@ -117,6 +124,6 @@ def test_importing_the_datasets_brings_neither_frameworks_nor_the_network():
         "import sys, levelbench.training.datasets\n"
         "print(*{'torch', 'scipy', 'sklearn', 'http.client', 'ssl'} & set(sys.modules))"
     )
-    environment = {"PYTHONPATH": str(Path(handwritten.__file__).parents[3])}
+    environment = {"PYTHONPATH": str(Path(idx.__file__).parents[3])}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == ""

@@ -10,7 +10,7 @@ import pytest
 from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.datasets.ilsvrc import Imagenet
-from levelbench.training.input.loader import make_loader
+from levelbench.training.input import make_loader
 from levelbench.training.samplers import Shuffled
 
 Image = pytest.importorskip("PIL.Image")
@@ -96,7 +96,7 @@ def test_dawnbench_s_split_holds_nothing_out(folders):
 
 def test_nothing_is_downloaded_and_what_to_do_is_said(tmp_path):
     assert "data list imagenet" in small().lacks(tmp_path)
-    for folder, found in ((tmp_path, "its files are not there"), (None, "nobody may pass it on")):
+    for folder, found in ((tmp_path, "its files are not there"), (None, "it may not be passed on")):
         with pytest.raises(MissingError, match=found) as caught:
             small().fetch(folder)
         assert "train/ and val/" in str(caught.value)

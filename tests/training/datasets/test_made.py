@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from levelbench.errors import UsageError
-from levelbench.training.datasets.made import Synthetic, bayes_error, distance_for
+from levelbench.training.datasets.generated import Synthetic, bayes_error, distance_for
 
 SMALL = {"shape": (1, 8, 8), "classes": 4, "sizes": (400, 4, 4000)}
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pkgutil import iter_modules
 
 import pytest
 
@@ -34,3 +35,8 @@ def test_a_name_is_known_without_importing_what_it_names():
     code = "import sys; from levelbench.training import datasets; datasets.names(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"PIL", "ssl", "levelbench.training.datasets.ilsvrc", "levelbench.training.datasets.cifar"} & set(loaded)
+
+
+def test_no_module_hides_a_source_of_its_name():
+    modules = {each.name for each in iter_modules(datasets.__path__)}
+    assert not modules & {name.replace("-", "_") for name in datasets.names()}

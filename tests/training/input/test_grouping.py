@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.operators.frameworks import open_framework
+from levelbench.training import input as inputs
 from levelbench.training.augmentation import Flip, Mixup
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.input import grouping, make_loader
-from levelbench.training.input.grouping import examples_at_once, groups, in_batches
+from levelbench.training.input import examples_at_once, groups, in_batches, make_loader
 from levelbench.training.samplers import Sequential, Shuffled
 
 RAW = np.random.default_rng(3).integers(0, 256, (100, 3, 4, 4), dtype=np.uint8)
@@ -46,7 +46,7 @@ def test_no_bit_depends_on_how_many_are_made_at_once(framework, way, monkeypatch
     backend, found = open_framework(framework), []
     # Nothing but single batches, groups that end in the middle, and everything at once.
     for elements in (1, 36 * RAW[0].size, 10**6):
-        monkeypatch.setattr(grouping, "_ELEMENTS", elements)
+        monkeypatch.setattr(inputs, "_ELEMENTS", elements)
         made = loader(backend, Shuffled(8), **way)
         found.append([[backend.host(column) for column in batch] for batch in made.batches(2, 1, 12)])
         made.close()
@@ -78,7 +78,7 @@ class Counting(NumpyBackend):
 
 
 def test_a_group_is_one_gather_and_is_let_go_of_before_the_next_is_made(monkeypatch):
-    monkeypatch.setattr(grouping, "_ELEMENTS", 40 * RAW[0].size)
+    monkeypatch.setattr(inputs, "_ELEMENTS", 40 * RAW[0].size)
     backend = Counting()
     batches = loader(backend, Sequential(10)).batches(0)
     assert sum(map(len, batches)) == 10 * 2

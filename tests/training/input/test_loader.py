@@ -9,10 +9,10 @@ import pytest
 
 from levelbench.errors import DataError, DefinitionError
 from levelbench.operators.frameworks import open_framework
+from levelbench.training import input as inputs
 from levelbench.training.augmentation import Augmentation, CutMix, Cutout, Flip, Mixup, ProgressiveResize, RandomCrop
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.input import host, make_loader
-from levelbench.training.input.loader import HostLoader, ResidentLoader
+from levelbench.training.input import HostLoader, ResidentLoader, make_loader
 from levelbench.training.samplers import Shuffled
 
 NUMPY = open_framework("numpy")
@@ -108,7 +108,7 @@ def test_epochs_differ_and_come_again_the_same(way):
 @pytest.mark.parametrize("way", ["augmented, normalised", "decoded", "augmented and cut"])
 def test_neither_workers_nor_blocks_change_a_bit(way, block, workers, monkeypatch):
     expected = all_of(loader(**WAYS[way]))
-    monkeypatch.setattr(host, "_EXAMPLES", block)
+    monkeypatch.setattr(inputs, "_EXAMPLES", block)
     made = loader(**WAYS[way], workers=workers)
     assert same(all_of(made), expected)
     made.close()

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from levelbench.training import input as inputs
 from levelbench.training.augmentation import Cutout, Flip, RandomCrop, Resize, Translate, example_seeds
-from levelbench.training.augmentation.draws import words
-from levelbench.training.input import moved
-from levelbench.training.input.moved import make_moved
+from levelbench.training.augmentation.base import words
+from levelbench.training.input import make_moved
 
 RANDOM = np.random.default_rng(0)
 N = 60
@@ -84,7 +84,7 @@ def test_as_many_of_the_first_as_there_is_one_move_and_one_flip_are_done(augment
 )
 def test_no_more_memory_is_taken_than_it_may_be(share, done, monkeypatch):
     both = 2 * N * 3 * 10 * 10
-    monkeypatch.setattr(moved, "_MOST_BYTES", share * both)
+    monkeypatch.setattr(inputs, "_MOST_BYTES", share * both)
     found = make_moved(IMAGES["raw"], (CROP, FLIP))
     assert (len(found.augment) if found else 0) == done
 

@@ -4,7 +4,7 @@ from threading import Event, Lock
 
 import pytest
 
-from levelbench.training.input.prefetch import Prefetch
+from levelbench.training.input import Prefetch
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])

@@ -7,9 +7,8 @@ from levelbench.measure.timeline import Timeline
 from levelbench.networks import zoo
 from levelbench.records.schema import Specification, Target
 from levelbench.training import Momentum, Recipe, Shuffled, Top1, Trainer
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.stopping import Stopping
+from levelbench.training.stopping import Evaluate, Stopping
 
 
 @pytest.fixture

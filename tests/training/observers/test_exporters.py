@@ -7,7 +7,7 @@ import pytest
 
 from levelbench.errors import UsageError
 from levelbench.records.schema import Evaluation
-from levelbench.training.observers.exporting import figures
+from levelbench.training.observers.trackers import figures
 
 
 def test_figures_have_names_and_leave_out_what_is_no_number():
@@ -25,7 +25,7 @@ def test_tensorboard_reads_back_what_was_written(trained, specification, tmp_pat
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from levelbench.training.observers.tensorboard import TensorBoard
+    from levelbench.training.observers.trackers import TensorBoard
 
     trained(TensorBoard(tmp_path, "run", specification))
     events = EventAccumulator(str(tmp_path / "run"))
@@ -59,7 +59,7 @@ def wandb(monkeypatch):
 def test_weights_and_biases_gets_a_run_offline_unless_its_own_settings_say_otherwise(
     trained, specification, wandb, monkeypatch
 ):
-    from levelbench.training.observers.tracking import WeightsAndBiases
+    from levelbench.training.observers.trackers import WeightsAndBiases
 
     monkeypatch.delenv("WANDB_MODE", raising=False)
     trained(WeightsAndBiases("project", "run", specification))
@@ -104,7 +104,7 @@ class Client:
 
 
 def test_mlflow_gets_parameters_metrics_and_an_end(trained, specification, monkeypatch):
-    from levelbench.training.observers.tracking import MLflow
+    from levelbench.training.observers.trackers import MLflow
 
     module, tracking = ModuleType("mlflow"), ModuleType("mlflow.tracking")
     module.__spec__ = SimpleNamespace(name="mlflow")
@@ -121,7 +121,7 @@ def test_mlflow_gets_parameters_metrics_and_an_end(trained, specification, monke
 
 
 def test_a_tracker_that_cannot_be_opened_is_an_error_before_the_first_step(trained, specification, wandb, monkeypatch):
-    from levelbench.training.observers.tracking import WeightsAndBiases
+    from levelbench.training.observers.trackers import WeightsAndBiases
 
     def refuse(**given):
         raise RuntimeError("no such project")
@@ -134,7 +134,7 @@ def test_a_tracker_that_cannot_be_opened_is_an_error_before_the_first_step(train
 def test_a_tracker_that_fails_later_is_given_up_with_one_warning_and_the_run_goes_on(
     trained, specification, wandb, monkeypatch
 ):
-    from levelbench.training.observers.tracking import WeightsAndBiases
+    from levelbench.training.observers.trackers import WeightsAndBiases
 
     def fail(values, step):
         raise ConnectionError("the server is gone")

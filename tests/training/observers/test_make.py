@@ -6,7 +6,7 @@ import pytest
 
 from levelbench.errors import MissingError, UnknownNameError, UsageError
 from levelbench.training.observers import KINDS, make, read
-from levelbench.training.observers.files import run_name
+from levelbench.training.observers.base import run_name
 
 
 def test_words_are_kinds_and_places():

@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import fractional_matrix_power
 
 from levelbench.training import optimizers as ours
-from levelbench.training.optimizers.muon import orthogonalised
+from levelbench.training.optimizers.layerwise import orthogonalised
 
 
 def test_adam_follows_algorithm_1_of_its_paper(problem, assert_same_path):

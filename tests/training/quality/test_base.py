@@ -5,8 +5,7 @@ import pytest
 
 from levelbench.errors import UsageError
 from levelbench.records.schema import Target
-from levelbench.training.quality import RMSE, Top1
-from levelbench.training.quality.translation import Bleu
+from levelbench.training.quality import RMSE, Bleu, Top1
 
 
 def test_the_target_of_a_metric_without_a_highest_value_is_read_back_as_it_was_written():

@@ -11,9 +11,8 @@ from sklearn import metrics
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy import framework
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.input.held import Held
-from levelbench.training.quality import AUROC, BalancedAccuracy, Top1, Top5, TopK
-from levelbench.training.quality.classification import area_under_roc
+from levelbench.training.input import Held
+from levelbench.training.quality import AUROC, BalancedAccuracy, Top1, Top5, TopK, area_under_roc
 
 NUMPY = framework.open()
 

@@ -9,7 +9,7 @@ from sklearn import metrics
 from levelbench.errors import DataError, UsageError
 from levelbench.frameworks.numpy import framework
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.input.held import Held
+from levelbench.training.input import Held
 from levelbench.training.quality import MAE, RMSE
 
 

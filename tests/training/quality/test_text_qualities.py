@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 
 from levelbench.errors import MissingError, UsageError
 from levelbench.training.datasets.base import Split
-from levelbench.training.datasets.texts.passages import Passage
-from levelbench.training.datasets.texts.tokens import BEGIN, END
-from levelbench.training.quality.perplexity import BitsPerCharacter, Perplexity
-from levelbench.training.quality.squad import SpanExactMatch, SpanF1, best_spans, exact_match, f1, normalised
-from levelbench.training.quality.translation import Bleu, greedy
+from levelbench.training.datasets.text import BEGIN, END, Passage
+from levelbench.training.quality import (
+    BitsPerCharacter,
+    Bleu,
+    Perplexity,
+    SpanExactMatch,
+    SpanF1,
+    best_spans,
+    exact_match,
+    f1,
+    greedy,
+    normalised,
+)
 
 
 class Held:

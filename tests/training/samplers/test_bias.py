@@ -5,9 +5,17 @@ import pytest
 
 from levelbench.errors import UsageError
 from levelbench.training.datasets.base import Split
-from levelbench.training.samplers import Bucketed, Sequential, Shuffled, Stratified, Subset, Weighted, sampling_bias
-from levelbench.training.samplers.base import Sampler
-from levelbench.training.samplers.shuffled import generator_of
+from levelbench.training.sampler_bias import sampling_bias
+from levelbench.training.samplers import (
+    Bucketed,
+    Sampler,
+    Sequential,
+    Shuffled,
+    Stratified,
+    Subset,
+    Weighted,
+    generator_of,
+)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@ import pytest
 
 from levelbench.measure.clocks import FakeClock
 from levelbench.measure.stopping import FixedCount
-from levelbench.training.input.base import Loader
-from levelbench.training.samplers.latency import dataset_latency
+from levelbench.training.input import Loader
+from levelbench.training.sampler_bias import dataset_latency
 
 MS = 1_000_000
 

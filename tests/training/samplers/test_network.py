@@ -7,8 +7,9 @@ from levelbench.errors import DefinitionError, UnsupportedError
 from levelbench.networks import zoo
 from levelbench.operators.frameworks import load_framework
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.input.loader import make_loader
-from levelbench.training.samplers import Bucketed, Shuffled, epoch_inputs, sampled
+from levelbench.training.input import make_loader
+from levelbench.training.sampled import epoch_inputs, sampled
+from levelbench.training.samplers import Bucketed, Shuffled
 
 NORMALISATION = Normalisation((0.3, 0.5), (0.4, 0.2))
 EVEN, UNEVEN = Shuffled(8, drop_last=True), Shuffled(8)

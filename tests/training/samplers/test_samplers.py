@@ -13,11 +13,13 @@ from levelbench.training.samplers import (
     Repeated,
     Sequential,
     Shuffled,
+    SomeRows,
     Stratified,
     Subset,
     Weighted,
+    lengths_of,
+    some_of,
 )
-from levelbench.training.samplers.columns import SomeRows, lengths_of, some_of
 
 
 def samplers(batch):

@@ -142,7 +142,7 @@ def _recipe(submission: Submission) -> Mapping[str, Setting] | None:
     """
     from levelbench.errors import LevelbenchError
     from levelbench.runner.request import load_task
-    from levelbench.training.cadence import Evaluate
+    from levelbench.training.stopping import Evaluate
 
     try:
         task = load_task(submission.task) if not submission.task.endswith(".py") else None

@@ -118,7 +118,7 @@ def _inputs(network: Network, words: NetworkWords) -> dict[str, Any]:
     """From the file, or random ones of the shapes that are asked for."""
     if words.inputs is not None:
         return _from_file(network, words.inputs)
-    from levelbench.networks.samples import make_inputs
+    from levelbench.networks.values import make_inputs
 
     shapes = {}
     for word in words.shapes:

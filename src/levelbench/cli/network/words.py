@@ -103,7 +103,7 @@ def _setting(text: str) -> Setting:
 def make_cases(named: Named, batches: str | None, sizes: Sequence[str], shapes: Sequence[str]) -> list[NetworkCase]:
     """A case a batch, with its sizes bound; refused where an input's shape would stay open, or cannot be meant."""
     from levelbench.networks.benchmark.cases import refuse_fixed_batch
-    from levelbench.networks.samples import bound_shape
+    from levelbench.networks.values import bound_shape
     from levelbench.records.networks import NetworkCase
 
     from_shapes, batch = _of_shapes(named, shapes)

@@ -27,7 +27,7 @@ from levelbench.distributed.probes.runs import (
 from levelbench.distributed.scheme import Scheme, Traffic
 from levelbench.errors import CommunicationError, UsageError
 from levelbench.measure.timeline import Phase
-from levelbench.training.optimizers.sgd import Momentum
+from levelbench.training.optimizers.rules import Momentum
 
 __all__ = ["AGREEMENT", "ROBUSTNESS", "checkpoints", "traffic"]
 

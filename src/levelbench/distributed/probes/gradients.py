@@ -28,9 +28,8 @@ from levelbench.distributed.probes.runs import (
     part_of,
     place,
 )
-from levelbench.training.optimizers.adam import Adam
 from levelbench.training.optimizers.base import Optimizer
-from levelbench.training.optimizers.sgd import SGD, Momentum
+from levelbench.training.optimizers.rules import SGD, Adam, Momentum
 
 __all__ = ["CONSISTENT", "INCONSISTENT", "first_misfit"]
 

@@ -17,10 +17,9 @@ from numpy.typing import DTypeLike
 
 from levelbench.checks.arrays import Host
 from levelbench.errors import UsageError
-from levelbench.networks.executor import Array, Backend, Executor
-from levelbench.networks.live import Live, LiveArrays, require_shape
+from levelbench.networks.executor import Array, Backend, CheckedArrays, Executor, LiveArrays, require_shape
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
 
 __all__ = [
     "FEATURES",
@@ -65,7 +64,7 @@ def beginning(seed: int, apart: int = 0) -> tuple[dict[str, Floats], dict[str, F
     return parameters, {name: np.asarray(draws.normal(0.0, 1.0, shape)) for name, shape in BUFFERS.items()}
 
 
-class _Held(Live):
+class _Held(CheckedArrays):
     """Native arrays that stay where they are, as those of an executor do; JAX's are replaced."""
 
     def __init__(self, arrays: Mapping[str, Array], backend: Backend) -> None:
@@ -137,7 +136,7 @@ class ToyNetwork(Executor):
         """The buffers as they are now, on the host."""
         return _copied(self._backend, self.buffers)
 
-    def _live(self, host: Mapping[str, Floats]) -> Live:
+    def _live(self, host: Mapping[str, Floats]) -> CheckedArrays:
         arrays = {name: self.native(each) for name, each in host.items()}
         if all(isinstance(each, np.ndarray) for each in arrays.values()):
             return LiveArrays(arrays)

@@ -34,7 +34,7 @@ from levelbench.measure.lifetime import die_with_parent
 from levelbench.networks import zoo
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
-from levelbench.training.optimizers.adam import Adam
+from levelbench.training.optimizers.rules import Adam
 
 __all__ = ["Resumption", "ResumptionJob", "checkpoints_in_processes", "judged", "name_of", "resumption", "resumptions"]
 

@@ -23,9 +23,7 @@ from levelbench.distributed.probes.runs import RanksOutcome, Rehearsal, SchemeTr
 from levelbench.distributed.scheme import Scheme
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.training.datasets.base import Split
-from levelbench.training.samplers.base import Sampler
-from levelbench.training.samplers.derived import Partitioned
-from levelbench.training.samplers.shuffled import Shuffled
+from levelbench.training.samplers import Partitioned, Sampler, Shuffled
 
 __all__ = ["check_partition", "check_scheme"]
 

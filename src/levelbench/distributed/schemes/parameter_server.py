@@ -23,13 +23,11 @@ from levelbench.distributed.scheme import Preset, Scheme, SchemeStepper, Traffic
 from levelbench.distributed.schemes.base import begin_as_rank_zero, number, numbers, those_under, under
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.measure.timeline import Phase
-from levelbench.networks.executor import Array
-from levelbench.networks.live import LiveMapping
+from levelbench.networks.executor import Array, LiveMapping
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import norm
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
-from levelbench.training.optimizers.native import Native
-from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay
+from levelbench.training.optimizers.wrappers import EMA, ClipValue, Decay, Native
 
 __all__ = [
     "AsynchronousParameterServer",

@@ -31,7 +31,7 @@ from levelbench.networks.executor import Array
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy, norm
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.optimizers.sgd import Momentum
+from levelbench.training.optimizers.rules import Momentum
 
 __all__ = ["DiLoCo", "LocalSGD", "ModelAveraging", "Periodic"]
 

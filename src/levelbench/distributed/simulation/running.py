@@ -27,8 +27,8 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.operators.frameworks import open_framework
 from levelbench.training.optimizers.base import Optimizer, State, Stepper, UpdateRule
-from levelbench.training.optimizers.native import Native
-from levelbench.training.optimizers.sgd import SGD
+from levelbench.training.optimizers.rules import SGD
+from levelbench.training.optimizers.wrappers import Native
 
 __all__ = ["RankOutcome", "Simulated", "SimulatedExecutor", "simulate", "timed", "trace_of", "work"]
 

@@ -19,8 +19,7 @@ from levelbench.frameworks.jax.drawing import Drawn, is_random
 from levelbench.frameworks.jax.live import Live
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.clocks import HOST
-from levelbench.networks.arguments import require_inputs
-from levelbench.networks.executor import Executor, OperatorTime, collected_times
+from levelbench.networks.executor import Executor, OperatorTime, collected_times, require_inputs
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
 from levelbench.operators import functions

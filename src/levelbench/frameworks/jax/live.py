@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from levelbench.errors import UnknownNameError
-from levelbench.networks.live import LiveMapping, require_shape
+from levelbench.networks.executor import LiveMapping, require_shape
 
 __all__ = ["Live"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, DefinitionError, MissingError
 from levelbench.networks.executor import Backend
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Native
 
 __all__ = ["NativeStepper"]
 

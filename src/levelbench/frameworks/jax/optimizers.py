@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from levelbench.networks.executor import Backend
 from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Native
 
 __all__ = ["CompiledStepper", "make_stepper"]
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from levelbench.frameworks.numpy.executor import NumpyExecutor, make_operator
 from levelbench.frameworks.numpy.operators import random
-from levelbench.networks.arguments import checked_parameters
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Backend, Executor, checked_parameters
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode

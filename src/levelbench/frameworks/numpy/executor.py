@@ -16,9 +16,7 @@ from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy.operator import NumpyOperator
 from levelbench.frameworks.numpy.operators.numeric import QuietPass
 from levelbench.measure.clocks import HOST
-from levelbench.networks.arguments import require_inputs
-from levelbench.networks.executor import Executor, OperatorTime, collected_times
-from levelbench.networks.live import LiveArrays
+from levelbench.networks.executor import Executor, LiveArrays, OperatorTime, collected_times, require_inputs
 from levelbench.networks.lowering import Lowered, LoweredStep
 from levelbench.networks.network import Network
 from levelbench.operators import control

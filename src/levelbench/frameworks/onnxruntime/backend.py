@@ -21,8 +21,7 @@ from levelbench.frameworks.onnxruntime.sessions import Device, spins, threads
 from levelbench.frameworks.onnxruntime.single import OnnxRuntimeOperator, Seed
 from levelbench.frameworks.onnxruntime.upstream import faults
 from levelbench.frameworks.onnxruntime.values import from_numpy, to_numpy
-from levelbench.networks.arguments import checked_parameters
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Backend, Executor, checked_parameters
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode

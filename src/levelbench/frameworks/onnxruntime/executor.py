@@ -22,9 +22,7 @@ from levelbench.frameworks.onnxruntime.sequences import pack, unpack
 from levelbench.frameworks.onnxruntime.sessions import Device, Preparation, Session
 from levelbench.frameworks.onnxruntime.single import Seed, is_random
 from levelbench.frameworks.onnxruntime.values import from_numpy, to_numpy
-from levelbench.networks.arguments import require_inputs
-from levelbench.networks.executor import Executor, OperatorTime
-from levelbench.networks.live import LiveMapping
+from levelbench.networks.executor import Executor, LiveMapping, OperatorTime, require_inputs
 from levelbench.networks.network import Network
 
 __all__ = ["OnnxRuntimeExecutor"]

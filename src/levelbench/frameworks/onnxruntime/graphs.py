@@ -16,8 +16,8 @@ from onnxruntime import OrtValue
 
 from levelbench.frameworks.onnxruntime.sessions import Device
 from levelbench.frameworks.onnxruntime.values import from_numpy
+from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
-from levelbench.networks.order import outer_reads
 
 __all__ = ["Model", "model_of", "node_name"]
 

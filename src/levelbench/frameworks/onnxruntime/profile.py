@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from levelbench.frameworks.onnxruntime.graphs import node_name
 from levelbench.frameworks.onnxruntime.sessions import Preparation, Session
 from levelbench.networks.executor import OperatorTime
+from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
-from levelbench.networks.order import outer_reads
 
 __all__ = ["operator_times"]
 

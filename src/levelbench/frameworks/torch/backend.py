@@ -18,8 +18,7 @@ from levelbench.frameworks.torch.operator import TorchOperator
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
-from levelbench.networks.arguments import checked_parameters
-from levelbench.networks.executor import Backend, Executor
+from levelbench.networks.executor import Backend, Executor, checked_parameters
 from levelbench.networks.native import NativeModel
 from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator, known_upstream

@@ -21,8 +21,7 @@ from levelbench.frameworks.torch.live import Live
 from levelbench.frameworks.torch.operators import find
 from levelbench.frameworks.torch.precision import Numerics
 from levelbench.frameworks.torch.statistics import kept_only, updating
-from levelbench.networks.arguments import require_inputs
-from levelbench.networks.executor import Executor, OperatorTime
+from levelbench.networks.executor import Executor, OperatorTime, require_inputs
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
 from levelbench.operators import functions

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from levelbench.frameworks.torch.arrays import from_numpy
-from levelbench.networks import live
+from levelbench.networks import executor
 
 __all__ = ["Live"]
 
 
-class Live(live.Live):
+class Live(executor.CheckedArrays):
     """Detached tensors that share the storage of a network's own; arrays of the host may be put in their places."""
 
     def replaced(self, name: str, held: Tensor, value: Any) -> Tensor:
@@ -22,7 +22,7 @@ class Live(live.Live):
         if not isinstance(value, Tensor):
             value = from_numpy(np.asarray(value), held.device)
         # copy_ alone would stretch a smaller tensor.
-        live.require_shape(name, held.shape, value.shape)
+        executor.require_shape(name, held.shape, value.shape)
         with torch.no_grad():
             held.copy_(value)
         return held

@@ -13,7 +13,7 @@ from torch import Tensor
 from levelbench.errors import DataError, DefinitionError
 from levelbench.networks.executor import Backend
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Native
 
 __all__ = ["NativeStepper"]
 

@@ -20,7 +20,7 @@ from levelbench.frameworks.torch.foreach import Tensors, together
 from levelbench.networks.executor import Backend
 from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Native
 
 __all__ = ["TILE", "ForeachStepper", "make_stepper"]
 

@@ -1,14 +1,26 @@
-"""Transforms of networks: each answers with another network, says what it did, and is checked rather than trusted."""
+"""Transforms of networks, by name and with settings by keyword, so that a record can say how a case was made."""
 
-from levelbench.networks.transforms.equivalence import check_equivalence, check_transform
-from levelbench.networks.transforms.registry import apply_all, make, names, parse, settings, summary
-from levelbench.networks.transforms.report import Report
-from levelbench.networks.transforms.shaken import shaken_parameters
-from levelbench.networks.transforms.transform import Tolerance, Transform, Transformed
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from levelbench.errors import DefinitionError, UnknownNameError, UsageError
+from levelbench.networks.network import Network
+from levelbench.networks.transforms.equivalence import check_equivalence, check_transform, random_parameters
+from levelbench.networks.transforms.transform import (
+    Allowance,
+    Arrays,
+    EquivalenceReport,
+    Transform,
+    Transformed,
+)
 
 __all__ = [
-    "Report",
-    "Tolerance",
+    "Allowance",
+    "EquivalenceReport",
     "Transform",
     "Transformed",
     "apply_all",
@@ -17,7 +29,95 @@ __all__ = [
     "make",
     "names",
     "parse",
+    "random_parameters",
     "settings",
-    "shaken_parameters",
     "summary",
 ]
+
+_PLACES = {
+    "batch": ("batch", "ChangeBatch"),
+    "dead-nodes": ("folding", "DeadNodes"),
+    "fold-batchnorm": ("folding", "FoldBatchNorm"),
+    "fold-constants": ("folding", "FoldConstants"),
+    "fuse": ("fusion", "Fuse"),
+    "microbatch": ("microbatch", "Microbatch"),
+    "precision": ("precision", "ChangePrecision"),
+}
+
+
+def names() -> list[str]:
+    """The names of all transforms, in the order of the alphabet."""
+    return sorted(_PLACES)
+
+
+def _class_of(name: str) -> type[Transform]:
+    if name not in _PLACES:
+        raise UnknownNameError("transform", name, _PLACES)
+    module, kind = _PLACES[name]
+    found: type[Transform] = getattr(import_module(f"levelbench.networks.transforms.{module}"), kind)
+    return found
+
+
+def summary(name: str) -> str:
+    """What it does, in a line."""
+    return _class_of(name).summary
+
+
+def settings(name: str) -> dict[str, inspect.Parameter]:
+    """The settings of a transform by name."""
+    return dict(inspect.signature(_class_of(name)).parameters)
+
+
+def make(name: str, **given: Any) -> Transform:
+    """The transform of that name.
+
+    ``UnknownNameError`` for a name or setting that does not exist, ``UsageError`` for a setting that is missing.
+    """
+    known = settings(name)
+    for each in given:
+        if each not in known:
+            raise UnknownNameError(f"setting of {name}", each, known)
+    for each, setting in known.items():
+        if setting.default is inspect.Parameter.empty and each not in given:
+            raise UsageError(f"transform {name}", f"it needs {each!r}", f"give it: {', '.join(known)}")
+    return _class_of(name)(**given)
+
+
+def parse(text: str, **common: Any) -> list[Transform]:
+    """The transforms of ``name,name:setting,...``, such as ``fold-constants,precision:bfloat16``.
+
+    A word after a colon is the transform's main setting. Each gets those of ``common`` that it has; one that none of
+    them has is an error, and a value of ``None`` counts as not given.
+    """
+    common = {name: value for name, value in common.items() if value is not None}
+    words = [each.strip() for each in text.split(",")]
+    if not all(words):
+        raise UsageError(f"the transforms {text!r}", "one of them has no name", f"as in {','.join(names()[1:3])}")
+    found, used = [], set()
+    for word in words:
+        name, colon, value = word.partition(":")
+        kind, known = _class_of(name), settings(name)
+        given = {each: setting for each, setting in common.items() if each in known}
+        used |= set(given)
+        if colon:
+            if not kind.main or not value:
+                does = f"{name}:{kind.main.upper()}" if kind.main else f"{name} alone"
+                raise UsageError(f"transform {word!r}", f"{value!r} is no setting of it", f"write {does}")
+            given[kind.main] = value
+        found.append(make(name, **given))
+    unused = sorted(set(common) - used)
+    if unused:
+        raise UsageError(f"setting {unused[0]!r}", f"none of {text} has it", "leave it out, or name one that has it")
+    return found
+
+
+def apply_all(transforms: Sequence[Transform], network: Network, parameters: Arrays | None = None) -> list[Transformed]:
+    """Each transform applied to the result of the one before: one result a transform."""
+    if not transforms:
+        raise DefinitionError(f"transforming {network.name}", "no transform is given", f"as in {names()[0]}")
+    found: list[Transformed] = []
+    values: Mapping[str, Any] | None = parameters
+    for each in transforms:
+        found.append(each.apply(network, values))
+        network, values = found[-1].network, found[-1].parameters
+    return found

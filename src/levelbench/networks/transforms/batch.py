@@ -1,6 +1,6 @@
 """Batch-size change: opens a batch that a model has fixed, fixes one that is open, or gives it another size.
 
-The one idea: the batch is followed through the network, and sizes that were baked in for it (the target of a Reshape or
+The batch is followed through the network, and sizes that were baked in for it (the target of a Reshape or
 Expand) are changed with it; where a node has the old size in it in a way that cannot be changed, it is named.
 """
 
@@ -11,16 +11,13 @@ import onnx
 from onnx import numpy_helper
 
 from levelbench.errors import DefinitionError, UsageError
+from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
-from levelbench.networks.order import outer_reads
-from levelbench.networks.transforms.carried import FIXED, Carried, Carry, Independence, track
-from levelbench.networks.transforms.constants import lifted
-from levelbench.networks.transforms.graph import Graph
-from levelbench.networks.transforms.shapes import batch_axes, known_values, reshaped
+from levelbench.networks.transforms.batch_rules import FIXED, Carried, Carry, Independence, track
+from levelbench.networks.transforms.folding import lifted
+from levelbench.networks.transforms.graph import EditableGraph, batch_axes, known_values, reshaped
 from levelbench.networks.transforms.transform import Arrays, Transform, Transformed
 from levelbench.networks.values import Value, value_info
-
-__all__ = ["ChangeBatch"]
 
 Size = int | str
 
@@ -38,7 +35,7 @@ class ChangeBatch(Transform):
     def __init__(self, *, size: Size = "batch") -> None:
         number = int(size) if str(size).lstrip("-").isdigit() else None
         if number is not None and number < 1:
-            raise UsageError(f"a batch of {size}", "that is no sample at all", "give 1 or more, or a name")
+            raise UsageError(f"a batch of {size}", "it holds no sample", "give 1 or more, or a name")
         self._size: Size = str(size) if number is None else number
 
     def transform(self, network: Network, parameters: Arrays | None) -> Transformed:
@@ -49,7 +46,7 @@ class ChangeBatch(Transform):
             axes = {each.name: 0 for each in network.inputs if each.shape and each.shape[0] == old}
         if old == self._size:
             return Transformed(network, None if parameters is None else dict(parameters), self.name, ())
-        graph = Graph(lifted(network), parameters)
+        graph = EditableGraph(lifted(network), parameters)
         baked = _rebake(graph, axes, old, self._size) if isinstance(old, int) else 0
         for each in graph.model.graph.input:
             if each.name in axes:
@@ -84,7 +81,7 @@ def _fixed_batch(network: Network) -> int:
     raise UsageError(f"the batch of {network.name}", "no input has an axis of known size for it", "give it shapes")
 
 
-def _rebake(graph: Graph, axes: dict[str, int], old: int, new: Size) -> int:
+def _rebake(graph: EditableGraph, axes: dict[str, int], old: int, new: Size) -> int:
     """Change the sizes in constant inputs that follow from the batch; how many."""
     network = graph.network
     values = known_values(network)
@@ -106,7 +103,7 @@ def _rebake(graph: Graph, axes: dict[str, int], old: int, new: Size) -> int:
     return changed
 
 
-def _rewrite(graph: Graph, proto: onnx.NodeProto, at: int, entry: int, multiple: int, new: Size) -> None:
+def _rewrite(graph: EditableGraph, proto: onnx.NodeProto, at: int, entry: int, multiple: int, new: Size) -> None:
     name = proto.input[at]
     value = graph.constant(name)
     assert value is not None

@@ -1,7 +1,8 @@
-"""A network taken apart to be edited: its nodes as a list, its arrays by name, and who reads what.
+"""A network taken apart to be edited: its nodes as a list, its arrays by name, and who reads what; and its shapes.
 
-The one idea: a transform edits this and asks for a network at the end; names, order and parameters are put right in one
-place, and what a subgraph reads from around it counts as read.
+A transform edits this and asks for a network at the end; names, order and parameters are put right in one place, and
+what a subgraph reads from around it counts as read. ONNX's inference needs the shapes of large arrays and not their
+values, so these stay behind.
 """
 
 from __future__ import annotations
@@ -12,16 +13,15 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, version_converter
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, UnsupportedError, UsageError
+from levelbench.networks.inspect import outer_reads, sort_nodes
 from levelbench.networks.network import Network
-from levelbench.networks.order import outer_reads, sort_nodes
+from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.transforms.transform import Arrays
-from levelbench.networks.values import Parameter
-from levelbench.operators.node import OperatorNode
-
-__all__ = ["Graph", "attributes_of", "is_standard"]
+from levelbench.networks.values import Parameter, Value, bound_shape, value_info, value_of
+from levelbench.operators.node import OPSETS, OperatorNode
 
 Array = NDArray[Any]
 
@@ -31,7 +31,7 @@ def is_standard(node: onnx.NodeProto, *op_types: str) -> bool:
     return node.domain in ("", "ai.onnx") and node.op_type in op_types
 
 
-class Graph:
+class EditableGraph:
     """An editable copy of a network."""
 
     def __init__(self, network: Network, parameters: Arrays | None = None) -> None:
@@ -49,7 +49,7 @@ class Graph:
         self._taken.update(_names(self.model.graph))
 
     def free(self, name: str) -> str:
-        """``name``, or the first of ``name_1``, ``name_2``, ... that nobody has; it is taken from now on."""
+        """``name``, or the first of ``name_1``, ``name_2``, ... that is free; it is taken from now on."""
         found, at = name, 0
         while found in self._taken:
             at += 1
@@ -199,6 +199,99 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def attributes_of(node: OperatorNode) -> Mapping[str, Any]:
-    """The attributes that a node gives, to make another one of."""
-    return {name: value for name, value in node.attributes.items() if value is not None}
+def known_values(network: Network) -> dict[str, Value]:
+    """Every value whose dtype is known, by name; a value of unknown shape has the shape ``None``."""
+    return {name: each for name, each in infer_shapes(network).items() if each.dtype}
+
+
+def batch_axes(network: Network) -> dict[str, int]:
+    """Inputs whose batch is left open, and on which axis: the one called ``batch``, else an open first axis.
+
+    ``UsageError`` for an input with two axes of that name.
+    """
+    found = {}
+    for value in network.inputs:
+        shape = value.shape or ()
+        named = [at for at, size in enumerate(shape) if size == "batch"]
+        if len(named) > 1:
+            raise UsageError(f"the batch of input {value.name!r}", "it is on two axes", "give the model fixed sizes")
+        if named:
+            found[value.name] = named[0]
+        elif shape and not isinstance(shape[0], int) and shape[0] not in network.sizes:
+            found[value.name] = 0
+    return found
+
+
+def bind(network: Network, batch: int, sizes: Mapping[str, int] | None = None) -> Network:
+    """The network for one batch size: all open sizes of inputs filled in, and all other shapes inferred again."""
+    if batch < 1:
+        raise UsageError(f"a batch of {batch}", "it holds no sample", "give 1 or more")
+    known = {**network.sizes, **(sizes or {})}
+    shapes = {each.name: bound_shape(each, batch, known) for each in network.inputs}
+    dtypes = {each.name: each.dtype for each in network.inputs}
+    model = network.copied()
+    for each in model.graph.input:
+        if each.name in shapes:
+            each.CopyFrom(value_info(Value(each.name, dtypes[each.name], shapes[each.name])))
+    return reshaped(network.replace(model=model), _named(network, batch, known))
+
+
+def _named(network: Network, batch: int, known: Mapping[str, int]) -> dict[str, int]:
+    names = {}
+    for value in network.inputs:
+        for axis, size in enumerate(value.shape or ()):
+            if isinstance(size, str):
+                names[size] = known[size] if size in known and (axis or size != "batch") else batch
+    return names
+
+
+def reshaped(network: Network, names: Mapping[str, int]) -> Network:
+    """The network with the shapes of its outputs inferred again; ``names`` are sizes that declared values spell out."""
+    model = network.model
+    custom = {name for node in model.graph.node if node.domain not in ("", "ai.onnx") for name in node.output}
+    kept = []
+    for each in model.graph.value_info:
+        if each.name in custom:
+            for dimension in each.type.tensor_type.shape.dim:
+                if dimension.dim_param in names:
+                    dimension.dim_value = names[dimension.dim_param]
+            kept.append(onnx.ValueInfoProto.FromString(each.SerializeToString()))
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(kept)
+    declared = {each.name: value_of(each) for each in model.graph.output}
+    for each in model.graph.output:
+        if each.type.HasField("tensor_type"):
+            each.type.tensor_type.ClearField("shape")
+    found = known_values(network)
+    for each in model.graph.output:
+        value = found.get(each.name)
+        if value is not None and value.shape is not None:
+            each.CopyFrom(value_info(value))
+        elif declared[each.name].dtype:
+            each.CopyFrom(value_info(Value(each.name, declared[each.name].dtype, _filled(declared[each.name], names))))
+    return network.replace(model=model)
+
+
+def _filled(value: Value, names: Mapping[str, int]) -> tuple[int | str | None, ...] | None:
+    if value.shape is None:
+        return None
+    return tuple(names.get(size, size) if isinstance(size, str) else size for size in value.shape)
+
+
+def raised(network: Network, opset: int) -> Network:
+    """The network at ``opset`` of ONNX's own domain, converted by ONNX; itself where it has it already.
+
+    ``UsageError`` for one that is lower or not implemented, ``UnsupportedError`` where ONNX cannot convert it.
+    """
+    old = network.opsets.get("", 1)
+    asked = f"opset {opset} for {network.name}"
+    if opset == old:
+        return network
+    if opset < old or opset not in OPSETS:
+        raise UsageError(asked, f"it has {old}, and {OPSETS[-1]} is the highest implemented", "give one in between")
+    try:
+        model = version_converter.convert_version(network.model, opset)
+    except (RuntimeError, onnx.checker.ValidationError) as error:
+        found = str(error).strip().splitlines()[0]
+        raise UnsupportedError(asked, f"ONNX does not convert it ({found})", "leave the opset as it is") from None
+    return network.replace(model=model)

@@ -1,11 +1,14 @@
-"""How much memory a network takes, node by node, whole and with its batch in pieces.
+"""How much memory and time a network takes, node by node, with its batch in pieces or not.
 
-The one idea: values live from the node that makes them to the last that reads them; of a stretch of nodes that runs in
-pieces, only what goes in and what comes out is there as a whole. Parameters and the network's inputs are always there.
+Values live from the node that makes them to the last that reads them; of a stretch of nodes that runs in pieces, only
+what goes in and what comes out is there as a whole. The workspace of operators is an upper bound, so that a plan made
+with it stays inside its limit; times are measured, or from a model of the three things that make pieces slower: a call
+costs a fixed time, weights are read once a piece, and cutting and joining move bytes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,18 +16,119 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import UnsupportedError
+from levelbench.errors import UnknownNameError, UnsupportedError
+from levelbench.networks.executor import Backend
+from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
-from levelbench.networks.order import outer_reads
-from levelbench.networks.transforms.carried import FIXED, Carried, Carry, Independence, Tracked, track
-from levelbench.networks.transforms.graph import Graph
-from levelbench.networks.transforms.shapes import known_values
-from levelbench.networks.transforms.workspace import workspace_bytes
+from levelbench.networks.transforms.batch_rules import FIXED, Carried, Carry, Independence, Tracked, track
+from levelbench.networks.transforms.folding import FoldConstants
+from levelbench.networks.transforms.graph import EditableGraph, known_values
+from levelbench.networks.transforms.transform import Arrays
 from levelbench.networks.values import Value, dtype_of
-from levelbench.operators.cost import Signature
+from levelbench.operators.cost import Signature, cost_of
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Profile", "Stretch", "piece_peaks", "sizes_of"]
+WORKSPACES = ("reorder", "im2col", "none")
+_PLACE_BYTES = 8
+_CONVOLUTIONS = ("Conv", "ConvTranspose")
+# Normalising over channels squares, pads, sums and divides: each of these is a tensor as large as the input.
+_TEMPORARIES = {"LRN": 4, "LayerNormalization": 2, "Softmax": 1, "LogSoftmax": 1, "Gelu": 2, "Attention": 2}
+
+
+def workspace_bytes(
+    node: OperatorNode, inputs: Sequence[Signature | None], outputs: Sequence[Signature | None], kind: str
+) -> int:
+    """Bytes beside inputs and outputs while the node runs; ``UnknownNameError`` for a kind that does not exist."""
+    if kind not in WORKSPACES:
+        raise UnknownNameError("workspace", kind, WORKSPACES)
+    first, made = inputs[0] if inputs else None, outputs[0] if outputs else None
+    if kind == "none" or node.domain or first is None or made is None:
+        return 0
+    if node.op_type in _CONVOLUTIONS:
+        weight = inputs[1]
+        if weight is None:
+            return 0
+        if kind == "reorder":
+            return first.bytes + made.bytes + weight.bytes
+        window = math.prod(weight.shape[1:]) * int(node.get("group", 1))
+        # ConvTranspose writes its products out before it adds them up; Conv its windows before it multiplies.
+        places = first if node.op_type == "ConvTranspose" else made
+        return places.shape[0] * math.prod(places.shape[2:]) * window * first.itemsize + first.bytes
+    if node.op_type == "MaxPool":
+        return made.size * _PLACE_BYTES if kind == "reorder" else made.bytes * math.prod(node["kernel_shape"])
+    return first.bytes * _TEMPORARIES.get(node.op_type, 0)
+
+
+@dataclass(frozen=True)
+class SpeedModel:
+    """A machine as three numbers; the defaults are of the order of one core of a server of 2023."""
+
+    call_s: float = 10e-6
+    flops_per_s: float = 5e10
+    bytes_per_s: float = 1e10
+
+    def operator_s(
+        self, node: OperatorNode, inputs: Sequence[Signature | None], outputs: Sequence[Signature | None]
+    ) -> float:
+        """One call: its fixed cost and the longer of computing and moving."""
+        cost = cost_of(node, inputs, outputs)
+        return self.call_s + max((cost.flops or 0.0) / self.flops_per_s, (cost.bytes or 0.0) / self.bytes_per_s)
+
+    def copy_s(self, moved: float, calls: int) -> float:
+        """Cutting or joining: ``moved`` bytes are read and written."""
+        return calls * self.call_s + 2 * moved / self.bytes_per_s
+
+
+class TimeTable:
+    """Measured seconds by the name of a node's first output and the number of samples."""
+
+    def __init__(self, seconds: Mapping[str, Mapping[int, float]]) -> None:
+        self._points = {
+            name: (np.array(sorted(each), float), np.array([each[size] for size in sorted(each)]))
+            for name, each in seconds.items()
+            if each
+        }
+
+    def seconds(self, output: str, samples: int) -> float | None:
+        """Between two sizes the line through them, beyond the last in proportion; ``None`` for one not measured."""
+        points = self._points.get(output)
+        if points is None:
+            return None
+        sizes, times = points
+        if samples > sizes[-1]:
+            return float(times[-1] * samples / sizes[-1])
+        return float(np.interp(samples, sizes, times))
+
+
+def measure_times(
+    backend: Backend,
+    network: Network,
+    sizes: Sequence[int],
+    parameters: Arrays | None = None,
+    *,
+    repeats: int = 5,
+    mode: str | None = None,
+    open_sizes: Mapping[str, int] | None = None,
+) -> TimeTable:
+    """The median time of each operator at each number of samples, one inference at a time.
+
+    ``UnsupportedError`` where the backend cannot tell its operators apart in that mode.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for size in sorted(set(sizes)):
+        bound = FoldConstants(batch=size, sizes=open_sizes or {}).apply(network, parameters)
+        executor = backend.executor(bound.network, bound.parameters, mode=mode, trains=False)
+        given = _native(backend, bound.network, size)
+        executor.operator_times(*given, repeats=1)
+        for each in executor.operator_times(*given, repeats=repeats):
+            found.setdefault(each.output, {})[size] = float(np.median(each.times_s))
+    return TimeTable(found)
+
+
+def _native(backend: Backend, network: Network, batch: int) -> list[Any]:
+    made = network.make_inputs(batch)
+    return [backend.array(made[each.name]) for each in network.inputs if network.loss == "" or each.name in made]
+
 
 _ALIASES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
@@ -46,7 +150,7 @@ class _Life:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class NodeRange:
     """Nodes in a row. ``entering``: values to be cut; ``leaving``: values to be joined.
 
     ``beyond`` and ``ending`` are bytes of whole values from before that live on, and that do not; ``inside`` bytes a
@@ -70,7 +174,7 @@ class Profile:
         self.reads = [tuple(dict.fromkeys(outer_reads(each))) for each in network.model.graph.node]
         self._known = known_values(network)
         shapes = {name: _sizes(each) for name, each in self._known.items()}
-        graph = Graph(network)
+        graph = EditableGraph(network)
         inputs: dict[str, Carry] = {name: Carried(axis) for name, axis in axes.items()}
         self.tracked: Tracked = track(self.nodes, self.reads, inputs, shapes, graph.constant, batch)
         self._workspace = workspace
@@ -117,7 +221,7 @@ class Profile:
         """Bytes that the node at ``at`` takes while it runs on so many samples."""
         return workspace_bytes(self.nodes[at], *self.signatures(at, samples), self._workspace)
 
-    def _base(self, graph: Graph) -> int:
+    def _base(self, graph: EditableGraph) -> int:
         read = {name for names in self.reads for name in names}
         arrays = (set(graph.roles) | set(graph.initialisers)) & read
         fixed = [
@@ -170,7 +274,7 @@ class Profile:
         kinds = self.tracked.nodes[first:stop]
         return all(each != "mixed" for each in kinds) and any(isinstance(each, Independence) for each in kinds)
 
-    def stretch(self, first: int, stop: int) -> Stretch:
+    def stretch(self, first: int, stop: int) -> NodeRange:
         """What goes into these nodes, comes out of them, passes by, and is there in between."""
         entering: dict[str, None] = {}
         ends: dict[str, int] = {}
@@ -191,7 +295,7 @@ class Profile:
                 change[ends[life.name] - first + 1] -= life.bytes
         beyond, ending = self.across(first, stop)
         inside: NDArray[Any] = np.cumsum(change)[: stop - first] / self.batch
-        return Stretch(tuple(entering), tuple(leaving), beyond, ending, inside)
+        return NodeRange(tuple(entering), tuple(leaving), beyond, ending, inside)
 
     def across(self, first: int, stop: int) -> tuple[int, int]:
         """Bytes of whole values that live on both sides, and of those from before that end among these nodes."""
@@ -225,7 +329,7 @@ def _sizes(value: Value) -> tuple[int, ...] | None:
 
 
 def piece_peaks(
-    profile: Profile, stretch: Stretch, first: int, stop: int, sizes: Sequence[int], workspaces: NDArray[Any]
+    profile: Profile, stretch: NodeRange, first: int, stop: int, sizes: Sequence[int], workspaces: NDArray[Any]
 ) -> NDArray[Any]:
     """The most memory while these nodes run in pieces, for each largest piece in ``sizes``.
 

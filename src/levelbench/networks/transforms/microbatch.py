@@ -1,14 +1,17 @@
 """Micro-batching: parts of a network run on pieces of the batch, so that the whole stays inside a memory limit.
 
-The one idea: cut, compute and join, all in ONNX (Slice, the operators, Concat), so every framework executes it.
-Slice and not Split, because a piece is then cut when it is needed and not before. Outputs and gradients are those of
-the whole batch: a node that mixes its batch is never split (:mod:`levelbench.networks.transforms.carried`).
+Cut, compute and join, all in ONNX (Slice, the operators, Concat), so every framework executes it; Slice and not Split,
+because a piece is then cut when it is needed and not before. A node that mixes its batch is never split. What is alive
+at a cut does not depend on how the parts before it were split, so the limit holds for each part on its own and dynamic
+programming over the cuts finds the fastest plan of the model exactly. An integer program (Oyama et al. 2018, as in the
+Deep500 paper's experiment) is needed where operators share one workspace budget; here they run one after another.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -17,16 +20,249 @@ from onnx import helper
 
 from levelbench.errors import UsageError
 from levelbench.networks.network import Network
-from levelbench.networks.transforms.carried import Carried, Independence
-from levelbench.networks.transforms.constants import FoldConstants
-from levelbench.networks.transforms.graph import Graph
-from levelbench.networks.transforms.memory import Profile
-from levelbench.networks.transforms.plan import Plan, Segment, make_plan
-from levelbench.networks.transforms.shapes import batch_axes
-from levelbench.networks.transforms.times import Machine, TimeTable
+from levelbench.networks.transforms.batch_rules import Carried, Independence
+from levelbench.networks.transforms.folding import FoldConstants
+from levelbench.networks.transforms.graph import EditableGraph, batch_axes
+from levelbench.networks.transforms.memory import Profile, SpeedModel, TimeTable, piece_peaks, sizes_of
 from levelbench.networks.transforms.transform import Arrays, Transform, Transformed, whole_number
 
-__all__ = ["Microbatch", "parse_bytes", "split_network"]
+_MOST_CUTS = 80
+_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+RESERVE = 0.02
+"""The share of a limit that is kept for what is no tensor: the executor itself, code that is read in, whole pages."""
+# So that of plans that are equally fast the one with fewer parts is taken.
+_TIE_S = 1e-9
+
+
+def format_bytes(count: float) -> str:
+    """``1.50 GiB``."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.2f} {unit}"
+    return f"{count:.0f} B"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Nodes ``first`` to ``stop`` (not included), which run on ``pieces`` of the batch one after another.
+
+    ``memory`` is the predicted peak in bytes while they do, ``time_s`` the predicted time.
+    """
+
+    first: int
+    stop: int
+    operators: tuple[str, ...]
+    pieces: tuple[int, ...]
+    memory: int
+    time_s: float
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """A plan and what it is predicted to cost, next to the network as it was. Bytes and seconds."""
+
+    network: str
+    batch: int
+    limit: int
+    segments: tuple[Segment, ...]
+    memory: int
+    whole_memory: int
+    base_memory: int
+    time_s: float
+    whole_time_s: float
+
+    @property
+    def splits(self) -> bool:
+        """Whether anything is split at all."""
+        return any(len(each.pieces) > 1 for each in self.segments)
+
+    def text(self) -> str:
+        """The plan as a table."""
+        rows = [("nodes", "operators", "micro-batches", "memory")]
+        for each in self.segments:
+            rows.append(
+                (
+                    f"{each.first}-{each.stop - 1}",
+                    _listed(each.operators),
+                    _pieces(each.pieces),
+                    format_bytes(each.memory),
+                )
+            )
+        widths = [max(len(row[at]) for row in rows) for at in range(4)]
+        lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        more = 100 * (self.time_s / self.whole_time_s - 1) if self.whole_time_s else 0.0
+        lines.append(
+            f"batch {self.batch}: {format_bytes(self.memory)} of at most {format_bytes(self.limit)} "
+            f"({format_bytes(self.base_memory)} are parameters and inputs); unsplit {format_bytes(self.whole_memory)}; "
+            f"predicted time {more:+.1f} %"
+        )
+        return "\n".join(lines)
+
+
+def _listed(operators: Sequence[str], most: int = 4) -> str:
+    if len(operators) <= most:
+        return " ".join(operators)
+    return f"{' '.join(operators[: most - 1])} ... {operators[-1]} ({len(operators)})"
+
+
+def _pieces(sizes: Sequence[int]) -> str:
+    counts = [(size, sizes.count(size)) for size in dict.fromkeys(sizes)]
+    return " + ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts)
+
+
+class _Costs:
+    """Peaks and times of stretches of nodes, by number of pieces."""
+
+    def __init__(self, profile: Profile, machine: SpeedModel, table: TimeTable | None) -> None:
+        self.profile, self._machine = profile, machine
+        batch, nodes = profile.batch, len(profile.nodes)
+        self.counts = [count for count in dict.fromkeys((*_COUNTS, batch)) if count <= batch]
+        self.sizes = [sizes_of(batch, count) for count in self.counts]
+        largest = [each[0] for each in self.sizes]
+        self._largest = largest
+        self._workspaces = np.array([[profile.workspace(at, size) for size in largest] for at in range(nodes)], float)
+        times = np.zeros((nodes + 1, len(self.counts)))
+        different = sorted({size for found in self.sizes for size in found})
+        for at in range(nodes):
+            known = {size: self._operator_s(at, size, table) for size in different}
+            times[at + 1] = [sum(known[size] for size in found) for found in self.sizes]
+        # What does not depend on the batch runs once, whatever the number of pieces.
+        for at, kind in enumerate(profile.tracked.nodes):
+            if kind == "fixed":
+                times[at + 1] = times[at + 1, 0]
+        self._times = np.cumsum(times, axis=0)
+
+    def _operator_s(self, at: int, samples: int, table: TimeTable | None) -> float:
+        node = self.profile.nodes[at]
+        measured = None if table is None else table.seconds(next((each for each in node.outputs if each), ""), samples)
+        if measured is not None:
+            return measured
+        return self._machine.operator_s(node, *self.profile.signatures(at, samples))
+
+    def of(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Peaks in bytes and times in seconds, by number of pieces; infinite where it cannot be split."""
+        times = self._times[stop] - self._times[first]
+        peaks = np.full(len(self.counts), np.inf)
+        peaks[0] = self.profile.whole_peak(first, stop)
+        if len(self.counts) > 1 and self.profile.can_split(first, stop):
+            stretch = self.profile.stretch(first, stop)
+            peaks[1:] = piece_peaks(self.profile, stretch, first, stop, self._largest, self._workspaces)[1:]
+            entering, leaving = stretch.entering, stretch.leaving
+            moved = sum(self.profile.bytes(name) for name in (*entering, *leaving))
+            calls = [count * len(entering) + len(leaving) for count in self.counts[1:]]
+            times[1:] += [self._machine.copy_s(moved, each) for each in calls]
+        return peaks, times + _TIE_S
+
+
+def make_plan(
+    profile: Profile,
+    limit: int,
+    *,
+    reserve: float = RESERVE,
+    machine: SpeedModel | None = None,
+    table: TimeTable | None = None,
+) -> SplitPlan:
+    """The fastest plan whose predicted peak is at most ``limit`` bytes, less the share ``reserve`` of them.
+
+    ``UsageError`` where there is none: it says the smallest limit that can be met.
+    """
+    costs = _Costs(profile, machine or SpeedModel(), table)
+    nodes, usable = len(profile.nodes), int(limit * (1 - reserve))
+    # What fits as it is needs no search.
+    cuts = [0, nodes] if profile.whole_peak(0, nodes) <= usable else _cuts(profile)
+    all_costs = {(start, end): costs.of(cuts[start], cuts[end]) for end in range(1, len(cuts)) for start in range(end)}
+    best, choice = _search(len(cuts), all_costs, usable)
+    if not np.isfinite(best):
+        smallest = _limit_for(_smallest(len(cuts), all_costs), reserve)
+        raise UsageError(
+            f"{profile.network.name} at batch {profile.batch} in {format_bytes(limit)}",
+            f"no split of the batch needs so little; the smallest that can be met is {smallest} bytes "
+            f"({format_bytes(smallest)})",
+            "raise the limit, or take a smaller batch",
+        )
+    segments = []
+    end = len(cuts) - 1
+    while end:
+        start, count = choice[end]
+        peaks, times = all_costs[start, end]
+        names = tuple(each.title for each in profile.nodes[cuts[start] : cuts[end]])
+        segments.append(
+            Segment(cuts[start], cuts[end], names, costs.sizes[count], int(peaks[count]), float(times[count]))
+        )
+        end = start
+    segments.reverse()
+    merged = _merged(segments)
+    whole_peaks, whole_times = costs.of(0, nodes)
+    return SplitPlan(
+        profile.network.name,
+        profile.batch,
+        limit,
+        merged,
+        max(each.memory for each in merged),
+        int(whole_peaks[0]),
+        profile.base,
+        sum(each.time_s for each in merged),
+        float(whole_times[0]),
+    )
+
+
+def _limit_for(peak: int, reserve: float) -> int:
+    """The smallest limit that leaves so much when the reserve is taken from it."""
+    limit = int(peak / (1 - reserve))
+    while int(limit * (1 - reserve)) < peak:
+        limit += 1
+    return limit
+
+
+def _merged(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Neighbours that are not split are one."""
+    found: list[Segment] = []
+    for each in segments:
+        if found and len(found[-1].pieces) == len(each.pieces) == 1:
+            old = found.pop()
+            memory, time_s = max(old.memory, each.memory), old.time_s + each.time_s
+            each = Segment(old.first, each.stop, old.operators + each.operators, each.pieces, memory, time_s)
+        found.append(each)
+    return tuple(found)
+
+
+def _cuts(profile: Profile) -> list[int]:
+    """Where the network may be cut: everywhere, or where least is alive if it is long."""
+    nodes = len(profile.nodes)
+    if nodes <= _MOST_CUTS:
+        return list(range(nodes + 1))
+    alive = [profile.across(at, at)[0] for at in range(nodes + 1)]
+    dips = [at for at in range(1, nodes) if alive[at] <= min(alive[at - 1], alive[at + 1])]
+    if len(dips) > _MOST_CUTS:
+        dips = [dips[round(at)] for at in np.linspace(0, len(dips) - 1, _MOST_CUTS)]
+    return sorted({0, nodes, *dips})
+
+
+AllCosts = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+
+
+def _search(cuts: int, costs: AllCosts, limit: float) -> tuple[float, dict[int, tuple[int, int]]]:
+    """The least time to each cut, and by which part it is reached."""
+    least = [0.0] + [np.inf] * (cuts - 1)
+    choice: dict[int, tuple[int, int]] = {}
+    for end in range(1, cuts):
+        for start in range(end):
+            peaks, times = costs[start, end]
+            total = np.where(peaks <= limit, least[start] + times, np.inf)
+            at = int(np.argmin(total))
+            if total[at] < least[end]:
+                least[end] = float(total[at])
+                choice[end] = start, at
+    return least[-1], choice
+
+
+def _smallest(cuts: int, costs: AllCosts) -> int:
+    """The least limit for which there is a plan: the widest part of the narrowest way."""
+    least = [0.0] + [np.inf] * (cuts - 1)
+    for end in range(1, cuts):
+        least[end] = min(max(least[start], float(costs[start, end][0].min())) for start in range(end))
+    return int(np.ceil(least[-1]))
+
 
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -37,7 +273,7 @@ def parse_bytes(text: str | int) -> int:
         return text
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     if found is None or found[2].upper() not in _UNITS:
-        raise UsageError(f"the memory {text!r}", "that is no number of bytes", "as in 2GiB, 500MB or 1000000")
+        raise UsageError(f"the memory {text!r}", "it is not a number of bytes", "as in 2GiB, 500MB or 1000000")
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
@@ -45,8 +281,8 @@ class Microbatch(Transform):
     """Splits the batch where the network would take more than ``memory`` bytes of an inference.
 
     The result is for one ``batch`` size; ``sizes`` bind the network's other open sizes. ``workspace`` says how
-    convolutions are computed (:mod:`levelbench.networks.transforms.workspace`); ``times`` are measured times of the
-    operators (:func:`levelbench.networks.transforms.times.measure_times`), else ``machine`` predicts them.
+    convolutions are computed (:mod:`levelbench.networks.transforms.memory`); ``times`` are measured times of the
+    operators (:func:`levelbench.networks.transforms.memory.measure_times`), else ``machine`` predicts them.
     """
 
     name = "microbatch"
@@ -60,12 +296,12 @@ class Microbatch(Transform):
         sizes: Mapping[str, int] = MappingProxyType({}),
         workspace: str = "reorder",
         times: TimeTable | None = None,
-        machine: Machine | None = None,
+        machine: SpeedModel | None = None,
     ) -> None:
         self._limit, self._batch, self._sizes = parse_bytes(memory), whole_number("batch", batch), dict(sizes)
         self._workspace, self._times, self._machine = workspace, times, machine
 
-    def plan(self, network: Network) -> Plan:
+    def plan(self, network: Network) -> SplitPlan:
         """The plan alone."""
         return self._planned(network, None)[0]
 
@@ -76,7 +312,7 @@ class Microbatch(Transform):
         new, values = split_network(profile, plan.segments, bound.parameters)
         return Transformed(new, values, self.name, changed, details=plan)
 
-    def _planned(self, network: Network, parameters: Arrays | None) -> tuple[Plan, Profile, Transformed]:
+    def _planned(self, network: Network, parameters: Arrays | None) -> tuple[SplitPlan, Profile, Transformed]:
         axes = batch_axes(network)
         if not axes:
             raise UsageError(
@@ -92,7 +328,7 @@ def split_network(
     profile: Profile, segments: tuple[Segment, ...], parameters: Arrays | None = None
 ) -> tuple[Network, dict[str, np.ndarray] | None]:
     """The network of ``profile`` with the nodes of each segment repeated for each of its pieces."""
-    graph = Graph(profile.network, parameters)
+    graph = EditableGraph(profile.network, parameters)
     protos = list(graph.nodes)
     nodes: list[onnx.NodeProto] = []
     for each in segments:
@@ -109,7 +345,7 @@ def split_network(
 class _Splitter:
     """Writes out one segment piece by piece."""
 
-    def __init__(self, graph: Graph, profile: Profile, segment: Segment) -> None:
+    def __init__(self, graph: EditableGraph, profile: Profile, segment: Segment) -> None:
         self._graph, self._profile, self._segment = graph, profile, segment
         self._numbers: dict[tuple[int, ...], str] = {}
 

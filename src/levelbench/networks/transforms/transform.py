@@ -1,8 +1,8 @@
 """The contract of a transform: a network in, another one out, and in words and numbers what was done.
 
-The one idea: parameters travel with the network. A transform that needs their values (folding, quantisation) gets those
-that the caller has, else those of seed 0, and answers with values that fit the new network; what it computes is stored
-in the model, what it leaves alone is still drawn from the seed.
+Parameters travel with the network. A transform that needs their values (folding, quantisation) gets those that the
+caller has, else those of seed 0, and answers with values that fit the new network; what it computes is stored in the
+model, what it leaves alone is still drawn from the seed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from levelbench.errors import UsageError
 from levelbench.networks.network import Network
 
-__all__ = ["ROUNDING", "Arrays", "Tolerance", "Transform", "Transformed", "whole_number", "words"]
-
 Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class Allowance:
     """How far a transformed network may be from the original: relative to the largest magnitude of each tensor.
 
     ``gradients`` is ``None`` where the transformed network has other parameters, or is not to be trained.
@@ -34,7 +32,7 @@ class Tolerance:
     reason: str
 
 
-ROUNDING = Tolerance(1e-4, 1e-3, "only the order of float32 sums may differ")
+ROUNDING = Allowance(1e-4, 1e-3, "only the order of float32 sums may differ")
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Transformed:
     name: str
     changed: tuple[str, ...]
     exact: bool = True
-    tolerance: Tolerance = ROUNDING
+    tolerance: Allowance = ROUNDING
     details: Any = None
     """What the transform has to show besides: the plan of micro-batching."""
 
@@ -82,8 +80,52 @@ def whole_number(name: str, given: str | int, least: int = 1) -> int:
     """A setting that is a number; ``UsageError`` for anything else, or one below ``least``."""
     if isinstance(given, str):
         if not given.strip().isdigit():
-            raise UsageError(f"setting {name}={given}", "that is no whole number", f"give {least} or more")
+            raise UsageError(f"setting {name}={given}", "it is not a whole number", f"give {least} or more")
         given = int(given)
     if given < least:
         raise UsageError(f"setting {name}={given}", "that is too little", f"give {least} or more")
     return given
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """How far one tensor is from the original's.
+
+    ``kind`` is output, loss, gradient or buffer; ``absolute`` the largest difference, at ``index``; ``relative`` the
+    same over the largest magnitude of the original's tensor.
+    """
+
+    kind: str
+    name: str
+    batch: int
+    absolute: float
+    relative: float
+    index: tuple[int, ...]
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class EquivalenceReport:
+    """What was compared, on which backend; nothing of it is beyond its tolerance."""
+
+    before: str
+    after: str
+    batches: tuple[int, ...]
+    differences: tuple[TensorDifference, ...]
+
+    @property
+    def worst(self) -> TensorDifference | None:
+        """The tensor that comes nearest to its tolerance."""
+        return max(self.differences, key=lambda each: each.relative / (each.tolerance or 1.0), default=None)
+
+    def text(self) -> str:
+        """The report in one line."""
+        kinds = [each.kind for each in self.differences]
+        counts = ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
+        worst = self.worst
+        if worst is None:
+            return "nothing was compared"
+        return (
+            f"equal at batch {', '.join(map(str, self.batches))}: {counts}; the largest difference is "
+            f"{worst.relative:.2g} of the largest magnitude ({worst.kind} {worst.name}; allowed {worst.tolerance:g})"
+        )

@@ -1,6 +1,6 @@
 """The register of the zoo: a network's name, how it is built, its paper, and the sizes that were published of it.
 
-The one idea: an entry says what ours must equal, so a network that is subtly wrong fails a test and not a benchmark.
+An entry says what ours must equal, so a network that is subtly wrong fails a test and not a benchmark.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from levelbench import plugins
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.networks.network import Network
 
-__all__ = ["Entry", "Published", "build", "entry", "names", "register"]
-
 Build = Callable[..., Network]
 
 
@@ -26,7 +24,7 @@ Build = Callable[..., Network]
 class Published:
     """What was published: trainable scalars, multiply-adds of one sample, where, and by how much ours differ and why.
 
-    ``None`` stands for a figure that nobody published.
+    ``None`` stands for a figure that was not published.
     """
 
     parameters: int | None
@@ -36,7 +34,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Architecture:
     """A network of the zoo. ``build`` takes options by keyword, all with defaults."""
 
     name: str
@@ -47,15 +45,14 @@ class Entry:
     summary: str
 
 
-_ENTRIES: dict[str, Entry] = {}
+_ENTRIES: dict[str, Architecture] = {}
 
 
-def register(new: Entry) -> Entry:
-    """Add an entry; ``ValueError`` for a name that is taken."""
-    if new.name in _ENTRIES:
-        raise ValueError(f"the zoo has two networks of name {new.name!r}")
-    _ENTRIES[new.name] = new
-    return new
+def register(name: str, build: Build, paper: str, published: Published, kind: str, summary: str) -> None:
+    """Add an architecture; ``ValueError`` for a name that is taken."""
+    if name in _ENTRIES:
+        raise ValueError(f"the zoo has two networks of name {name!r}")
+    _ENTRIES[name] = Architecture(name, build, paper, published, kind, summary)
 
 
 @cache
@@ -72,7 +69,7 @@ def names() -> list[str]:
     return sorted(_ENTRIES)
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> Architecture:
     """The entry of that name; an unknown one answers with the nearest."""
     _load()
     if name not in _ENTRIES:

@@ -1,11 +1,21 @@
-"""Small networks that are defined by their sizes, as the tasks use them: no paper publishes a count for them."""
+"""Networks that are defined by their sizes, as the tasks use them: small ones, and ones for the time to an accuracy.
+
+For the time to an accuracy multiply-adds times epochs count. Pooling stands before normalisation and ReLU, which then
+see a quarter of the pixels, and the logits are scaled down, so that the first steps can be long ones.
+"""
 
 from __future__ import annotations
 
-from levelbench.networks.layers import Builder
-from levelbench.networks.network import Network
+from itertools import zip_longest
 
-__all__ = ["cnn", "mlp"]
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError
+from levelbench.networks.builder import Builder
+from levelbench.networks.network import Network
+from levelbench.networks.values import Draw
+from levelbench.networks.zoo.blocks import ImageBuilder, he, torch_default
 
 
 def mlp(inputs: int, hidden: int, classes: int) -> Network:
@@ -32,3 +42,100 @@ def cnn(input_shape: tuple[int, int, int], channels: int, hidden: int, classes: 
         .gemm(classes, gain=1.0)
         .build()
     )
+
+
+def resnet9(*, classes: int = 10, size: int = 32, channels: int = 3, width: int = 64, scale: float = 0.125) -> Network:
+    """(batch, channels, size, size) to logits (batch, classes); 6,573,120 parameters at its defaults.
+
+    D. Page 2018, "How to train your ResNet", with which DAWNBench's CIFAR-10 was won: a convolution of ``width``, three
+    that double it and halve the image, and a residual of two after the first and the third of these.
+    """
+    g = ImageBuilder("resnet9")
+    x = _normalised(g, g.image(channels, size), width, "prep")
+    for at in (1, 2, 3):
+        with g.scope(f"layer{at}"):
+            x = g.max_pool(_normalised(g, x, width * 2**at, "conv"), 2, 2)
+            if at != 2:
+                with g.scope("residual"):
+                    y = _normalised(g, _normalised(g, x, width * 2**at, "res1"), width * 2**at, "res2")
+                x = g.add(x, y)
+    return _classified(g, g.max_pool(x, size // 8, size // 8), classes, scale)
+
+
+def _normalised(g: ImageBuilder, x: str, channels: int, name: str, draw: Draw | None = None) -> str:
+    with g.scope(name):
+        return g.relu(g.batch_norm(g.conv(x, channels, 3, name="conv", padding=1, draw=draw), name="norm"))
+
+
+def quick(
+    *,
+    classes: int = 10,
+    size: int = 28,
+    channels: int = 1,
+    widths: tuple[int, ...] = (8, 24, 48),
+    residuals: tuple[int, ...] = (),
+    cosines: bool = False,
+    gain: float = 1.0,
+    scale: float = 0.25,
+) -> Network:
+    """(batch, channels, size, size) to logits (batch, classes); 16,648 parameters at its defaults.
+
+    A 3x3 convolution to each of ``widths``, each with the image halved by a maximum, and a layer of all that is left.
+    ``residuals`` says for each width of how many 3x3 convolutions the branch is that is added to it; 0 is none. With
+    ``cosines`` the first convolution has the kernels of ``cosine_kernels``, for images of one channel, and nobody
+    trains them: what follows has edges to learn from at the first step, and no gradient goes back through the largest
+    images. Kernels are drawn ``gain`` times as large as ``he`` has them: what is normalised afterwards stays what it
+    is, and the smaller a kernel, the further a step turns it.
+    """
+    if residuals and len(residuals) != len(widths):
+        raise DefinitionError("network 'quick'", f"{len(residuals)} residuals for {len(widths)} widths", "one for each")
+    if not gain > 0:
+        raise DefinitionError("network 'quick'", f"kernels of gain {gain} learn nothing", "a gain above 0")
+    g = ImageBuilder("quick")
+    x = g.image(channels, size)
+    for at, (width, depth) in enumerate(zip_longest(widths, residuals, fillvalue=0)):
+        with g.scope(f"layer{at}"):
+            kernels = cosine_kernels(width) if cosines and not at else None
+            draw = Draw("normal", gain * he(9 * width).scale)
+            x = g.max_pool(g.conv(x, width, 3, name="conv", padding=1, draw=draw, fixed=kernels), 2, 2)
+            x = g.relu(g.batch_norm(x, name="norm"))
+            if depth:
+                x = g.add(x, _branch(g, x, width, depth, draw))
+    return _classified(g, x, classes, scale)
+
+
+def cosine_kernels(count: int, size: int = 3) -> NDArray[np.float32]:
+    """(count, 1, size, size): the lowest frequencies of the two-dimensional cosine transform, each with both signs.
+
+    DCT-II (Ahmed, Natarajan and Rao 1974, equation 1), which nearly are the principal components of small patches of
+    images; each of Euclidean length 1. The maximum over a window of both signs is its maximum and its minimum.
+    """
+    if count % 2 or not 0 < count <= 2 * size * size:
+        raise DefinitionError(
+            f"{count} kernels of {size}x{size}",
+            f"there are {size * size} cosines, each with two signs",
+            f"an even number of at most {2 * size * size}, or kernels that are learned (cosines=False)",
+        )
+    places = np.arange(size) + 0.5
+    waves = np.cos(np.pi * np.outer(np.arange(size), places) / size)
+    waves /= np.linalg.norm(waves, axis=1, keepdims=True)
+    order = sorted(np.ndindex(size, size), key=lambda each: (each[0] ** 2 + each[1] ** 2, each))
+    chosen = np.stack([np.outer(waves[u], waves[v]) for u, v in order[: count // 2]])
+    return np.concatenate([chosen, -chosen])[:, None].astype(np.float32)
+
+
+def _branch(g: ImageBuilder, x: str, channels: int, depth: int, draw: Draw) -> str:
+    for at in range(depth):
+        x = _normalised(g, x, channels, f"residual{at}", draw)
+    return x
+
+
+def _classified(g: ImageBuilder, x: str, classes: int, scale: float) -> Network:
+    """A layer without bias of all that is left of the image, and logits times ``scale``."""
+    x = g.flatten(x)
+    (features,) = g.shape(x)
+    with g.scope("classifier"):
+        weight = g.parameter("weight", (classes, features), torch_default(features))
+        logits = g.node("Gemm", x, weight, transB=1)
+    g.output(g.node("Mul", logits, g.constant(scale)), "logits")
+    return g.build()

@@ -1,6 +1,6 @@
 """The page of the zoo, ``docs/zoo.md``: every entry, what we count and what was published.
 
-The one idea: the page is printed by ``python -m levelbench.networks.zoo.table``, and a test holds it to the code.
+The page is printed by ``python -m levelbench.networks.zoo.table``, and a test holds it to the code.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 import sys
 
 from levelbench.networks.cost import network_cost
-from levelbench.networks.zoo.entry import Entry, entry, names
-
-__all__ = ["page", "row"]
+from levelbench.networks.zoo.entry import Architecture, entry, names
 
 _HEAD = """\
 # The zoo
@@ -24,7 +22,7 @@ that were printed, and the mathematics against an independent implementation (`t
 This page is printed by `python -m levelbench.networks.zoo.table > docs/zoo.md`, and a test compares it with the code.
 
 - **Parameters** are trainable scalars; running means and variances are not counted. *Published* is what the source
-  says; an empty cell means that nobody published it to our knowledge.
+  says; an empty cell means that it was not published to our knowledge.
 - **Multiply-adds** are those of convolutions, matrix products, recurrent layers and attention, of one sample at the
   network's default sizes, which are given where they are open.
 - ResNets of 50 layers and more are version 1.5, which everybody measures under these names; `-v1` is the paper's.
@@ -53,7 +51,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def row(of: Entry) -> tuple[str, ...]:
+def row(of: Architecture) -> tuple[str, ...]:
     """The cells of an entry."""
     network, published = of.build(), of.published
     sizes = ", ".join(f"{name} {size}" for name, size in network.sizes.items() if name != "batch")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from levelbench.errors import DataError, MissingError, UsageError
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.networks.benchmark.cases import digest_of, read_inputs
-from levelbench.networks.inference.feeding import Source
+from levelbench.networks.inference import Source
 from levelbench.networks.network import Network
 from levelbench.networks.values import Value
 from levelbench.records.inference.schema import Data
@@ -66,7 +66,7 @@ class _Scaled:
 def digest_of_data(path: Path) -> str:
     """SHA-256 of a file, or of the listing of a folder of images (names and sizes)."""
     if path.is_dir():
-        from levelbench.training.datasets.formats.folders import index_folder
+        from levelbench.training.datasets.images import index_folder
 
         return index_folder(path).digest()
     if not path.is_file():
@@ -158,7 +158,7 @@ def _npz(path: Path, wanted: Sequence[Value]) -> Examples:
 
 
 def _idx(path: Path, wanted: Sequence[Value], labels: Path | None) -> Examples:
-    from levelbench.training.datasets.formats.idx import read_idx
+    from levelbench.training.datasets.idx import read_idx
 
     asked = f"the data {path}"
     if len(wanted) != 1:
@@ -172,8 +172,7 @@ def _idx(path: Path, wanted: Sequence[Value], labels: Path | None) -> Examples:
 
 
 def _folder(path: Path, wanted: Sequence[Value]) -> Examples:
-    from levelbench.training.datasets.formats.folders import index_folder
-    from levelbench.training.datasets.formats.images import ImageColumn, View
+    from levelbench.training.datasets.images import ImageColumn, View, index_folder
 
     asked = f"the data {path}"
     shape = wanted[0].shape or ()

@@ -25,13 +25,13 @@ from levelbench.records.inference.schema import Accuracy, InferenceSpecification
 from levelbench.runner.inference.data import Examples, file_examples, synthetic_examples
 from levelbench.runner.request import load_task
 from levelbench.training.datasets.base import Dataset, Split
-from levelbench.training.input.normalising import normaliser
-from levelbench.training.quality.translation import Bleu
+from levelbench.training.input import normaliser
+from levelbench.training.quality import Bleu
 
 if TYPE_CHECKING:
     from levelbench.networks.executor import Executor
-    from levelbench.training.input.held import Held
-    from levelbench.training.quality.base import Quality
+    from levelbench.training.input import Held
+    from levelbench.training.quality import Quality
 
 __all__ = ["Subject", "make_subject", "refuse_quality"]
 

@@ -1,26 +1,56 @@
 """The data that tasks train on: read strictly, checked by checksum, split by a fixed rule.
 
-The one idea: a name stands for exact bytes in an exact split. ``datasets.digits.load()`` gives the same arrays on every
-machine, or an error that says what to do; where the files came from never changes what is in them.
-
-``datasets.fashion_mnist``, ``datasets.cifar10`` and so on are the sources of :mod:`.registry`, made at the first use.
+A name stands for exact bytes in an exact split. ``datasets.digits.load()`` gives the same arrays on every machine, or
+an error that says what to do; where the files came from never changes what is in them. A dataset's module is imported
+when it is asked for: ``datasets.cifar10``, or ``datasets.source("cifar10")``.
 """
 
 from __future__ import annotations
 
-from levelbench.training.datasets import registry
+from importlib import import_module
+
+from levelbench.errors import UnknownNameError
 from levelbench.training.datasets.base import Column, Dataset, DatasetSource, Normalisation, Split
 
 __all__ = ["Column", "Dataset", "DatasetSource", "Normalisation", "Split", "names", "source"]
 
-names = registry.names
-source = registry.source
+_HERE = "levelbench.training.datasets"
+# Name: module, and what in it makes the source. No module has the name of a source, which it would hide.
+_SOURCES = {
+    "digits": ("idx", "Digits"),
+    "fashion-mnist": ("idx", "FashionMnist"),
+    "cifar10": ("cifar", "cifar10"),
+    "cifar100": ("cifar", "cifar100"),
+    "imagenet": ("ilsvrc", "Imagenet"),
+    "verses-en-es": ("bibles", "VersePairs"),
+    "web-characters": ("bibles", "Characters"),
+    "spam": ("mails", "Mails"),
+    "squad": ("questions", "Squad"),
+    "synthetic": ("generated", "Synthetic"),
+}
+
+
+def names() -> list[str]:
+    """All datasets' names."""
+    return list(_SOURCES)
+
+
+def source(name: str) -> DatasetSource:
+    """The dataset of that name, with its usual settings; nothing is read.
+
+    :raises UnknownNameError: when there is none.
+    """
+    if name not in _SOURCES:
+        raise UnknownNameError("dataset", name, _SOURCES, "see what there is: levelbench data list")
+    module, maker = _SOURCES[name]
+    made: DatasetSource = getattr(import_module(f"{_HERE}.{module}"), maker)()
+    return made
 
 
 def __getattr__(name: str) -> DatasetSource:
-    """The source of that name, with ``_`` for ``-``."""
+    """The source of that name, with ``_`` for ``-``, made at the first use."""
     wanted = name.replace("_", "-")
-    if wanted not in registry.names():
+    if wanted not in _SOURCES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made: DatasetSource = globals().setdefault(name, registry.source(wanted))
+    made: DatasetSource = globals().setdefault(name, source(wanted))
     return made

@@ -1,7 +1,8 @@
 """What a dataset is: three splits of inputs and labels, with the facts that a record keeps about them.
 
-The one idea: a ``DatasetSource`` is a name and a promise, cheap to make and to ask what it lacks; the arrays exist only
-in the ``Dataset`` that ``load`` returns, standardised or with the figures that do it batch by batch.
+A ``DatasetSource`` is a name and a promise, cheap to make and to ask what it lacks; the arrays exist only in the
+``Dataset`` that ``load`` returns. Splits follow from the rows alone: those of each class are ordered by the SHA-256 of
+their bytes and the first are held out, which looks random and is the same for every version of every library.
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ import numpy.typing as npt
 
 from levelbench.errors import DataError
 
-__all__ = ["Column", "Dataset", "DatasetSource", "Normalisation", "Progress", "Split", "silent"]
-
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes that are here and the bytes in all (``None`` where nobody knows)."""
+"""Called with the bytes that are here and the bytes in all (``None`` where that is not known)."""
 
 
 def silent(done_bytes: int, total_bytes: int | None) -> None:
-    """The progress that nobody watches."""
+    """No progress is shown."""
 
 
 class Column(Protocol):
@@ -196,7 +195,7 @@ class DatasetSource(ABC):
         """
 
     def checked(self, folder: Path | None = None) -> Dataset:
-        """As ``load``, but nothing that an earlier ``load`` made of the files is trusted: all are read anew."""
+        """As ``load``, but nothing that an earlier ``load`` made of the files is trusted: all are read again."""
         return self.load(folder)
 
     @abstractmethod
@@ -216,3 +215,33 @@ class DatasetSource(ABC):
 
         For whoever keeps a clock: call it before the clock starts.
         """
+
+
+Indices = npt.NDArray[np.int64]
+
+
+def stratified_split(
+    rows: npt.NDArray[np.uint8], labels: npt.NDArray[Any], held_out: Callable[[int], tuple[int, ...]]
+) -> tuple[Indices, ...]:
+    """Row numbers of what remains, then of each held-out part; each ascending, so that file order is kept.
+
+    ``rows`` is (n, ...) raw bytes, ``labels`` (n,). ``held_out`` says for a class of so many rows how many go to each
+    part: the first in SHA-256 order to the first part, the next to the second. Equal rows keep their file order.
+    """
+    digests = b"".join(hashlib.sha256(row).digest() for row in np.ascontiguousarray(rows))
+    order = np.argsort(np.frombuffer(digests, dtype="S32"), kind="stable")
+    ordered_labels = labels[order]
+    parts: list[list[Indices]] = []
+    # Not np.unique: it imports numpy.ma, and this is on a run's clock.
+    for label in sorted(set(labels.tolist())):
+        members = order[ordered_labels == label]
+        *held, rest = np.split(members, np.cumsum(held_out(len(members))))
+        parts.append([rest, *held])
+    return tuple(np.sort(np.concatenate(part)) for part in zip(*parts, strict=True))
+
+
+def standardise(rows: npt.NDArray[np.uint8], highest: int, mean: float, std: float) -> npt.NDArray[np.float32]:
+    """``(rows / highest - mean) / std`` in float32, the shape kept; to two roundings, in two passes over the memory."""
+    inputs = np.subtract(rows, np.float32(mean * highest), dtype=np.float32)
+    inputs /= np.float32(std * highest)
+    return inputs

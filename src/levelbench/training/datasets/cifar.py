@@ -1,37 +1,199 @@
 """cifar10 and cifar100: 60,000 colour images, 32x32 pixels, in 10 or 100 classes, in a folder or downloaded.
 
-The one idea: whichever version is found, binary or Python, unpacked or as the archive, its content becomes the same
-rows of bytes, and those are held against published checksums.
+Whichever version is found, binary rows or Python's pickles, unpacked or as the archive, its content becomes the same
+rows: of label bytes and 3,072 bytes of pixels (red, green, blue; 32x32 each), which are held against published
+checksums. Formats: https://www.cs.toronto.edu/~kriz/cifar.html .
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
 from levelbench.errors import DataError, MissingError, StoreError, UsageError
-from levelbench.training.datasets.base import Dataset, Progress, Split
-from levelbench.training.datasets.cifar_files import CIFAR10, CIFAR100, Edition, File, Version
-from levelbench.training.datasets.files import cache_folder
-from levelbench.training.datasets.formats.cifar import (
-    digest_of_rows,
-    images_and_labels,
-    rows_of_binary,
-    rows_of_pickle,
-)
-from levelbench.training.datasets.formats.tar import members
-from levelbench.training.datasets.formats.unpacking import read_whole, unpacked
+from levelbench.records.places import cache_folder
+from levelbench.training.datasets.base import Dataset, Normalisation, Progress, Split, stratified_split
+from levelbench.training.datasets.pickles import read_pickle
 from levelbench.training.datasets.places import FileSource, Found, folders_of
-from levelbench.training.datasets.splits import stratified_split
+from levelbench.training.datasets.reading import bad, members, read_whole, unpacked
 
-__all__ = ["Cifar", "cifar10", "cifar100"]
+
+@final
+@dataclass(frozen=True)
+class File:
+    """One file of a version: ``digest`` is its SHA-256, or of a pickle the MD5, which is all that was published."""
+
+    name: str
+    images: int
+    digest: str
+
+
+@final
+@dataclass(frozen=True)
+class Version:
+    """The binary or the Python version: its archive, the folder in it, and its files, the test set last."""
+
+    archive: str
+    archive_sha256: str
+    folder: str
+    files: tuple[File, ...]
+    pickled: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class Edition:
+    """CIFAR-10 or CIFAR-100; the binary version comes first."""
+
+    name: str
+    classes: int
+    versions: tuple[Version, ...]
+    normalisation: Normalisation
+
+
+# Archives: SHA-256 as TensorFlow Datasets and Keras publish them; their MD5 are those of the official page.
+# Binary files: SHA-256 as torchvision-ruby publishes them. Pickles: MD5 as torchvision publishes them.
+CIFAR10: Final = Edition(
+    "cifar10",
+    10,
+    (
+        Version(
+            "cifar-10-binary.tar.gz",
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            "cifar-10-batches-bin",
+            (
+                File("data_batch_1.bin", 10_000, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+                File("data_batch_2.bin", 10_000, "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+                File("data_batch_3.bin", 10_000, "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+                File("data_batch_4.bin", 10_000, "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+                File("data_batch_5.bin", 10_000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+                File("test_batch.bin", 10_000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+            ),
+        ),
+        Version(
+            "cifar-10-python.tar.gz",
+            "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+            "cifar-10-batches-py",
+            (
+                File("data_batch_1", 10_000, "c99cafc152244af753f735de768cd75f"),
+                File("data_batch_2", 10_000, "d4bba439e000b95fd0a9bffe97cbabec"),
+                File("data_batch_3", 10_000, "54ebc095f3ab1f0389bbae665268c751"),
+                File("data_batch_4", 10_000, "634d18415352ddfa80567beed471001a"),
+                File("data_batch_5", 10_000, "482c414d41f54cd18b22e5b47cb7c3cb"),
+                File("test_batch", 10_000, "40351d587109b95175f43aff81a1287e"),
+            ),
+            pickled=True,
+        ),
+    ),
+    Normalisation(
+        (0.4914, 0.4822, 0.4465),
+        (0.2470, 0.2435, 0.2616),
+        source="mean and deviation of all 50,000 training images, as in D. Page's DAWNBench entry (cifar10-fast)",
+    ),
+)
+CIFAR100: Final = Edition(
+    "cifar100",
+    100,
+    (
+        Version(
+            "cifar-100-binary.tar.gz",
+            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+            "cifar-100-binary",
+            (
+                File("train.bin", 50_000, "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29"),
+                File("test.bin", 10_000, "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a"),
+            ),
+        ),
+        Version(
+            "cifar-100-python.tar.gz",
+            "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+            "cifar-100-python",
+            (
+                File("train", 50_000, "16019d7e3df5f24257cddd939b257f8d"),
+                File("test", 10_000, "f0ef6b0ae62326f3e7ffdfab6717acfc"),
+            ),
+            pickled=True,
+        ),
+    ),
+    Normalisation(
+        (0.5071, 0.4865, 0.4409),
+        (0.2673, 0.2564, 0.2762),
+        source="mean and deviation of all 50,000 training images, as in github.com/weiaicunzai/pytorch-cifar100",
+    ),
+)
+
+
+PIXELS = 3 * 32 * 32
+Rows = npt.NDArray[np.uint8]
+
+_KIND = "CIFAR"
+_FINE = {10: (b"labels",), 100: (b"coarse_labels", b"fine_labels")}
+_CLASSES = {b"labels": 10, b"coarse_labels": 20, b"fine_labels": 100}
+
+
+def rows_of_binary(content: bytes, classes: int, count: int, path: Path) -> Rows:
+    """The rows of a binary file of ``count`` images, shape (count, 1 + 3,072), or (count, 2 + 3,072) of CIFAR-100.
+
+    :raises DataError: when it has another size, or a label that is out of range.
+    """
+    width = len(_FINE[classes]) + PIXELS
+    if len(content) != count * width:
+        raise bad(path, _KIND, f"it has {len(content):,} bytes, and {count:,} images are {count * width:,}")
+    return _with_labels_in_range(np.frombuffer(content, np.uint8).reshape(count, width), classes, path)
+
+
+def rows_of_pickle(content: bytes, classes: int, count: int, path: Path) -> Rows:
+    """The same rows, of a file of the Python version; nothing in it is executed.
+
+    :raises DataError: when it is no pickle of plain data, or does not hold ``count`` images with their labels.
+    """
+    held = read_pickle(content, path)
+    if not isinstance(held, dict):
+        raise bad(path, _KIND, "its pickle holds no dictionary")
+    # Python 2 wrote the keys as bytes; whoever saved it again with Python 3 has text.
+    held = {key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key: value for key, value in held.items()}
+    pixels = held.get(b"data")
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (count, PIXELS):
+        raise bad(path, _KIND, f"its pickle has no data of shape ({count}, {PIXELS}) and uint8")
+    labels = [_labels(held, key, count, path) for key in _FINE[classes]]
+    return _with_labels_in_range(np.concatenate([*labels, pixels], axis=1), classes, path)
+
+
+def images_and_labels(files: Sequence[Rows], classes: int) -> tuple[Rows, npt.NDArray[np.int64]]:
+    """Images (n, 3, 32, 32) uint8 and labels (n,) of the rows of some files; of CIFAR-100 the 100 fine labels."""
+    first = len(_FINE[classes])
+    images = np.concatenate([rows[:, first:] for rows in files]).reshape(-1, 3, 32, 32)
+    return images, np.concatenate([rows[:, first - 1] for rows in files]).astype(np.int64)
+
+
+def digest_of_rows(rows: Rows) -> str:
+    """SHA-256 in hexadecimal of the rows, which is that of the binary file."""
+    return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
+
+
+def _labels(held: dict[Any, Any], key: bytes, count: int, path: Path) -> Rows:
+    given = held.get(key)
+    if isinstance(given, list) and len(given) == count and all(type(each) is int for each in given):
+        if all(0 <= each < _CLASSES[key] for each in given):
+            return np.array(given, np.uint8)[:, None]
+        raise bad(path, _KIND, f"its {key.decode()} are not all of 0 to {_CLASSES[key] - 1}")
+    raise bad(path, _KIND, f"its pickle has no {count} {key.decode()}")
+
+
+def _with_labels_in_range(rows: Rows, classes: int, path: Path) -> Rows:
+    for column, key in enumerate(_FINE[classes]):
+        highest = int(rows[:, column].max(initial=0))
+        if highest >= _CLASSES[key]:
+            raise bad(path, _KIND, f"it has a label {highest} among its {key.decode()}, of 0 to {_CLASSES[key] - 1}")
+    return rows
+
 
 OFFICIAL_URL: Final = "https://www.cs.toronto.edu/~kriz"
 MOST_FILE_BYTES: Final = 200_000_000
@@ -41,7 +203,7 @@ Validation = Literal["held-out", "test"]
 
 @final
 @dataclass(frozen=True)
-class Held:
+class CifarFiles:
     """What a folder has: a version, unpacked in ``path``, or as the archive ``path``."""
 
     version: Version
@@ -112,22 +274,22 @@ class Cifar(FileSource):
             normalisation=self._edition.normalisation,
         )
 
-    def held(self, folder: Path) -> Held | None:
+    def held(self, folder: Path) -> CifarFiles | None:
         """The first version that is whole: unpacked before packed, binary before Python."""
         candidates = folders_of(folder, "cifar")
         for version in self._edition.versions:
             for path in candidates:
                 if all(_readable(path / file.name) for file in version.files):
-                    return Held(version, path, packed=False)
+                    return CifarFiles(version, path, packed=False)
         for version in self._edition.versions:
             for path in candidates:
                 if _readable(path / version.archive):
-                    return Held(version, path / version.archive, packed=True)
+                    return CifarFiles(version, path / version.archive, packed=True)
         return None
 
-    def download(self, progress: Progress) -> Held:
+    def download(self, progress: Progress) -> CifarFiles:
         """The binary archive, into the cache, where its files are left and the archive is not."""
-        # Imported here because it brings ssl and http, which nobody needs who has the files.
+        # Imported here because it brings ssl and http, which are not needed where the files are here.
         from levelbench.training.datasets.download import fetch
 
         version = self._edition.versions[0]
@@ -143,7 +305,7 @@ class Cifar(FileSource):
         folder = target / version.folder
         try:
             folder.mkdir(exist_ok=True)
-            for file, content, _ in self._rows(Held(version, archive, packed=True)):
+            for file, content, _ in self._rows(CifarFiles(version, archive, packed=True)):
                 part = folder / f"{file.name}.{os.getpid()}.part"
                 part.write_bytes(content)
                 part.replace(folder / file.name)
@@ -152,7 +314,7 @@ class Cifar(FileSource):
             raise StoreError(
                 f"unpacking {archive}", str(error), "Make the folder writable, or make room on its disk"
             ) from error
-        return Held(version, folder, packed=False)
+        return CifarFiles(version, folder, packed=False)
 
     @property
     def _mirror(self) -> str:
@@ -170,7 +332,7 @@ class Cifar(FileSource):
         found = self.located(folder)
         return found, [(file, rows) for file, _, rows in self._rows(found.held)]
 
-    def _rows(self, held: Held) -> Iterator[tuple[File, bytes, npt.NDArray[np.uint8]]]:
+    def _rows(self, held: CifarFiles) -> Iterator[tuple[File, bytes, npt.NDArray[np.uint8]]]:
         """Of each file of a version, in order, its content, checked, and its rows."""
         read = rows_of_pickle if held.version.pickled else rows_of_binary
         contents = _of_archive(held) if held.packed else _of_folder(held)
@@ -205,12 +367,12 @@ def _require_digest(path: Path, content: bytes, expected: str) -> None:
         )
 
 
-def _of_folder(held: Held) -> dict[str, tuple[Path, bytes]]:
+def _of_folder(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:
     paths = [held.path / file.name for file in held.version.files]
     return {path.name: (path, read_whole(path, "CIFAR", MOST_FILE_BYTES)) for path in paths}
 
 
-def _of_archive(held: Held) -> dict[str, tuple[Path, bytes]]:
+def _of_archive(held: CifarFiles) -> dict[str, tuple[Path, bytes]]:
     """The wanted files of an archive whose checksum is right; nothing is written."""
     from levelbench.training.datasets.download import file_digest
 

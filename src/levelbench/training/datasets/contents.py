@@ -1,6 +1,6 @@
 """Looks into a loaded dataset: the rules that its content keeps, and what it is made of.
 
-The one idea: a checksum says that the bytes are the wanted ones, not that they make sense. Labels in range, no empty
+A checksum says that the bytes are the wanted ones, not that they make sense. Labels in range, no empty
 class, no not-a-number, every image decodable: that is looked for example by example, in blocks, so that a dataset that
 does not fit into memory can be looked at too.
 """
@@ -20,8 +20,6 @@ import numpy.typing as npt
 from levelbench.errors import DataError
 from levelbench.measure.statistics.chi_squared import ChiSquared, chi_squared_test
 from levelbench.training.datasets.base import Column, Dataset, Normalisation, Split
-
-__all__ = ["Duplicates", "Moments", "class_counts", "duplicates", "evenness", "faults", "moments"]
 
 _BLOCK = 512
 Told = Callable[[int, int], None]

@@ -1,6 +1,6 @@
 """Downloads one file over HTTP: checked by SHA-256, resumed where it broke off, and under its name only when whole.
 
-The one idea: until the checksum agrees the file is called ``.part``. Whatever happens, a dying server, a full disk, a
+Until the checksum agrees the file is called ``.part``. Whatever happens, a dying server, a full disk, a
 killed process, what stands under the final name is the file that was wanted, and the next call goes on from the part.
 """
 
@@ -23,8 +23,6 @@ from urllib.parse import urlsplit
 
 from levelbench.errors import DataError, MissingError, StoreError, UsageError
 from levelbench.training.datasets.base import Progress, silent
-
-__all__ = ["fetch", "file_digest", "http_opener"]
 
 _CHUNK_BYTES = 1 << 16
 _MOST_BYTES = 1 << 30
@@ -114,7 +112,7 @@ def _require_http(url: str) -> None:
     except ValueError:
         usable = False
     if not usable or any(character.isspace() or not character.isprintable() for character in url):
-        raise UsageError(f"download of {url}", "that is no http or https address", "Name one, as http://host/folder")
+        raise UsageError(f"download of {url}", "it is not an http or https address", "Name one, as http://host/folder")
 
 
 @final

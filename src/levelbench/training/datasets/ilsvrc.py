@@ -1,7 +1,7 @@
 """imagenet: 1.28 million photographs in 1,000 classes, in a folder that the user has.
 
-The one idea: the images stay where and as they are, JPEG in class folders or tar shards, and are decoded when their
-rows are asked for. Nobody may pass the files on, so nothing is downloaded.
+The images stay where and as they are, JPEG in class folders or tar shards, and are decoded when their rows are asked
+for. They may not be passed on, so nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ import numpy.typing as npt
 
 from levelbench.errors import DataError, UsageError
 from levelbench.training.datasets.base import Dataset, Normalisation, Split
-from levelbench.training.datasets.formats.folders import FolderIndex, index_folder
-from levelbench.training.datasets.formats.images import EncodedImages, ImageColumn, View
-from levelbench.training.datasets.formats.shards import ShardIndex, index_shards
+from levelbench.training.datasets.images import (
+    EncodedImages,
+    FolderIndex,
+    ImageColumn,
+    ShardIndex,
+    View,
+    index_folder,
+    index_shards,
+)
 from levelbench.training.datasets.places import FileSource
-
-__all__ = ["CONSTANTS", "Imagenet"]
 
 CONSTANTS: Final = Normalisation(
     (0.485, 0.456, 0.406),
@@ -34,7 +38,7 @@ Index = FolderIndex | ShardIndex
 
 @final
 @dataclass(frozen=True)
-class Held:
+class ImagenetFiles:
     """The class folders ``train`` and ``val``, or the shards of both."""
 
     train: Path | tuple[Path, ...]
@@ -130,15 +134,15 @@ class Imagenet(FileSource):
             normalisation=CONSTANTS,
         )
 
-    def held(self, folder: Path) -> Held | None:
+    def held(self, folder: Path) -> ImagenetFiles | None:
         """``folder``, or ``imagenet`` in it: class folders before shards."""
         for each in (folder, folder / "imagenet"):
             if os.access(each / "train", os.R_OK) and os.access(each / "val", os.R_OK):
-                return Held(each / "train", each / "val")
+                return ImagenetFiles(each / "train", each / "val")
             if os.access(each, os.R_OK) and each.is_dir():
                 train, test = (tuple(sorted(each.glob(f"{part}-*.tar"))) for part in ("train", "val"))
                 if train and test:
-                    return Held(train, test)
+                    return ImagenetFiles(train, test)
         return None
 
     def _index(self, part: Path | tuple[Path, ...]) -> Index:

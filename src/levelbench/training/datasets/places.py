@@ -1,6 +1,6 @@
 """Finds a dataset's files on this machine, or downloads them: the places, their order and the messages.
 
-The one idea: a folder that somebody named for this dataset is the only place; else the places are asked in a fixed
+A folder that was named for this dataset is the only place; else the places are asked in a fixed
 order (LEVELBENCH_DATA, the cache, a system's package, the official download), and it does not matter which one answers,
 because the content is held against the same checksums.
 """
@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any, final
 
 from levelbench.errors import MissingError, UsageError
+from levelbench.records.places import cache_folder
 from levelbench.training.datasets.base import DatasetSource, Progress, silent
-from levelbench.training.datasets.files import cache_folder, offline
-
-__all__ = ["FileSource", "Found", "Place", "folders_of", "named_folder", "refuse_folder"]
 
 
 @final
 @dataclass(frozen=True)
-class Place:
+class FileLocation:
     """A folder that may hold the files, and what to call it in a message."""
 
     label: str
@@ -40,21 +38,42 @@ class Found:
     folder: Path
 
 
+@final
+@dataclass(frozen=True)
+class DataFile:
+    """One file: its name without ``.gz``, the SHA-256 of its content, and that of its official ``.gz`` download."""
+
+    name: str
+    content_sha256: str
+    download_sha256: str = ""
+
+    def within(self, folder: Path) -> Path | None:
+        """Where it is in ``folder``, gzipped or plain; ``None`` where there is none to read."""
+        paths = (folder / f"{self.name}.gz", folder / self.name)
+        # ``access`` first: ``is_file`` raises for a folder that may not be entered, which is a place like any other.
+        return next((path for path in paths if os.access(path, os.R_OK) and path.is_file()), None)
+
+
+def offline() -> bool:
+    """Whether ``LEVELBENCH_OFFLINE`` forbids downloads: set, and neither empty nor ``0``."""
+    return os.environ.get("LEVELBENCH_OFFLINE", "") not in {"", "0"}
+
+
 def named_folder(folder: Path | None) -> Path | None:
     """``folder`` where somebody named it for the dataset, as with ``--data``: then nowhere else is looked.
 
     ``None`` where it is that of LEVELBENCH_DATA, which options hand on: it is for all datasets, and one that is not in
     it is looked for elsewhere.
     """
-    told = os.environ.get("LEVELBENCH_DATA")
+    configured = os.environ.get("LEVELBENCH_DATA")
     # Resolved, for jobs on several ranks hand on the whole path.
-    if folder is None or (told and os.path.realpath(told) == os.path.realpath(folder)):
+    if folder is None or (configured and os.path.realpath(configured) == os.path.realpath(folder)):
         return None
     return folder
 
 
 def refuse_folder(name: str, folder: Path | None) -> None:
-    """``UsageError`` for a folder that was named for a dataset without files, which nobody would look into."""
+    """``UsageError`` for a folder that was named for a dataset without files, which would not be looked into."""
     if named_folder(folder) is not None:
         raise UsageError(
             f"--data {folder} for the dataset {name}",
@@ -79,10 +98,10 @@ class FileSource(DatasetSource):
         """What to read of ``folder`` (a path, or more about it) where the files are there, else ``None``."""
 
     def download(self, progress: Progress) -> Any:
-        """Bring the files into the cache; what ``held`` says of them there. By default nobody may: ``MissingError``."""
-        raise self._missing(None, "nobody may pass it on")
+        """Bring the files into the cache; what ``held`` says of them there. By default ``MissingError``."""
+        raise self._missing(None, "it may not be passed on")
 
-    def packaged(self) -> Sequence[Place]:
+    def packaged(self) -> Sequence[FileLocation]:
         """Where packages of an operating system put the files."""
         return ()
 
@@ -94,14 +113,14 @@ class FileSource(DatasetSource):
                 return Found(place.label, held, place.folder)
         return None
 
-    def places(self, folder: Path | None) -> list[Place]:
+    def places(self, folder: Path | None) -> list[FileLocation]:
         """Where the files may be, in the order in which they are looked for: the folder that was named, or all."""
         if (named := named_folder(folder)) is not None:
-            return [Place("--data", named)]
+            return [FileLocation("--data", named)]
         said = os.environ.get("LEVELBENCH_DATA")
         return [
-            *([Place("LEVELBENCH_DATA", Path(said))] if said else []),
-            Place("the cache", cache_folder() / self.name),
+            *([FileLocation("LEVELBENCH_DATA", Path(said))] if said else []),
+            FileLocation("the cache", cache_folder() / self.name),
             *self.packaged(),
         ]
 
@@ -154,7 +173,7 @@ class FileSource(DatasetSource):
                 else f"get them: {self.ways}",
             )
         if not self.downloads:
-            raise self._missing(folder, "nobody may pass it on")
+            raise self._missing(folder, "it may not be passed on")
         if offline():
             raise self._missing(folder, "LEVELBENCH_OFFLINE forbids to download it")
         try:

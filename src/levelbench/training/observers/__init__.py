@@ -10,9 +10,8 @@ from typing import Final
 
 from levelbench.errors import UnknownNameError, UsageError
 from levelbench.records.schema import Specification
-from levelbench.training.observers.base import Context, Observer, Progress, overridden
-from levelbench.training.observers.exporting import require
-from levelbench.training.observers.files import run_name
+from levelbench.training.observers.base import Context, Observer, Progress, overridden, run_name
+from levelbench.training.observers.trackers import require
 
 __all__ = ["KINDS", "Context", "Observer", "Progress", "make", "overridden", "read"]
 
@@ -68,26 +67,26 @@ def _made(kind: str, place: str, name: str, specification: Specification) -> Obs
     # Each is imported where it is wanted: a run that observes nothing pays for nothing.
     match kind:
         case "csv":
-            from levelbench.training.observers.tables import Tables
+            from levelbench.training.observers.files import Tables
 
             return Tables(Path(place), name)
         case "mistakes":
-            from levelbench.training.observers.mistakes import Mistakes
+            from levelbench.training.observers.files import Mistakes
 
             return Mistakes(Path(place), name)
         case "statistics":
-            from levelbench.training.observers.statistics import Statistics
+            from levelbench.training.observers.files import Statistics
 
             return Statistics(Path(place), name)
         case "tensorboard":
-            from levelbench.training.observers.tensorboard import TensorBoard
+            from levelbench.training.observers.trackers import TensorBoard
 
             return TensorBoard(Path(place), name, specification)
         case "wandb":
-            from levelbench.training.observers.tracking import WeightsAndBiases
+            from levelbench.training.observers.trackers import WeightsAndBiases
 
             return WeightsAndBiases(place, name, specification)
         case _:
-            from levelbench.training.observers.tracking import MLflow
+            from levelbench.training.observers.trackers import MLflow
 
             return MLflow(place, name, specification)

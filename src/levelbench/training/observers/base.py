@@ -1,25 +1,28 @@
 """Observers look on while a trainer runs: override the hooks you need.
 
-The one idea: the trainer calls only hooks that somebody overrode, so an observer pays for what it watches and the
-others cost nothing.
+The trainer calls only hooks that somebody overrode, so an observer pays for what it watches and others cost nothing.
+Files that observers leave are named after their run and written in one step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from levelbench.records.schema import Evaluation
+from levelbench.errors import StoreError
+from levelbench.records.schema import Evaluation, Specification
+from levelbench.records.writer import path_part
 
 if TYPE_CHECKING:
     from levelbench.networks.executor import Backend, Executor
     from levelbench.training.datasets.base import Dataset
-    from levelbench.training.input.held import Held
-    from levelbench.training.quality.base import Quality
+    from levelbench.training.input import Held
+    from levelbench.training.quality import Quality
     from levelbench.training.recipe import Recipe
-
-__all__ = ["Context", "Observer", "Progress", "overridden"]
 
 
 @dataclass
@@ -77,3 +80,39 @@ def overridden(observers: Sequence[Observer], hook: str) -> tuple[Callable[..., 
     """The bound methods ``hook`` of those observers whose class overrides it."""
     base = getattr(Observer, hook)
     return tuple(getattr(each, hook) for each in observers if getattr(type(each), hook) is not base)
+
+
+def run_name(specification: Specification, identity: str) -> str:
+    """``TASK-RECIPE-FRAMEWORK-ID``, safe as the name of a file: several runs may write to one folder."""
+    parts = (specification.task, specification.recipe, specification.framework, identity)
+    return "-".join(path_part(each) for each in parts)
+
+
+def ready(folder: Path) -> Path:
+    """Make the folder; ``StoreError`` where that fails."""
+    with stored(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write_whole(path: Path, content: bytes) -> Path:
+    """Write a file in one step: it is there whole, or as it was before."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    with stored(path):
+        try:
+            draft.write_bytes(content)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    return path
+
+
+@contextmanager
+def stored(path: Path) -> Iterator[None]:
+    """What the file system refuses, as a ``StoreError``."""
+    try:
+        yield
+    except OSError as error:
+        found = error.strerror or str(error)
+        do = "choose a folder that is writable, or leave the observer out"
+        raise StoreError(f"an observer's file {path}", found, do) from error

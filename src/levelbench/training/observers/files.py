@@ -1,50 +1,410 @@
-"""Files that observers leave: named after their run, written whole, and errors of three parts."""
+"""Observers that leave files: evaluations and steps as CSV, statistics of weights and gradients, a sheet of mistakes.
+
+A file under its own name is complete. Sums of squares are computed where the arrays are and read at evaluations only,
+so no device is waited for in between.
+"""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+import base64
+import csv
+import html
+import io
+import math
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
-from levelbench.errors import StoreError
-from levelbench.records.schema import Specification
-from levelbench.records.writer import path_part
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["ready", "run_name", "stored", "write_whole"]
+from levelbench.errors import UnsupportedError, UsageError
+from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Array, Backend, Executor
+from levelbench.records.schema import Evaluation
+from levelbench.training.observers.base import Observer, Progress, ready, stored, write_whole
 
+if TYPE_CHECKING:
+    from levelbench.training.input import Held
+    from levelbench.training.observers.base import ready, stored, write_whole
+from levelbench.training.observers.base import Context
 
-def run_name(specification: Specification, identity: str) -> str:
-    """``TASK-RECIPE-FRAMEWORK-ID``, safe as the name of a file: several runs may write to one folder."""
-    parts = (specification.task, specification.recipe, specification.framework, identity)
-    return "-".join(path_part(each) for each in parts)
-
-
-def ready(folder: Path) -> Path:
-    """Make the folder; ``StoreError`` where that fails."""
-    with stored(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file in one step: it is there whole, or as it was before."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    with stored(path):
-        try:
-            draft.write_bytes(content)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    return path
+_STEPS = ("step", "epoch", "samples", "time_s")
+_FIRST = ("step", "epoch", "samples", "time_s", "loss")
+_PHASES = tuple(phase.label for phase in Phase)
 
 
-@contextmanager
-def stored(path: Path) -> Iterator[None]:
-    """What the file system refuses, as a ``StoreError``."""
-    try:
-        yield
-    except OSError as error:
-        found = error.strerror or str(error)
-        do = "choose a folder that is writable, or leave the observer out"
-        raise StoreError(f"an observer's file {path}", found, do) from error
+class Tables(Observer):
+    """``NAME-evaluations.csv`` and ``NAME-steps.csv`` in ``folder``.
+
+    Times are in seconds: of an evaluation since the run's start, of a step its own. Of steps between two evaluations,
+    ``epoch`` and ``samples`` are those of the second. A run that goes on from a checkpoint has all evaluations, and the
+    steps since the last one before the checkpoint.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._rows: list[Sequence[object]] = []
+        self._metrics: tuple[str, ...] = ()
+
+    def on_prepared(self, context: Context) -> None:
+        """Begin the draft of the steps; the evaluations that were made before are there already."""
+        self._rows = []
+        for evaluation in context.earlier:
+            self._add(evaluation)
+        ready(self._folder)
+        with stored(self._draft):
+            self._draft.write_text(_lines([_STEPS]), encoding="utf-8")
+
+    def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
+        """One row of evaluations, and the steps since the one before."""
+        first = evaluation.step - len(step_times_ns) + 1
+        steps = [(first + at, evaluation.epoch, evaluation.samples, ns * 1e-9) for at, ns in enumerate(step_times_ns)]
+        with stored(self._draft), self._draft.open("a", encoding="utf-8", newline="") as file:
+            file.write(_lines(steps))
+        self._add(evaluation)
+        write_whole(self._folder / f"{self._name}-evaluations.csv", _lines(self._rows).encode())
+
+    def _add(self, evaluation: Evaluation) -> None:
+        if not self._rows:
+            self._metrics = tuple(evaluation.quality)
+            self._rows.append((*_FIRST, *self._metrics, *(f"{phase}_s" for phase in _PHASES)))
+        self._rows.append(
+            (
+                evaluation.step,
+                evaluation.epoch,
+                evaluation.samples,
+                evaluation.t_ns * 1e-9,
+                evaluation.loss,
+                *(evaluation.quality.get(each) for each in self._metrics),
+                *(evaluation.phases_ns.get(phase, 0) * 1e-9 for phase in _PHASES),
+            )
+        )
+
+    def on_end(self, progress: Progress) -> None:
+        """The steps get their name."""
+        with stored(self._draft):
+            self._draft.replace(self._folder / f"{self._name}-steps.csv")
+
+    @property
+    def _draft(self) -> Path:
+        return self._folder / f".{self._name}-steps.csv.part"
+
+
+def _lines(rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+_COLUMNS = ("step", "parameter", "weight_norm", "weight_mean", "weight_std", "weight_max", "update_ratio")
+
+
+@final
+class Statistics(Observer):
+    """``NAME-statistics.csv`` in ``folder``: a row for each parameter at each evaluation.
+
+    ``update_ratio`` is the norm of what changed since the evaluation before by the norm of the weights;
+    ``gradient_norm`` the root of the mean square of the gradient's norm over every ``every``-th step since then. The
+    row of ``*`` is all parameters together.
+    """
+
+    def __init__(self, folder: Path, name: str, every: int = 10) -> None:
+        if every < 1:
+            raise UsageError(f"gradient statistics every {every} steps", "it is not an interval", "give 1 or more")
+        self._folder, self._name, self._every = folder, name, every
+        self._executor: Executor | None = None
+        self._backend: Backend | None = None
+        self._before: dict[str, NDArray[np.float64]] = {}
+        self._squares: list[dict[str, Array]] = []
+        self._calls = 0
+        self._rows: list[tuple[object, ...]] = []
+
+    def on_prepared(self, context: Context) -> None:
+        """Look at gradients from here on, where they leave the executor."""
+        self._executor, self._backend = context.executor, context.backend
+        self._rows = [(*_COLUMNS, "gradient_norm")]
+        self._squares, self._calls = [], 0
+        ready(self._folder)
+        self._before = self._weights()
+        backward = context.executor.backward
+
+        def watched() -> Mapping[str, Array]:
+            gradients = backward()
+            if self._calls % self._every == 0:
+                # Before the optimizer, which may overwrite them.
+                self._squares.append({name: (each * each).sum() for name, each in gradients.items()})
+            self._calls += 1
+            return gradients
+
+        # The trainer asks the executor for its method before each stretch of steps.
+        setattr(context.executor, "backward", watched)  # noqa: B010
+
+    def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
+        """A row a parameter, and one for all."""
+        weights, gradients = self._weights(), self._gradients()
+        for name, value in weights.items():
+            self._row(evaluation.step, name, value, value - self._before[name], gradients.get(name))
+        flat = np.concatenate([each.ravel() for each in weights.values()])
+        moved = np.concatenate([(each - self._before[name]).ravel() for name, each in weights.items()])
+        squares = [each**2 for each in gradients.values()]
+        self._row(evaluation.step, "*", flat, moved, math.sqrt(sum(squares)) if squares else None)
+        self._before = weights
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(self._rows)
+        write_whole(self._folder / f"{self._name}-statistics.csv", text.getvalue().encode())
+
+    def on_end(self, progress: Progress) -> None:
+        """Look no more."""
+        if self._executor is not None:
+            delattr(self._executor, "backward")
+
+    def _row(
+        self, step: int, name: str, value: NDArray[np.float64], moved: NDArray[np.float64], gradient: float | None
+    ) -> None:
+        norm = float(np.linalg.norm(value))
+        ratio = float(np.linalg.norm(moved)) / norm if norm else None
+        largest = float(np.abs(value).max(initial=0.0))
+        self._rows.append((step, name, norm, float(value.mean()), float(value.std()), largest, ratio, gradient))
+
+    def _weights(self) -> dict[str, NDArray[np.float64]]:
+        assert self._executor is not None
+        return {name: self._host(each).astype(np.float64) for name, each in self._executor.parameters.items()}
+
+    def _gradients(self) -> dict[str, float]:
+        """The root mean square of the norms since the evaluation before, by parameter."""
+        kept, self._squares = self._squares, []
+        names = kept[0] if kept else {}
+        return {name: math.sqrt(float(np.mean([float(self._host(each[name])) for each in kept]))) for name in names}
+
+    def _host(self, array: Any) -> NDArray[Any]:
+        assert self._backend is not None
+        return np.asarray(self._backend.host(array))
+
+
+Pictures = NDArray[np.uint8]
+_GAP = 2
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def as_pictures(rows: NDArray[Any]) -> Pictures | None:
+    """(n, h, w, 1 or 3) uint8 of images (n, c, h, w), or of flat squares (n, side * side); ``None`` for other data.
+
+    What is no uint8 is stretched so that the smallest value of each image is black and the largest white.
+    """
+    if rows.dtype.kind not in "uif" or rows.size == 0:
+        return None
+    if rows.ndim == 2:
+        side = math.isqrt(rows.shape[1])
+        if side < 4 or side * side != rows.shape[1]:
+            return None
+        rows = rows.reshape(len(rows), 1, side, side)
+    if rows.ndim == 3:
+        rows = rows[:, None]
+    if rows.ndim != 4 or rows.shape[1] not in (1, 3) or rows.dtype.kind == "i":
+        return None
+    if rows.dtype != np.uint8:
+        values = np.nan_to_num(rows.astype(np.float64))
+        low = values.min(axis=(1, 2, 3), keepdims=True)
+        span = values.max(axis=(1, 2, 3), keepdims=True) - low
+        rows = np.round((values - low) / np.where(span > 0, span, 1) * 255).astype(np.uint8)
+    return np.ascontiguousarray(rows.transpose(0, 2, 3, 1))
+
+
+def sheet(pictures: Pictures, across: int) -> Pictures:
+    """(h, w, 1 or 3): the pictures (n, h, w, c) row by row with grey gaps, each enlarged by whole pixels if small."""
+    scale = max(1, -(-48 // max(pictures.shape[1:3])))
+    large = pictures.repeat(scale, axis=1).repeat(scale, axis=2)
+    count, height, width, channels = large.shape
+    down = -(-count // across)
+    image = np.full((down * (height + _GAP) + _GAP, across * (width + _GAP) + _GAP, channels), 128, np.uint8)
+    for at, each in enumerate(large):
+        row, column = divmod(at, across)
+        top, left = _GAP + row * (height + _GAP), _GAP + column * (width + _GAP)
+        image[top : top + height, left : left + width] = each
+    return image
+
+
+def png(image: Pictures) -> bytes:
+    """A PNG file of an image (h, w, 1 or 3) uint8 (W3C Portable Network Graphics, second edition)."""
+    height, width, channels = image.shape
+    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
+    # Each line begins with its filter: none.
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), image.reshape(height, -1)], axis=1)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
+    return _SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+_ACROSS = 10
+_LONGEST = 500
+
+
+@dataclass(frozen=True, eq=False)
+class WrongExamples:
+    """Examples whose highest output is not that of their label, the surest first, one row each.
+
+    ``index`` is the row in the split; ``confidence`` the softmax of the predicted class, ``of_label`` that of the
+    label's. Both are NaN where an output is not finite, and ``of_label`` where the label is none of the classes.
+    """
+
+    index: NDArray[np.int64]
+    label: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    of_label: NDArray[np.float64]
+    examples: int
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def wrong_examples(executor: Executor, held: Held) -> WrongExamples:
+    """All mistakes on a split.
+
+    :raises UnsupportedError: where the network's outputs are no logits (n, classes) or the labels no classes (n,).
+    """
+    backend: Backend = held.backend
+    logits, labels = [], []
+    for *inputs, given in held.batches():
+        outputs = executor.infer(*inputs)
+        scores, truth = np.asarray(backend.host(outputs[0])), np.asarray(backend.host(given))
+        if scores.ndim != 2 or truth.ndim != 1 or truth.dtype.kind not in "iu":
+            raise _no_classes(f"outputs of shape {scores.shape} and labels of shape {truth.shape} ({truth.dtype})")
+        logits.append(scores.astype(np.float64))
+        labels.append(truth.astype(np.int64))
+    return _ranked(np.concatenate(logits), np.concatenate(labels))
+
+
+def _ranked(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> WrongExamples:
+    """What is wrong of logits (n, classes) and labels (n,); rows that are not finite come last."""
+    rows, finite = np.arange(len(truth)), np.asarray(np.isfinite(scores).all(axis=1))
+    safe = np.where(finite[:, None], scores, 0.0)
+    exponentials = np.exp(safe - safe.max(axis=1, keepdims=True))
+    shares = exponentials / exponentials.sum(axis=1, keepdims=True)
+    shares[~finite] = np.nan
+    predicted = scores.argmax(axis=1)
+    confidence = shares[rows, predicted]
+    of_label = np.full(len(truth), np.nan)
+    known = (truth >= 0) & (truth < scores.shape[1])
+    of_label[known] = shares[rows[known], truth[known]]
+    # As in the accuracy, a row with a NaN is never right.
+    (wrong,) = np.nonzero((predicted != truth) | np.isnan(scores).any(axis=1))
+    order = wrong[np.argsort(-confidence[wrong], kind="stable")]
+    return WrongExamples(
+        order.astype(np.int64),
+        truth[order],
+        predicted[order].astype(np.int64),
+        confidence[order],
+        of_label[order],
+        len(truth),
+    )
+
+
+def _no_classes(found: str) -> UnsupportedError:
+    return UnsupportedError("the wrong examples of a classifier", found, "use it where labels are classes")
+
+
+@final
+class Mistakes(Observer):
+    """``NAME-mistakes.npz`` with all mistakes on the validation split, and a page and a picture of the surest ones.
+
+    The test split is not looked at: whoever looks at mistakes changes recipes by them. They are those of the weights
+    that are evaluated: averaged ones where the optimizer has them (a moving average, schedule-free).
+    """
+
+    def __init__(self, folder: Path, name: str, most: int = 100) -> None:
+        if most < 1:
+            raise UsageError(f"a sheet of {most} examples", "it would be empty", "give 1 or more")
+        self._folder, self._name, self._most = folder, name, most
+        self._context: Context | None = None
+
+    def on_prepared(self, context: Context) -> None:
+        """Remember where to look; refuse what has no classes, and a folder that cannot be made, before the run.
+
+        :raises UnsupportedError: where the loss reads more than one column of labels, or labels that are no classes.
+        """
+        split = context.validation.split
+        if split.targets != 1:
+            raise _no_classes(f"{split.targets} columns of labels")
+        labels = split.columns[-1]
+        if len(labels.shape) != 1 or labels.dtype.kind not in "iu":
+            raise _no_classes(f"labels of shape {labels.shape} ({labels.dtype})")
+        ready(self._folder)
+        self._context = context
+
+    def on_end(self, progress: Progress) -> None:
+        """Look, and write."""
+        assert self._context is not None
+        executor, held, name = self._context.executor, self._context.validation, self._name
+        wrong = wrong_examples(executor, held)
+        arrays = io.BytesIO()
+        np.savez_compressed(
+            arrays,
+            allow_pickle=False,
+            index=wrong.index,
+            label=wrong.label,
+            predicted=wrong.predicted,
+            confidence=wrong.confidence,
+            of_label=wrong.of_label,
+        )
+        write_whole(self._folder / f"{name}-mistakes.npz", arrays.getvalue())
+        shown = wrong.index[: self._most]
+        pictures = as_pictures(_rows(held.split.columns[0], shown)) if len(shown) else None
+        if pictures is not None:
+            write_whole(self._folder / f"{name}-mistakes.png", png(sheet(pictures, _ACROSS)))
+        page = _page(name, wrong, self._most, pictures, held.split.reference)
+        write_whole(self._folder / f"{name}-mistakes.html", page.encode("utf-8", "backslashreplace"))
+
+
+def _rows(column: Any, indices: NDArray[np.int64]) -> NDArray[Any]:
+    rows = column[indices] if isinstance(column, np.ndarray) else column.take(indices, None)
+    return np.asarray(rows)
+
+
+def _page(name: str, wrong: WrongExamples, most: int, pictures: NDArray[np.uint8] | None, reference: Any) -> str:
+    """One HTML file that needs no other; every word in it is escaped."""
+    title = html.escape(name)
+    shown = min(most, len(wrong))
+    rows = []
+    for at in range(shown):
+        index = int(wrong.index[at])
+        picture = "" if pictures is None else f'<img alt="example {index}" src="{_address(pictures[at : at + 1])}">'
+        text = "" if reference is None else html.escape(str(reference[index])[:_LONGEST])
+        cells = (
+            picture,
+            str(index),
+            str(int(wrong.label[at])),
+            str(int(wrong.predicted[at])),
+            _share(wrong.confidence[at], "not finite"),
+            _share(wrong.of_label[at], "no such class" if np.isfinite(wrong.confidence[at]) else "not finite"),
+            text,
+        )
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    head = "".join(
+        f'<th scope="col">{each}</th>'
+        for each in ("Example", "Row", "Label", "Predicted", "Confidence", "Of the label", "Text")
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>{title}: mistakes</title>"
+        "<style>body{font:15px sans-serif;margin:2em}td,th{padding:.3em .8em;text-align:left}"
+        "img{image-rendering:pixelated;min-width:48px}</style></head><body>"
+        f"<h1>{title}</h1><p>{len(wrong)} of {wrong.examples} validation examples are wrong; "
+        f"the {shown} surest mistakes are shown.</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></body></html>\n"
+    )
+
+
+def _share(value: float, otherwise: str) -> str:
+    return f"{value:.3f}" if np.isfinite(value) else otherwise
+
+
+def _address(pictures: NDArray[np.uint8]) -> str:
+    return "data:image/png;base64," + base64.b64encode(png(sheet(pictures, 1))).decode("ascii")

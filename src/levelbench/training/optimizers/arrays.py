@@ -1,7 +1,7 @@
-"""What a rule needs beside operators, by name, on any framework's arrays.
+"""What a rule needs besides operators, by name, on any framework's arrays.
 
-The one idea: a rule says ``sqrt(moment)`` and the first argument decides what that is. An array answers through the
-Array API standard (array-api-compat). A type of one's own answers itself, and so a *list type*, which stands for the
+A rule says ``sqrt(moment)`` and the first argument decides what that is. An array answers through the
+Array API standard (array-api-compat). A type of its own answers itself, and so a *list type*, which stands for the
 arrays of all parameters at once, takes an elementwise rule through all of them in a few calls of its framework.
 
 What a list type must implement:
@@ -22,23 +22,6 @@ import math
 from typing import Any
 
 from levelbench.networks.executor import Array
-
-__all__ = [
-    "ELEMENTWISE",
-    "add_product",
-    "add_quotient",
-    "add_scaled",
-    "copy",
-    "maximum",
-    "minimum",
-    "mix",
-    "namespace",
-    "norm",
-    "sign",
-    "sqrt",
-    "where",
-    "zeros_like",
-]
 
 ELEMENTWISE = (
     "add_product",

@@ -1,7 +1,7 @@
 """What an optimizer is: how the parameters of a network follow from their gradients.
 
-The one idea: an ``Optimizer`` is a description, frozen and cheap; ``start`` puts it to work on live parameters and
-answers with a ``Stepper``, which holds the state. So a recipe can be made, compared and recorded without a framework.
+An ``Optimizer`` is a description, frozen and cheap; ``start`` puts it to work on live parameters and answers with a
+``Stepper``, which holds the state. So a recipe can be made, compared and recorded without a framework.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError, DefinitionError
 from levelbench.networks.executor import Array, Backend
-
-__all__ = ["Optimizer", "RuleStepper", "State", "Stepper", "UpdateRule"]
 
 State = Any
 """What a rule keeps of a parameter: an array, a tuple of states, or ``None``."""
@@ -105,7 +103,7 @@ class RuleStepper(Stepper):
         return result
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The states of all parameters anew, filled with what was kept."""
+        """New states of all parameters, filled with what was kept."""
         if not state:
             self._states = {}
             return

@@ -7,8 +7,6 @@ from typing import Any
 
 from levelbench.errors import DefinitionError
 
-__all__ = ["at_least", "below_zero", "not_negative", "one_of", "positive", "share"]
-
 
 def _refuse_unless(holds: bool, rule: Any, name: str, found: str, do: str) -> None:
     if not holds:

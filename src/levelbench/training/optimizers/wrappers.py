@@ -1,25 +1,25 @@
-"""What goes around any optimizer: decay of weights, clipped gradients, averaged weights.
+"""Optimizers made of others: clipping, decay, moving averages, groups of parameters; and a framework's own.
 
-The one idea: a wrapper is an optimizer itself, so they nest: ``EMA(Clip(Adam(1e-3), 1.0), 0.999)``. Its rate is that of
-the optimizer inside.
+A wrapper is an optimizer itself, so they nest: ``EMA(Clip(Adam(1e-3), 1.0), 0.999)``. Its rate is that of the optimizer
+inside. A framework's own optimizer is a name and settings, and made when it is put to work.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from levelbench.errors import DataError
+from levelbench.errors import DataError, DefinitionError, UnknownNameError, UnsupportedError, nearest
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers import checks
 from levelbench.training.optimizers.arrays import copy, maximum, minimum, mix, norm
 from levelbench.training.optimizers.base import Optimizer, Stepper
-
-__all__ = ["EMA", "Clip", "ClipValue", "Decay", "clipped"]
 
 
 @dataclass(frozen=True)
@@ -208,3 +208,173 @@ class _AverageStepper(_AroundStepper):
             )
         super().restore(inside)
         self._average = {name: self._backend.array(kept[name].copy()) for name in self._average}
+
+
+@dataclass(frozen=True)
+class Groups(Optimizer):
+    """``Groups(AdamW(1e-3), {"*.bias": Adam(1e-3)})``: the first pattern that matches a parameter's name takes it.
+
+    Patterns are those of a shell (``*``, ``?``, ``[abc]``); what none matches is left to ``default``. Each optimizer
+    has its own rate, and a schedule multiplies them all. ``lr`` is that of ``default``.
+    """
+
+    default: Optimizer
+    others: Mapping[str, Optimizer]
+    lr: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        # The dataclass is frozen, and the rate is not for the caller to choose.
+        object.__setattr__(self, "lr", self.default.lr)
+
+    def members(self, names: Mapping[str, Any]) -> dict[str, list[str]]:
+        """The names that each pattern takes, in the order of the patterns, and last those of the default under ``""``.
+
+        Raises ``DefinitionError`` for a pattern that takes none.
+        """
+        result: dict[str, list[str]] = {pattern: [] for pattern in self.others}
+        result[""] = []
+        for name in names:
+            first = next((pattern for pattern in self.others if fnmatchcase(name, pattern)), "")
+            result[first].append(name)
+        for pattern, taken in result.items():
+            if pattern and not taken:
+                late = any(fnmatchcase(name, pattern) for name in names)
+                close = nearest(pattern.strip("*"), names) or list(names)[:3]
+                raise DefinitionError(
+                    f"the group {pattern!r} of parameters",
+                    "patterns before it take all that it matches" if late else "it matches no parameter's name",
+                    "put it first" if late else f"parameters are called {', '.join(close)}",
+                )
+        return result
+
+    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        """Go to work on these live parameters, each optimizer on its own."""
+        chosen = {**self.others, "": self.default}
+        steppers = [
+            (names, chosen[pattern].start(backend, _Some(parameters, names)))
+            for pattern, names in self.members(parameters).items()
+            if names
+        ]
+        return _GroupsStepper(steppers, parameters)
+
+
+class _Some(MutableMapping[str, Array]):
+    """Some of the live parameters: what is put here is put there."""
+
+    def __init__(self, parameters: MutableMapping[str, Array], names: list[str]) -> None:
+        self._parameters, self._names = parameters, dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._parameters[name]
+
+    def __setitem__(self, name: str, array: Array) -> None:
+        self._parameters[name] = array
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("parameters of a network are not deleted")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class _GroupsStepper(Stepper):
+    """One stepper a group."""
+
+    def __init__(self, groups: list[tuple[list[str], Stepper]], parameters: Mapping[str, Array]) -> None:
+        self._groups, self._parameters = groups, parameters
+
+    def step(self, gradients: Mapping[str, Array], step: int, factor: float) -> None:
+        for names, stepper in self._groups:
+            stepper.step({name: gradients[name] for name in names if name in gradients}, step, factor)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The states by the number of their group: ``0:NAME``."""
+        return {
+            f"{at}:{name}": array for at, (_, each) in enumerate(self._groups) for name, array in each.state().items()
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        parts: list[dict[str, NDArray[Any]]] = [{} for _ in self._groups]
+        for name, array in state.items():
+            number, _, rest = name.partition(":")
+            if not number.isdigit() or int(number) >= len(parts):
+                raise DataError(
+                    "the state of groups of parameters",
+                    f"{name!r} belongs to none of {len(parts)} groups",
+                    "go on with the groups that it was saved with",
+                )
+            parts[int(number)][rest] = array
+        for (_, stepper), part in zip(self._groups, parts, strict=True):
+            stepper.restore(part)
+
+    def averaged(self) -> Mapping[str, Array] | None:
+        found = [stepper.averaged() for _, stepper in self._groups]
+        if all(each is None for each in found):
+            return None
+        result = dict(self._parameters)
+        for each in found:
+            result.update(each or {})
+        return result
+
+
+_TORCH = (
+    *("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "RAdam", "RMSprop"),
+    *("Rprop", "SGD"),
+)
+_OPTAX = (
+    *("adabelief", "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "amsgrad", "lamb", "lars", "lion"),
+    *("nadam", "nadamw", "novograd", "radam", "rmsprop", "sgd", "yogi"),
+    *("contrib.muon", "contrib.schedule_free_adamw", "contrib.schedule_free_sgd"),
+)
+NATIVE = {
+    **{f"torch.optim.{name}": "torch" for name in _TORCH},
+    **{f"optax.{name}": "jax" for name in _OPTAX},
+}
+"""The names there are, and the framework of each."""
+
+Setting = bool | int | float | str | None | tuple[float, ...]
+
+
+@dataclass(frozen=True, init=False)
+class Native(Optimizer):
+    """``Native("torch.optim.AdamW", lr=1e-3, weight_decay=0.1, fused=True)``, ``Native("optax.lion", lr=1e-4)``.
+
+    ``settings`` are the framework's own keyword arguments other than the rate. Raises ``UnknownNameError`` for a name
+    that is not in ``NATIVE``, ``DefinitionError`` for a rate that is not positive.
+    """
+
+    name: str
+    lr: float
+    settings: tuple[tuple[str, Setting], ...] = field(default=())
+
+    def __init__(self, name: str, /, lr: float, **settings: Setting) -> None:
+        if name not in NATIVE:
+            alike = next((each for each in NATIVE if each.lower() == name.lower()), "")
+            raise UnknownNameError("native optimizer", name, NATIVE, f"it is called {alike}" if alike else "")
+        if not (math.isfinite(lr) and lr > 0):
+            raise DefinitionError(f"{name} with lr={lr}", "it is not positive", "choose lr > 0")
+        made = tuple(
+            (key, tuple(value) if isinstance(value, list) else value) for key, value in sorted(settings.items())
+        )
+        for key, value in (("name", name), ("lr", lr), ("settings", made)):
+            # The dataclass is frozen, and its settings are keywords of their own.
+            object.__setattr__(self, key, value)
+
+    @property
+    def framework(self) -> str:
+        """The framework that it runs on."""
+        return NATIVE[self.name]
+
+    def start(self, backend: Backend, parameters: MutableMapping[str, Array]) -> Stepper:
+        """Go to work on these live parameters; ``UnsupportedError`` on another framework than its own."""
+        stepper = cast("Stepper | None", backend.stepper(self, parameters))
+        if stepper is None:
+            raise UnsupportedError(
+                f"{self.name} on {type(backend).__name__}", "it is another framework's", f"use {self.framework}"
+            )
+        return stepper

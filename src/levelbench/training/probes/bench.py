@@ -23,11 +23,9 @@ from levelbench.errors import LevelbenchError
 from levelbench.networks.cost import network_cost
 from levelbench.networks.executor import Array, Backend, Executor
 from levelbench.training.datasets.base import Column, Dataset, Split
-from levelbench.training.input.base import Loader
-from levelbench.training.input.held import Held
-from levelbench.training.input.loader import make_loader
+from levelbench.training.input import Held, Loader, make_loader
 from levelbench.training.optimizers.base import Stepper
-from levelbench.training.quality.base import Quality
+from levelbench.training.quality import Quality
 from levelbench.training.recipe import Recipe
 
 __all__ = ["Bench", "chance_loss", "covered", "part_of", "same"]

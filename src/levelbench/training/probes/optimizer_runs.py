@@ -24,7 +24,7 @@ from levelbench.networks.executor import Array, Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.training import optimizers
 from levelbench.training.optimizers.base import Optimizer, Stepper, UpdateRule
-from levelbench.training.optimizers.native import NATIVE, Native
+from levelbench.training.optimizers.wrappers import NATIVE, Native
 
 __all__ = [
     "NATIVE_TOLERANCE",

@@ -24,8 +24,7 @@ from levelbench.networks import zoo
 from levelbench.networks.executor import Array, Backend
 from levelbench.training.optimizers.averaging import AveragingRule, AveragingStepper
 from levelbench.training.optimizers.base import Optimizer, RuleStepper, Stepper, UpdateRule
-from levelbench.training.optimizers.groups import Groups
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Groups, Native
 from levelbench.training.probes.optimizer_runs import (
     NATIVE_TOLERANCE,
     SHAPES,

@@ -24,12 +24,11 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.probes import compare_network
 from levelbench.training.accumulation import Accumulating
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset
 from levelbench.training.probes import recipe_parts
 from levelbench.training.probes.bench import Bench, chance_loss, covered, same
-from levelbench.training.quality.base import Quality
-from levelbench.training.stopping import Stopping
+from levelbench.training.quality import Quality
+from levelbench.training.stopping import Evaluate, Stopping
 from levelbench.training.task import Setting, Task
 from levelbench.training.trainer import Trainer
 

@@ -15,7 +15,7 @@ from levelbench.checks.findings import Finding, failed, not_tried, noted, passed
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.probes.bench import Bench, part_of
 from levelbench.training.recipe import Recipe
-from levelbench.training.samplers.base import Sampler
+from levelbench.training.samplers import Sampler
 from levelbench.training.task import Setting, Task
 
 __all__ = ["augmentation", "batches", "fits", "sampler", "schedule", "settings"]

@@ -19,12 +19,11 @@ import numpy as np
 
 from levelbench.checks.findings import Finding, Probe, Report, failed, not_tried, noted, passed, run_probes
 from levelbench.measure.crossing import DIRECTIONS
-from levelbench.training.cadence import Evaluate
 from levelbench.training.datasets.base import Dataset, Split
 from levelbench.training.probes import recipe_parts
-from levelbench.training.quality.base import Quality
-from levelbench.training.quality.classification import Top1, TopK
+from levelbench.training.quality import Quality, Top1, TopK
 from levelbench.training.recipe import Recipe
+from levelbench.training.stopping import Evaluate
 from levelbench.training.task import Setting, Task
 
 __all__ = ["check_task", "most_frequent", "quick_report", "target_report"]

@@ -9,8 +9,7 @@ from levelbench.distributed.communicators.threads import run_ranks
 from levelbench.distributed.scheme import Worker
 from levelbench.frameworks.numpy.backend import NumpyBackend
 from levelbench.measure.clocks import HOST
-from levelbench.networks.executor import Executor
-from levelbench.networks.live import LiveArrays
+from levelbench.networks.executor import Executor, LiveArrays
 from levelbench.training import SGD
 
 

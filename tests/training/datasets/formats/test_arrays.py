@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.formats.arrays import map_npy, map_raw
+from levelbench.training.datasets.reading import map_npy, map_raw
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelbench.errors import DataError
-from levelbench.training.datasets.formats.cifar import (
+from levelbench.training.datasets.cifar import (
     PIXELS,
     digest_of_rows,
     images_and_labels,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.formats.idx import content_digest, encode_idx, read_idx, write_idx
+from levelbench.training.datasets.idx import content_digest, encode_idx, read_idx, write_idx
 
 ARRAY = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}

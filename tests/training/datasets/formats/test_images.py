@@ -1,7 +1,13 @@
+"""Images in class folders and tar shards."""
+
 from __future__ import annotations
 
 import contextlib
+import gzip
+import io
+import os
 import struct
+import tarfile
 import zlib
 
 import numpy as np
@@ -9,9 +15,75 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from levelbench.errors import DataError, UsageError
-from levelbench.training.augmentation.draws import random
-from levelbench.training.datasets.formats.images import ImageColumn, View
+from levelbench.errors import DataError, MissingError, UsageError
+from levelbench.training.augmentation.base import random
+from levelbench.training.datasets.images import ImageColumn, View, index_folder, index_shards
+
+
+@pytest.fixture
+def put(tmp_path):
+    def files(*names):
+        for name in names:
+            path = tmp_path / "images" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(name.encode())
+        return tmp_path / "images"
+
+    return files
+
+
+def test_a_class_is_a_folder_and_both_come_in_the_order_of_their_names(put):
+    index = index_folder(put("dog/b.jpg", "dog/a.JPEG", "cat/z.png", "cat/below/y.jpg"))
+    assert index.classes == ("cat", "dog")
+    assert index.names == ["cat/below/y.jpg", "cat/z.png", "dog/a.JPEG", "dog/b.jpg"]
+    assert index.labels.tolist() == [0, 0, 1, 1]
+    assert index.read(1, 100) == b"cat/z.png"
+    assert len(index.read(1, 3)) == 4
+
+
+def test_other_files_are_counted_and_hidden_ones_are_not_looked_at(put):
+    index = index_folder(put("a/x.jpg", "a/notes.txt", "a/.hidden.jpg", ".git/x.jpg", "readme.md"))
+    assert (index.names, index.others) == (["a/x.jpg"], 1)
+
+
+def test_the_digest_is_of_names_and_sizes(put, tmp_path):
+    before = index_folder(put("a/x.jpg", "b/y.jpg")).digest()
+    assert index_folder(put("a/x.jpg")).digest() == before
+    (tmp_path / "images" / "a" / "x.jpg").write_bytes(b"longer than before")
+    assert index_folder(tmp_path / "images").digest() != before
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [(["x.jpg"], "each class is one"), (["a/x.jpg", "b/notes.txt"], "its class 'b' has no image")],
+)
+def test_a_folder_without_classes_or_with_an_empty_one_is_refused(put, names, found):
+    with pytest.raises(DataError, match=found):
+        index_folder(put(*names))
+
+
+def test_a_folder_that_is_not_there_is_missing(tmp_path):
+    with pytest.raises(MissingError):
+        index_folder(tmp_path / "none")
+
+
+def test_a_pipe_or_a_link_back_up_hangs_nobody(put):
+    root = put("a/x.jpg")
+    os.mkfifo(root / "a" / "pipe.jpg")
+    (root / "a" / "up").symlink_to(root)
+    assert index_folder(root).names == ["a/x.jpg"]
+
+
+def test_a_set_that_is_made_of_links_is_read(put, tmp_path):
+    whole = put("a/x.jpg", "b/y.jpg")
+    part = tmp_path / "part"
+    (part / "b").mkdir(parents=True)
+    (part / "a").symlink_to(whole / "a")
+    (part / "b" / "z.jpg").symlink_to(whole / "b" / "y.jpg")
+    index = index_folder(part)
+    assert index.names == ["a/x.jpg", "b/z.jpg"]
+    assert index.read(1, 100) == b"b/y.jpg"
+
 
 Image = pytest.importorskip("PIL.Image")
 SEEDS = np.arange(1, 9, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -214,3 +286,80 @@ def test_a_message_has_no_address_in_memory():
     with pytest.raises(DataError, match="neither JPEG nor PNG") as caught:
         rows(b"no image at all")
     assert "0x" not in str(caught.value)
+
+
+@pytest.fixture
+def shard(tmp_path):
+    def write(name, *files):
+        with tarfile.open(tmp_path / name, "w") as tar:
+            for member, content in files:
+                info = tarfile.TarInfo(member)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+        return tmp_path / name
+
+    return write
+
+
+FIRST = (("a.jpg", b"one"), ("a.cls", b"3"), ("b.c.json", b"{}"), ("b.cls", b"0\n"), ("b.png", b"two"))
+
+
+def test_members_with_one_stem_are_an_example_and_images_are_read_at_random(shard):
+    paths = [shard("0.tar", *FIRST), shard("1.tar", ("x/a.cls", b"12"), ("x/a.jpeg", b"three"))]
+    index = index_shards(paths)
+    assert list(index.keys) == ["a", "b", "x/a"]
+    assert index.labels.tolist() == [3, 0, 12]
+    assert [index.read(at, 100) for at in (2, 0, 1)] == [b"three", b"one", b"two"]
+    assert index.read(2, 2) == b"thr"
+    assert index.name(2) == f"{paths[1]}:x/a"
+
+
+def test_the_digest_is_of_keys_and_sizes_and_not_of_where_they_are(shard):
+    together = index_shards([shard("0.tar", *FIRST)])
+    apart = index_shards([shard("1.tar", *FIRST[:2]), shard("2.tar", *FIRST[2:])])
+    assert together.digest() == apart.digest()
+    assert together.digest() != index_shards([shard("3.tar", ("a.jpg", b"other"), *FIRST[1:])]).digest()
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ((("a.jpg", b"x"),), "an image and a .cls are needed"),
+        ((("a.cls", b"1"),), "an image and a .cls are needed"),
+        ((("a.jpg", b"x"), ("a.png", b"x"), ("a.cls", b"1")), "second image"),
+        ((("a.jpg", b"x"), ("a.cls", b"one")), "no number"),
+        ((("a.jpg", b"x"), ("a.cls", b"-1")), "no number"),
+        ((("a.jpg", b"x"), ("a.cls", b"")), "no number"),
+        ((("a.jpg", b"x"), ("a.cls", b"1" * 21)), "a class of 21 bytes"),
+        ((("../a.jpg", b"x"), ("../a.cls", b"1")), "may lead out of its folder"),
+    ],
+)
+def test_a_shard_with_other_content_is_refused(shard, files, found):
+    with pytest.raises(DataError, match=found):
+        index_shards([shard("0.tar", *files)])
+
+
+def test_a_key_that_comes_again_in_another_shard_is_refused(shard):
+    with pytest.raises(DataError, match="'a' comes a second time"):
+        index_shards([shard("0.tar", *FIRST), shard("1.tar", *FIRST[:2])])
+
+
+@pytest.mark.parametrize("keep", [100, 512, 1000, 1024, 2600])
+def test_a_truncated_shard_is_refused(shard, keep):
+    path = shard("0.tar", *FIRST)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DataError, match="truncated"):
+        index_shards([path])
+
+
+def test_a_compressed_shard_is_refused(shard):
+    path = shard("0.tar", *FIRST)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(DataError, match="compressed"):
+        index_shards([path])
+
+
+def test_a_member_that_is_called_image_is_none(shard):
+    with pytest.raises(DataError, match=r"has \.cls, \.image, and an image and a \.cls are needed"):
+        index_shards([shard("0.tar", ("a.image", b"x"), ("a.cls", b"1"))])
+    assert len(index_shards([shard("1.tar", ("a.image", b"x"), ("a.jpg", b"x"), ("a.cls", b"1"))])) == 1

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.formats.tar import members
-from levelbench.training.datasets.formats.unpacking import unpacked
+from levelbench.training.datasets.reading import members, unpacked
 
 
 def archive(*files, form=tarfile.GNU_FORMAT, **special):

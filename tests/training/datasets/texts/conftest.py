@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from levelbench.training.datasets.files import DataFile
+from levelbench.training.datasets.places import DataFile
 
 
 @pytest.fixture(autouse=True)

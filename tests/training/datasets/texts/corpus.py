@@ -1,6 +1,6 @@
 """Mails made here: one, and a folder of a hundred."""
 
-from levelbench.training.datasets.texts.mails import contents_digest
+from levelbench.training.datasets.mails import contents_digest
 
 
 def mail(subject="Hello", body="", kind="text/plain", more=""):

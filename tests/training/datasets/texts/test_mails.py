@@ -1,5 +1,6 @@
-"""The mails of a package are a dataset: each there once, its words as numbers, and no other than the checksum's."""
+"""Mails are read whatever they hold, and become numbers of their words."""
 
+import io
 import os
 import stat
 import tarfile
@@ -7,10 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.training.datasets.texts.corpus import corpus, mail, named
 
 from levelbench.errors import DataError, MissingError, StoreError
-from levelbench.training.datasets.texts.mails import ARCHIVE, Mails, hashed, words
+from levelbench.training.datasets import mails as formats
+from levelbench.training.datasets.mails import ARCHIVE, FILES, Mails, hashed, mail_files, read_mail, words
+from levelbench.training.datasets.reading import read_bytes
 
 
 def test_words_are_numbers_and_equal_mails_are_there_once(tmp_path):
@@ -103,3 +108,201 @@ def test_what_npm_complains_of_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("LEVELBENCH_OFFLINE", "0")
     with pytest.raises(MissingError, match="no network"):
         Mails().load()
+
+
+def archive(path, members):
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def test_a_folder_and_an_archive_of_it_hold_the_same_mails(tmp_path):
+    mails = {f"package/data/{named('spam-1', at)}": b"%d" % at for at in (2, 1)}
+    other = {"package/package.json": b"{}", "package/data/spam-1/notes.txt": b"no"}
+    packed = archive(tmp_path / "a.tgz", {**other, **mails})
+    with tarfile.open(packed) as tar:
+        tar.extractall(tmp_path / "folder", filter="data")
+    expected = [(named("spam-1", at), b"%d" % at) for at in (1, 2)]
+    assert list(mail_files(packed, FILES)) == list(mail_files(tmp_path / "folder", FILES)) == expected
+
+
+@pytest.mark.parametrize(
+    "name", [f"../{named('spam-1', 1)}", f"/{named('spam-1', 1)}", f"a/../../{named('spam-1', 1)}"]
+)
+def test_a_path_that_leads_out_of_the_archive_is_an_error(tmp_path, name):
+    packed = archive(tmp_path / "a.tgz", {name: b"x"})
+    with pytest.raises(DataError, match="may lead out of its folder"):
+        list(mail_files(packed, FILES))
+
+
+def test_a_link_in_an_archive_is_an_error(tmp_path):
+    with tarfile.open(tmp_path / "a.tgz", "w:gz") as tar:
+        info = tarfile.TarInfo(named("spam-1", 1))
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(info)
+    with pytest.raises(DataError, match="is a symbolic link"):
+        list(mail_files(tmp_path / "a.tgz", FILES))
+
+
+def test_a_header_that_claims_a_gibibyte_is_an_error_before_it_is_read(tmp_path):
+    info = tarfile.TarInfo("pax")
+    info.type, info.size = tarfile.XHDTYPE, 1 << 30
+    (tmp_path / "a.tar").write_bytes(info.tobuf() + b"\0" * 1024)
+    with pytest.raises(DataError, match="a header claims 1,073,741,824 bytes"):
+        list(mail_files(tmp_path / "a.tar", FILES))
+
+
+def test_another_packing_than_gzip_is_an_error(tmp_path):
+    with tarfile.open(tmp_path / "a.tgz", "w:xz") as tar:
+        info = tarfile.TarInfo(named("spam-1", 1))
+        info.size = 2000
+        tar.addfile(info, io.BytesIO(os.urandom(2000)))
+    with pytest.raises(DataError, match="not a tar archive"):
+        list(mail_files(tmp_path / "a.tgz", FILES))
+
+
+def test_mails_have_so_many_bytes_in_all(tmp_path, monkeypatch):
+    packed = archive(tmp_path / "a.tgz", {f"data/{named('spam-1', at)}": b"x" * 400 for at in range(10)})
+    with tarfile.open(packed) as tar:
+        tar.extractall(tmp_path / "folder", filter="data")
+    monkeypatch.setattr(formats, "MOST_IN_ALL", 3000)
+    with pytest.raises(DataError, match="more than the 3,000 bytes"):
+        list(mail_files(packed, FILES))
+    with pytest.raises(DataError, match="more than 3,000 bytes"):
+        list(mail_files(tmp_path / "folder", FILES))
+
+
+def test_a_folder_holds_so_many_mails(tmp_path, monkeypatch):
+    corpus(tmp_path)
+    monkeypatch.setattr(formats, "MOST_FILES", 99)
+    with pytest.raises(DataError, match="more than 99 mails"):
+        list(mail_files(tmp_path, FILES))
+
+
+def test_a_pipe_is_no_mail(tmp_path):
+    (tmp_path / "spam-1").mkdir()
+    os.mkfifo(tmp_path / named("spam-1", 1))
+    assert list(mail_files(tmp_path, FILES)) == []
+    with pytest.raises(DataError, match="no regular file"):
+        read_bytes(tmp_path / named("spam-1", 1))
+
+
+@pytest.mark.parametrize(
+    ("keep", "said"), [(0, "truncated"), (20, "cannot be read to its end"), (200, "cannot be read to its end")]
+)
+def test_a_truncated_archive_is_an_error(tmp_path, keep, said):
+    packed = archive(tmp_path / "a.tgz", {named("spam-1", 1): os.urandom(2000)})
+    packed.write_bytes(packed.read_bytes()[:keep])
+    with pytest.raises(DataError, match=said):
+        list(mail_files(packed, FILES))
+
+
+def test_no_such_place_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(MissingError, match="no such folder"):
+        list(mail_files(tmp_path / "none", FILES))
+
+
+PLAIN = b"From: a@b.example\nSubject: Hello\nX-Spam: yes\n\nCome  and\nsee.\n"
+
+
+def test_subject_and_text_are_read_and_other_headers_are_not():
+    read = read_mail(PLAIN)
+    assert (read.subject, read.text) == ("Hello", "Come and see.")
+
+
+def test_html_is_read_for_its_text_and_what_a_browser_hides_is_not():
+    body = "<head><title>T</title></head><script>steal()</script><style>p{}</style><p>Buy&nbsp;<b>now</b>&amp;save</p>"
+    assert read_mail(mail(body=body, kind="text/html")).text == "Buy now &save"
+
+
+def test_all_text_parts_are_read_and_attachments_are_not():
+    parts = "".join(
+        f"--cut\nContent-Type: {kind}\nContent-Transfer-Encoding: {encoding}\n\n{content}\n"
+        for kind, encoding, content in (
+            ("text/plain", "7bit", "first"),
+            ("text/html", "base64", "PGI+c2Vjb25kPC9iPg=="),
+            ("application/octet-stream", "base64", "AAECAw=="),
+        )
+    )
+    read = read_mail(mail(kind='multipart/mixed; boundary="cut"', body=f"{parts}--cut--\n"))
+    assert read.text == "first second"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"Content-Type: text/plain; charset=iso-8859-1\n\ncaf\xe9", "café"),
+        (b"Content-Type: text/plain; charset=utf-8\n\ncaf\xe9", "café"),
+        (b"Content-Type: text/plain; charset=made-up\n\ncaf\xc3\xa9", "café"),
+        (b"\n\ncaf\xe9", "café"),
+        (b"Content-Type: text/plain; charset=rot13\n\nabc", "abc"),
+    ],
+)
+def test_a_wrong_or_unknown_encoding_is_no_error(content, text):
+    assert read_mail(content).text == text
+
+
+@pytest.mark.parametrize(
+    ("header", "subject"),
+    [
+        (b"=?iso-8859-1?q?caf=E9?=", "café"),
+        (b"=?made-up?q?abc?=", "abc"),
+        (b"=?utf-8?b?not base64?=", "=?utf-8?b?not base64?="),
+        (b"caf\xe9", "caf\ufffd"),
+    ],
+)
+def test_a_subject_is_decoded_whatever_it_claims(header, subject):
+    assert read_mail(b"Subject: " + header + b"\n\nx").subject == subject
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_mail(content):
+    assert isinstance(read_mail(content).text, str)
+    assert isinstance(read_mail(b"Subject: " + content + b"\nContent-Type: text/html\n\n" + content).subject, str)
+
+
+def test_any_html_is_read_to_its_end():
+    for body in ("<![if x]>a", "<!DOCTYPE [<!ELEMENT", "<!-- ", "&#xFFFFFFFF;", "<a href='", "<![CDATA[x]]>"):
+        assert isinstance(read_mail(mail(body=body, kind="text/html")).text, str)
+
+
+def nested(depth):
+    """Multiparts in each other."""
+    heads = [f'Content-Type: multipart/mixed; boundary="b{at}"\n\n--b{at}\n' for at in range(depth)]
+    return f"Subject: deep\n{''.join(heads)}\nx".encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        (nested(1200), ("deep", None)),
+        (b"Subject: a\nContent-Type: text/plain; charset*0=a; charset*=b\n\nx", ("a", None)),
+        (b"Subject: a\nContent-Type: text/plain; charset*=x%00y''abc\n\nx", ("a", "x")),
+        (b"Subject: a\nContent-Type: text/plain; charset*" + b"9" * 5000 + b"=x\n\nx", ("a", None)),
+        (b'Subject: a\nContent-Type: text/plain; charset="a\0b"\n\ncaf\xc3\xa9', ("a", "café")),
+    ],
+)
+def test_what_pythons_parser_gives_up_on_is_no_error(content, read):
+    found = read_mail(content)
+    assert found.subject == read[0]
+    assert read[1] in {None, found.text}
+
+
+def test_encodings_that_are_slow_or_no_text_are_not_used():
+    slow = b"Content-Type: text/plain; charset=punycode\n\n" + b"abc-" + b"k" * 240_000
+    assert read_mail(slow).text == "abc-" + "k" * 240_000
+    assert read_mail(b"Subject: =?idna?q?xn--caf-dma?=\n\nx").subject == "xn--caf-dma"
+
+
+@pytest.mark.parametrize("piece", ["<!--", "<![", "<a ", "</", "<b a='"])
+def test_html_is_read_so_far_that_it_takes_no_long_time(piece):
+    body = "seen " + piece * 30_000
+    pieces = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats._Seen, "feed", lambda self, source: pieces.append(source))
+        read_mail(mail(body=body, kind="text/html"))
+    assert len(pieces[0]) <= formats.MOST_HTML
+    assert pieces[0].count("<") == formats.MOST_OPEN

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.files import DataFile
-from levelbench.training.datasets.formats.squad import read_squad
-from levelbench.training.datasets.texts.squad import Squad, token_span
+from levelbench.training.datasets.places import DataFile
+from levelbench.training.datasets.questions import Squad, read_squad, token_span
 
 CONTEXT = "The Norman dynasty had a major impact. In 1066 they came."
 FILE = {

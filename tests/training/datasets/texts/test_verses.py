@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 
 from levelbench.errors import DataError, MissingError
-from levelbench.training.datasets.formats.verses import plain, read_bible, read_testament
-from levelbench.training.datasets.texts.bibles import ENGLISH, SPANISH, Bible, words_digest
-from levelbench.training.datasets.texts.characters import Characters, cut
-from levelbench.training.datasets.texts.prepared import prepared
-from levelbench.training.datasets.texts.tokens import BEGIN, END, PADDING
-from levelbench.training.datasets.texts.verses import VersePairs, paired, parts
+from levelbench.training.datasets.bibles import (
+    ENGLISH,
+    SPANISH,
+    Bible,
+    Characters,
+    VersePairs,
+    cut,
+    paired,
+    parts,
+    plain,
+    read_bible,
+    read_testament,
+    words_digest,
+)
+from levelbench.training.datasets.text import BEGIN, END, PADDING, prepared
 
 needs_debian = pytest.mark.skipif(
     ENGLISH.folder(None) is None or SPANISH.folder(None) is None,
@@ -188,7 +197,7 @@ def test_a_cache_that_was_changed_is_seen_and_a_check_does_not_look_at_it(tmp_pa
     np.savez(kept, **arrays)
     assert np.array_equal(source.load(tmp_path).train.labels, right)
     marks = {name: arrays.pop(name) for name in ("made-of", "sha256")}
-    prepared(kept, str(marks["made-of"]), lambda: arrays, anew=True)
+    prepared(kept, str(marks["made-of"]), lambda: arrays, fresh=True)
     assert not np.array_equal(source.load(tmp_path).train.labels, right)  # written by our own hand
     assert np.array_equal(source.checked(tmp_path).train.labels, right)
     assert np.array_equal(source.load(tmp_path).train.labels, right)

@@ -20,7 +20,7 @@ from levelbench.frameworks.torch.executor import TorchExecutor
 from levelbench.measure.timeline import Phase
 from levelbench.training.optimizers.averaging import AveragingRule
 from levelbench.training.optimizers.base import Optimizer, UpdateRule
-from levelbench.training.optimizers.native import Native
+from levelbench.training.optimizers.wrappers import Native
 
 if TYPE_CHECKING:
     from levelbench.frameworks.torch.distributed.schemes import FullyShardedDataParallel

@@ -1,0 +1,633 @@
+"""Which axis of a value carries the batch, and how each of ONNX's operators treats it.
+
+A rule answers only where it can prove it; anything unusual (an axis that is not constant, a broadcast over the batch, a
+second output) gets ``None``, which means: not to be split. Reshape keeps samples apart wherever as many elements lie
+before the batch as before, for then the block of a sample is the same stretch of elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from numpy.typing import NDArray
+
+from levelbench.operators.node import OperatorNode
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The batch is on ``axis``, with ``multiple`` rows a sample."""
+
+    axis: int
+    multiple: int = 1
+
+
+FIXED: Final = "fixed"
+"""A value that does not depend on any sample."""
+MIXED: Final = "mixed"
+"""A value that depends on the batch as a whole, or in a way that is not known."""
+Carry = Carried | Literal["fixed", "mixed"]
+
+
+@dataclass(frozen=True)
+class Independence:
+    """How a node is computed for one block of samples.
+
+    ``needs``: the block to take of each input, ``None`` for the whole of it (an input that is fixed may have to be
+    cut too: a mask with a row a sample). ``outputs``: where the outputs carry the batch. ``baked``: (input, entry,
+    multiple) of numbers in constant inputs that are a number of rows and have to be that of the block.
+    """
+
+    needs: tuple[Carried | None, ...]
+    outputs: tuple[Carried, ...]
+    baked: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class BatchMixing:
+    """A node that needs its whole batch, but whose outputs are known to carry it, or not."""
+
+    outputs: tuple[Carry, ...]
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """A node with all that a rule may look at. Shapes are those at ``batch``; ``None`` where one is not known."""
+
+    node: OperatorNode
+    carries: tuple[Carry | None, ...]
+    shapes: tuple[tuple[int, ...] | None, ...]
+    outputs: tuple[tuple[int, ...] | None, ...]
+    constant: Callable[[str], NDArray[Any] | None]
+    batch: int
+
+    def carried(self, at: int = 0) -> Carried | None:
+        """Where input ``at`` carries the batch, if it does."""
+        found = self.carries[at] if at < len(self.carries) else None
+        return found if isinstance(found, Carried) else None
+
+    def shape(self, at: int = 0) -> tuple[int, ...] | None:
+        """The shape of input ``at``."""
+        return self.shapes[at] if at < len(self.shapes) else None
+
+    def value(self, at: int) -> NDArray[Any] | None:
+        """The value of input ``at`` where it is a constant."""
+        return self.constant(self.node.inputs[at]) if self.given(at) else None
+
+    def given(self, at: int) -> bool:
+        """Whether input ``at`` is there."""
+        return at < len(self.node.inputs) and bool(self.node.inputs[at])
+
+    def only_first(self, output: Carried, *more: Carried) -> Independence | None:
+        """Independent with the first input cut, where no other input carries the batch."""
+        first = self.carried()
+        if first is None or any(isinstance(each, Carried) for each in self.carries[1:]):
+            return None
+        outputs = (output, *more)
+        wanted = len(self.node.outputs)
+        if len(outputs) < wanted:
+            return None
+        return Independence((first, *(None for _ in self.carries[1:])), outputs[:wanted])
+
+
+Rule = Callable[[NodeContext], Independence | BatchMixing | None]
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """What was found: ``values`` by name, and what each node is: ``"fixed"``, ``"mixed"`` or how it is split."""
+
+    values: Mapping[str, Carry]
+    nodes: tuple[Independence | Literal["fixed", "mixed"], ...]
+
+
+def track(
+    nodes: Sequence[OperatorNode],
+    reads: Sequence[Sequence[str]],
+    inputs: Mapping[str, Carry],
+    shapes: Mapping[str, tuple[int, ...] | None],
+    constant: Callable[[str], NDArray[Any] | None],
+    batch: int,
+) -> Tracked:
+    """Follow the batch from ``inputs`` through the nodes; a name that is not known there is fixed.
+
+    ``reads`` are all values that each node reads, those of its subgraphs among them.
+    """
+    values: dict[str, Carry] = dict(inputs)
+    found: list[Independence | Literal["fixed", "mixed"]] = []
+    for node, read in zip(nodes, reads, strict=True):
+        carries = [values.get(name, FIXED) for name in read if name]
+        if all(each == FIXED for each in carries):
+            found.append(FIXED)
+            continue
+        rule = None if node.domain else RULES.get(node.op_type)
+        split: Independence | BatchMixing | None = None
+        if rule is not None and MIXED not in carries and all(shapes.get(name) is not None for name in read if name):
+            each_input = tuple(values.get(name, FIXED) if name else None for name in node.inputs)
+            input_shapes = tuple(shapes.get(name) if name else None for name in node.inputs)
+            output_shapes = tuple(shapes.get(name) if name else None for name in node.outputs)
+            split = rule(NodeContext(node, each_input, input_shapes, output_shapes, constant, batch))
+        if isinstance(split, Independence) and not _fits(node, split, shapes, batch):
+            split = None
+        carried: Sequence[Carry] = split.outputs if split is not None else [MIXED] * len(node.outputs)
+        values.update((name, carry) for name, carry in zip(node.outputs, carried, strict=False) if name)
+        found.append(split if isinstance(split, Independence) else MIXED)
+    return Tracked(values, tuple(found))
+
+
+def _fits(node: OperatorNode, split: Independence, shapes: Mapping[str, tuple[int, ...] | None], batch: int) -> bool:
+    """Whether every axis that is to be cut has as many rows as the rule says: no rule can be wrong about that."""
+    wanted = [*zip(node.inputs, split.needs, strict=True), *zip(node.outputs, split.outputs, strict=False)]
+    for name, carry in wanted:
+        shape = shapes.get(name)
+        if not name or carry is None:
+            continue
+        if shape is None or not 0 <= carry.axis < len(shape) or shape[carry.axis] != batch * carry.multiple:
+            return False
+    return True
+
+
+def constant_axes(context: NodeContext, at: int) -> list[int] | None:
+    """The axes of the attribute, or of the constant input ``at``, counted from 0; ``None`` where they are not known."""
+    shape = context.shape()
+    if shape is None:
+        return None
+    attribute = context.node.get("axes")
+    if attribute is not None:
+        return [int(each) % len(shape) for each in attribute]
+    value = context.value(at)
+    return None if value is None else [int(each) % len(shape) for each in value.reshape(-1)]
+
+
+def _reshape(context: NodeContext) -> Independence | None:
+    first, old, new, target = context.carried(), context.shape(), context.outputs[0], context.value(1)
+    if first is None or old is None or new is None or target is None:
+        return None
+    before = math.prod(old[: first.axis])
+    places = [at for at, size in enumerate(new) if math.prod(new[:at]) == before and size % context.batch == 0]
+    if not places:
+        return None
+    place = first.axis if first.axis in places else places[0]
+    copied = not context.node.get("allowzero", 0)
+    if copied and place != first.axis < len(target) and int(target[first.axis]) == 0:
+        return None
+    carried = Carried(place, new[place] // context.batch)
+    entry = int(target[place])
+    if entry == 0 and copied:
+        # It copies the size of that axis of the input.
+        return context.only_first(carried) if carried == first else None
+    baked = () if entry == -1 else ((1, place, carried.multiple),)
+    return Independence((first, None), (carried,), baked)
+
+
+def _flatten(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None:
+        return None
+    cut = int(context.node["axis"])
+    cut = cut + len(shape) if cut < 0 else cut
+    start, end, axis = (0, cut, 0) if first.axis < cut else (cut, len(shape), 1)
+    if math.prod(shape[start : first.axis]) != 1:
+        return None
+    rows = first.multiple * math.prod(shape[first.axis + 1 : end])
+    return context.only_first(Carried(axis, rows))
+
+
+def _expand(context: NodeContext) -> Independence | None:
+    first, old, new, target = context.carried(), context.shape(), context.outputs[0], context.value(1)
+    if first is None or old is None or new is None or target is None:
+        return None
+    carried = Carried(first.axis + len(new) - len(old), first.multiple)
+    entry = carried.axis - (len(new) - len(target))
+    baked = ((1, entry, first.multiple),) if entry >= 0 and int(target[entry]) != 1 else ()
+    return Independence((first, None), (carried,), baked)
+
+
+def _transpose(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None:
+        return None
+    order = context.node.get("perm") or list(range(len(shape)))[::-1]
+    return context.only_first(Carried(list(order).index(first.axis), first.multiple))
+
+
+def _squeeze(context: NodeContext) -> Independence | None:
+    first, axes = context.carried(), constant_axes(context, 1)
+    if first is None or axes is None or first.axis in axes:
+        return None
+    return context.only_first(Carried(first.axis - sum(each < first.axis for each in axes), first.multiple))
+
+
+def _unsqueeze(context: NodeContext) -> Independence | None:
+    first, new = context.carried(), context.outputs[0]
+    value = context.node.get("axes")
+    given = context.value(1)
+    if first is None or new is None or (value is None and given is None):
+        return None
+    entries = value if value is not None else [] if given is None else given.reshape(-1)
+    axes = {int(each) % len(new) for each in entries}
+    kept = [at for at in range(len(new)) if at not in axes]
+    return context.only_first(Carried(kept[first.axis], first.multiple))
+
+
+def _concat(context: NodeContext) -> Independence | None:
+    new = context.outputs[0]
+    targets = {each for each in (context.carried(at) for at in range(len(context.carries))) if each is not None}
+    if new is None or len(targets) != 1:
+        return None
+    (target,) = targets
+    if int(context.node["axis"]) % len(new) == target.axis:
+        return None
+    return Independence(tuple(target for _ in context.carries), (target,))
+
+
+def _split(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None or int(context.node["axis"]) % len(shape) == first.axis:
+        return None
+    return context.only_first(*[first] * len(context.node.outputs))
+
+
+def _slice(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None:
+        return None
+    starts = context.value(1)
+    axes = constant_axes(context, 3) if context.given(3) else None
+    if not context.given(3) and starts is not None:
+        axes = list(range(starts.size))
+    if starts is None or axes is None or first.axis in axes:
+        return None
+    return context.only_first(first)
+
+
+def _gather(context: NodeContext) -> Independence | None:
+    data, indices = context.shape(0), context.shape(1)
+    if data is None or indices is None:
+        return None
+    axis = int(context.node["axis"]) % len(data)
+    first, second = context.carried(0), context.carried(1)
+    if first is not None and second is None and first.axis != axis:
+        moved = first.axis if first.axis < axis else first.axis - 1 + len(indices)
+        return Independence((first, None), (Carried(moved, first.multiple),))
+    if first is None and second is not None:
+        return Independence((None, second), (Carried(axis + second.axis, second.multiple),))
+    return None
+
+
+def _gather_elements(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(0), context.shape()
+    if first is None or shape is None or context.carried(1) != first:
+        return None
+    if int(context.node["axis"]) % len(shape) == first.axis:
+        return None
+    return Independence((first, first), (first,))
+
+
+def _reduce(context: NodeContext) -> Independence | None:
+    axes = constant_axes(context, 1)
+    return None if axes is None else _without(context, axes)
+
+
+def _arg_reduce(context: NodeContext) -> Independence | None:
+    shape = context.shape()
+    return None if shape is None else _without(context, [int(context.node["axis"]) % len(shape)])
+
+
+def _without(context: NodeContext, axes: Sequence[int]) -> Independence | None:
+    """Axes that are reduced; none at all stands for all of them, or for none: both are left alone."""
+    first = context.carried()
+    if first is None or not axes or first.axis in axes:
+        return None
+    moved = 0 if context.node["keepdims"] else sum(each < first.axis for each in axes)
+    return context.only_first(Carried(first.axis - moved, first.multiple))
+
+
+def _pad(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None:
+        return None
+    pads = context.node.get("pads")
+    value = context.value(1) if pads is None else None
+    axes = constant_axes(context, 3) if context.given(3) else list(range(len(shape)))
+    if axes is None or (pads is None and value is None):
+        return None
+    sizes = list(pads) if pads is not None else [] if value is None else value.reshape(-1).tolist()
+    half = len(sizes) // 2
+    for at, axis in enumerate(axes):
+        if axis == first.axis and (sizes[at] or sizes[at + half]):
+            return None
+    return context.only_first(first)
+
+
+def _tile(context: NodeContext) -> Independence | None:
+    first, repeats = context.carried(), context.value(1)
+    if first is None or repeats is None or int(repeats[first.axis]) != 1:
+        return None
+    return context.only_first(first)
+
+
+def _one_hot(context: NodeContext) -> Independence | None:
+    first, new = context.carried(), context.outputs[0]
+    if first is None or new is None:
+        return None
+    axis = int(context.node["axis"]) % len(new)
+    return context.only_first(Carried(first.axis + (axis <= first.axis), first.multiple))
+
+
+def _einsum(context: NodeContext) -> Independence | None:
+    """The batch has one letter, which is in the result and in every operand that carries it, and in no other."""
+    equation = str(context.node["equation"]).replace(" ", "")
+    if "->" not in equation or "." in equation:
+        return None
+    terms, result = equation.split("->")
+    operands = terms.split(",")
+    letters = {operands[at][each.axis] for at in range(len(operands)) if (each := context.carried(at)) is not None}
+    multiples = {each.multiple for at in range(len(operands)) if (each := context.carried(at)) is not None}
+    if len(letters) != 1 or len(multiples) != 1:
+        return None
+    (letter,), (multiple,) = letters, multiples
+    if any(term.count(letter) > 1 for term in (*operands, result)) or letter not in result:
+        return None
+    needs = tuple(Carried(term.index(letter), multiple) if letter in term else None for term in operands)
+    if any(context.carried(at) not in (None, needs[at]) for at in range(len(operands))):
+        return None
+    return Independence(needs, (Carried(result.index(letter), multiple),))
+
+
+_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
+
+MOVING_RULES: dict[str, Rule] = {
+    **{f"Reduce{each}": _reduce for each in _REDUCTIONS.split()},
+    "ArgMax": _arg_reduce,
+    "ArgMin": _arg_reduce,
+    "Concat": _concat,
+    "Einsum": _einsum,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
+
+
+Shape = tuple[int, ...]
+
+
+def _elementwise(context: NodeContext) -> Independence | None:
+    """Broadcasting: all that carry the batch do so on the same axis of the output; fixed ones may have a row each."""
+    out = context.outputs[0]
+    if out is None or len(context.node.outputs) != 1:
+        return None
+    target: Carried | None = None
+    for at in range(len(context.carries)):
+        each, shape = context.carried(at), context.shape(at)
+        if each is None or shape is None:
+            continue
+        aligned = Carried(each.axis + len(out) - len(shape), each.multiple)
+        if target not in (None, aligned):
+            return None
+        target = aligned
+    if target is None:
+        return None
+    needs: list[Carried | None] = []
+    for at, carry in enumerate(context.carries):
+        ok, need = _need(context, at, carry, target, len(out))
+        if not ok:
+            return None
+        needs.append(need)
+    return Independence(tuple(needs), (target,))
+
+
+def _need(context: NodeContext, at: int, carry: object, target: Carried, rank: int) -> tuple[bool, Carried | None]:
+    """The block of input ``at`` that goes with ``target`` of an output of ``rank`` axes, and whether there is one."""
+    if isinstance(carry, Carried):
+        return True, carry
+    shape = context.shape(at)
+    if shape is None:
+        return not context.given(at), None
+    axis = target.axis - (rank - len(shape))
+    if axis < 0 or shape[axis] == 1:
+        return True, None
+    return shape[axis] == context.batch * target.multiple, Carried(axis, target.multiple)
+
+
+def _first_axis(context: NodeContext) -> Independence | None:
+    """Samples on axis 0, one output, everything else shared."""
+    first = context.carried()
+    if first is None or first.axis != 0 or len([name for name in context.node.outputs if name]) != 1:
+        return None
+    return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+
+
+def _batch_normalization(context: NodeContext) -> Independence | BatchMixing | None:
+    first = context.carried()
+    if first is None:
+        return None
+    if context.node.get("training_mode", 0) or len(context.node.outputs) > 1:
+        others: list[Carry] = [MIXED for _ in context.node.outputs[1:]]
+        return BatchMixing((first, *others))
+    return _first_axis(context)
+
+
+def _dropout(context: NodeContext) -> Independence | BatchMixing | None:
+    first = context.carried()
+    training = context.value(2)
+    off = not context.given(2) or (training is not None and not bool(training.reshape(-1)[0]))
+    if first is None:
+        return None
+    return context.only_first(first, first) if off else BatchMixing(tuple(first for _ in context.node.outputs))
+
+
+def _softmax(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None:
+        return None
+    axis = int(context.node["axis"]) % len(shape)
+    # Before opset 13 all axes from this one on are normalised together.
+    over = [axis] if context.node.opset >= 13 else range(axis, len(shape))
+    return None if first.axis in over else context.only_first(first)
+
+
+def _normalised_from_axis(context: NodeContext) -> Independence | None:
+    """LayerNormalization, RMSNormalization: over ``axis`` and all axes after it."""
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None or first.axis >= int(context.node["axis"]) % len(shape):
+        return None
+    return context.only_first(first, first, first)
+
+
+def _one_axis(context: NodeContext) -> Independence | None:
+    """An operator along one axis, which must not be that of the batch."""
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None or first.axis == int(context.node["axis"]) % len(shape):
+        return None
+    return context.only_first(first, *[first] * (len(context.node.outputs) - 1))
+
+
+def _cumulative_sum(context: NodeContext) -> Independence | None:
+    first, shape, axis = context.carried(), context.shape(), context.value(1)
+    if first is None or shape is None or axis is None or int(axis.reshape(-1)[0]) % len(shape) == first.axis:
+        return None
+    return context.only_first(first)
+
+
+def _gemm(context: NodeContext) -> Independence | None:
+    first, out = context.carried(), context.outputs[0]
+    if first is None or out is None or first.axis != 0 or context.node["transA"] or context.carried(1) is not None:
+        return None
+    needs: list[Carried | None] = [first, None]
+    if len(context.carries) > 2:
+        ok, need = _need(context, 2, context.carries[2], first, len(out))
+        if not ok or (need is not None and isinstance(context.carries[2], Carried) and need != _at(first, context)):
+            return None
+        needs.append(need)
+    return Independence(tuple(needs), (first,))
+
+
+def _at(target: Carried, context: NodeContext) -> Carried | None:
+    """Where the third input of Gemm would have to carry the batch: on the rows of a matrix."""
+    shape = context.shape(2)
+    return target if shape is not None and len(shape) == 2 else None
+
+
+def _matmul(context: NodeContext) -> Independence | None:
+    a, b, out = context.shape(0), context.shape(1), context.outputs[0]
+    if a is None or b is None or out is None or min(len(a), len(b)) < 2:
+        return None
+    left, right = context.carried(0), context.carried(1)
+    rank = len(out)
+    if left is not None and left.axis == len(a) - 2:
+        return None if right is not None else Independence((left, None), (Carried(rank - 2, left.multiple),))
+    if left is None and right is not None and right.axis == len(b) - 1:
+        return Independence((None, right), (Carried(rank - 1, right.multiple),))
+    targets = set()
+    for each, shape in ((left, a), (right, b)):
+        if each is not None and each.axis >= len(shape) - 2:
+            return None
+        if each is not None:
+            targets.add(Carried(each.axis + rank - len(shape), each.multiple))
+    if len(targets) != 1:
+        return None
+    (target,) = targets
+    answers = [_need(context, at, context.carries[at], target, rank) for at in (0, 1)]
+    if not all(ok for ok, _ in answers):
+        return None
+    return Independence(tuple(need for _, need in answers), (target,))
+
+
+def _recurrent(context: NodeContext) -> Independence | None:
+    """LSTM, GRU, RNN: X (length, batch, size), initial states (directions, batch, hidden); layout 1: batch first."""
+    first = context.carried()
+    layout = int(context.node.get("layout", 0))
+    x_axis, y_axis, state_axis = (0, 0, 0) if layout else (1, 2, 1)
+    if first is None or first.axis != x_axis:
+        return None
+    needs: list[Carried | None] = [first]
+    for at in range(1, len(context.carries)):
+        # 4: the lengths of the sequences, a number a sample; 5 and 6: states; the others are weights.
+        axis = {4: 0, 5: state_axis, 6: state_axis}.get(at)
+        if axis is None or not context.given(at):
+            if context.carried(at) is not None:
+                return None
+            needs.append(None)
+            continue
+        needs.append(Carried(axis, first.multiple))
+        if context.carried(at) not in (None, needs[-1]):
+            return None
+    outputs = (Carried(y_axis, first.multiple), *[Carried(state_axis, first.multiple)] * 2)
+    return Independence(tuple(needs), outputs[: len(context.node.outputs)])
+
+
+def _attention(context: NodeContext) -> Independence | None:
+    """Attention of opset 23 on query, key and value with the batch first, and a mask that broadcasts."""
+    first = context.carried()
+    if len(context.node.outputs) != 1 or len(context.carries) > 4 or first is None or first.axis != 0:
+        return None
+    if any(context.carried(at) != first for at in (1, 2)) or not context.given(2):
+        return None
+    needs: list[Carried | None] = [first, first, first]
+    if len(context.carries) == 4:
+        shape = context.shape(3)
+        # The mask is broadcast to (batch, heads, query, key).
+        ok, need = _need(context, 3, context.carries[3], first, 4)
+        if not ok or shape is None or need not in (None, Carried(len(shape) - 4, first.multiple)):
+            return None
+        needs.append(need)
+    return Independence(tuple(needs), (first,))
+
+
+def _scaled(context: NodeContext) -> Independence | None:
+    """QuantizeLinear, DequantizeLinear with a scale for all, or one for each place on another axis than the batch's."""
+    first, shape, scale = context.carried(), context.shape(), context.shape(1)
+    if first is None or shape is None or scale is None or len(scale) > 1:
+        return None
+    per_axis = len(scale) == 1 and scale != (1,)
+    if per_axis and int(context.node.get("axis", 1)) % len(shape) == first.axis:
+        return None
+    return context.only_first(first)
+
+
+def _dynamic_quantize(context: NodeContext) -> BatchMixing | None:
+    first = context.carried()
+    return None if first is None else BatchMixing((first, MIXED, MIXED))
+
+
+def _resize(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(), context.shape()
+    scales = context.value(2)
+    if first is None or shape is None or scales is None or scales.size != len(shape) or context.given(3):
+        return None
+    if context.node.get("axes") or context.given(1) or scales[first.axis] != 1:
+        return None
+    return context.only_first(first)
+
+
+def _trilu(context: NodeContext) -> Independence | None:
+    first, shape = context.carried(), context.shape()
+    if first is None or shape is None or first.axis >= len(shape) - 2:
+        return None
+    return context.only_first(first)
+
+
+_ELEMENTWISE = (
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu "
+    "Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN "
+    "LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink "
+    "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor"
+)
+_SAMPLES_FIRST = (
+    "AveragePool Conv ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization "
+    "InstanceNormalization LRN LpPool MaxPool SpaceToDepth"
+)
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
+    **dict.fromkeys(_SAMPLES_FIRST.split(), _first_axis),
+    **MOVING_RULES,
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
+    **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _softmax),
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised_from_axis),
+    **dict.fromkeys(("LpNormalization", "TopK"), _one_axis),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scaled),
+    "Attention": _attention,
+    "BatchNormalization": _batch_normalization,
+    "CumSum": _cumulative_sum,
+    "Dropout": _dropout,
+    "DynamicQuantizeLinear": _dynamic_quantize,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Resize": _resize,
+    "Trilu": _trilu,
+}

@@ -1,0 +1,259 @@
+"""Networks that play and that recommend: DQN and A3C, AlphaGo Zero, NCF (as MLPerf has it), DLRM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from levelbench.networks.builder import GraphBuilder
+from levelbench.networks.network import Network
+from levelbench.networks.values import Draw
+from levelbench.networks.zoo.blocks import batch_norm, conv, embedding, linear, normal, uniform, xavier
+from levelbench.networks.zoo.entry import Published, register
+
+PAPER_DQN = "Mnih et al. 2015: Human-level control through deep reinforcement learning, Nature 518, 529-533"
+PAPER_A3C = "Mnih et al. 2016: Asynchronous methods for deep reinforcement learning, arXiv:1602.01783"
+_Layers = tuple[tuple[int, int, int], ...]
+
+
+def _frames(g: GraphBuilder, layers: _Layers) -> tuple[str, int]:
+    """Frames (batch, 4, 84, 84) through convolutions (channels, kernel, stride) with ReLU, flattened; its width."""
+    x, before, size = g.input("input", ("batch", 4, 84, 84)), 4, 84
+    for at, (channels, kernel, stride) in enumerate(layers):
+        draw = _torch7(before * kernel * kernel)
+        square, step = (kernel, kernel), (stride, stride)
+        x = g.node("Relu", conv(g, f"conv{at}", x, (before, channels), square, draw, strides=step, bias=draw))
+        before, size = channels, (size - kernel) // stride + 1
+    return str(g.node("Flatten", x, axis=1)), before * size * size
+
+
+def _dqn_dense(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) -> str:
+    return linear(g, name, x, inputs, outputs, _torch7(inputs), _torch7(inputs))
+
+
+def _torch7(fan_in: int) -> Draw:
+    """Weights and biases uniform with half width 1 / sqrt(fan-in): the default of Torch, in which the authors wrote."""
+    return uniform(1.0 / math.sqrt(fan_in))
+
+
+def dqn(*, name: str = "dqn", actions: int = 4) -> Network:
+    """Frames (batch, 4, 84, 84), scaled to [0, 1] by the caller, to the value of each action (batch, actions)."""
+    g = GraphBuilder(name)
+    x, width = _frames(g, ((32, 8, 4), (64, 4, 2), (64, 3, 1)))
+    x = g.node("Relu", _dqn_dense(g, "hidden", x, width, 512))
+    g.output(_dqn_dense(g, "values", x, 512, actions), "values")
+    return g.build()
+
+
+def a3c(*, name: str = "a3c", actions: int = 4) -> Network:
+    """Frames (batch, 4, 84, 84) to logits of the policy (batch, actions) and the value of the state (batch, 1).
+
+    The feed-forward agent of section 5.1; the recurrent one has an LSTM of 256 cells behind the hidden layer.
+    """
+    g = GraphBuilder(name)
+    x, width = _frames(g, ((16, 8, 4), (32, 4, 2)))
+    x = g.node("Relu", _dqn_dense(g, "hidden", x, width, 256))
+    g.output(_dqn_dense(g, "policy", x, 256, actions), "logits")
+    g.output(_dqn_dense(g, "value", x, 256, 1), "value")
+    return g.build()
+
+
+register(
+    "dqn",
+    dqn,
+    PAPER_DQN,
+    Published(
+        1_686_180,
+        None,
+        "with 4 actions (Breakout): Keras's and torchinfo's summaries of the network; the paper prints no count",
+    ),
+    "reinforcement learning",
+    "three convolutions and two layers: the value of each action",
+)
+register(
+    "a3c",
+    a3c,
+    PAPER_A3C,
+    Published(None, None, PAPER_A3C, "the paper prints no count"),
+    "reinforcement learning",
+    "two convolutions and a layer: a policy and a value",
+)
+
+
+ALPHAGO_PAPER = "Silver et al. 2017: Mastering the game of Go without human knowledge, Nature 550, 354-359"
+
+
+def alphago_zero(
+    *, name: str = "alphago-zero", board: int = 19, planes: int = 17, filters: int = 256, blocks: int = 19
+) -> Network:
+    """Planes of stones (batch, planes, board, board) to ``logits`` of moves (batch, board ** 2 + 1) and ``value``.
+
+    ``value`` (batch, 1) is the expected outcome in (-1, 1). A convolutional block and ``blocks`` residual ones ("Neural
+    network architecture" in the paper's methods; 19 is its smaller network). Weights are He et al. 2015's.
+    """
+    g = GraphBuilder(name)
+    x = g.input("input", ("batch", planes, board, board))
+    x = g.node("Relu", _conv_norm(g, "stem", x, (planes, filters), 3))
+    for at in range(blocks):
+        with g.scope(f"block{at}"):
+            y = g.node("Relu", _conv_norm(g, "first", x, (filters, filters), 3))
+            x = g.node("Relu", g.node("Add", _conv_norm(g, "second", y, (filters, filters), 3), x))
+    with g.scope("policy"):
+        y = g.node("Flatten", g.node("Relu", _conv_norm(g, "reduce", x, (filters, 2), 1)), axis=1)
+        logits = _alphago_dense(g, "moves", y, 2 * board * board, board * board + 1)
+    with g.scope("value"):
+        y = g.node("Flatten", g.node("Relu", _conv_norm(g, "reduce", x, (filters, 1), 1)), axis=1)
+        y = g.node("Relu", _alphago_dense(g, "hidden", y, board * board, 256))
+        value = g.node("Tanh", _alphago_dense(g, "outcome", y, 256, 1))
+    g.output(logits, "logits")
+    g.output(value, "value")
+    return g.build()
+
+
+def _alphago_dense(g: GraphBuilder, name: str, x: str, inputs: int, outputs: int) -> str:
+    return linear(g, name, x, inputs, outputs, normal(math.sqrt(2 / inputs)))
+
+
+def _conv_norm(g: GraphBuilder, name: str, x: str, channels: tuple[int, int], kernel: int) -> str:
+    """A convolution that keeps the size of the board, without bias, and batch normalisation."""
+    with g.scope(name):
+        draw = normal(math.sqrt(2 / (channels[0] * kernel * kernel)))
+        x = conv(g, "conv", x, channels, (kernel, kernel), draw, padding=kernel // 2, bias=None)
+        return batch_norm(g, "norm", x, channels[1])
+
+
+register(
+    "alphago-zero",
+    alphago_zero,
+    ALPHAGO_PAPER,
+    Published(None, None, ALPHAGO_PAPER, "the paper prints no count"),
+    "reinforcement learning",
+    "19 residual blocks of 256 filters, a policy and a value, for a board of 19 x 19",
+)
+register(
+    "alphago-zero-tiny",
+    partial(alphago_zero, name="alphago-zero-tiny", board=9, filters=16, blocks=2),
+    ALPHAGO_PAPER,
+    Published(None, None, ALPHAGO_PAPER, "ours, for tests: the paper has no model of this size"),
+    "reinforcement learning",
+    "2 residual blocks of 16 filters for a board of 9 x 9, for tests",
+)
+
+
+NCF_PAPER = "He, Liao, Zhang, Nie, Hu, Chua 2017: Neural collaborative filtering, arXiv:1708.05031"
+
+
+def ncf(
+    *,
+    name: str = "ncf",
+    users: int = 138493,
+    items: int = 26744,
+    factors: int = 64,
+    layers: Sequence[int] = (256, 256, 128, 64),
+) -> Network:
+    """``user`` and ``item`` (batch,) to the logit that this user likes this item (batch, 1).
+
+    Users and items default to those of MovieLens 20M. A product of ``factors`` (generalised matrix factorisation)
+    beside a perceptron of ``layers``, whose first width is split between user and item (equation 12).
+    """
+    g = GraphBuilder(name)
+    ids = {
+        "user": g.input("user", ("batch",), "int64", high=users),
+        "item": g.input("item", ("batch",), "int64", high=items),
+    }
+    counts = {"user": users, "item": items}
+
+    def embedded(kind: str, width: int) -> list[str]:
+        with g.scope(kind):
+            return [embedding(g, each, ids[each], counts[each], width, normal(0.01))[1] for each in ids]
+
+    product = g.node("Mul", *embedded("factors", factors))
+    x = g.node("Concat", *embedded("perceptron", layers[0] // 2), axis=1)
+    for at, (inputs, outputs) in enumerate(pairwise(layers)):
+        x = g.node("Relu", linear(g, f"layer{at}", x, inputs, outputs, xavier(inputs, outputs)))
+    width = factors + layers[-1]
+    both = g.node("Concat", product, x, axis=1)
+    g.output(linear(g, "score", both, width, 1, xavier(width, 1)), "logit")
+    return g.build()
+
+
+register(
+    "ncf",
+    ncf,
+    NCF_PAPER,
+    Published(31_832_577, None, "MLPerf training v0.5, recommendation on MovieLens 20M: NVIDIA's PyTorch code"),
+    "recommendation",
+    "NeuMF on MovieLens 20M: 64 factors beside a perceptron of four layers",
+)
+
+
+DLRM_PAPER = "Naumov et al. 2019: Deep learning recommendation model for personalization, arXiv:1906.00091"
+
+CRITEO_KAGGLE = (
+    *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194),
+    *(27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572),
+)
+"""Rows of the 26 tables: the categories of the Criteo Display Advertising Challenge (Kaggle), as DLRM's code counts."""
+
+
+def dlrm(
+    *,
+    name: str = "dlrm",
+    tables: Sequence[int] = CRITEO_KAGGLE,
+    width: int = 16,
+    dense: int = 13,
+    bottom: Sequence[int] = (512, 256, 64),
+    top: Sequence[int] = (512, 256),
+) -> Network:
+    """``dense`` (batch, dense) and one ``category`` (batch,) a table to the logit of a click (batch, 1).
+
+    The dense features go through the bottom layers to ``width``; their dot products with the rows of the tables, and
+    of those with each other, go with them through the top layers. One category a table, where the paper also sums
+    several. Draws are those of the authors' code.
+    """
+    g = GraphBuilder(name)
+    x = _perceptron(g, "bottom", g.input("dense", ("batch", dense)), (dense, *bottom, width), last="Relu")
+    vectors = [x]
+    for at, count in enumerate(tables):
+        ids = g.input(f"category{at}", ("batch",), "int64", high=count)
+        vectors.append(embedding(g, f"table{at}", ids, count, width, uniform(1 / math.sqrt(count)))[1])
+    number = len(vectors)
+    stacked = g.node("Concat", *(g.node("Unsqueeze", each, g.constant([1])) for each in vectors), axis=1)
+    products = g.node("MatMul", stacked, g.node("Transpose", stacked, perm=[0, 2, 1]))
+    # Each pair once: the places below the diagonal, row by row.
+    rows, columns = np.tril_indices(number, -1)
+    flat = g.node("Reshape", products, g.constant([0, number * number]))
+    pairs = g.node("Gather", flat, g.constant(rows * number + columns), axis=1)
+    both = g.node("Concat", x, pairs, axis=1)
+    g.output(_perceptron(g, "top", both, (width + len(rows), *top, 1), last=None), "logit")
+    return g.build()
+
+
+def _perceptron(g: GraphBuilder, name: str, x: str, widths: Sequence[int], last: str | None) -> str:
+    """Linear layers with ReLU between them, and ``last`` behind the last one."""
+    with g.scope(name):
+        for at, (inputs, outputs) in enumerate(pairwise(widths)):
+            draw, bias = normal(math.sqrt(2 / (inputs + outputs))), normal(math.sqrt(1 / outputs))
+            x = linear(g, f"layer{at}", x, inputs, outputs, draw, bias)
+            behind = last if at == len(widths) - 2 else "Relu"
+            x = g.node(behind, x) if behind else x
+    return x
+
+
+register(
+    "dlrm",
+    dlrm,
+    DLRM_PAPER,
+    Published(
+        540_000_000,
+        None,
+        "section 5 of the paper: about 540 million on the Criteo Kaggle data",
+        "540,677,217 to the scalar: the paper rounds; MLPerf's own takes the terabyte data and needs 100 GB",
+    ),
+    "recommendation",
+    "26 tables of width 16, their dot products, and two perceptrons",
+)

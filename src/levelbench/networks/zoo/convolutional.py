@@ -1,0 +1,440 @@
+"""Convolutional classifiers: LeNet-5, AlexNet, VGG, SqueezeNet, Inception v1, MobileNetV2, DenseNet-121.
+
+LeNet-5 is there as in the paper, with its sparse third layer, and as it is usually built; AlexNet as in the paper of
+2012 (two groups), and as the single tower of 2014 that torchvision has; Inception without batch normalisation.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from levelbench.networks.network import Network
+from levelbench.networks.values import Draw
+from levelbench.networks.zoo.blocks import ONES, ZEROS, ImageBuilder, he, torch_default, xavier_fan_in
+from levelbench.networks.zoo.entry import Published, register
+
+LENET_PAPER = (
+    "LeCun, Bottou, Bengio, Haffner 1998: Gradient-based learning applied to document recognition, Proc. IEEE 86"
+)
+
+
+def lenet5(*, classes: int = 10) -> Network:
+    """The paper's network: (batch, 1, 32, 32) to logits (batch, classes).
+
+    Subsampling has a coefficient and a bias a map, the third layer connects the maps of table I only, and units are
+    1.7159 tanh(2/3 x) (appendix A). Weights are drawn uniformly in 2.4 / fan-in on both sides. The paper's output, a
+    distance to a fixed picture of each class, is a linear layer here.
+    """
+    g = ImageBuilder("lenet5")
+    x = g.image(1, 32)
+    x = _squash(g, g.conv(x, 6, 5, name="c1", draw=_draw(25), bias=_draw(25)))
+    x = _squash(g, _subsample(g, x, "s2"))
+    x = _squash(g, _third(g, x))
+    x = _squash(g, _subsample(g, x, "s4"))
+    x = g.flatten(_squash(g, g.conv(x, 120, 5, name="c5", draw=_draw(400), bias=_draw(400))))
+    x = _squash(g, g.linear(x, 84, name="f6", draw=_draw(120), bias=_draw(120)))
+    g.output(g.linear(x, classes, name="output", draw=_draw(84), bias=_draw(84)), "logits")
+    return g.build()
+
+
+def dense_lenet5(*, classes: int = 10) -> Network:
+    """All maps connected, plain averages, tanh: (batch, 1, 32, 32) to logits (batch, classes)."""
+    g = ImageBuilder("lenet5-dense")
+    x = g.image(1, 32)
+    for at, (channels, fan) in enumerate(((6, 25), (16, 150)), start=1):
+        x = _tanh(g, g.conv(x, channels, 5, name=f"conv{at}", draw=torch_default(fan), bias=torch_default(fan)))
+        x = g.average_pool(x, 2, 2)
+    x = g.flatten(x)
+    for at, width in enumerate((120, 84), start=1):
+        x = _tanh(g, g.linear(x, width, name=f"fc{at}", bias=torch_default(g.shape(x)[0])))
+    g.output(g.linear(x, classes, name="fc3", bias=torch_default(84)), "logits")
+    return g.build()
+
+
+def _draw(fan: int) -> Draw:
+    return Draw("uniform", 2.4 / fan)
+
+
+def _tanh(g: ImageBuilder, x: str) -> str:
+    return g.shaped(g.node("Tanh", x), g.shape(x))
+
+
+def _squash(g: ImageBuilder, x: str) -> str:
+    inner = _tanh(g, g.shaped(g.node("Mul", x, g.constant(2.0 / 3.0)), g.shape(x)))
+    return g.shaped(g.node("Mul", inner, g.constant(1.7159)), g.shape(x))
+
+
+def _subsample(g: ImageBuilder, x: str, name: str) -> str:
+    """Coefficient times the sum of each 2x2 window, plus a bias; the sum is four times the mean."""
+    pooled = g.average_pool(x, 2, 2)
+    shape = g.shape(pooled)
+    with g.scope(name):
+        weight = g.parameter("weight", (shape[0], 1, 1), Draw("uniform", 2.4 / 4))
+        bias = g.parameter("bias", (shape[0], 1, 1), Draw("uniform", 2.4 / 4))
+        total = g.node("Mul", pooled, g.constant(4.0))
+        return g.shaped(g.node("Add", g.node("Mul", total, weight), bias), shape)
+
+
+def _third(g: ImageBuilder, x: str) -> str:
+    """Layer C3 by table I: six maps of three neighbours, six of four, three of four that are apart, one of all."""
+    triples = [(at + step) % 6 for at in range(6) for step in range(3)]
+    quadruples = [(at + step) % 6 for at in range(6) for step in range(4)]
+    apart = [(at + step) % 6 for at in range(3) for step in (0, 1, 3, 4)]
+    parts = []
+    with g.scope("c3"):
+        for at, (chosen, groups) in enumerate(((triples, 6), (quadruples, 6), (apart, 3), (None, 1))):
+            image = x
+            if chosen is not None:
+                image = g.shaped(g.node("Gather", x, g.constant(chosen), axis=1), (len(chosen), *g.shape(x)[1:]))
+            fan = 25 * g.shape(image)[0] // groups
+            parts.append(g.conv(image, groups, 5, name=str(at), groups=groups, draw=_draw(fan), bias=_draw(fan)))
+    return g.concat(*parts)
+
+
+register(
+    "lenet5",
+    lenet5,
+    LENET_PAPER,
+    Published(
+        60_000,
+        None,
+        "section II.B of the paper: 60,000 trainable parameters",
+        "60,850: the 850 more are those of the linear layer in the place of fixed pictures of the classes",
+    ),
+    "vision",
+    "the paper's, with its sparse third layer and trained subsampling",
+)
+register(
+    "lenet5-dense",
+    dense_lenet5,
+    LENET_PAPER,
+    Published(
+        61_706,
+        None,
+        "mnchapel.github.io/deep_learning_models, LeNet: the sizes of its layers, 61,706 in all",
+        "not the paper's network: all maps are connected and subsampling has no parameters",
+    ),
+    "vision",
+    "LeNet-5 as nearly everybody builds it",
+)
+
+
+ALEXNET_PAPER = (
+    "Krizhevsky, Sutskever, Hinton 2012: ImageNet classification with deep convolutional neural networks, NIPS"
+)
+OWT_PAPER = "Krizhevsky 2014: One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997"
+
+
+def alexnet(*, classes: int = 1000, size: int = 227, width: int = 4096, dropout: float = 0.5) -> Network:
+    """(batch, 3, size, size) to logits (batch, classes); ``width`` is that of the two hidden matrices.
+
+    Convolutions 2, 4 and 5 see half of the channels each (the paper's two GPUs). The normalisation's alpha is the
+    paper's 1e-4 of a sum, so 5e-4 of ONNX's mean of five. Weights are normal of 0.01; biases 1 where the paper says.
+    The paper says 224 pixels, of which its 55 windows do not fit.
+    """
+    g = ImageBuilder("alexnet")
+    x, draw = g.image(3, size), Draw("normal", 0.01)
+    x = g.relu(g.conv(x, 96, 11, name="conv1", stride=4, draw=draw, bias=ZEROS))
+    x = g.max_pool(g.local_response_norm(x, alpha=5e-4, beta=0.75, bias=2.0), 3, 2)
+    x = g.relu(g.conv(x, 256, 5, name="conv2", padding=2, groups=2, draw=draw, bias=ONES))
+    x = g.max_pool(g.local_response_norm(x, alpha=5e-4, beta=0.75, bias=2.0), 3, 2)
+    x = g.relu(g.conv(x, 384, 3, name="conv3", padding=1, draw=draw, bias=ZEROS))
+    x = g.relu(g.conv(x, 384, 3, name="conv4", padding=1, groups=2, draw=draw, bias=ONES))
+    x = g.relu(g.conv(x, 256, 3, name="conv5", padding=1, groups=2, draw=draw, bias=ONES))
+    x = g.flatten(g.max_pool(x, 3, 2))
+    x = g.dropout(g.relu(g.linear(x, width, name="fc6", draw=draw, bias=ONES)), dropout)
+    x = g.dropout(g.relu(g.linear(x, width, name="fc7", draw=draw, bias=ONES)), dropout)
+    g.output(g.linear(x, classes, name="fc8", draw=draw), "logits")
+    return g.build()
+
+
+def one_tower(*, classes: int = 1000, size: int = 224, width: int = 4096, dropout: float = 0.5) -> Network:
+    """(batch, 3, size, size) to logits (batch, classes), without groups and normalisation; PyTorch's default draws."""
+    g = ImageBuilder("alexnet-owt")
+    x = g.image(3, size)
+    layers = ((64, 11, 4, 2, True), (192, 5, 1, 2, True), (384, 3, 1, 1, False), (256, 3, 1, 1, False))
+    for at, (channels, kernel, stride, padding, pools) in enumerate((*layers, (256, 3, 1, 1, True)), start=1):
+        draw = torch_default(g.shape(x)[0] * kernel * kernel)
+        x = g.conv(x, channels, kernel, name=f"conv{at}", stride=stride, padding=padding, draw=draw, bias=draw)
+        x = g.max_pool(g.relu(x), 3, 2) if pools else g.relu(x)
+    x = g.flatten(x)
+    for at in (1, 2):
+        x = g.dropout(x, dropout)
+        x = g.relu(g.linear(x, width, name=f"fc{at}", bias=torch_default(g.shape(x)[0])))
+    g.output(g.linear(x, classes, name="fc3", bias=torch_default(width)), "logits")
+    return g.build()
+
+
+register(
+    "alexnet",
+    alexnet,
+    ALEXNET_PAPER,
+    Published(
+        60_965_224,
+        724e6,
+        "60,965,224: Caffe's bvlc_alexnet; 724 M: Sze, Chen, Yang, Emer 2017 (arXiv:1703.09039), table II",
+        "the paper says 60 million",
+    ),
+    "vision",
+    "the paper's, with two groups and local response normalisation",
+)
+register(
+    "alexnet-owt",
+    one_tower,
+    OWT_PAPER,
+    Published(61_100_840, 0.714e9, "torchvision's documentation of alexnet: 61,100,840 and 0.71 G"),
+    "vision",
+    "the single tower, as in torchvision",
+)
+
+
+VGG_PAPER = (
+    "Simonyan, Zisserman 2014: Very deep convolutional networks for large-scale image recognition, arXiv:1409.1556"
+)
+_CHANNELS = (64, 128, 256, 512, 512)
+_DEPTHS = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+
+
+def vgg(depth: int, *, classes: int = 1000, size: int = 224, width: int = 4096, dropout: float = 0.5) -> Network:
+    """``depth`` 16 or 19, ``width`` of the two hidden matrices; (batch, 3, size, size) to logits (batch, classes).
+
+    Convolutions are drawn as He et al. say (fan-out), matrices normal of 0.01, as in torchvision: the paper began from
+    a shallower network that was trained before.
+    """
+    g = ImageBuilder(f"vgg{depth}")
+    x = g.image(3, size)
+    for stage, (channels, convolutions) in enumerate(zip(_CHANNELS, _DEPTHS[depth], strict=True), start=1):
+        x = g.max_pool(vgg_stage(g, x, stage, channels, convolutions), 2, 2)
+    x = g.flatten(x)
+    for at in (6, 7):
+        x = g.relu(g.linear(x, width, name=f"fc{at}", draw=Draw("normal", 0.01)))
+        x = g.dropout(x, dropout)
+    g.output(g.linear(x, classes, name="fc8", draw=Draw("normal", 0.01)), "logits")
+    return g.build()
+
+
+def vgg_stage(g: ImageBuilder, x: str, stage: int, channels: int, convolutions: int) -> str:
+    """3x3 convolutions of ``channels``, each with a ReLU."""
+    for at in range(1, convolutions + 1):
+        x = g.relu(g.conv(x, channels, 3, name=f"conv{stage}_{at}", padding=1, bias=ZEROS))
+    return x
+
+
+for _depth, _count, _operations in ((16, 138_357_544, 15.47e9), (19, 143_667_240, 19.632e9)):
+    register(
+        f"vgg{_depth}",
+        partial(vgg, _depth),
+        VGG_PAPER,
+        Published(_count, _operations, f"torchvision's documentation of vgg{_depth}; the paper's table 2: millions"),
+        "vision",
+        f"{_depth} layers with weights",
+    )
+
+
+SQUEEZENET_PAPER = "Iandola, Han, Moskewicz, Ashraf, Dally, Keutzer 2016: SqueezeNet, arXiv:1602.07360"
+# Channels squeezed to and of each of the two expansions, by table 1; 0: max pooling.
+_FIRES = ((16, 64), (16, 64), (32, 128), (0, 0), (32, 128), (48, 192), (48, 192), (64, 256), (0, 0), (64, 256))
+
+
+def squeezenet(*, classes: int = 1000, size: int = 224, dropout: float = 0.5) -> Network:
+    """(batch, 3, size, size) to logits (batch, classes).
+
+    Drawn as in torchvision: He et al.'s uniform, and normal of 0.01 for the last convolution.
+    """
+    g = ImageBuilder("squeezenet")
+    x = g.max_pool(_fire_conv(g, g.image(3, size), 96, 7, "conv1", stride=2), 3, 2, ceil=True)
+    at = 1
+    for squeezed, expanded in _FIRES:
+        if not squeezed:
+            x = g.max_pool(x, 3, 2, ceil=True)
+            continue
+        at += 1
+        with g.scope(f"fire{at}"):
+            x = _fire_conv(g, x, squeezed, 1, "squeeze")
+            x = g.concat(
+                _fire_conv(g, x, expanded, 1, "expand1x1"),
+                _fire_conv(g, x, expanded, 3, "expand3x3", padding=1),
+            )
+    x = g.dropout(x, dropout)
+    x = g.relu(g.conv(x, classes, 1, name="conv10", draw=Draw("normal", 0.01), bias=ZEROS))
+    g.output(g.global_average_pool(x), "logits")
+    return g.build()
+
+
+def _fire_conv(
+    g: ImageBuilder, x: str, channels: int, kernel: int, name: str, *, stride: int = 1, padding: int = 0
+) -> str:
+    draw = Draw("uniform", math.sqrt(6.0 / (g.shape(x)[0] * kernel * kernel)))
+    return g.relu(g.conv(x, channels, kernel, name=name, stride=stride, padding=padding, draw=draw, bias=ZEROS))
+
+
+register(
+    "squeezenet",
+    squeezenet,
+    SQUEEZENET_PAPER,
+    Published(
+        1_248_424,
+        0.819e9,
+        "table 1 of the paper and torchvision's documentation of squeezenet1_0: 1,248,424; torchvision: 0.82 G",
+    ),
+    "vision",
+    "version 1.0",
+)
+
+
+INCEPTION_PAPER = "Szegedy et al. 2014: Going deeper with convolutions, arXiv:1409.4842"
+# Table 1: 1x1, 3x3 reduced, 3x3, 5x5 reduced, 5x5, projection of the pool; an empty row is max pooling.
+_MODULES: dict[str, tuple[int, ...]] = {
+    "3a": (64, 96, 128, 16, 32, 32),
+    "3b": (128, 128, 192, 32, 96, 64),
+    "pool3": (),
+    "4a": (192, 96, 208, 16, 48, 64),
+    "4b": (160, 112, 224, 24, 64, 64),
+    "4c": (128, 128, 256, 24, 64, 64),
+    "4d": (112, 144, 288, 32, 64, 64),
+    "4e": (256, 160, 320, 32, 128, 128),
+    "pool4": (),
+    "5a": (256, 160, 320, 32, 128, 128),
+    "5b": (384, 192, 384, 48, 128, 128),
+}
+
+
+def inception_v1(*, classes: int = 1000, size: int = 224, dropout: float = 0.4) -> Network:
+    """(batch, 3, size, size) to logits (batch, classes), without the two classifiers that only training has.
+
+    Normalisation and draws are those of Caffe's bvlc_googlenet, whose authors reproduced the paper: Xavier, biases 0.2.
+    """
+    g = ImageBuilder("inceptionv1")
+    x = g.max_pool(_inception_conv(g, g.image(3, size), 64, 7, "conv1", stride=2), 3, 2, ceil=True)
+    x = _inception_conv(g, g.local_response_norm(x, alpha=1e-4, beta=0.75, bias=1.0), 64, 1, "conv2_reduce")
+    x = g.local_response_norm(_inception_conv(g, x, 192, 3, "conv2"), alpha=1e-4, beta=0.75, bias=1.0)
+    x = g.max_pool(x, 3, 2, ceil=True)
+    for name, widths in _MODULES.items():
+        with g.scope(name):
+            x = _module(g, x, widths) if widths else g.max_pool(x, 3, 2, ceil=True)
+    x = g.dropout(g.global_average_pool(x), dropout)
+    g.output(g.linear(x, classes, name="classifier", draw=xavier_fan_in(g.shape(x)[0])), "logits")
+    return g.build()
+
+
+def _module(g: ImageBuilder, x: str, widths: tuple[int, ...]) -> str:
+    one, three_reduced, three, five_reduced, five, projected = widths
+    return g.concat(
+        _inception_conv(g, x, one, 1, "1x1"),
+        _inception_conv(g, _inception_conv(g, x, three_reduced, 1, "3x3_reduce"), three, 3, "3x3"),
+        _inception_conv(g, _inception_conv(g, x, five_reduced, 1, "5x5_reduce"), five, 5, "5x5"),
+        _inception_conv(g, g.max_pool(x, 3, 1, padding=1), projected, 1, "pool_proj"),
+    )
+
+
+def _inception_conv(g: ImageBuilder, x: str, channels: int, kernel: int, name: str, *, stride: int = 1) -> str:
+    draw, bias = xavier_fan_in(g.shape(x)[0] * kernel * kernel), Draw("constant", 0.2)
+    return g.relu(g.conv(x, channels, kernel, name=name, stride=stride, padding=kernel // 2, draw=draw, bias=bias))
+
+
+register(
+    "inceptionv1",
+    inception_v1,
+    INCEPTION_PAPER,
+    Published(
+        6_797_700,
+        1.5e9,
+        "table 1 of the paper, added up: 6,797.7 K and 1.5 G",
+        "6,998,552, as Caffe's bvlc_googlenet: the table counts in 1024s (which makes 6.96 million), rounds, leaves"
+        " biases out, and prints 2.7 K for the first convolution, which has 9,472. 1.583 G: the sum of its layers",
+    ),
+    "vision",
+    "GoogLeNet without its two auxiliary classifiers",
+)
+
+
+MOBILENET_PAPER = "Sandler, Howard, Zhu, Zhmoginov, Chen 2018: MobileNetV2, inverted residuals, arXiv:1801.04381"
+# Table 2: expansion, channels, repetitions, stride of the first.
+_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+
+def mobilenetv2(*, classes: int = 1000, size: int = 224, dropout: float = 0.2) -> Network:
+    """Width 1: (batch, 3, size, size) to logits (batch, classes). Drawn as in torchvision."""
+    g = ImageBuilder("mobilenetv2")
+    x = _normed(g, g.conv(g.image(3, size), 32, 3, name="conv0", stride=2, padding=1), "norm0")
+    at = 0
+    for expansion, channels, repetitions, stride in _STAGES:
+        for again in range(repetitions):
+            at += 1
+            with g.scope(f"block{at}"):
+                x = inverted_residual(g, x, channels, expansion, 1 if again else stride)
+    x = _normed(g, g.conv(x, 1280, 1, name="conv1"), "norm1")
+    x = g.dropout(g.global_average_pool(x), dropout)
+    g.output(g.linear(x, classes, name="classifier", draw=Draw("normal", 0.01)), "logits")
+    return g.build()
+
+
+def inverted_residual(g: ImageBuilder, x: str, channels: int, expansion: int, stride: int) -> str:
+    """Expand, convolve each channel, project; nothing non-linear behind the projection (table 1)."""
+    y, inputs = x, g.shape(x)[0]
+    if expansion > 1:
+        y = _normed(g, g.conv(y, inputs * expansion, 1, name="expand"), "expand_norm")
+    wide = g.shape(y)[0]
+    y = _normed(g, g.conv(y, wide, 3, name="depthwise", stride=stride, padding=1, groups=wide), "depthwise_norm")
+    y = g.batch_norm(g.conv(y, channels, 1, name="project"), name="project_norm")
+    return g.add(x, y) if stride == 1 and inputs == channels else y
+
+
+def _normed(g: ImageBuilder, x: str, name: str) -> str:
+    return g.relu6(g.batch_norm(x, name=name))
+
+
+register(
+    "mobilenetv2",
+    mobilenetv2,
+    MOBILENET_PAPER,
+    Published(
+        3_504_872,
+        0.301e9,
+        "torchvision's documentation of mobilenet_v2; table 4 of the paper: 3.4 million and 300 M",
+    ),
+    "vision",
+    "width 1, 224 pixels",
+)
+
+
+DENSENET_PAPER = (
+    "Huang, Liu, van der Maaten, Weinberger 2016: Densely connected convolutional networks, arXiv:1608.06993"
+)
+
+
+def densenet(
+    *, blocks: tuple[int, ...] = (6, 12, 24, 16), growth: int = 32, classes: int = 1000, size: int = 224
+) -> Network:
+    """DenseNet-BC: (batch, 3, size, size) to logits (batch, classes); drawn as He et al. say (fan-in)."""
+    g = ImageBuilder("densenet121" if blocks == (6, 12, 24, 16) and growth == 32 else "densenet")
+    x = g.conv(g.image(3, size), 2 * growth, 7, name="conv0", stride=2, padding=3, draw=he(3 * 49))
+    x = g.max_pool(g.relu(g.batch_norm(x, name="norm0")), 3, 2, padding=1)
+    for block, layers in enumerate(blocks, start=1):
+        for layer in range(1, layers + 1):
+            with g.scope(f"block{block}"), g.scope(f"layer{layer}"):
+                y = _convolved(g, x, 4 * growth, 1, "1")
+                x = g.concat(x, _convolved(g, y, growth, 3, "2"))
+        if block < len(blocks):
+            with g.scope(f"transition{block}"):
+                x = g.average_pool(_convolved(g, x, g.shape(x)[0] // 2, 1, ""), 2, 2)
+    x = g.global_average_pool(g.relu(g.batch_norm(x, name="norm5")))
+    g.output(g.linear(x, classes, name="classifier"), "logits")
+    return g.build()
+
+
+def _convolved(g: ImageBuilder, x: str, channels: int, kernel: int, at: str) -> str:
+    """Normalisation, ReLU and convolution."""
+    y, fan = g.relu(g.batch_norm(x, name=f"norm{at}")), g.shape(x)[0] * kernel * kernel
+    return g.conv(y, channels, kernel, name=f"conv{at}", padding=kernel // 2, draw=he(fan))
+
+
+register(
+    "densenet121",
+    densenet,
+    DENSENET_PAPER,
+    Published(7_978_856, 2.834e9, "torchvision's documentation of densenet121"),
+    "vision",
+    "121 layers in four dense blocks, growth 32",
+)

@@ -1,0 +1,384 @@
+"""Networks of images other than convolutional classifiers: vision transformers, U-Net, SSD300, WGAN, autoencoders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+from levelbench.networks.builder import GraphBuilder
+from levelbench.networks.network import Network
+from levelbench.networks.values import Draw
+from levelbench.networks.zoo.blocks import (
+    ZEROS,
+    Attention,
+    ImageBuilder,
+    batch_norm,
+    conv,
+    dropout,
+    he,
+    layer_norm,
+    linear,
+    normal,
+    rows,
+    sequences,
+    shape_of,
+    xavier,
+)
+from levelbench.networks.zoo.convolutional import vgg_stage
+from levelbench.networks.zoo.entry import Published, register
+
+VIT_PAPER = "Dosovitskiy et al. 2020: An image is worth 16x16 words, arXiv:2010.11929"
+TINY_PAPER = (
+    "Touvron, Cord, Douze, Massa, Sablayrolles, Jégou 2020: DeiT, data-efficient transformers, arXiv:2012.12877"
+)
+
+
+def vit(
+    *,
+    name: str = "vit-b16",
+    layers: int = 12,
+    width: int = 768,
+    heads: int = 12,
+    classes: int = 1000,
+    size: int = 224,
+    patch: int = 16,
+    dropout_ratio: float = 0.0,
+) -> Network:
+    """(batch, 3, size, size) to logits (batch, classes), from the class token.
+
+    Normalisation comes first, the matrices in between are four times as wide, GELU is exact. All weights are normal of
+    0.02, as DeiT's, not cut off at two deviations; the head's too, which the paper sets to 0.
+    """
+    g = ImageBuilder(name)
+    draw, count = normal(0.02), (size // patch) ** 2
+    pixels = g.conv(g.image(3, size), width, patch, name="patches", stride=patch, draw=draw, bias=ZEROS)
+    tokens = g.node("Transpose", g.node("Reshape", pixels, g.constant([0, 0, count])), perm=[0, 2, 1])
+    token = g.parameter("class_token", (1, 1, width), draw)
+    first = g.node("Expand", token, g.node("Concat", shape_of(g, tokens, 0, 1), g.constant([1, width]), axis=0))
+    positions = g.parameter("positions", (1, count + 1, width), draw)
+    x = g.node("Add", g.node("Concat", first, tokens, axis=1), positions)
+    sizes = shape_of(g, x, 0, 2)
+    x = dropout(g, rows(g, x, width), dropout_ratio)
+    attention = Attention(width, heads, draw, dropout=dropout_ratio)
+    for layer in range(layers):
+        with g.scope(f"layer{layer}"):
+            y = layer_norm(g, "norm1", x, width, 1e-6)
+            with g.scope("attention"):
+                y = attention.build(g, y, sizes, y, sizes, None)
+            x = g.node("Add", x, dropout(g, y, dropout_ratio))
+            y = linear(g, "mlp1", layer_norm(g, "norm2", x, width, 1e-6), width, 4 * width, draw)
+            y = linear(g, "mlp2", g.node("Gelu", y), 4 * width, width, draw)
+            x = g.node("Add", x, dropout(g, y, dropout_ratio))
+    x = layer_norm(g, "norm", x, width, 1e-6)
+    x = g.node("Gather", sequences(g, x, sizes, width), g.constant(0), axis=1)
+    g.output(linear(g, "head", x, width, classes, draw), "logits")
+    return g.build()
+
+
+register(
+    "vit-b16",
+    vit,
+    VIT_PAPER,
+    Published(86_567_656, 17.564e9, "torchvision's documentation of vit_b_16; table 1 of the paper: 86 million"),
+    "vision",
+    "12 layers of 768, patches of 16 pixels",
+)
+register(
+    "vit-tiny",
+    partial(vit, name="vit-tiny", width=192, heads=3),
+    TINY_PAPER,
+    Published(
+        5_700_000,
+        1.3e9,
+        "Wang et al. 2021: Pyramid vision transformer, arXiv:2102.12122, table 2: 5.7 million and 1.3 G",
+        "5,717,416: the table prints two digits. DeiT-Ti without distillation",
+    ),
+    "vision",
+    "12 layers of 192, patches of 16 pixels: DeiT-Ti",
+)
+
+
+UNET_PAPER = (
+    "Ronneberger, Fischer, Brox 2015: U-Net, convolutional networks for biomedical segmentation, arXiv:1505.04597"
+)
+
+
+def unet(
+    *,
+    name: str = "unet",
+    channels: int = 1,
+    classes: int = 2,
+    width: int = 64,
+    levels: int = 5,
+    size: int = 572,
+    dropout: float = 0.5,
+) -> Network:
+    """(batch, channels, size, size) to logits (batch, classes, smaller, smaller): 388 for 572.
+
+    ``width`` channels on the first of ``levels``, twice as many on each below. ``size`` must leave an even number of
+    pixels before each pooling. Drawn as He et al. say (fan-in). Dropout ends the way down, with the usual half where
+    the paper names no ratio.
+    """
+    g = ImageBuilder(name)
+    x = g.image(channels, size)
+    across = []
+    for level in range(levels):
+        x = _twice(g, x, width * 2**level, f"down{level}")
+        if level < levels - 1:
+            across.append(x)
+            x = g.max_pool(x, 2, 2)
+    x = g.dropout(x, dropout)
+    for level in reversed(range(levels - 1)):
+        made = width * 2**level
+        # Without overlap each output pixel sees one pixel of all channels.
+        x = g.up_conv(x, made, 2, name=f"up{level}.conv", draw=he(g.shape(x)[0]))
+        x = _twice(g, g.concat(_cropped(g, across[level], g.shape(x)), x), made, f"up{level}")
+    g.output(g.conv(x, classes, 1, name="classifier", draw=he(width), bias=ZEROS), "logits")
+    return g.build()
+
+
+def _twice(g: ImageBuilder, x: str, channels: int, name: str) -> str:
+    for at in (1, 2):
+        x = g.relu(g.conv(x, channels, 3, name=f"{name}.{at}", draw=he(9 * g.shape(x)[0]), bias=ZEROS))
+    return x
+
+
+def _cropped(g: ImageBuilder, x: str, like: tuple[int, ...]) -> str:
+    """The middle of ``x``, as large as ``like``."""
+    starts = [(mine - other) // 2 for mine, other in zip(g.shape(x)[1:], like[1:], strict=True)]
+    return g.slice(x, starts, [at + size for at, size in zip(starts, like[1:], strict=True)], (2, 3), (1, 1))
+
+
+register(
+    "unet",
+    unet,
+    UNET_PAPER,
+    Published(None, None, UNET_PAPER, "31,030,658 by the paper's figure 1; the paper gives no count"),
+    "vision",
+    "five levels from 64 channels, 572 pixels",
+)
+register(
+    "unet-tiny",
+    partial(unet, name="unet-tiny", width=4, levels=3, size=44),
+    UNET_PAPER,
+    Published(None, None, UNET_PAPER, "ours, for tests: the paper has no network of this size"),
+    "vision",
+    "three levels from 4 channels, 44 pixels, for tests",
+)
+
+
+SSD_PAPER = "Liu, Anguelov, Erhan, Szegedy, Reed, Fu, Berg 2016: SSD, single shot multibox detector, arXiv:1512.02325"
+# Squeezed channels, channels, stride and padding of the four stages behind VGG's.
+_EXTRAS = ((256, 512, 2, 1), (128, 256, 2, 1), (128, 256, 1, 0), (128, 256, 1, 0))
+_BOXES = (4, 6, 6, 6, 4, 4)
+
+
+def ssd300(*, classes: int = 91, size: int = 300) -> Network:
+    """(batch, 3, size, size) to ``boxes`` (batch, n, 4), offsets, and ``scores`` (batch, n, classes), before softmax.
+
+    n is 8,732 for 300 pixels. ``classes`` counts the background; COCO's labels reach 90. Weights behind VGG's are
+    Xavier-uniform, as in torchvision. Matching, the loss and non-maximum suppression are not part of it.
+    """
+    g = ImageBuilder("ssd300")
+    x = g.image(3, size)
+    for stage, (channels, convolutions) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3)), start=1):
+        if stage > 1:
+            x = g.max_pool(x, 2, 2, ceil=stage == 4)
+        x = vgg_stage(g, x, stage, channels, convolutions)
+    images = [_scaled(g, x)]
+    x = g.max_pool(vgg_stage(g, g.max_pool(x, 2, 2), 5, 512, 3), 3, 1, padding=1)
+    x = _conv(g, x, 1024, 3, "conv6", padding=6, dilation=6)
+    images.append(x := _conv(g, x, 1024, 1, "conv7"))
+    for at, (squeezed, channels, stride, padding) in enumerate(_EXTRAS, start=8):
+        x = _conv(g, x, squeezed, 1, f"conv{at}_1")
+        images.append(x := _conv(g, x, channels, 3, f"conv{at}_2", stride=stride, padding=padding))
+    for output, width in (("boxes", 4), ("scores", classes)):
+        parts = [_predicted(g, each, f"{output}{at}", width, _BOXES[at]) for at, each in enumerate(images)]
+        g.output(g.node("Concat", *parts, axis=1), output)
+    return g.build()
+
+
+def _conv(
+    g: ImageBuilder,
+    x: str,
+    channels: int,
+    kernel: int,
+    name: str,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+) -> str:
+    draw = _xavier(g.shape(x)[0], channels, kernel)
+    return g.relu(
+        g.conv(x, channels, kernel, name=name, stride=stride, padding=padding, dilation=dilation, draw=draw, bias=ZEROS)
+    )
+
+
+def _xavier(inputs: int, outputs: int, kernel: int) -> Draw:
+    return Draw("uniform", (6.0 / ((inputs + outputs) * kernel * kernel)) ** 0.5)
+
+
+def _scaled(g: ImageBuilder, x: str) -> str:
+    """Each pixel's channels divided by their norm, times a learned scale that begins at 20 (section 3.1)."""
+    shape = g.shape(x)
+    with g.scope("norm4_3"):
+        squares = g.node("ReduceSum", g.node("Mul", x, x), g.constant([1]), keepdims=1)
+        norm = g.node("Sqrt", g.node("Add", squares, g.constant(1e-10)))
+        scale = g.parameter("weight", (shape[0], 1, 1), Draw("constant", 20.0))
+        return g.shaped(g.node("Mul", g.node("Div", x, norm), scale), shape)
+
+
+def _predicted(g: ImageBuilder, x: str, name: str, width: int, boxes: int) -> str:
+    """A 3x3 convolution to ``width`` numbers of each box, as (batch, pixels * boxes, width)."""
+    channels, height, columns = g.shape(x)
+    made = g.conv(x, boxes * width, 3, name=name, padding=1, draw=_xavier(channels, boxes * width, 3), bias=ZEROS)
+    last = g.node("Transpose", made, perm=[0, 2, 3, 1])
+    return str(g.node("Reshape", last, g.constant([0, height * columns * boxes, width])))
+
+
+register(
+    "ssd300",
+    ssd300,
+    SSD_PAPER,
+    Published(35_641_826, 34.858e9, "torchvision's documentation of ssd300_vgg16"),
+    "vision",
+    "on VGG-16, for COCO",
+)
+
+
+GAN_PAPER = "Arjovsky, Chintala, Bottou 2017: Wasserstein GAN, arXiv:1701.07875"
+_DRAW = normal(0.02)
+_SCALE = Draw("normal", 0.02, 1.0)
+_SOURCE = (
+    "torchsummary of DCGAN's networks in PyTorch's examples (Radford et al. 2016, arXiv:1511.06434); none in the paper"
+)
+
+
+def generator(*, name: str = "wgan-generator", latent: int = 100, features: int = 64, channels: int = 3) -> Network:
+    """``noise`` (batch, latent, 1, 1), standard normal, to ``image`` (batch, channels, 64, 64) in (-1, 1)."""
+    g = GraphBuilder(name)
+    x = g.input("noise", ("batch", latent, 1, 1))
+    widths = [latent, 8 * features, 4 * features, 2 * features, features, channels]
+    for at, (before, after) in enumerate(pairwise(widths)):
+        with g.scope(f"layer{at}"):
+            weight = g.parameter("weight", (before, after, 4, 4), _DRAW)
+            stride, padding = (1, 0) if at == 0 else (2, 1)
+            x = g.node("ConvTranspose", x, weight, kernel_shape=[4, 4], strides=[stride] * 2, pads=[padding] * 4)
+            if at < len(widths) - 2:
+                x = g.node("Relu", batch_norm(g, "norm", x, after, _SCALE))
+    g.output(g.node("Tanh", x), "image")
+    return g.build()
+
+
+def critic(*, name: str = "wgan-critic", features: int = 64, channels: int = 3) -> Network:
+    """``image`` (batch, channels, 64, 64) to ``score`` (batch, 1, 1, 1), which is no probability: nothing bounds it."""
+    g = GraphBuilder(name)
+    x = g.input("image", ("batch", channels, 64, 64))
+    widths = [channels, features, 2 * features, 4 * features, 8 * features]
+    for at, size in enumerate(pairwise(widths)):
+        x = conv(g, f"layer{at}", x, size, (4, 4), _DRAW, strides=(2, 2), padding=1, bias=None)
+        if at:
+            with g.scope(f"layer{at}"):
+                x = batch_norm(g, "norm", x, size[1], _SCALE)
+        x = g.node("LeakyRelu", x, alpha=0.2)
+    g.output(conv(g, "score", x, (widths[-1], 1), (4, 4), _DRAW, bias=None), "score")
+    return g.build()
+
+
+register(
+    "wgan-generator",
+    generator,
+    GAN_PAPER,
+    Published(3_576_704, None, _SOURCE),
+    "generative",
+    "five transposed convolutions from noise to 64 x 64",
+)
+register(
+    "wgan-critic",
+    critic,
+    GAN_PAPER,
+    Published(2_765_568, None, _SOURCE),
+    "generative",
+    "five convolutions from 64 x 64 to a score",
+)
+
+
+PAPER_DEEP = (
+    "Hinton, Salakhutdinov 2006: Reducing the dimensionality of data with neural networks, Science 313, 504-507"
+)
+PAPER_VAE = "Kingma, Welling 2014: Auto-encoding variational Bayes, arXiv:1312.6114"
+
+
+def autoencoder(*, name: str = "autoencoder", widths: Sequence[int] = (784, 1000, 500, 250, 30)) -> Network:
+    """Pixels (batch, 784) to their reconstruction in (0, 1); ``widths`` go down to the linear code and back up.
+
+    All layers but the code have a logistic activation. Weights are Glorot's: the paper's come from pretraining with
+    restricted Boltzmann machines, which Glorot & Bengio 2010 made unnecessary.
+    """
+    g = GraphBuilder(name)
+    x = g.input("input", ("batch", widths[0]))
+    there_and_back = [*widths, *reversed(widths[:-1])]
+    for at, (inputs, outputs) in enumerate(pairwise(there_and_back)):
+        x = linear(g, f"layer{at}", x, inputs, outputs, xavier(inputs, outputs))
+        if at != len(widths) - 2:
+            x = g.node("Sigmoid", x)
+    g.output(x, "reconstruction")
+    return g.build()
+
+
+def vae(*, name: str = "vae", pixels: int = 784, hidden: int = 500, latent: int = 20) -> Network:
+    """``input`` (batch, pixels) in [0, 1] and ``noise`` (batch, latent), which is to be standard normal.
+
+    Outputs the ``reconstruction``, ``mean`` and ``log_variance`` of the code, and the ``loss``: the negative evidence
+    lower bound of a Bernoulli decoder (appendix B and C.1), in nats a sample, mean over the batch. The draw is an input
+    so that every framework computes the same.
+    """
+    g, draw = GraphBuilder(name), normal(0.01)
+    x, noise = g.input("input", ("batch", pixels)), g.input("noise", ("batch", latent))
+    h = g.node("Tanh", linear(g, "encoder", x, pixels, hidden, draw))
+    mean = linear(g, "mean", h, hidden, latent, draw)
+    log_variance = linear(g, "log_variance", h, hidden, latent, draw)
+    deviation = g.node("Exp", g.node("Mul", log_variance, g.constant(0.5)))
+    code = g.node("Add", mean, g.node("Mul", deviation, noise))
+    h = g.node("Tanh", linear(g, "decoder", code, latent, hidden, draw))
+    logits = linear(g, "pixels", h, hidden, pixels, draw)
+    g.output(g.node("Sigmoid", logits), "reconstruction")
+    g.output(mean, "mean")
+    g.output(log_variance, "log_variance")
+    g.output(_bound(g, x, logits, mean, log_variance), "loss")
+    return g.build().replace(loss="loss")
+
+
+def _bound(g: GraphBuilder, x: str, logits: str, mean: str, log_variance: str) -> str:
+    """The negative evidence lower bound: cross-entropy of the pixels, and the divergence from the prior."""
+    # softplus(z) - x z is -log of the Bernoulli likelihood, from logits so that no logarithm meets a zero.
+    pixels = g.node("Sub", g.node("Softplus", logits), g.node("Mul", x, logits))
+    spread = g.node("Sub", g.node("Sub", g.node("Exp", log_variance), log_variance), g.constant(1.0))
+    divergence = g.node("Mul", g.node("Add", g.node("Mul", mean, mean), spread), g.constant(0.5))
+    last = g.constant([1])
+    sums = (g.node("ReduceSum", each, last, keepdims=0) for each in (pixels, divergence))
+    return str(g.node("ReduceMean", g.node("Add", *sums), keepdims=0))
+
+
+register(
+    "autoencoder",
+    autoencoder,
+    PAPER_DEEP,
+    Published(
+        2_837_314,
+        None,
+        "the same network in Reddi et al. 2021, arXiv:2003.00295 (summary in its code); the paper prints none",
+    ),
+    "generative",
+    "784-1000-500-250-30 and back",
+)
+register(
+    "vae",
+    vae,
+    PAPER_VAE,
+    Published(None, None, PAPER_VAE, "the paper prints no count"),
+    "generative",
+    "variational autoencoder 784-500-20 with its loss",
+)

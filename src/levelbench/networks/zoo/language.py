@@ -1,0 +1,464 @@
+"""Language models: the Transformer, BERT with the heads of its tasks, GPT-2, an LSTM, and a bag of words."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError
+from levelbench.networks.builder import GraphBuilder
+from levelbench.networks.network import Network
+from levelbench.networks.zoo.blocks import (
+    ZEROS,
+    Attention,
+    attend,
+    causal_mask,
+    dropout,
+    embedding,
+    layer_norm,
+    linear,
+    lstm,
+    normal,
+    padding_mask,
+    rows,
+    sequences,
+    shape_of,
+    uniform,
+    xavier,
+)
+from levelbench.networks.zoo.entry import Published, register
+
+TRANSFORMER_PAPER = "Vaswani et al. 2017: Attention is all you need, arXiv:1706.03762"
+_TRANSFORMER_EPSILON = 1e-6
+
+
+def sinusoids(positions: int, width: int) -> NDArray[np.float32]:
+    """(positions, width): sines at even and cosines at odd places (section 3.5)."""
+    angles = np.arange(positions)[:, None] / 10000.0 ** (np.arange(0, width, 2) / width)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(positions, width).astype(np.float32)
+
+
+def transformer(
+    *,
+    name: str = "transformer",
+    layers: int = 6,
+    width: int = 512,
+    heads: int = 8,
+    inner: int = 2048,
+    vocabulary: int = 37000,
+    positions: int = 1024,
+    dropout_ratio: float = 0.1,
+) -> Network:
+    """``source_ids``, ``source_mask`` (batch, source) and ``target_ids`` (batch, target) to logits.
+
+    Logits are (batch, target, vocabulary). The mask is 1 at tokens and 0 at padding. ``target_ids`` are the target
+    shifted right (teacher forcing). Linear layers of the attention have no bias, as in the paper's equations;
+    embeddings are normal with width ** -0.5 and shared with the output, the other weights Glorot's.
+    """
+    g = GraphBuilder(name)
+    for each in ("source", "target"):
+        g.size(each, 64)
+    source = g.input("source_ids", ("batch", "source"), "int64", high=vocabulary)
+    padding = padding_mask(g, g.input("source_mask", ("batch", "source"), "int64", high=2))
+    target = g.input("target_ids", ("batch", "target"), "int64", high=vocabulary)
+    with g.scope("embedding"):
+        table = g.parameter("weight", (vocabulary, width), normal(width**-0.5))
+    places = g.constant(sinusoids(positions, width))
+    how = Attention(width, heads, xavier(width, width), bias=False)
+    coder = _Coder(g, how, inner, dropout_ratio)
+    x, sizes = coder.embed(source, table, places), shape_of(g, source, 0, 2)
+    y, target_sizes = coder.embed(target, table, places), shape_of(g, target, 0, 2)
+    for layer in range(layers):
+        with g.scope(f"encoder{layer}"):
+            x = coder.attention("attention", x, sizes, x, sizes, padding)
+            x = coder.feed_forward(x)
+    causal = causal_mask(g, shape_of(g, target, 1, 2))
+    for layer in range(layers):
+        with g.scope(f"decoder{layer}"):
+            y = coder.attention("attention", y, target_sizes, y, target_sizes, causal)
+            y = coder.attention("cross", y, target_sizes, x, sizes, padding)
+            y = coder.feed_forward(y)
+    g.output(sequences(g, g.node("Gemm", y, table, transB=1), target_sizes, vocabulary), "logits")
+    return g.build()
+
+
+class _Coder:
+    """The sub-layers that encoder and decoder share, each with its residual connection and normalisation behind it."""
+
+    def __init__(self, g: GraphBuilder, how: Attention, inner: int, ratio: float) -> None:
+        self._g, self._how, self._inner, self._ratio = g, how, inner, ratio
+
+    def embed(self, ids: str, table: str, places: str) -> str:
+        """Rows of embeddings, scaled by the root of the width, with their positions added."""
+        g, width = self._g, self._how.width
+        x = g.node("Mul", g.node("Gather", table, ids), g.constant(math.sqrt(width)))
+        there = g.node("Slice", places, g.constant([0]), shape_of(g, ids, 1, 2), g.constant([0]))
+        return dropout(g, rows(g, g.node("Add", x, there), width), self._ratio)
+
+    def attention(self, name: str, x: str, sizes: str, memory: str, memory_sizes: str, mask: str) -> str:
+        """Multi-head attention of ``x`` to ``memory``."""
+        with self._g.scope(name):
+            return self._add("norm", x, self._how.build(self._g, x, sizes, memory, memory_sizes, mask))
+
+    def feed_forward(self, x: str) -> str:
+        """Two linear layers with ReLU between (equation 2)."""
+        g, width = self._g, self._how.width
+        with g.scope("feed_forward"):
+            y = g.node("Relu", linear(g, "input", x, width, self._inner, xavier(width, self._inner)))
+            return self._add("norm", x, linear(g, "output", y, self._inner, width, xavier(self._inner, width)))
+
+    def _add(self, name: str, x: str, y: str) -> str:
+        both = self._g.node("Add", x, dropout(self._g, y, self._ratio))
+        return layer_norm(self._g, name, both, self._how.width, _TRANSFORMER_EPSILON)
+
+
+register(
+    "transformer-base",
+    partial(transformer, name="transformer-base"),
+    TRANSFORMER_PAPER,
+    Published(
+        65_000_000,
+        None,
+        "table 3 of the paper: 65 million",
+        "63,045,632, 3 % less: the paper says a shared vocabulary of about 37,000 and does not count by parts",
+    ),
+    "translation",
+    "encoder and decoder of 6 layers each, width 512, 8 heads",
+)
+register(
+    "transformer-big",
+    partial(transformer, name="transformer-big", width=1024, heads=16, inner=4096, dropout_ratio=0.3),
+    TRANSFORMER_PAPER,
+    Published(
+        213_000_000,
+        None,
+        "table 3 of the paper: 213 million",
+        "214,171,648, 0.6 % more: the paper says a shared vocabulary of about 37,000 and does not count by parts",
+    ),
+    "translation",
+    "encoder and decoder of 6 layers each, width 1024, 16 heads",
+)
+register(
+    "transformer-tiny",
+    partial(transformer, name="transformer-tiny", layers=2, width=32, heads=2, inner=64, vocabulary=500, positions=128),
+    TRANSFORMER_PAPER,
+    Published(None, None, TRANSFORMER_PAPER, "ours, for tests: the paper has no model of this size"),
+    "translation",
+    "encoder and decoder of 2 layers each, width 32, for tests",
+)
+
+
+HEADS = ("none", "masked-lm", "question-answering", "classification")
+BERT_PAPER = (
+    "Devlin, Chang, Lee, Toutanova 2019: BERT, pre-training of deep bidirectional transformers, arXiv:1810.04805"
+)
+_BERT_EPSILON = 1e-12
+_DRAW = normal(0.02)
+
+
+def bert(
+    *,
+    name: str = "bert",
+    layers: int = 12,
+    width: int = 768,
+    heads: int = 12,
+    vocabulary: int = 30522,
+    positions: int = 512,
+    head: str = "none",
+    classes: int = 2,
+    dropout_ratio: float = 0.1,
+) -> Network:
+    """Inputs ``input_ids``, ``token_type_ids`` and ``attention_mask`` (1: a token, 0: padding), all (batch, length).
+
+    Outputs by ``head``: ``none`` gives ``last_hidden_state`` (batch, length, width) and ``pooled`` (batch, width);
+    ``masked-lm`` (without the pooler) ``logits`` (batch, length, vocabulary), tied to the embedding;
+    ``question-answering`` (without the pooler) ``start_logits`` and ``end_logits`` (batch, length); ``classification``
+    ``logits`` (batch, classes). Weights are normal with 0.02; the reference code cuts the distribution at two standard
+    deviations, ours does not.
+    """
+    if head not in HEADS:
+        raise DefinitionError(f"a BERT with head {head!r}", "there is none", f"give one of {', '.join(HEADS)}")
+    g = GraphBuilder(name)
+    g.size("length", 128)
+    shape = ("batch", "length")
+    ids = g.input("input_ids", shape, "int64", high=vocabulary)
+    types = g.input("token_type_ids", shape, "int64", high=2)
+    mask = padding_mask(g, g.input("attention_mask", shape, "int64", high=2))
+    sizes = shape_of(g, ids, 0, 2)
+    with g.scope("embeddings"):
+        table, x = _embed(g, ids, types, (vocabulary, positions, width), dropout_ratio)
+    attention = Attention(width, heads, _DRAW, dropout=dropout_ratio)
+    for layer in range(layers):
+        with g.scope(f"encoder.layer{layer}"):
+            x = _layer(g, x, sizes, mask, attention)
+    _finish(g, head, x, sizes, table, (vocabulary, width, classes), dropout_ratio)
+    return g.build()
+
+
+def _embed(g: GraphBuilder, ids: str, types: str, sizes: tuple[int, int, int], ratio: float) -> tuple[str, str]:
+    vocabulary, positions, width = sizes
+    table, x = embedding(g, "word", ids, vocabulary, width, _DRAW)
+    with g.scope("position"):
+        places = g.parameter("weight", (positions, width), _DRAW)
+    length = shape_of(g, ids, 1, 2)
+    x = g.node("Add", x, g.node("Slice", places, g.constant([0]), length, g.constant([0])))
+    x = g.node("Add", x, embedding(g, "token_type", types, 2, width, _DRAW)[1])
+    return table, dropout(g, layer_norm(g, "norm", rows(g, x, width), width, _BERT_EPSILON), ratio)
+
+
+def _layer(g: GraphBuilder, x: str, sizes: str, mask: str, how: Attention) -> str:
+    with g.scope("attention"):
+        y = dropout(g, how.build(g, x, sizes, x, sizes, mask), how.dropout)
+        x = layer_norm(g, "norm", g.node("Add", x, y), how.width, _BERT_EPSILON)
+    y = g.node("Gelu", linear(g, "intermediate", x, how.width, 4 * how.width, _DRAW))
+    y = dropout(g, linear(g, "output", y, 4 * how.width, how.width, _DRAW), how.dropout)
+    return layer_norm(g, "norm", g.node("Add", x, y), how.width, _BERT_EPSILON)
+
+
+def _finish(
+    g: GraphBuilder, head: str, x: str, sizes: str, table: str, widths: tuple[int, int, int], ratio: float
+) -> None:
+    vocabulary, width, classes = widths
+    if head == "masked-lm":
+        with g.scope("predictions"):
+            x = layer_norm(
+                g, "norm", g.node("Gelu", linear(g, "transform", x, width, width, _DRAW)), width, _BERT_EPSILON
+            )
+            logits = g.node("Gemm", x, table, g.parameter("bias", (vocabulary,), ZEROS), transB=1)
+        g.output(sequences(g, logits, sizes, vocabulary), "logits")
+        return
+    if head == "question-answering":
+        both = sequences(g, linear(g, "spans", x, width, 2, _DRAW), sizes, 2)
+        for at, called in enumerate(("start_logits", "end_logits")):
+            g.output(g.node("Gather", both, g.constant(at), axis=2), called)
+        return
+    hidden = sequences(g, x, sizes, width)
+    first = g.node("Gather", hidden, g.constant(0), axis=1)
+    pooled = g.node("Tanh", linear(g, "pooler", first, width, width, _DRAW))
+    if head == "classification":
+        g.output(linear(g, "classifier", dropout(g, pooled, ratio), width, classes, _DRAW), "logits")
+        return
+    g.output(hidden, "last_hidden_state")
+    g.output(pooled, "pooled")
+
+
+_BERT_SIZES = {
+    "bert-base": (
+        (12, 768, 12),
+        Published(
+            109_482_240,
+            11.25e9,
+            "parameters: transformers' BertModel of bert-base-uncased (the paper prints 110M); multiply-adds: half of "
+            "the 22.5 GFLOP for 128 tokens in Sun et al. 2020 (MobileBERT), arXiv:2004.02984, table 4",
+            "multiply-adds 0.7 % less than half of those FLOP, which count additions and activations as well",
+        ),
+    ),
+    "bert-large": (
+        (24, 1024, 16),
+        Published(335_141_888, None, "transformers' BertModel of bert-large-uncased (the paper prints 340M)"),
+    ),
+    "bert-tiny": (
+        (2, 128, 2),
+        Published(
+            4_385_920,
+            None,
+            "transformers' BertModel of google/bert_uncased_L-2_H-128_A-2 (Turc et al. 2019, arXiv:1908.08962: 4.4M)",
+        ),
+    ),
+}
+
+for _name, ((_layers, _width, _heads), _published) in _BERT_SIZES.items():
+    register(
+        _name,
+        partial(bert, name=_name, layers=_layers, width=_width, heads=_heads),
+        BERT_PAPER,
+        _published,
+        "language",
+        f"encoder of {_layers} layers, width {_width}, {_heads} heads",
+    )
+
+
+GPT2_PAPER = "Radford, Wu, Child, Luan, Amodei, Sutskever 2019: Language models are unsupervised multitask learners"
+_GPT2_EPSILON = 1e-5
+
+
+def gpt2(
+    *,
+    name: str = "gpt2",
+    layers: int = 12,
+    width: int = 768,
+    heads: int = 12,
+    vocabulary: int = 50257,
+    positions: int = 1024,
+    dropout_ratio: float = 0.1,
+) -> Network:
+    """Token ids (batch, length), length up to ``positions``, to logits (batch, length, vocabulary).
+
+    Weights are normal with 0.02 (positions 0.01, as in the released code), those that write to the residual stream
+    smaller by the root of their number (section 2.3).
+    """
+    g = GraphBuilder(name)
+    g.size("length", min(128, positions))
+    ids = g.input("input_ids", ("batch", "length"), "int64", high=vocabulary)
+    sizes, length = shape_of(g, ids, 0, 2), shape_of(g, ids, 1, 2)
+    table, x = embedding(g, "token", ids, vocabulary, width, _DRAW)
+    with g.scope("position"):
+        places = g.parameter("weight", (positions, width), normal(0.01))
+    x = g.node("Add", x, g.node("Slice", places, g.constant([0]), length, g.constant([0])))
+    x = dropout(g, rows(g, x, width), dropout_ratio)
+    mask = causal_mask(g, length)
+    attention = Attention(width, heads, normal(0.02 / math.sqrt(2 * layers)), dropout=dropout_ratio)
+    for layer in range(layers):
+        with g.scope(f"block{layer}"):
+            x = _block(g, x, sizes, mask, attention)
+    x = layer_norm(g, "norm", x, width, _GPT2_EPSILON)
+    g.output(sequences(g, g.node("Gemm", x, table, transB=1), sizes, vocabulary), "logits")
+    return g.build()
+
+
+def _block(g: GraphBuilder, x: str, sizes: str, mask: str, how: Attention) -> str:
+    """One block; ``how.draw`` is for the two layers that write to the residual stream."""
+    with g.scope("attention"):
+        y = linear(g, "input", layer_norm(g, "norm", x, how.width, _GPT2_EPSILON), how.width, 3 * how.width, _DRAW)
+        query, key, value = g.node("Split", y, outputs=3, axis=-1, num_outputs=3)
+        y = attend(g, (query, key, value), (sizes, sizes), how, mask)
+        y = dropout(g, linear(g, "output", y, how.width, how.width, how.draw), how.dropout)
+        x = g.node("Add", x, y)
+    with g.scope("mlp"):
+        y = linear(g, "input", layer_norm(g, "norm", x, how.width, _GPT2_EPSILON), how.width, 4 * how.width, _DRAW)
+        y = linear(g, "output", g.node("Gelu", y, approximate="tanh"), 4 * how.width, how.width, how.draw)
+        return str(g.node("Add", x, dropout(g, y, how.dropout)))
+
+
+register(
+    "gpt2-small",
+    partial(gpt2, name="gpt2-small"),
+    GPT2_PAPER,
+    Published(
+        124_439_808,
+        None,
+        "the released model of 124M, counted in transformers' GPT2LMHeadModel of gpt2 (the paper prints 117M)",
+    ),
+    "language",
+    "causal decoder of 12 layers, width 768, 12 heads",
+)
+register(
+    "gpt2-tiny",
+    partial(gpt2, name="gpt2-tiny", layers=2, width=64, heads=2, vocabulary=1000, positions=128),
+    GPT2_PAPER,
+    Published(None, None, GPT2_PAPER, "ours, for tests: the paper has no model of this size"),
+    "language",
+    "causal decoder of 2 layers, width 64, 2 heads, for tests",
+)
+
+
+LSTM_PAPER = "Zaremba, Sutskever, Vinyals 2014: Recurrent neural network regularization, arXiv:1409.2329"
+
+
+def lstm_lm(
+    *,
+    name: str = "lstm-lm",
+    vocabulary: int = 10000,
+    width: int = 200,
+    layers: int = 2,
+    scale: float = 0.1,
+    dropout_ratio: float = 0.0,
+    carries_state: bool = False,
+) -> Network:
+    """Token ids (batch, length) to logits (batch, length, vocabulary); weights are uniform in (-scale, scale).
+
+    Dropout acts on what goes into and out of layers, never between the steps of one: the paper's point. With
+    ``carries_state`` the states (1, batch, width) of each layer are inputs and outputs too, as truncated
+    backpropagation through time needs; without, they start at zero.
+    """
+    g, draw = GraphBuilder(name), uniform(scale)
+    g.size("length", 35)
+    ids = g.input("input_ids", ("batch", "length"), "int64", high=vocabulary)
+    _, x = embedding(g, "embedding", g.node("Transpose", ids, perm=[1, 0]), vocabulary, width, draw)
+    last: list[tuple[str, str]] = []
+    for layer in range(layers):
+        states = None
+        if carries_state:
+            hidden, cell = (g.input(f"{what}.{layer}", (1, "batch", width)) for what in ("hidden", "cell"))
+            states = hidden, cell
+        x = dropout(g, x, dropout_ratio)
+        y, *after = lstm(g, f"lstm{layer}", x, width, width, draw, bias=draw, biases=1, initial=states)
+        last += zip(after, (f"hidden.{layer}.last", f"cell.{layer}.last"), strict=True)
+        x = y if layer == layers - 1 else g.node("Squeeze", y, g.constant([1]))
+    # The batch comes to the front before the vocabulary is there: it is 15 to 50 times wider than the states.
+    states_by_row = rows(g, dropout(g, g.node("Transpose", x, perm=[2, 0, 1, 3]), dropout_ratio), width)
+    logits = linear(g, "softmax", states_by_row, width, vocabulary, draw, draw)
+    g.output(sequences(g, logits, shape_of(g, ids, 0, 2), vocabulary), "logits")
+    if carries_state:
+        for value, called in last:
+            g.output(value, called)
+    return g.build()
+
+
+_LSTM_SIZES = {
+    "lstm-lm-small": (
+        200,
+        0.1,
+        0.0,
+        Published(None, None, LSTM_PAPER, "the paper prints no count of its small model"),
+    ),
+    "lstm-lm-medium": (
+        650,
+        0.05,
+        0.5,
+        Published(
+            20_000_000,
+            None,
+            "Merity et al. 2017, arXiv:1708.02182, table 1: 20M",
+            "19,775,200 to the scalar: the table rounds to millions",
+        ),
+    ),
+    "lstm-lm-large": (
+        1500,
+        0.04,
+        0.65,
+        Published(
+            66_000_000,
+            None,
+            "Merity et al. 2017, arXiv:1708.02182, table 1: 66M",
+            "66,022,000 to the scalar: the table rounds to millions",
+        ),
+    ),
+}
+
+for _name, (_width, _scale, _ratio, _published) in _LSTM_SIZES.items():
+    register(
+        _name,
+        partial(lstm_lm, name=_name, width=_width, scale=_scale, dropout_ratio=_ratio),
+        LSTM_PAPER,
+        _published,
+        "language",
+        f"word language model of Penn Treebank: 2 LSTM layers of {_width}",
+    )
+
+
+def word_bag(
+    *, name: str = "word-bag", words: int = 16384, width: int = 32, hidden: int = 0, classes: int = 2, length: int = 256
+) -> Network:
+    """``word_ids`` and ``word_mask``, (batch, length), to ``logits`` (batch, classes).
+
+    The mask is 1 at words and 0 at padding; the mean is over the words alone, and 0 of a text without any. With
+    ``hidden`` a layer with ReLU stands between. Embeddings are uniform in (-1 / width, 1 / width) as in fastText's
+    code, the layers in 1 / sqrt(inputs).
+    """
+    g = GraphBuilder(name)
+    g.size("length", length)
+    ids = g.input("word_ids", ("batch", "length"), "int64", high=words)
+    kept = g.node("Cast", g.input("word_mask", ("batch", "length"), "int64", high=2), to=1)
+    _, x = embedding(g, "embedding", ids, words, width, uniform(1.0 / width))
+    # (batch, 1, length) @ (batch, length, width): the sum of the words' rows without a copy of all of them.
+    total = g.node("Squeeze", g.node("MatMul", g.node("Unsqueeze", kept, g.constant([1])), x), g.constant([1]))
+    count = g.node("Max", g.node("ReduceSum", kept, g.constant([1]), keepdims=1), g.constant(1.0))
+    x, inputs = g.node("Div", total, count), width
+    if hidden:
+        x, inputs = g.node("Relu", linear(g, "hidden", x, width, hidden, uniform(width**-0.5))), hidden
+    g.output(linear(g, "classifier", x, inputs, classes, uniform(inputs**-0.5)), "logits")
+    return g.build()

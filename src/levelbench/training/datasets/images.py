@@ -1,0 +1,398 @@
+"""Images in class folders or tar shards, decoded, cut and scaled to one size when their rows are asked for.
+
+A column of images is an index and a ``View``: what is seen of each image. In training a view draws its piece from the
+example's own seed, in evaluation it takes the middle, so the same rows come out whatever the batch or the number of
+threads. A folder is listed and a shard read once for its headers; no image is opened for it. Shards have WebDataset's
+layout (https://github.com/webdataset/webdataset): members that share a name up to its first dot are one example.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from levelbench.errors import DataError, MissingError, UsageError
+from levelbench.training.augmentation.base import random
+from levelbench.training.datasets.reading import GZIP_MAGIC, BoundedFile, members, unpacked
+
+_MOST_FILE_BYTES = 1 << 26
+_MOST_PIXELS = 1 << 26
+_DEEP_MODES = ("I", "F")
+_PNG = b"\x89PNG\r\n\x1a\n"
+_FEW = 8
+_TRIES = 10
+_DRAWS = 2 * _TRIES + 2
+Box = tuple[float, float, float, float]
+
+
+class EncodedImages(Protocol):
+    """Image files that are still encoded, by number."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def name(self, index: int) -> str:
+        """Of an image, for a message."""
+
+    def read(self, index: int, most_bytes: int) -> bytes:
+        """The file's bytes; one byte more than ``most_bytes`` where it is larger."""
+
+
+@final
+@dataclass(frozen=True)
+class View:
+    """What is seen of an image: ``size`` pixels square.
+
+    Without seeds (evaluation): the shorter side is scaled to ``shorter``, and the middle is taken. With seeds
+    (training), where ``scale`` is given: a piece whose share of the area is uniform in ``scale`` and whose ratio of
+    width to height is log-uniform in ``ratio``, scaled to ``size`` (Szegedy et al. 2015, arXiv:1409.4842, section 6).
+    ``upright`` turns an image as its EXIF orientation says.
+    """
+
+    size: int
+    shorter: int | None = None
+    scale: tuple[float, float] | None = None
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    upright: bool = True
+
+    def __post_init__(self) -> None:
+        shares = self.scale is None or 0 < self.scale[0] <= self.scale[1] <= 1
+        if self.size < 1 or (self.shorter or self.size) < self.size or not shares or min(self.ratio) <= 0:
+            raise UsageError(
+                f"a view {self}",
+                "its sizes or shares are not possible",
+                "give size <= shorter, and shares from above 0 to 1",
+            )
+
+    def middle(self, width: int, height: int) -> Box:
+        """The piece that evaluation sees, in pixels of the image: left, top, right, bottom."""
+        edge = min(width, height) * self.size / (self.shorter or self.size)
+        left, top = (width - edge) / 2, (height - edge) / 2
+        return left, top, left + edge, top + edge
+
+    def drawn(self, width: int, height: int, draws: list[float]) -> tuple[int, int, int, int]:
+        """The piece that training sees; ``draws`` are uniform in [0, 1). After ten that do not fit, the middle."""
+        least, most = self.scale or (1.0, 1.0)
+        low, high = (math.log(each) for each in self.ratio)
+        for area, shape in zip(draws[:_TRIES], draws[_TRIES : 2 * _TRIES], strict=True):
+            piece = width * height * (least + (most - least) * area)
+            ratio = math.exp(low + (high - low) * shape)
+            across, down = round(math.sqrt(piece * ratio)), round(math.sqrt(piece / ratio))
+            if 0 < across <= width and 0 < down <= height:
+                left = int((width - across + 1) * draws[-2])
+                top = int((height - down + 1) * draws[-1])
+                return left, top, left + across, top + down
+        across = max(1, min(width, round(height * self.ratio[1])))
+        down = max(1, min(height, round(width / self.ratio[0])))
+        left, top = (width - across) // 2, (height - down) // 2
+        return left, top, left + across, top + down
+
+
+@final
+class ImageColumn:
+    """Images (n, 3, size, size) uint8, RGB, decoded when they are taken.
+
+    Without a view all images have to be of one size, that of the first. Grey images get three equal channels, an alpha
+    channel is dropped. ``threads`` decode side by side.
+
+    :raises MissingError: when Pillow is not installed.
+    """
+
+    def __init__(self, images: EncodedImages, view: View | None = None, threads: int = 1) -> None:
+        _require_pillow()
+        self._images = images
+        self._view = view
+        self._threads = threads
+        side = (view.size, view.size) if view else self._decode(0, None, None).shape[1:]
+        self.shape = (len(images), 3, *side)
+        self.dtype: np.dtype[Any] = np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def take(self, indices: npt.NDArray[np.int64], seeds: npt.NDArray[np.uint64] | None) -> npt.NDArray[np.uint8]:
+        """The rows at ``indices``, (m, 3, size, size).
+
+        :raises DataError: when one is damaged, of another size, or larger than 67 million pixels or bytes.
+        """
+        rows = np.empty((len(indices), *self.shape[1:]), np.uint8)
+        draws = None if seeds is None or not self._view or not self._view.scale else _draws(seeds)
+
+        def fill(row: int) -> None:
+            drawn = None if draws is None else draws[row].tolist()
+            rows[row] = self._decode(int(indices[row]), drawn, self.shape[1:])
+
+        if self._threads < 2 or len(indices) < _FEW:
+            for row in range(len(indices)):
+                fill(row)
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                # The first error ends it; leaving the block waits for the others.
+                for _ in pool.map(fill, range(len(indices))):
+                    pass
+        return rows
+
+    def _decode(self, index: int, draws: list[float] | None, shape: tuple[int, ...] | None) -> npt.NDArray[np.uint8]:
+        """One image, (3, h, w)."""
+        try:
+            content = self._images.read(index, _MOST_FILE_BYTES)
+        except OSError as error:
+            raise self._bad(index, f"it cannot be read ({error})") from error
+        if len(content) > _MOST_FILE_BYTES:
+            raise self._bad(index, f"it has more than {_MOST_FILE_BYTES:,} bytes")
+        try:
+            pixels = self._seen(content, draws)
+        except DataError as error:
+            raise self._bad(index, error.found) from None
+        except MemoryError:
+            raise
+        except Exception as error:  # the boundary to Pillow, whose decoders raise many things
+            # What Pillow cannot identify it tells by the buffer's address, which says nothing.
+            why = "" if "BytesIO" in str(error) else f" ({error})"
+            raise self._bad(index, f"it is damaged, or neither JPEG nor PNG{why}") from error
+        if shape is not None and pixels.shape != shape:
+            found = f"it is {pixels.shape[2]}x{pixels.shape[1]}, and {shape[2]}x{shape[1]} is expected"
+            raise self._bad(index, found, "Give a view, which scales all images to one size")
+        return pixels
+
+    def _seen(self, content: bytes, draws: list[float] | None) -> npt.NDArray[np.uint8]:
+        from PIL import Image, ImageOps
+
+        _require_shallow(content)
+        with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened:
+            if opened.width * opened.height > _MOST_PIXELS:
+                raise DataError("", f"it claims {opened.width:,} x {opened.height:,} pixels", "")
+            if opened.mode.startswith(_DEEP_MODES):
+                raise DataError("", f"its values have more than 8 bits (mode {opened.mode})", "")
+            view = self._view
+            upright = ImageOps.exif_transpose(opened) if view is None or view.upright else opened
+            # In two steps: of a palette with transparency Pillow warns in one.
+            image = (upright.convert("RGBA") if "transparency" in upright.info else upright).convert("RGB")
+        if view is not None:
+            # A drawn piece is all there is; the middle is that of the whole image, which was scaled.
+            width, height = image.size
+            box = view.middle(width, height) if draws is None else None
+            image = image if draws is None else image.crop(view.drawn(width, height, draws))
+            image = image.resize((view.size, view.size), Image.Resampling.BILINEAR, box=box)
+        return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+
+    def _bad(self, index: int, found: str, do: str = "Replace or remove the image") -> DataError:
+        return DataError(f"decoding {self._images.name(index)}", found, do)
+
+
+def _require_shallow(content: bytes) -> None:
+    """Refuse a PNG of 16 bits a channel, of which Pillow would keep 8 (W3C PNG: the header is the first chunk)."""
+    if not content.startswith(_PNG):
+        return
+    if content[12:16] != b"IHDR":
+        raise DataError("", "it is damaged: a PNG that does not begin with its header", "")
+    if content[24:25] > b"\x08":
+        raise DataError("", f"its values have more than 8 bits: {content[24]}", "")
+
+
+def _draws(seeds: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    """(n, 22) uniform in [0, 1): of each row as its seed says."""
+    return np.stack([random(seeds, 0xC0B0 + salt) for salt in range(_DRAWS)], axis=1)
+
+
+def _require_pillow() -> None:
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError:
+        raise MissingError("decoding images", "Pillow is not installed", 'pip install "levelbench[images]"') from None
+
+
+SUFFIXES = (".jpeg", ".jpg", ".png")
+_MOST_DEPTH = 8
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FolderIndex:
+    """The images of a folder: ``names`` relative to ``root``, ``labels`` (n,) int64 in the order of ``classes``."""
+
+    root: Path
+    classes: tuple[str, ...]
+    names: Sequence[str]
+    labels: npt.NDArray[np.int64]
+    others: int
+    """Files that are no images by their names, and were left out."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def name(self, index: int) -> str:
+        """Of an image, for a message."""
+        return str(self.root / self.names[index])
+
+    def read(self, index: int, most_bytes: int) -> bytes:
+        """The file's bytes; one byte more than ``most_bytes`` where it is larger."""
+        with (self.root / self.names[index]).open("rb") as file:
+            return file.read(most_bytes + 1)
+
+    def digest(self) -> str:
+        """SHA-256 of the listing: a line a file, of its name and its size, in order. No image is read for it."""
+        hashed = hashlib.sha256()
+        for name in self.names:
+            hashed.update(f"{name} {(self.root / name).stat().st_size}\n".encode("utf-8", "surrogateescape"))
+        return hashed.hexdigest()
+
+
+def index_folder(root: Path) -> FolderIndex:
+    """List ``root``; hidden files are not looked at.
+
+    Links are followed where a class folder or an image is one, also out of ``root``: a part of a larger set is often
+    made of links. Do not give it a folder of links that somebody else made. Folders further down are never links.
+
+    :raises MissingError: when there is no such folder.
+    :raises DataError: when it holds no class folder, or one of them holds no image.
+    """
+    try:
+        classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+        found = {name: sorted(_files(root / name, name, 0)) for name in classes}
+    except FileNotFoundError:
+        raise MissingError(f"reading {root}", "there is no such folder", "Name one that exists") from None
+    except OSError as error:
+        raise DataError(f"reading the image folder {root}", str(error), "Make it readable") from error
+    if not classes:
+        raise _bad(root, "it has no folders, and each class is one")
+    images = {name: [each for each in files if each.lower().endswith(SUFFIXES)] for name, files in found.items()}
+    for name, listed in images.items():
+        if not listed:
+            raise _bad(root, f"its class {name!r} has no image ({', '.join(SUFFIXES)})")
+    counts = [len(images[name]) for name in classes]
+    return FolderIndex(
+        root,
+        tuple(classes),
+        [each for name in classes for each in images[name]],
+        np.repeat(np.arange(len(classes), dtype=np.int64), counts),
+        sum(map(len, found.values())) - sum(counts),
+    )
+
+
+def _files(folder: Path, below: str, depth: int) -> Iterator[str]:
+    """Regular files by their names relative to the root. Depth is bounded: a link may lead back up."""
+    for entry in os.scandir(folder):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_file():
+            yield f"{below}/{entry.name}"
+        elif entry.is_dir(follow_symlinks=False) and depth < _MOST_DEPTH:
+            yield from _files(folder / entry.name, f"{below}/{entry.name}", depth + 1)
+
+
+def _bad(root: Path, found: str) -> DataError:
+    return DataError(f"reading the image folder {root}", found, "Give it one folder a class, with images in it")
+
+
+_IMAGES = ("jpeg", "jpg", "png")
+_IMAGE = "/image"  # no suffix has a slash
+_LABEL = "cls"
+_KIND = "a tar shard"
+_MOST_LABEL_BYTES = 20
+_MOST_SHARD_BYTES = 1 << 40
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ShardIndex:
+    """The images of some shards: where each one is, and its class."""
+
+    paths: Sequence[Path]
+    keys: Sequence[str]
+    labels: npt.NDArray[np.int64]
+    shards: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def name(self, index: int) -> str:
+        """Of an image, for a message."""
+        return f"{self.paths[self.shards[index]]}:{self.keys[index]}"
+
+    def read(self, index: int, most_bytes: int) -> bytes:
+        """The image's bytes; one byte more than ``most_bytes`` where it is larger. Safe in several threads."""
+        size = min(int(self.sizes[index]), most_bytes + 1)
+        with self.paths[self.shards[index]].open("rb") as file:
+            return os.pread(file.fileno(), size, int(self.offsets[index]))
+
+    def digest(self) -> str:
+        """SHA-256 of the listing: a line an image, of its key and its size, in order. No image is read for it."""
+        hashed = hashlib.sha256()
+        for key, size in zip(self.keys, self.sizes.tolist(), strict=True):
+            hashed.update(f"{key} {size}\n".encode())
+        return hashed.hexdigest()
+
+
+def index_shards(paths: Sequence[Path]) -> ShardIndex:
+    """Read the headers and the labels of ``paths``, in order.
+
+    An example is an image (``key.jpg``, ``.jpeg`` or ``.png``) and its class (``key.cls``, decimal digits).
+
+    :raises DataError: for a shard that is truncated, damaged, compressed, or has anything but files under plain names;
+        for an example without an image or class, and for a key that comes again.
+    """
+    keys: list[str] = []
+    rows: list[tuple[int, int, int, int]] = []
+    seen: set[str] = set()
+    for number, path in enumerate(paths):
+        for key, parts in _examples(path):
+            if key in seen:
+                raise _bad_shard(path, f"the key {key!r} comes a second time")
+            seen.add(key)
+            keys.append(key)
+            rows.append((number, *parts))
+    table = np.array(rows, np.int64).reshape(len(rows), 4)
+    return ShardIndex(list(paths), keys, table[:, 3], table[:, 0].astype(np.int32), table[:, 1], table[:, 2])
+
+
+def _examples(path: Path) -> list[tuple[str, tuple[int, int, int]]]:
+    """Of each example its key, and the image's offset, its size and the class."""
+    grouped: dict[str, dict[str, tuple[int, int]]] = {}
+    with unpacked(path, _KIND, _MOST_SHARD_BYTES) as stream:
+        _require_plain(path)
+        for member in members(stream):
+            folder, _, base = member.name.rpartition("/")
+            stem, _, suffix = base.partition(".")
+            kind = _IMAGE if suffix.lower() in _IMAGES else suffix.lower()
+            parts = grouped.setdefault(f"{folder}/{stem}" if folder else stem, {})
+            if kind in parts:
+                stream.fail(f"its member {member.name!r} is the second {kind.lstrip('/')} of its example")
+            value = _label(stream, member.size) if kind == _LABEL else member.size
+            parts[kind] = (member.offset, value)
+    for key, parts in grouped.items():
+        if _IMAGE not in parts or _LABEL not in parts:
+            kinds = ", ".join(sorted("an image" if kind == _IMAGE else f".{kind}" for kind in parts))
+            raise _bad_shard(path, f"its example {key!r} has {kinds}, and an image and a .{_LABEL} are needed")
+    return [(key, (*parts[_IMAGE], parts[_LABEL][1])) for key, parts in grouped.items()]
+
+
+def _label(stream: BoundedFile, size: int) -> int:
+    if size > _MOST_LABEL_BYTES:
+        stream.fail(f"it has a class of {size:,} bytes")
+    text = stream.exactly(size, "a class").strip()
+    if not text.isdigit() or len(text) > 9:
+        stream.fail(f"it has a class {text!r}, which is no number")
+    return int(text)
+
+
+def _require_plain(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(2) == GZIP_MAGIC:
+            raise _bad_shard(path, "it is compressed, and its images can be reached at random only in a plain tar")
+
+
+def _bad_shard(path: Path, found: str) -> DataError:
+    return DataError(f"reading {path} as {_KIND}", found, "Write the shard again, as plain tar in WebDataset's layout")

@@ -1,0 +1,368 @@
+"""squad: SQuAD 1.1, questions on paragraphs of Wikipedia whose answers are spans of the paragraph.
+
+The files are the official ones (Rajpurkar et al. 2016, arXiv:1606.05250), downloaded or in a folder, held against their
+SHA-256. An answer counts only where the paragraph says it at the place that the file names: a shifted one would train a
+network on the wrong words in silence. Whole articles are held out; the vocabulary is that of the training split alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import DataError
+from levelbench.records.places import cache_folder
+from levelbench.training.datasets.base import Dataset, Progress, Split, stratified_split
+from levelbench.training.datasets.places import DataFile, FileSource
+from levelbench.training.datasets.reading import read_text
+from levelbench.training.datasets.text import UNKNOWN, Padded, Passage, RaggedRows, frequent, spans
+
+VERSION = "1.1"
+
+
+@final
+@dataclass(frozen=True)
+class AnswerSpan:
+    """A span of a paragraph: its text, and the character of the paragraph at which it starts."""
+
+    text: str
+    start: int
+
+
+@final
+@dataclass(frozen=True)
+class Question:
+    """A question with the paragraph that answers it, its article's title, and at least one answer."""
+
+    id: str
+    article: str
+    context: str
+    question: str
+    answers: tuple[AnswerSpan, ...]
+
+
+def read_squad(path: Path) -> list[Question]:
+    """All questions of a file, in its order.
+
+    :raises MissingError: when there is no such file.
+    :raises DataError: when it is not UTF-8 or JSON, is of another version, lacks a part, names an answer that its
+        paragraph does not hold at that place, or names an id twice.
+    """
+    try:
+        content = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:  # no JSON, or a number of thousands of digits
+        raise _bad(path, f"it is not JSON ({error})") from None
+    file = _Reader(path)
+    root = file.mapping(content, "the file")
+    version = root.get("version")
+    if version != VERSION:
+        raise _bad(path, f"its version is {version!r}, and this reads {VERSION!r}")
+    found: list[Question] = []
+    for article in file.items(root, "data", "the file"):
+        title = file.text(article, "title", "an article")
+        for paragraph in file.items(article, "paragraphs", f"article {title!r}"):
+            context = file.text(paragraph, "context", f"a paragraph of {title!r}")
+            asked = file.items(paragraph, "qas", f"a paragraph of {title!r}")
+            found += [file.question(each, title, context) for each in asked]
+    if not found:
+        raise _bad(path, "it holds no question")
+    seen: set[str] = set()
+    for each in found:
+        if each.id in seen:
+            raise _bad(path, f"two questions have the id {each.id!r}")
+        seen.add(each.id)
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class _Reader:
+    """Takes parts out of JSON; says where when a part is not what it should be."""
+
+    path: Path
+
+    def question(self, item: Mapping[str, Any], article: str, context: str) -> Question:
+        """One question, its answers held against the paragraph."""
+        name = self.text(item, "id", f"a question of {article!r}")
+        where = f"question {name!r}"
+        answers = []
+        for each in self.items(item, "answers", where):
+            text, start = self.text(each, "text", f"an answer of {where}"), each.get("answer_start")
+            if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < len(context):
+                raise _bad(self.path, f"an answer of {where} starts at {start!r}, outside its paragraph")
+            if context[start : start + len(text)] != text:
+                said = context[start : start + len(text)]
+                raise _bad(self.path, f"an answer of {where} is {text!r}, and its paragraph says {said!r} there")
+            answers.append(AnswerSpan(text, start))
+        if not answers:
+            raise _bad(self.path, f"{where} has no answer")
+        return Question(name, article, context, self.text(item, "question", where), tuple(answers))
+
+    def mapping(self, item: object, where: str) -> Mapping[str, Any]:
+        """``item`` if it is a JSON object."""
+        if not isinstance(item, dict):
+            raise _bad(self.path, f"{where} is a {type(item).__name__} and no object")
+        return item
+
+    def items(self, item: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
+        """The objects of the list ``item[key]``."""
+        found = item.get(key)
+        if not isinstance(found, list):
+            raise _bad(self.path, f"{where} has no list {key!r}")
+        return [self.mapping(each, f"an item of {key!r} in {where}") for each in found]
+
+    def text(self, item: Mapping[str, Any], key: str, where: str) -> str:
+        """The string ``item[key]``, which is not empty and may be written as UTF-8."""
+        found = item.get(key)
+        if not isinstance(found, str) or not found:
+            raise _bad(self.path, f"{where} has no text {key!r}")
+        try:
+            found.encode()
+        except UnicodeEncodeError as error:
+            half = found[error.start]
+            raise _bad(self.path, f"{key!r} in {where} has half of a character, {half!r}") from None
+        return found
+
+
+def _bad(path: Path, found: str) -> DataError:
+    return DataError(f"reading {path} as SQuAD {VERSION}", found, "Fetch the file again")
+
+
+OFFICIAL_URL: Final = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
+TRAIN: Final = DataFile("train-v1.1.json", "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955")
+DEV: Final = DataFile("dev-v1.1.json", "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9")
+MOST_DOWNLOAD_BYTES: Final = 64_000_000
+CONTEXT: Final = 400
+QUESTION: Final = 50
+LETTERS: Final = 16
+WORDS: Final = 30_000
+CHARACTERS: Final = 128
+
+
+@final
+class Squad(FileSource):
+    """Paragraphs and questions as numbers, and where the answers are.
+
+    Columns: ``context_ids`` (n, 400), ``context_characters`` (n, 400, 16), ``context_mask`` (n, 400), the same of the
+    question (50 words), then the first and the last word of the answer (n,); all int64. ``reference`` are passages.
+
+    Words are runs of letters and digits, and single signs; those that are not among the 30,000 most frequent share an
+    id, but each has its characters. ``classes`` is the number of places an answer may start at.
+    """
+
+    name = "squad"
+    licence = "CC BY-SA 4.0"
+    attribution = (
+        "Rajpurkar, Zhang, Lopyrev, Liang (2016), SQuAD: 100,000+ questions for machine comprehension of text, "
+        "arXiv:1606.05250, version 1.1"
+    )
+    size = "2 files, 35 MB"
+    home = "https://rajpurkar.github.io/SQuAD-explorer"
+    ways = (
+        "put train-v1.1.json and dev-v1.1.json into a folder and name it with --data or LEVELBENCH_DATA; or allow the "
+        "download, with a network and without LEVELBENCH_OFFLINE (LEVELBENCH_SQUAD_URL names a mirror)"
+    )
+    split_rule = (
+        "test is the official development set, whose answers are public (the official test set's are not); of the "
+        "official training set's articles, ordered by the SHA-256 of their titles, the first tenth (rounded down) is "
+        "the validation split, the rest the training split, without the questions whose answer has no word or lies "
+        "behind the paragraph's 400th; longer paragraphs are cut in all splits"
+    )
+
+    def __init__(
+        self,
+        train: DataFile = TRAIN,
+        dev: DataFile = DEV,
+        *,
+        words: int = WORDS,
+        context: int = CONTEXT,
+        question: int = QUESTION,
+    ) -> None:
+        self._files, self._sizes = (train, dev), _Sizes(words, context, question)
+
+    def held(self, folder: Path) -> Path | None:
+        """The folder, or one in it called ``squad``, that has both files."""
+        for each in (folder, folder / "squad"):
+            paths = [each / file.name for file in self._files]
+            # ``access`` first: ``is_file`` raises for a name that no file can have.
+            if all(os.access(path, os.R_OK) and path.is_file() for path in paths):
+                return each
+        return None
+
+    def download(self, progress: Progress) -> Path:
+        """The official files, or a mirror's, into the cache."""
+        # Imported here because it brings ssl and http, which are not needed where the files are here.
+        from levelbench.training.datasets.download import fetch
+
+        base = (os.environ.get("LEVELBENCH_SQUAD_URL") or OFFICIAL_URL).rstrip("/")
+        target = cache_folder() / self.name
+        for file in self._files:
+            fetch(
+                f"{base}/{file.name}",
+                target / file.name,
+                file.content_sha256,
+                most_bytes=MOST_DOWNLOAD_BYTES,
+                progress=progress,
+            )
+        return target
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The three splits.
+
+        :raises MissingError: when the files are nowhere and cannot be downloaded.
+        :raises DataError: when a file is not what its checksum says, or no SQuAD 1.1.
+        """
+        found = self.located(folder)
+        train, dev = (_checked(found.held, file) for file in self._files)
+        titles = sorted({each.article for each in train})
+        held_out = _held_out(titles)
+        parts = (
+            [each for each in train if each.article not in held_out],
+            [each for each in train if each.article in held_out],
+            dev,
+        )
+        splits = _Numbers(parts, self._sizes).splits()
+        return Dataset(
+            name=self.name,
+            train=splits[0],
+            validation=splits[1],
+            test=splits[2],
+            classes=self._sizes.context,
+            checksums={file.name: file.content_sha256 for file in self._files},
+            split_rule=self.split_rule,
+            licence=self.licence,
+            source=f"{found.label}; {self.attribution}",
+        )
+
+
+def token_span(places: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
+    """The first and the last token that has a character from ``start`` to ``end`` (exclusive)."""
+    touched = [at for at, (first, last) in enumerate(places) if first < end and last > start]
+    return (touched[0], touched[-1]) if touched else (len(places), len(places))
+
+
+@final
+@dataclass(frozen=True)
+class _Text:
+    """A text cut into words."""
+
+    words: list[str]
+    places: list[tuple[int, int]]
+
+
+@final
+@dataclass(frozen=True)
+class _Sizes:
+    """How many words are known, and how many of a paragraph and of a question are read."""
+
+    words: int
+    context: int
+    question: int
+
+
+@final
+class _Numbers:
+    """Questions as numbers: a table of all words that are there, and for each text which of them it has."""
+
+    def __init__(self, parts: Sequence[Sequence[Question]], sizes: _Sizes) -> None:
+        self._parts, self._sizes = parts, sizes
+        contexts = list(dict.fromkeys(each.context for part in parts for each in part))
+        self._texts = {each: _cut(each) for each in contexts}
+        self._asked = [[_cut(each.question) for each in part] for part in parts]
+        counts: Counter[str] = Counter()
+        for context in dict.fromkeys(each.context for each in parts[0]):
+            counts.update(word.lower() for word in self._texts[context].words)
+        for text in self._asked[0]:
+            counts.update(word.lower() for word in text.words)
+        known = frequent(counts, sizes.words)
+        everything = [*self._texts.values(), *(text for asked in self._asked for text in asked)]
+        self._types = {word: at for at, word in enumerate(sorted({w for text in everything for w in text.words}), 1)}
+        self._words = np.array([0, *(known.get(each.lower(), UNKNOWN) for each in self._types)], np.int64)
+        self._spelled = _spelled(list(self._types))
+        self._mask = np.array([0, *([1] * len(self._types))], np.int64)
+        self._contexts = RaggedRows([self._row(text) for text in self._texts.values()])
+        self._numbers = {context: at for at, context in enumerate(self._texts)}
+
+    def splits(self) -> list[Split]:
+        """The columns of each part."""
+        return [
+            self._split(part, asked, training=at == 0)
+            for at, (part, asked) in enumerate(zip(self._parts, self._asked, strict=True))
+        ]
+
+    def _split(self, part: Sequence[Question], asked: Sequence[_Text], *, training: bool) -> Split:
+        answers = [self._answer(each) for each in part]
+        # The others have no label to learn; they count in an evaluation, which compares texts.
+        ends = [min(len(self._texts[each.context].words), self._sizes.context) for each in part]
+        kept = [at for at, (_, last) in enumerate(answers) if last < ends[at] or not training]
+        if not kept:
+            raise DataError("SQuAD", "a split has no question", "Fetch the files again")
+        which = np.array([self._numbers[part[at].context] for at in kept], np.int64)
+        questions, each = RaggedRows([self._row(asked[at]) for at in kept]), np.arange(len(kept))
+        columns: list[Any] = []
+        for rows, row, width in ((self._contexts, which, self._sizes.context), (questions, each, self._sizes.question)):
+            columns += [Padded(rows, row, width, table) for table in (self._words, self._spelled, self._mask)]
+        labels = np.minimum(np.array([answers[at] for at in kept], np.int64), self._sizes.context - 1)
+        return Split(
+            (*columns, np.ascontiguousarray(labels[:, 0]), np.ascontiguousarray(labels[:, 1])),
+            targets=2,
+            reference=[self._passage(part[at]) for at in kept],
+        )
+
+    def _row(self, text: _Text) -> list[int]:
+        return [self._types[word] for word in text.words]
+
+    def _answer(self, question: Question) -> tuple[int, int]:
+        first = question.answers[0]
+        return token_span(self._texts[question.context].places, first.start, first.start + len(first.text))
+
+    def _passage(self, question: Question) -> Passage:
+        places = self._texts[question.context].places
+        return Passage(question.context, places, tuple(each.text for each in question.answers))
+
+
+def _cut(text: str) -> _Text:
+    places = spans(text)
+    return _Text([text[first:last] for first, last in places], places)
+
+
+def _spelled(words: Sequence[str]) -> NDArray[np.uint8]:
+    """(words + 1, letters): the first bytes of each word in UTF-8, those beyond ASCII as 127; 0 where nothing is."""
+    table = np.zeros((len(words) + 1, LETTERS), np.uint8)
+    for at, word in enumerate(words, 1):
+        letters = np.frombuffer(word.encode()[:LETTERS], np.uint8)
+        table[at, : len(letters)] = np.minimum(letters, CHARACTERS - 1)
+    return table
+
+
+def _held_out(titles: Sequence[str]) -> set[str]:
+    digests = b"".join(hashlib.sha256(each.encode()).digest() for each in titles)
+    rows = np.frombuffer(digests, np.uint8).reshape(len(titles), 32)
+    _, held = stratified_split(rows, np.zeros(len(titles), np.int64), lambda count: (max(1, count // 10),))
+    return {titles[at] for at in held.tolist()}
+
+
+def _checked(folder: Path, file: DataFile) -> list[Question]:
+    from levelbench.training.datasets.download import file_digest
+
+    path = folder / file.name
+    try:
+        digest = file_digest(path)
+    except OSError as error:
+        raise DataError(f"reading {path}", f"it cannot be read ({error})", "Make it readable") from error
+    if digest != file.content_sha256:
+        raise DataError(
+            f"reading {path}",
+            f"its SHA-256 is {digest}, and {file.content_sha256} is expected",
+            "Remove the file and fetch it again",
+        )
+    return read_squad(path)

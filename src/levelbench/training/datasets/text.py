@@ -1,0 +1,325 @@
+"""Text as numbers: byte pairs, words with their places, rows of many lengths, and arrays kept once they are made.
+
+What is learned from text is learned from the training split and is a function of it alone: counts are compared with
+ties broken by the strings themselves, so the same text gives the same tokens everywhere. A kept file says which bytes
+it was made of and by which rule, and the SHA-256 of what it holds; anything else, damage too, makes it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import os
+import re
+import zipfile
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, Final, final
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+PADDING: Final = 0
+BEGIN: Final = 1
+END: Final = 2
+UNKNOWN: Final = 3
+SPECIALS: Final = 4
+"""Ids below this one stand for no text."""
+
+# A word or a sign with the space ahead of it: what was cut is put together again by joining it.
+_PIECES = re.compile(r" ?\w+| ?[^\w\s]+")
+_WORDS = re.compile(r"\w+|[^\w\s]")
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where the words and the signs of ``text`` start and end, white space left out."""
+    return [found.span() for found in _WORDS.finditer(text)]
+
+
+def frequent(counts: Mapping[str, int], most: int) -> dict[str, int]:
+    """Ids from ``SPECIALS`` on for the most frequent strings, so many that there are ``most`` ids in all."""
+    order = sorted(counts, key=lambda each: (-counts[each], each))
+    return {each: at for at, each in enumerate(order[: most - SPECIALS], SPECIALS)}
+
+
+def padded(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
+    """(n, width): each row with ``PADDING`` behind it; what is longer than ``width`` is cut."""
+    result = np.full((len(rows), width), PADDING, np.int64)
+    for at, row in enumerate(rows):
+        result[at, : len(row)] = row[:width]
+    return result
+
+
+@final
+class BytePairs:
+    """Sennrich et al. 2016 (arXiv:1508.07909): a word is cut into the parts that merging frequent pairs made.
+
+    ``parts`` are the single characters and the merged parts; a part's id is its place plus ``SPECIALS``.
+    """
+
+    def __init__(self, characters: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
+        self.characters, self.merges = tuple(characters), tuple(merges)
+        self.parts = (*self.characters, *(left + right for left, right in self.merges))
+        self._ids = {part: at for at, part in enumerate(self.parts, SPECIALS)}
+        self._ranks = {pair: rank for rank, pair in enumerate(self.merges)}
+        self._known: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return SPECIALS + len(self.parts)
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], size: int) -> BytePairs:
+        """The merges of ``texts``, until there are ``size`` ids or no pair comes twice.
+
+        Of pairs that are equally frequent the first in the order of the alphabet is merged.
+        """
+        counts = Counter(piece for text in texts for piece in _PIECES.findall(text))
+        characters = sorted({character for piece in counts for character in piece})
+        merges: list[tuple[str, str]] = []
+        seen = set(characters)
+        for merge in _merges(counts):
+            if SPECIALS + len(seen) >= size:
+                break
+            # Two merges may make the same part; it needs one id.
+            if "".join(merge) not in seen:
+                seen.add("".join(merge))
+                merges.append(merge)
+        return cls(characters, merges)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; ``UNKNOWN`` for a character that was not in the training text."""
+        result: list[int] = []
+        for piece in _PIECES.findall(text):
+            if piece not in self._known:
+                self._known[piece] = [self._ids.get(part, UNKNOWN) for part in self._cut(piece)]
+            result += self._known[piece]
+        return result
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids up to the first ``END``; what stands for no text is left out."""
+        parts = []
+        for each in ids:
+            if each == END:
+                break
+            if each >= SPECIALS:
+                parts.append(self.parts[each - SPECIALS])
+        return "".join(parts).strip()
+
+    def _cut(self, piece: str) -> list[str]:
+        word = list(piece)
+        while len(word) > 1:
+            ranks = [self._ranks.get(pair, len(self._ranks)) for pair in pairwise(word)]
+            if min(ranks) == len(self._ranks):
+                break
+            word = _merged(word, self.merges[min(ranks)])
+        return word
+
+
+def _merges(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The most frequent pair of parts that are neighbours, again and again, each merged before the next is chosen."""
+    words, weights = [list(piece) for piece in counts], list(counts.values())
+    pairs: Counter[tuple[str, str]] = Counter()
+    places: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for at, word in enumerate(words):
+        _count(word, weights[at], at, pairs, places)
+    # An entry whose count is no longer the pair's is stale: the pair was pushed again when its count changed.
+    heap = [(-count, pair) for pair, count in pairs.items()]
+    heapq.heapify(heap)
+    while heap:
+        count, best = heapq.heappop(heap)
+        if count > -2:
+            return
+        if pairs.get(best) != -count:
+            continue
+        yield best
+        changed: set[tuple[str, str]] = set()
+        for at in places.pop(best):
+            changed |= _count(words[at], -weights[at], at, pairs, places)
+            words[at] = _merged(words[at], best)
+            changed |= _count(words[at], weights[at], at, pairs, places)
+        for pair in changed & pairs.keys():
+            heapq.heappush(heap, (-pairs[pair], pair))
+
+
+def _merged(word: list[str], pair: tuple[str, str]) -> list[str]:
+    result: list[str] = []
+    at = 0
+    while at < len(word):
+        if at + 1 < len(word) and word[at] == pair[0] and word[at + 1] == pair[1]:
+            result.append(pair[0] + pair[1])
+            at += 2
+        else:
+            result.append(word[at])
+            at += 1
+    return result
+
+
+def _count(
+    word: list[str],
+    weight: int,
+    at: int,
+    pairs: Counter[tuple[str, str]],
+    places: defaultdict[tuple[str, str], set[int]],
+) -> set[tuple[str, str]]:
+    """Add the pairs of word number ``at`` to the counts, and those pairs; pairs that are left nowhere are dropped."""
+    found = set(pairwise(word))
+    for pair in pairwise(word):
+        pairs[pair] += weight
+        if pairs[pair] == 0:
+            del pairs[pair]
+    if weight > 0:
+        for pair in found:
+            places[pair].add(at)
+    return found
+
+
+@final
+class RaggedRows:
+    """Integers in rows of any length, kept behind each other."""
+
+    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+        lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+        self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        self.values = np.fromiter((each for row in rows for each in row), np.int64, int(self.starts[-1]))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def padded(self, indices: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+        """(n, width): the rows at ``indices`` with 0 behind them, cut at ``width``."""
+        starts, ends = self.starts[indices, None], self.starts[indices + 1, None]
+        places = starts + np.arange(width)
+        inside = places < ends
+        if not len(self.values):
+            return np.zeros(places.shape, np.int64)
+        return np.where(inside, self.values[np.minimum(places, len(self.values) - 1)], 0)
+
+
+@final
+class Padded:
+    """A column (n, width, ...) of int64: what ``table`` says of each value of row ``which[i]`` of ``rows``.
+
+    ``table`` is (values, ...); its first row is for padding.
+    """
+
+    def __init__(self, rows: RaggedRows, which: NDArray[np.int64], width: int, table: NDArray[Any]) -> None:
+        self._rows, self._which, self._width, self._table = rows, which, width, table
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, width, ...)."""
+        return (len(self._which), self._width, *self._table.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """int64."""
+        return np.dtype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._which)
+
+    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[np.int64]:
+        """The rows at ``indices``; nothing in them is random."""
+        return self._table[self._rows.padded(self._which[indices], self._width)].astype(np.int64, copy=False)
+
+
+@final
+@dataclass(frozen=True)
+class Passage:
+    """What a prediction is judged by: the paragraph, where its tokens start and end in it, and the answers."""
+
+    context: str
+    spans: Sequence[tuple[int, int]]
+    answers: tuple[str, ...]
+
+    def text(self, first: int, last: int) -> str:
+        """The paragraph from token ``first`` to token ``last``, both inside; empty where there is no such token."""
+        if first >= len(self.spans):
+            return ""
+        return self.context[self.spans[first][0] : self.spans[min(last, len(self.spans) - 1)][1]]
+
+
+Arrays = dict[str, NDArray[Any]]
+"""Arrays by name."""
+
+_KEY = "made-of"
+_DIGEST = "sha256"
+# What NumPy and zipfile raise for files that are damaged, encrypted or packed in a way that they do not know.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def prepared(path: Path, key: str, make: Callable[[], Arrays], *, fresh: bool = False) -> Arrays:
+    """The arrays of ``make()``, from ``path`` if it holds those of the same ``key`` whole; ``fresh`` looks at no file.
+
+    Where the folder cannot be written they are made each time: a cache is a help and no need.
+    """
+    kept = None if fresh else _kept(path, key)
+    if kept is not None:
+        return kept
+    arrays = make()
+    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("xb") as file:
+                marks = {_KEY: np.array(key), _DIGEST: np.array(_digest(arrays))}
+                np.savez(file, allow_pickle=False, **marks, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError:
+        return arrays
+    return arrays
+
+
+def _kept(path: Path, key: str) -> Arrays | None:
+    try:
+        # Opened here, for ``np.load`` leaves a file open that it cannot read.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            if _KEY not in file or str(file[_KEY]) != key:
+                return None
+            arrays = {name: file[name] for name in file.files if name not in {_KEY, _DIGEST}}
+            return arrays if str(file[_DIGEST]) == _digest(arrays) else None
+    except _UNREADABLE:
+        return None
+
+
+def _digest(arrays: Arrays) -> str:
+    """The SHA-256 of names, types, shapes and values; so an array that is missing is seen as well."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        each = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}\0{each.dtype.str}\0{each.shape}\0".encode("utf-8", "backslashreplace"))
+        digest.update(each.data)
+    return digest.hexdigest()
+
+
+def joined(lines: list[str]) -> NDArray[np.uint8]:
+    """Lines as the bytes of their UTF-8, a line feed between them; no line may hold one."""
+    return np.frombuffer("\n".join(lines).encode(), np.uint8)
+
+
+def parted(content: NDArray[np.uint8]) -> list[str]:
+    """The lines of :func:`joined`."""
+    return content.tobytes().decode().split("\n")

@@ -1,0 +1,501 @@
+"""From a split to batches on a backend: gathered on the device, or made by the host in blocks, with threads ahead.
+
+Where nothing is done to an example, batches are one gather a column on the device. Else blocks of many batches are made
+at once; what an example becomes follows from the seed, the epoch and its index alone, so neither the block, the number
+of workers nor where in an epoch one begins changes a bit. Pixels travel as bytes and are normalised at the end:
+subtracted first, then multiplied, each rounded once, so that all frameworks see the same bits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import islice, pairwise
+from math import prod
+from typing import Any, TypeGuard, TypeVar, final
+
+import numpy as np
+from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
+
+from levelbench.errors import DataError, DefinitionError
+from levelbench.networks.executor import Array, Backend
+from levelbench.training.augmentation import Flip, RandomCrop, Translate
+from levelbench.training.augmentation.base import (
+    Augmentation,
+    Bordered,
+    InPlace,
+    Mixing,
+    example_seeds,
+    images_of,
+    mirror,
+    parts,
+    words,
+)
+from levelbench.training.datasets.base import Column, Dataset, Split
+from levelbench.training.samplers import Epoch, Sampler
+
+
+class Loader(ABC):
+    """Batches for a training network: native arrays in the order of its inputs, normalised and augmented."""
+
+    steps: int
+    """Batches an epoch."""
+
+    @abstractmethod
+    def batches(
+        self, epoch: int, first: int = 0, last: int | None = None, progress: float = 0.0
+    ) -> Iterator[tuple[Array, ...]]:
+        """The batches of steps ``first`` to ``last`` (exclusive; ``None``: the end) of an epoch.
+
+        ``progress`` is the share of training that was done at the epoch's start.
+        """
+
+    @abstractmethod
+    def sizes(self, epoch: int) -> NDArray[np.int64]:
+        """Examples by step, shape (steps,)."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of threads and files; a loader that has none has nothing to do."""
+
+
+def is_resident(column: NDArray[Any] | Column) -> TypeGuard[NDArray[Any]]:
+    """Whether a column is an array in memory: neither one of a file nor one whose rows are made when asked for."""
+    return isinstance(column, np.ndarray) and not isinstance(column, np.memmap)
+
+
+def rows_of(column: NDArray[Any] | Column, indices: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[Any]:
+    """Rows of a column for training, as an array of their own."""
+    if isinstance(column, np.ndarray):
+        return np.asarray(column.take(indices, axis=0))
+    return column.take(indices, seeds)
+
+
+_ELEMENTS = 2**19
+_LEAST = 4
+
+
+def examples_at_once(backend: Backend, shape: Sequence[int], batch: int) -> int:
+    """How many examples of a column of this shape (n, ...) a group has at most: two megabytes in float32.
+
+    None, and so each batch for itself, where the backend cannot cut a group without cost, or where so few batches of
+    this size fit that what a call costs is a small part of their work.
+    """
+    fitting = _ELEMENTS // max(1, prod(shape[1:]))
+    return fitting if backend.slices_are_views and fitting >= _LEAST * batch else 0
+
+
+def groups(bounds: Sequence[int], first: int, last: int, examples: int) -> Iterator[tuple[int, int]]:
+    """Steps ``first`` to ``last`` (exclusive) in groups, each from a step to another (exclusive).
+
+    A group has as many batches as together have ``examples``, and one at least; batch i is
+    ``bounds[i]`` to ``bounds[i + 1]``.
+    """
+    while first < last:
+        stop = min(max(first + 1, bisect_right(bounds, bounds[first] + examples, first) - 1), last)
+        yield first, stop
+        first = stop
+
+
+def sizes(bounds: Sequence[int]) -> list[int]:
+    """Rows by batch."""
+    return [stop - start for start, stop in pairwise(bounds)]
+
+
+def in_batches(backend: Backend, columns: Sequence[Array], rows: Sequence[int]) -> Iterator[tuple[Array, ...]]:
+    """The columns of a group as its batches, of so many rows each."""
+    return zip(*(backend.split(column, rows) for column in columns), strict=True)
+
+
+Normalise = Callable[[Array], Array]
+"""From a native first column to the one that the network gets."""
+
+
+def normaliser(backend: Backend, dataset: Dataset, split: Split) -> Normalise | None:
+    """(x / highest - mean) / std of the first column by channel, or ``None`` where there is nothing to do.
+
+    Only uint8 is normalised: a float32 column has been already. Raises ``DataError`` where the constants are of another
+    number of channels.
+    """
+    constants, column = dataset.normalisation, split.inputs
+    if constants is None or column.dtype != np.uint8:
+        return None
+    channels, shape = len(constants.mean), tuple(column.shape)
+    if channels != len(constants.std) or (channels > 1 and (len(shape) < 2 or shape[1] != channels)):
+        raise DataError(
+            f"the normalisation of {dataset.name}",
+            f"it has {channels} means and {len(constants.std)} standard deviations for rows of shape {shape[1:]}",
+            "give one of each a channel (axis 1)",
+        )
+    by_channel = (1, channels, *(1,) * (len(shape) - 2)) if channels > 1 else (1,) * len(shape)
+    mean, std = (np.array(each, np.float64).reshape(by_channel) for each in (constants.mean, constants.std))
+    shift = backend.array((mean * constants.highest).astype(np.float32))
+    scale = backend.array((1 / (std * constants.highest)).astype(np.float32))
+    normalise = backend.normalise
+    return lambda array: normalise(array, shift, scale)
+
+
+@final
+class Held:
+    """Batches of a split for :class:`levelbench.training.Quality`.
+
+    Arrays are moved to the device at the first look and stay there; columns that make their rows do so at each look.
+    """
+
+    def __init__(self, backend: Backend, dataset: Dataset, split: Split) -> None:
+        self.backend, self.split = backend, split
+        self._normalise = normaliser(backend, dataset, split)
+        self._resident: tuple[Array | None, ...] | None = None
+
+    def batches(self, size: int = 1000) -> Iterator[tuple[Array, ...]]:
+        """All examples once, as native columns of ``size`` rows (the last ones fewer), inputs first, targets last."""
+        array, columns = self.backend.array, self.split.columns
+        if self._resident is None:
+            self._resident = tuple(array(each) if is_resident(each) else None for each in columns)
+        for start in range(0, len(self), size):
+            stop = min(start + size, len(self))
+            batch = []
+            for native, column in zip(self._resident, columns, strict=True):
+                if native is not None:
+                    batch.append(native[start:stop])
+                elif isinstance(column, np.ndarray):
+                    batch.append(array(np.array(column[start:stop])))
+                else:
+                    batch.append(array(column.take(np.arange(start, stop, dtype=np.int64), None)))
+            if self._normalise is not None:
+                batch[0] = self._normalise(batch[0])
+            yield tuple(batch)
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+
+_MOST_BYTES = 512 * 2**20
+_Moves = tuple[RandomCrop | Translate | Flip, ...]
+
+
+def make_moved(column: NDArray[Any] | Column, augment: tuple[Augmentation, ...]) -> MovedImages | None:
+    """What does as many of the first augmentations as it can in 512 MiB; ``None`` if that is not one."""
+    if not is_resident(column) or column.ndim != 4 or column.dtype not in (np.uint8, np.float32):
+        return None
+    for count in (2, 1):
+        first = tuple(each for each in augment[:count] if isinstance(each, RandomCrop | Translate | Flip))
+        flips = sum(isinstance(each, Flip) for each in first)
+        # A second one of a kind would find images that are not the dataset's.
+        if len(first) == count and flips <= 1 and count - flips <= 1:
+            places, most, reflect = _border(column, first)
+            if Bordered.bytes_of(places, column.shape[1:], column.dtype, most, reflect=reflect) <= _MOST_BYTES:
+                return MovedImages(column, first)
+    return None
+
+
+@final
+class MovedImages:
+    """The rows of ``images`` (n, c, h, w) after ``augment``: a move, a flip, or one of each in any order.
+
+    Threads may share it: two that want the same image put the same bytes in its place.
+    """
+
+    def __init__(self, images: NDArray[Any], augment: _Moves) -> None:
+        self.augment = augment
+        self._images, self._shape = images, images.shape[1:]
+        places, most, reflect = _border(images, augment)
+        self._store = Bordered(places, self._shape, images.dtype, most, reflect=reflect)
+        self._there = np.zeros(places, np.bool_)
+
+    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[Any]:
+        """The images at ``indices``, each changed as its seed says: a new array."""
+        places, down, right = indices, np.zeros_like(indices), np.zeros_like(indices)
+        for position, each in enumerate(self.augment):
+            draws = words(seeds, position)
+            if isinstance(each, Flip):
+                chosen = each.chosen(draws)
+                places = indices + len(self._images) * chosen
+                # What moves and is mirrored then is a mirror image that moves the other way.
+                right = np.where(chosen, -right, right)
+            else:
+                down, right = each.distances(draws, self._shape)
+        missing = places[~self._there[places]]
+        if len(missing):
+            self._bring(missing)
+        return self._store.read(places, down, right)
+
+    def _bring(self, places: NDArray[np.int64]) -> None:
+        """Put images in these places, and mirror images in those of the second half."""
+        turned, rows = np.divmod(places, len(self._images))
+        images = images_of(self._images.take(rows, axis=0), "a move")
+        mirror(images, np.flatnonzero(turned))
+        pieces = parts(images)
+        room = self._store.alike(pieces[0].stop)
+        for some in pieces:
+            room.write(images[some])
+            self._store.copy(places[some], room)
+        self._there[places] = True
+
+
+def _border(images: NDArray[Any], augment: _Moves) -> tuple[int, int, bool]:
+    """Places, the most that an image moves, and whether its border reflects it."""
+    places, most, reflect = len(images), 0, False
+    for each in augment:
+        if isinstance(each, Flip):
+            places *= 2
+        else:
+            most, reflect = each.most(images.shape[1:]), each.reflects
+    return places, most, reflect
+
+
+T = TypeVar("T")
+
+
+@final
+class Prefetch:
+    """``workers`` threads; with none, work is done when it is asked for. The threads start at the first job."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._pool: ThreadPoolExecutor | None = None
+
+    def ordered(self, jobs: Iterator[Callable[[], T]]) -> Iterator[T]:
+        """The jobs' results in the jobs' order; an error of a job is raised where its result would have come.
+
+        One result more than there are threads is held at most.
+        """
+        if not self._workers:
+            for job in jobs:
+                yield job()
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="levelbench-input")
+        submit = self._pool.submit
+        ahead: deque[Future[T]] = deque(submit(job) for job in islice(jobs, self._workers))
+        try:
+            while ahead:
+                result = ahead.popleft().result()
+                ahead.extend(submit(job) for job in islice(jobs, 1))
+                yield result
+                del result
+        finally:
+            for each in ahead:
+                each.cancel()
+
+    def close(self) -> None:
+        """Join the threads; jobs that have not begun are dropped."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+
+Columns = tuple[NDArray[Any], ...]
+Block = list[tuple[Columns, list[int]]]
+"""Groups of batches on the host: their columns, and the rows of each batch."""
+
+_EXAMPLES = 16384
+_BYTES = 16 * 2**20
+_MIXING = 0x317
+
+
+@final
+class BlockMaker:
+    """Knows how to make any steps of an epoch; threads may share it.
+
+    Raises ``DefinitionError`` for augmentations of what are no images, and for a mixture of what are no classes.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        classes: int,
+        seed: int,
+        augment: tuple[Augmentation, ...],
+        mix: Mixing | None,
+        at_once: int = 0,
+    ) -> None:
+        shape, labels = split.inputs.shape, split.labels
+        if augment and len(shape) != 4:
+            raise DefinitionError(
+                f"{type(augment[0]).__name__} of examples of shape {tuple(shape[1:])}",
+                "augmentations change images, (channels, height, width)",
+                "leave it out, or give the dataset that shape",
+            )
+        if mix is not None and (len(labels.shape) != 1 or labels.dtype.kind not in "iu"):
+            raise DefinitionError(
+                f"{type(mix).__name__} of labels of shape {tuple(labels.shape)} and type {labels.dtype}",
+                "it mixes classes, one whole number an example",
+                "leave it out",
+            )
+        self._split, self._classes, self._seed, self._augment, self._mix = split, classes, seed, augment, mix
+        self._moved, self._at_once = make_moved(split.inputs, augment), 0 if mix else at_once
+        row_bytes = max(1, prod(shape[1:]) * split.inputs.dtype.itemsize)
+        self._examples = min(_EXAMPLES, max(1, _BYTES // row_bytes))
+
+    def jobs(self, order: Epoch, epoch: int, first: int, last: int, progress: float) -> Iterator[Callable[[], Block]]:
+        """What makes the blocks of steps ``first`` to ``last`` (exclusive), in order."""
+        augment = tuple(each.at(progress) for each in self._augment)
+        for start, stop in groups(order.bounds.tolist(), first, last, self._examples):
+            yield partial(self._make, order, epoch, start, stop, augment)
+
+    def _make(self, order: Epoch, epoch: int, first: int, stop: int, augment: tuple[Augmentation, ...]) -> Block:
+        bounds = order.bounds[first : stop + 1].tolist()
+        indices = order.order[bounds[0] : bounds[-1]]
+        seeds = example_seeds(self._seed, epoch, indices)
+        columns = [
+            self._inputs(indices, seeds, augment),
+            *[rows_of(column, indices, seeds) for column in self._split.columns[1:]],
+        ]
+        block = []
+        for start, end in groups(bounds, 0, stop - first, self._at_once):
+            cut = slice(bounds[start] - bounds[0], bounds[end] - bounds[0])
+            group = tuple(column[cut] for column in columns)
+            if self._mix is not None:
+                generator = Generator(PCG64([self._seed, epoch, first + start, _MIXING]))
+                group = self._mix.apply(group, self._classes, generator)
+            block.append((group, sizes(bounds[start : end + 1])))
+        return block
+
+    def _inputs(
+        self, indices: NDArray[np.int64], seeds: NDArray[np.uint64], augment: tuple[Augmentation, ...]
+    ) -> NDArray[Any]:
+        """The first column's rows, changed by each in turn; in place where they are ours."""
+        column, done = self._split.inputs, 0
+        # Rows taken of an array are a copy; what a column makes may be its own.
+        ours = isinstance(column, np.ndarray)
+        if self._moved is None:
+            images = rows_of(column, indices, seeds)
+        else:
+            images, done = self._moved.take(indices, seeds), len(self._moved.augment)
+        for position in range(done, len(augment)):
+            # Each draws for itself: two of a kind in a row do not do the same.
+            each, draws = augment[position], words(seeds, position)
+            if ours and isinstance(each, InPlace):
+                images = images_of(images, type(each).__name__)
+                each.change(images, draws)
+            else:
+                images = each.apply(images, draws)
+            ours = True
+        return images
+
+
+def make_loader(
+    backend: Backend,
+    dataset: Dataset,
+    split: Split,
+    sampler: Sampler,
+    *,
+    seed: int,
+    augment: Sequence[Augmentation] = (),
+    mix: Mixing | None = None,
+    workers: int = 0,
+) -> Loader:
+    """The batches of ``split`` in the sampler's order; ``workers`` threads work ahead where the host has work to do.
+
+    Batches are the same bits whatever the framework, the number of workers and where in an epoch one begins.
+    """
+    normalise = normaliser(backend, dataset, split)
+    if not augment and mix is None and all(is_resident(column) for column in split.columns):
+        return ResidentLoader(backend, split, sampler, seed, normalise)
+    at_once = examples_at_once(backend, split.inputs.shape, sampler.batch)
+    maker = BlockMaker(split, dataset.classes, seed, tuple(augment), mix, at_once)
+    return HostLoader(backend, split, sampler, seed, normalise, maker, workers)
+
+
+class _Epochs(Loader):
+    """A loader that keeps the order of the epoch that it was asked for last."""
+
+    def __init__(self, split: Split, sampler: Sampler, seed: int) -> None:
+        self.steps = sampler.steps(split)
+        self._split, self._sampler, self._seed = split, sampler, seed
+        self._number = -1
+        self._epoch: Epoch
+
+    def sizes(self, epoch: int) -> NDArray[np.int64]:
+        """Examples by step, shape (steps,)."""
+        self._turn_to(epoch)
+        return self._epoch.sizes
+
+    def _turn_to(self, epoch: int) -> None:
+        if epoch != self._number:
+            self._epoch = self._sampler.epoch(self._split, self._seed, epoch)
+            self._number = epoch
+
+
+@final
+class ResidentLoader(_Epochs):
+    """Gathers rows of arrays that live on the device."""
+
+    def __init__(
+        self, backend: Backend, split: Split, sampler: Sampler, seed: int, normalise: Normalise | None
+    ) -> None:
+        super().__init__(split, sampler, seed)
+        self._backend, self._normalise = backend, normalise
+        self._columns = tuple(backend.array(column) for column in split.columns if is_resident(column))
+        self._at_once = examples_at_once(backend, split.inputs.shape, sampler.batch)
+
+    def batches(
+        self, epoch: int, first: int = 0, last: int | None = None, progress: float = 0.0
+    ) -> Iterator[tuple[Array, ...]]:
+        """One gather a column and group, and normalisation where the first column is raw."""
+        self._turn_to(epoch)
+        backend, take, (inputs, *others) = self._backend, self._backend.take, self._columns
+        change = self._normalise or _as_it_is
+        order, bounds = self._epoch.order, self._epoch.bounds.tolist()
+        steps = list(groups(bounds, first, self.steps if last is None else last, self._at_once))
+        if not steps:
+            return
+        cuts = [bounds[start] for start, _ in steps] + [bounds[steps[-1][1]]]
+        for rows, (start, stop) in zip(backend.rows(order, cuts), steps, strict=True):
+            # No name is given to a batch, so that its memory is free for the next one as soon as it has been used.
+            if stop == start + 1:
+                yield change(take(inputs, rows)), *[take(column, rows) for column in others]
+            else:
+                yield from in_batches(
+                    backend,
+                    (change(take(inputs, rows)), *[take(column, rows) for column in others]),
+                    sizes(bounds[start : stop + 1]),
+                )
+
+
+@final
+class HostLoader(_Epochs):
+    """Has the host make blocks of examples, ahead of time where there are workers, and cuts them into batches."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        split: Split,
+        sampler: Sampler,
+        seed: int,
+        normalise: Normalise | None,
+        maker: BlockMaker,
+        workers: int,
+    ) -> None:
+        super().__init__(split, sampler, seed)
+        self._backend, self._normalise, self._maker = backend, normalise, maker
+        self._prefetch = Prefetch(workers)
+
+    def batches(
+        self, epoch: int, first: int = 0, last: int | None = None, progress: float = 0.0
+    ) -> Iterator[tuple[Array, ...]]:
+        """The host's columns on the device, the first one normalised there."""
+        self._turn_to(epoch)
+        backend, array, change = self._backend, self._backend.array, self._normalise or _as_it_is
+        jobs = self._maker.jobs(self._epoch, epoch, first, self.steps if last is None else last, progress)
+        for block in self._prefetch.ordered(jobs):
+            for (inputs, *others), rows in block:
+                if len(rows) == 1:
+                    yield change(array(inputs)), *[array(each) for each in others]
+                else:
+                    yield from in_batches(backend, (change(array(inputs)), *[array(each) for each in others]), rows)
+            # So that the next block is made where this one was.
+            del block, inputs, others
+
+    def close(self) -> None:
+        """End the workers."""
+        self._prefetch.close()
+
+
+def _as_it_is(array: Array) -> Array:
+    return array

@@ -1,0 +1,205 @@
+"""Sends figures to TensorBoard, Weights & Biases and MLflow.
+
+A tracker that fails is given up with a warning, and the run goes on. Nothing leaves the machine unless the user's own
+settings of the tracker say so: Weights & Biases starts offline where ``WANDB_MODE`` says nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import msgspec
+
+from levelbench.errors import LevelbenchError, MissingError, UsageError
+from levelbench.measure.clocks import utc_now
+from levelbench.records.schema import Evaluation, Specification
+from levelbench.training.observers.base import Observer, Progress, ready
+
+if TYPE_CHECKING:
+    from levelbench.training.observers.base import Context
+
+
+class Exporter(Observer):
+    """Sends the figures of each evaluation on, from a run of that name and specification.
+
+    One that cannot be opened is an error before the first step. One that fails later is given up with a warning: a run
+    is not lost because a disk or a server of somebody else's is full.
+    """
+
+    def __init__(self, asked: str, name: str, specification: Specification) -> None:
+        self.asked, self.name, self.specification = asked, name, specification
+        self._gone = False
+
+    def on_prepared(self, context: Context) -> None:
+        """Open it, with what the run is."""
+        try:
+            self._open(self.name, msgspec.to_builtins(self.specification))
+        except LevelbenchError:
+            raise
+        except Exception as error:  # the boundary to a package that may raise anything
+            found = f"it raised {type(error).__name__}: {error}"
+            raise UsageError(self.asked, found, "give another place, or leave the observer out") from error
+
+    def on_evaluation(self, progress: Progress, evaluation: Evaluation, step_times_ns: list[int]) -> None:
+        """Send the figures."""
+        self._try(lambda: self._send(evaluation.step, figures(evaluation, step_times_ns)))
+
+    def on_end(self, progress: Progress) -> None:
+        """Close it."""
+        self._try(self._close)
+
+    def _try(self, what: Callable[[], None]) -> None:
+        if self._gone:
+            return
+        try:
+            what()
+        except Exception as error:  # noqa: BLE001  # the boundary to a package that may raise anything
+            self._gone = True
+            warnings.warn(f"{self.asked} is given up: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+
+    @abstractmethod
+    def _open(self, name: str, specification: dict[str, Any]) -> None:
+        """Begin a run of that name; ``specification`` is what it is to be, in JSON types."""
+
+    @abstractmethod
+    def _send(self, step: int, values: Mapping[str, float]) -> None:
+        """Take the figures at a step."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Bring all to where it goes."""
+
+
+def figures(evaluation: Evaluation, step_times_ns: list[int]) -> dict[str, float]:
+    """The figures of an evaluation by name; what is not finite, or not there, is left out."""
+    found: dict[str, float] = {
+        **{f"quality/{name}": value for name, value in evaluation.quality.items()},
+        "epoch": evaluation.epoch,
+        "samples": float(evaluation.samples),
+        "time_s": evaluation.t_ns * 1e-9,
+        **{f"phase_s/{name}": ns * 1e-9 for name, ns in evaluation.phases_ns.items()},
+    }
+    if evaluation.loss is not None:
+        found["loss"] = evaluation.loss
+    if step_times_ns:
+        found["step_time_s"] = sum(step_times_ns) * 1e-9 / len(step_times_ns)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def require(package: str, extra: str, asked: str) -> None:
+    """``MissingError`` unless the package is here; it is not imported to find out."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingError(asked, f"the package {package} is not here", f'pip install "levelbench[{extra}]"')
+
+
+@final
+class TensorBoard(Exporter):
+    """Event files in ``FOLDER/RUN``, to be seen with ``tensorboard --logdir FOLDER``."""
+
+    def __init__(self, folder: Path, name: str, specification: Specification) -> None:
+        super().__init__(f"--observe tensorboard={folder}", name, specification)
+        require("tensorboard", "tensorboard", self.asked)
+        self._folder = folder
+        self._writer: Any = None
+
+    def _open(self, name: str, specification: dict[str, Any]) -> None:
+        from tensorboard.compat.proto import tensor_pb2, tensor_shape_pb2, types_pb2
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        folder = ready(self._folder / name)
+        self._writer = EventFileWriter(str(folder))
+        text = tensor_pb2.TensorProto(
+            dtype=types_pb2.DT_STRING,
+            string_val=[f"```\n{json.dumps(specification, indent=2)}\n```".encode()],
+            tensor_shape=tensor_shape_pb2.TensorShapeProto(),
+        )
+        plugin = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+        self._add(0, Summary(value=[Summary.Value(tag="specification", tensor=text, metadata=plugin)]))
+
+    def _send(self, step: int, values: Mapping[str, float]) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        self._add(step, Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]))
+
+    def _add(self, step: int, summary: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        self._writer.add_event(Event(wall_time=utc_now().timestamp(), step=step, summary=summary))
+        # One evaluation at a time is seldom, and who looks on wants to see it.
+        self._writer.flush()
+
+    def _close(self) -> None:
+        self._writer.close()
+
+
+@final
+class WeightsAndBiases(Exporter):
+    """A run in the project of that name: ``--observe wandb=PROJECT``."""
+
+    def __init__(self, project: str, name: str, specification: Specification) -> None:
+        super().__init__(f"--observe wandb={project}", name, specification)
+        require("wandb", "wandb", self.asked)
+        self._project = project
+        self._run: Any = None
+
+    def _open(self, name: str, specification: dict[str, Any]) -> None:
+        import wandb
+
+        mode = os.environ.get("WANDB_MODE") or "offline"
+        self._run = wandb.init(project=self._project, name=name, config=specification, mode=mode)
+
+    def _send(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def _close(self) -> None:
+        self._run.finish()
+
+
+@final
+class MLflow(Exporter):
+    """A run at a tracking address: ``--observe mlflow=sqlite:///mlflow.db``, or a server's.
+
+    The experiment is named after the task. The specification's entries are parameters of the run, settings among them.
+    """
+
+    def __init__(self, address: str, name: str, specification: Specification) -> None:
+        super().__init__(f"--observe mlflow={address}", name, specification)
+        require("mlflow", "mlflow", self.asked)
+        self._address = address
+        self._client: Any = None
+        self._run = ""
+
+    def _open(self, name: str, specification: dict[str, Any]) -> None:
+        from mlflow.tracking import MlflowClient
+
+        self._client = MlflowClient(tracking_uri=self._address)
+        experiment = self._client.get_experiment_by_name(specification["task"])
+        identity = experiment.experiment_id if experiment else self._client.create_experiment(specification["task"])
+        self._run = self._client.create_run(identity, run_name=name).info.run_id
+        for key, value in _flat(specification).items():
+            self._client.log_param(self._run, key, value)
+
+    def _send(self, step: int, values: Mapping[str, float]) -> None:
+        now_ms = round(utc_now().timestamp() * 1000)
+        for key, value in values.items():
+            self._client.log_metric(self._run, key, value, timestamp=now_ms, step=step)
+
+    def _close(self) -> None:
+        self._client.set_terminated(self._run)
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested entries by names with dots between."""
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        found.update(_flat(each, f"{prefix}{key}.") if isinstance(each, Mapping) else {f"{prefix}{key}": each})
+    return found

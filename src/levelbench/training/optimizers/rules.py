@@ -1,0 +1,327 @@
+"""Rules that work element by element: SGD, momentum, Adam and its relatives, AdaGrad, RMSProp, Adadelta, Lion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from levelbench.networks.executor import Array
+from levelbench.training.optimizers import checks
+from levelbench.training.optimizers.arrays import (
+    add_product,
+    add_quotient,
+    add_scaled,
+    copy,
+    maximum,
+    mix,
+    sign,
+    sqrt,
+    zeros_like,
+)
+from levelbench.training.optimizers.base import State, UpdateRule
+
+
+@dataclass(frozen=True)
+class SGD(UpdateRule):
+    """w := w - lr (g + weight_decay w) (Robbins & Monro 1951)."""
+
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.not_negative(self, "weight_decay")
+
+    def init(self, parameter: Array) -> State:
+        """No state."""
+        return None
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        return add_scaled(parameter, gradient, -lr), state
+
+
+@dataclass(frozen=True)
+class Momentum(UpdateRule):
+    """v := momentum v + g; w := w - lr v (Polyak 1964), or with ``nesterov`` w := w - lr (g + momentum v).
+
+    The form of Sutskever et al. 2013 with the learning rate outside of the velocity, as PyTorch has it. The gradient g
+    is that of the loss plus ``weight_decay`` w.
+    """
+
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share(self, "momentum")
+        checks.not_negative(self, "weight_decay")
+
+    def init(self, parameter: Array) -> State:
+        """The velocity, zero."""
+        return zeros_like(parameter)
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        velocity = state
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        velocity *= self.momentum
+        velocity += gradient
+        if self.nesterov:
+            gradient = add_scaled(gradient, velocity, self.momentum)
+            return add_scaled(parameter, gradient, -lr), velocity
+        return add_scaled(parameter, velocity, -lr), velocity
+
+
+def squared(second: Array, gradient: Array, beta2: float) -> Array:
+    """The second moment after another gradient: beta2 v + (1 - beta2) g². It is changed in place where that can be."""
+    second *= beta2
+    return add_product(second, gradient, gradient, 1 - beta2)
+
+
+def root(second: Array, beta2: float, step: int, epsilon: float) -> tuple[Array, float]:
+    """The pair (√v + c ε, c), with c = √(1 - beta2^step) the correction of the second moment's bias.
+
+    c m / (√v + c ε) is m / (√v / c + ε), the quotient of the papers, without a pass over all elements to divide by c.
+    """
+    correction = (1 - beta2**step) ** 0.5
+    denominator = sqrt(second)
+    denominator += epsilon * correction
+    return denominator, correction
+
+
+@dataclass(frozen=True)
+class Adam(UpdateRule):
+    """Adam with bias correction (Kingma & Ba 2015, algorithm 1).
+
+    ``weight_decay`` times the parameter is added to the gradient. With ``amsgrad`` the second moment never falls (Reddi
+    et al. 2018), before the bias correction as in PyTorch.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    amsgrad: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share(self, "beta1", "beta2")
+        checks.not_negative(self, "epsilon", "weight_decay")
+
+    def init(self, parameter: Array) -> State:
+        """The first and second moments, zero; with ``amsgrad`` the highest second moment, too."""
+        return tuple(zeros_like(parameter) for _ in range(3 if self.amsgrad else 2))
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        return self._adapted(parameter, gradient, state, step, lr)
+
+    def _adapted(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        first, second, *highest = state
+        first = mix(first, gradient, 1 - self.beta1)
+        second = squared(second, gradient, self.beta2)
+        if self.amsgrad:
+            highest = [maximum(highest[0], second)]
+        denominator, correction = root(highest[0] if self.amsgrad else second, self.beta2, step, self.epsilon)
+        parameter = add_quotient(parameter, first, denominator, -lr * correction / (1 - self.beta1**step))
+        return parameter, (first, second, *highest)
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay, w := (1 - lr weight_decay) w before its step (Loshchilov & Hutter 2019)."""
+
+    weight_decay: float = 0.01
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        parameter *= 1 - lr * self.weight_decay
+        return self._adapted(parameter, gradient, state, step, lr)
+
+
+@dataclass(frozen=True)
+class NAdam(UpdateRule):
+    """Adam with Nesterov's momentum (Dozat 2016), with the warm-up of the momentum that its paper and PyTorch have.
+
+    The momentum of step t is beta1 (1 - 0.5 · 0.96^(t · momentum_decay)).
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    momentum_decay: float = 0.004
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share(self, "beta1", "beta2")
+        checks.not_negative(self, "epsilon", "weight_decay", "momentum_decay")
+
+    def init(self, parameter: Array) -> State:
+        """The first and second moments, zero, and the product of all momenta so far."""
+        return zeros_like(parameter), zeros_like(parameter), 1.0
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        first, second, product = state
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        momentum, following = self._momentum(step), self._momentum(step + 1)
+        product = product * momentum
+        first = mix(first, gradient, 1 - self.beta1)
+        second = squared(second, gradient, self.beta2)
+        denominator, correction = root(second, self.beta2, step, self.epsilon)
+        rate = -lr * correction
+        parameter = add_quotient(parameter, gradient, denominator, rate * (1 - momentum) / (1 - product))
+        parameter = add_quotient(parameter, first, denominator, rate * following / (1 - product * following))
+        return parameter, (first, second, product)
+
+    def _momentum(self, step: int) -> float:
+        decay: float = 0.96 ** (step * self.momentum_decay)
+        return self.beta1 * (1 - 0.5 * decay)
+
+
+@dataclass(frozen=True)
+class AdaGrad(UpdateRule):
+    """s := s + g²; w := w - lr g / (√s + epsilon) (Duchi et al. 2011), with the ε of PyTorch.
+
+    ``initial`` is s before the first step; ``lr_decay`` divides the rate by 1 + (step - 1) · lr_decay.
+    """
+
+    epsilon: float = 1e-10
+    initial: float = 0.0
+    lr_decay: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.not_negative(self, "epsilon", "initial", "lr_decay", "weight_decay")
+
+    def init(self, parameter: Array) -> State:
+        """The sum of squares."""
+        squares = zeros_like(parameter)
+        squares += self.initial
+        return squares
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        squares = add_product(state, gradient, gradient)
+        denominator = sqrt(squares)
+        denominator += self.epsilon
+        rate = lr / (1 + (step - 1) * self.lr_decay)
+        return add_quotient(parameter, gradient, denominator, -rate), squares
+
+
+@dataclass(frozen=True)
+class RMSProp(UpdateRule):
+    """s := alpha s + (1 - alpha) g²; w := w - lr g / (√s + epsilon) (Hinton's lecture 6e, 2012), as PyTorch has it.
+
+    ``centered`` takes the square of the mean gradient off s (Graves 2013). With ``momentum`` the quotients are added up
+    as v := momentum v + g / (√s + epsilon), and w := w - lr v.
+    """
+
+    alpha: float = 0.99
+    epsilon: float = 1e-8
+    momentum: float = 0.0
+    centered: bool = False
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share(self, "alpha", "momentum")
+        checks.not_negative(self, "epsilon", "weight_decay")
+
+    def init(self, parameter: Array) -> State:
+        """The mean square; then the mean gradient if ``centered``, and the velocity if there is momentum."""
+        return tuple(zeros_like(parameter) for _ in range(1 + self.centered + bool(self.momentum)))
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        squares, *others = state
+        squares *= self.alpha
+        squares = add_product(squares, gradient, gradient, 1 - self.alpha)
+        variance = squares
+        if self.centered:
+            others[0] = mean = mix(others[0], gradient, 1 - self.alpha)
+            # Of gradients that are all alike it is zero, and by rounding may be less.
+            variance = maximum(add_product(copy(squares), mean, mean, -1.0), 0.0)
+        denominator = sqrt(variance)
+        denominator += self.epsilon
+        if self.momentum:
+            velocity = others[-1]
+            velocity *= self.momentum
+            others[-1] = velocity = add_quotient(velocity, gradient, denominator)
+            parameter = add_scaled(parameter, velocity, -lr)
+        else:
+            parameter = add_quotient(parameter, gradient, denominator, -lr)
+        return parameter, (squares, *others)
+
+
+@dataclass(frozen=True)
+class Adadelta(UpdateRule):
+    """d := g √(u + epsilon) / √(s + epsilon), w := w - lr d, with s and u the mean squares of g and d (Zeiler 2012).
+
+    The paper has no rate: ``lr = 1``.
+    """
+
+    rho: float = 0.9
+    epsilon: float = 1e-6
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share(self, "rho")
+        checks.positive(self, "epsilon")
+        checks.not_negative(self, "weight_decay")
+
+    def init(self, parameter: Array) -> State:
+        """The mean squares of gradients and of steps, zero."""
+        return zeros_like(parameter), zeros_like(parameter)
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        squares, steps = state
+        if self.weight_decay:
+            gradient = add_scaled(gradient, parameter, self.weight_decay)
+        squares *= self.rho
+        squares = add_product(squares, gradient, gradient, 1 - self.rho)
+        change = sqrt(steps + self.epsilon)
+        change /= sqrt(squares + self.epsilon)
+        change *= gradient
+        steps *= self.rho
+        steps = add_product(steps, change, change, 1 - self.rho)
+        return add_scaled(parameter, change, -lr), (squares, steps)
+
+
+@dataclass(frozen=True)
+class Lion(UpdateRule):
+    """w := w - lr (sign(beta1 m + (1 - beta1) g) + weight_decay w); m := beta2 m + (1 - beta2) g (Chen et al. 2023)."""
+
+    beta1: float = 0.9
+    beta2: float = 0.99
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.share(self, "beta1", "beta2")
+        checks.not_negative(self, "weight_decay")
+
+    def init(self, parameter: Array) -> State:
+        """The momentum, zero."""
+        return zeros_like(parameter)
+
+    def update(self, parameter: Array, gradient: Array, state: State, step: int, lr: float) -> tuple[Array, State]:
+        """One step."""
+        direction = sign(mix(copy(state), gradient, 1 - self.beta1))
+        if self.weight_decay:
+            parameter *= 1 - lr * self.weight_decay
+        return add_scaled(parameter, direction, -lr), mix(state, gradient, 1 - self.beta2)

@@ -1,0 +1,498 @@
+"""Qualities: how good a network is on a split, and from where on it is good enough.
+
+What can be counted is counted in integers on the device, so that every framework gives the same figure to the last bit
+for the same predictions; errors and surprises are summed in float64. BLEU's options are fixed, and stand in its
+signature with the version of sacrebleu that computed it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from levelbench.errors import DataError, DefinitionError, MissingError, UnsupportedError, UsageError
+from levelbench.networks.executor import Array, Executor
+from levelbench.records.schema import Target
+from levelbench.training.datasets.text import BEGIN, END
+
+if TYPE_CHECKING:
+    from levelbench.training.input import Held
+
+
+@dataclass(frozen=True)
+class Quality(ABC):
+    """A metric with its scale, and the target on it, looked for on the validation split."""
+
+    target: float
+    metric: ClassVar[str]
+    direction: ClassVar[Literal["higher", "lower"]]
+    low: ClassVar[float]
+    high: ClassVar[float]
+
+    def as_target(self, threshold: float | None = None) -> Target:
+        """What a record states; ``threshold`` replaces the task's own target."""
+        value = self.target if threshold is None else threshold
+        if not self.low <= value <= self.high:
+            percent = f" (did you mean {value / 100:g}?)" if self.high == 1 and 1 < value <= 100 else ""
+            raise UsageError(
+                f"target {value:g} for {self.metric}",
+                f"its scale goes from {self.low:g} to {self.high:g}{percent}",
+                "give a target on that scale",
+            )
+        high = None if math.isinf(self.high) else self.high
+        return Target(self.metric, value, self.direction, self.low, high, "validation")
+
+    @property
+    def signature(self) -> str:
+        """The options and version that decide about the score, where any do; kept in the record."""
+        return ""
+
+    @abstractmethod
+    def measure(self, executor: Executor, held: Held) -> float:
+        """The metric over all examples of ``held``; leaves the executor's state as it was."""
+
+
+@dataclass(frozen=True)
+class _Share(Quality):
+    """A share, from 0 to 1, of which more is better."""
+
+    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = 1.0
+
+
+@dataclass(frozen=True)
+class Top1(_Share):
+    """The share of samples whose highest logit is that of their label.
+
+    Of equal logits the class of the lower number is the highest. A sample with a logit that is NaN is never right.
+    """
+
+    metric: ClassVar[str] = "top1"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Correct over all, exact: counted in integers."""
+        correct = 0
+        for *inputs, labels in held.batches():
+            (logits, *_) = executor.infer(*inputs)
+            correct = correct + ((logits.argmax(1) == labels) & _comparable(logits)).sum()
+        return int(np.asarray(held.backend.host(correct))) / len(held)
+
+
+@dataclass(frozen=True)
+class TopK(_Share):
+    """The share of samples whose label is among the ``k`` highest logits; the metric's name is ``top<k>``.
+
+    A label is among them if fewer than k logits are above its own. Of equal logits the class of the lower number comes
+    first, and NaN is above all numbers, as for the ``argmax`` that :class:`Top1` takes. A label whose own logit is NaN,
+    or that is no class at all, is never among them.
+    """
+
+    k: int = 5
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise DefinitionError(f"top-{self.k} accuracy", "it counts nothing", "choose k >= 1")
+
+    @property
+    def metric(self) -> str:  # type: ignore[override]  # one name a k
+        """``top5`` for five."""
+        return f"top{self.k}"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Correct over all, exact: counted in integers."""
+        correct = 0
+        for *inputs, labels in held.batches():
+            (logits, *_) = executor.infer(*inputs)
+            correct = correct + _within(logits, labels, _classes(held, logits), self.k)
+        return int(np.asarray(held.backend.host(correct))) / len(held)
+
+
+@dataclass(frozen=True)
+class Top5(TopK):
+    """:class:`TopK` of five: ImageNet's and DAWNBench's."""
+
+
+@dataclass(frozen=True)
+class BalancedAccuracy(_Share):
+    """The mean over classes of the share of each class that is right (Brodersen et al. 2010).
+
+    Classes without an example in the split are left out, as scikit-learn does.
+    """
+
+    metric: ClassVar[str] = "balanced_accuracy"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """From counts by class, which are exact."""
+        predicted, labels = _host(executor, held, _predicted)
+        examples = np.bincount(labels)
+        right = np.bincount(labels[predicted == labels], minlength=len(examples))
+        present = examples > 0
+        return float(np.mean(right[present] / examples[present]))
+
+
+@dataclass(frozen=True)
+class AUROC(_Share):
+    """The area under the receiver operating characteristic of two classes: P(score of a 1 > score of a 0).
+
+    The score is the logit of class 1 less that of class 0, or the only output where there is but one.
+    """
+
+    metric: ClassVar[str] = "auroc"
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """From ranks over the whole split; 0.5 counts where two scores are equal."""
+        logits, labels = _host(executor, held, lambda logits: logits)
+        flat = logits.reshape(len(logits), -1).astype(np.float64)
+        if flat.shape[1] > 2:
+            raise UnsupportedError("the area under the ROC", f"there are {flat.shape[1]} classes", "use it for two")
+        return area_under_roc(flat[:, -1] - (flat[:, 0] if flat.shape[1] == 2 else 0.0), labels)
+
+
+def area_under_roc(scores: NDArray[np.float64], labels: NDArray[Any]) -> float:
+    """Mann and Whitney's U of the positives over all pairs (Hanley & McNeil 1982); NaN where a class is absent.
+
+    ``scores`` (n,) and ``labels`` (n,), not zero meaning positive. A score that is NaN makes the area NaN.
+    """
+    positive = np.asarray(labels) != 0
+    ones, zeros = int(positive.sum()), int((~positive).sum())
+    if not (ones and zeros) or np.isnan(scores).any():
+        return float("nan")
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    middle_ranks = np.cumsum(counts) - (counts - 1) / 2
+    rank_sum = float(middle_ranks[inverse][positive].sum())
+    return (rank_sum - ones * (ones + 1) / 2) / (ones * zeros)
+
+
+def _within(logits: Array, labels: Array, classes: Array, k: int) -> Array:
+    """How many labels are among the k highest logits, as a scalar on the device."""
+    chosen = classes == labels[:, None]
+    # A choice and a sum, as every framework spells a gather otherwise; a product would make NaN of infinite logits.
+    own = array_namespace(logits).where(chosen, logits, 0.0).sum(1)[:, None]
+    before = (logits > own) | (logits != logits) | ((logits == own) & (classes < labels[:, None]))
+    return ((before.sum(1) < k) & (own[:, 0] == own[:, 0]) & chosen.any(1)).sum()
+
+
+def _comparable(logits: Array) -> Array:
+    """Rows without a NaN, (n,): the highest of a row with one is NaN, and equals nothing."""
+    highest = array_namespace(logits).max(logits, axis=1)
+    return highest == highest
+
+
+def _predicted(logits: Array) -> Array:
+    """The class of the highest logit, (n,); -1, which is no class, in rows with a NaN."""
+    return array_namespace(logits).where(_comparable(logits), logits.argmax(1), -1)
+
+
+def _classes(held: Held, logits: Array) -> Array:
+    """0, 1, 2, ... as a native row."""
+    return held.backend.array(np.arange(int(logits.shape[1]), dtype=np.int64)[None])
+
+
+def _host(executor: Executor, held: Held, of: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What ``of`` makes of the logits, and the labels, over the whole split on the host."""
+    values, truth = [], []
+    for *inputs, labels in held.batches():
+        values.append(np.asarray(held.backend.host(of(executor.infer(*inputs)[0]))))
+        truth.append(np.asarray(held.backend.host(labels)))
+    return np.concatenate(values), np.concatenate(truth)
+
+
+@dataclass(frozen=True)
+class _Error(Quality):
+    """A mean over all elements of all targets, in the targets' unit; 0 is best and there is no worst."""
+
+    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = math.inf
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Over all elements at once, not a mean of means.
+
+        :raises DataError: where outputs (n, ...) and targets differ in shape by more than axes of size 1.
+        """
+        total, count = 0.0, 0
+        for *inputs, targets in held.batches():
+            outputs = np.asarray(held.backend.host(executor.infer(*inputs)[0])).astype(np.float64)
+            wanted = np.asarray(held.backend.host(targets)).astype(np.float64)
+            # (n, 1) against (n,) is what regressions of one number often have, and broadcasting would make (n, n).
+            if [size for size in outputs.shape[1:] if size != 1] != [size for size in wanted.shape[1:] if size != 1]:
+                found = f"outputs of shape {outputs.shape} and targets of shape {wanted.shape}"
+                raise DataError(f"measuring {self.metric}", found, "make the network for the shape of the targets")
+            total += self._sum(outputs.reshape(wanted.shape) - wanted)
+            count += wanted.size
+        return self._mean(total / count)
+
+    @abstractmethod
+    def _sum(self, errors: NDArray[Any]) -> float:
+        """What is added up."""
+
+    def _mean(self, mean: float) -> float:
+        """What is made of the mean."""
+        return mean
+
+
+@dataclass(frozen=True)
+class RMSE(_Error):
+    """The root of the mean squared error."""
+
+    metric: ClassVar[str] = "rmse"
+
+    def _sum(self, errors: NDArray[Any]) -> float:
+        return float((errors * errors).sum())
+
+    def _mean(self, mean: float) -> float:
+        return math.sqrt(mean)
+
+
+@dataclass(frozen=True)
+class MAE(_Error):
+    """The mean absolute error."""
+
+    metric: ClassVar[str] = "mae"
+
+    def _sum(self, errors: NDArray[Any]) -> float:
+        return float(np.abs(errors).sum())
+
+
+_ROWS = 100
+
+
+def surprise(executor: Executor, held: Held, ignored: int | None = None) -> float:
+    """The mean of -log softmax(logits)[label] over all labels of ``held``, in nats; those ``ignored`` do not count.
+
+    Logits are (n, length, tokens), the first output; labels (n, length) of int64, the last column. Sums are formed in
+    the network's precision within a batch of 100 rows, in double precision over the batches.
+    """
+    total, count = 0.0, 0
+    for *inputs, labels in held.batches(_ROWS):
+        (logits, *_) = executor.infer(*inputs)
+        xp = array_namespace(logits)
+        highest = xp.max(logits, axis=-1, keepdims=True)
+        logits = logits - highest
+        normalisers = xp.log(xp.sum(xp.exp(logits), axis=-1))
+        chosen = xp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+        surprises = normalisers - chosen
+        if ignored is None:
+            count += math.prod(surprises.shape)
+        else:
+            counted = labels != ignored
+            surprises = xp.where(counted, surprises, xp.zeros_like(surprises))
+            count += int(np.asarray(held.backend.host(xp.sum(xp.astype(counted, xp.int64)))))
+        total += float(np.asarray(held.backend.host(xp.sum(surprises))))
+    return total / count if count else math.nan
+
+
+@dataclass(frozen=True)
+class Perplexity(Quality):
+    """exp of the mean surprise: from how many equally likely tokens the network would have to guess."""
+
+    ignored: int | None = None
+    metric: ClassVar[str] = "perplexity"
+    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    low: ClassVar[float] = 1.0
+    high: ClassVar[float] = math.inf
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Infinite where it is larger than any number."""
+        mean = surprise(executor, held, self.ignored)
+        return math.exp(mean) if not mean > 700 else math.inf
+
+
+@dataclass(frozen=True)
+class BitsPerCharacter(Quality):
+    """The mean surprise in bits, of a network whose tokens are characters."""
+
+    ignored: int | None = None
+    metric: ClassVar[str] = "bits_per_character"
+    direction: ClassVar[Literal["higher", "lower"]] = "lower"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = math.inf
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """In bits."""
+        return surprise(executor, held, self.ignored) / math.log(2.0)
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalised(answer: str) -> str:
+    """Lower case, without ASCII punctuation, articles and extra white space."""
+    bare = answer.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", bare).split())
+
+
+def f1(prediction: str, answers: Sequence[str]) -> float:
+    """The harmonic mean of precision and recall of the words, with the answer for which it is highest."""
+    return max(_word_f1(normalised(prediction).split(), normalised(answer).split()) for answer in answers)
+
+
+def exact_match(prediction: str, answers: Sequence[str]) -> float:
+    """1.0 where the prediction is one of the answers, else 0.0."""
+    return float(any(normalised(prediction) == normalised(answer) for answer in answers))
+
+
+def _word_f1(prediction: list[str], answer: list[str]) -> float:
+    same = sum((Counter(prediction) & Counter(answer)).values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(prediction), same / len(answer)
+    return 2 * precision * recall / (precision + recall)
+
+
+def best_spans(starts: NDArray[Any], ends: NDArray[Any], longest: int) -> NDArray[np.int64]:
+    """(n, 2): first and last token of the span with the highest sum of logits, ``longest`` tokens at most.
+
+    ``starts`` and ``ends`` are (n, length). Of equal spans the first and shortest.
+    """
+    length = starts.shape[1]
+    best = np.full(starts.shape, -np.inf, np.float64)
+    last = np.zeros(starts.shape, np.int64)
+    for more in range(min(longest, length)):
+        scores = starts[:, : length - more].astype(np.float64) + ends[:, more:]
+        better = scores > best[:, : length - more]
+        best[:, : length - more] = np.where(better, scores, best[:, : length - more])
+        last[:, : length - more] = np.where(better, np.arange(more, length), last[:, : length - more])
+    first = best.argmax(axis=1)
+    return np.stack([first, last[np.arange(len(last)), first]], axis=1)
+
+
+@dataclass(frozen=True)
+class _Span(Quality):
+    """A mean over questions of how well the predicted span fits.
+
+    The split's ``reference`` has a :class:`levelbench.training.datasets.text.Passage` a question.
+    """
+
+    longest: int = 30
+    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = 1.0
+
+    @staticmethod
+    @abstractmethod
+    def compare(prediction: str, answers: Sequence[str]) -> float:
+        """From 0 to 1."""
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """The mean over all questions; start and end logits are the network's first two outputs."""
+        passages: Any = held.split.reference
+        total, at = 0.0, 0
+        for columns in held.batches(_ROWS):
+            starts, ends, *_ = executor.infer(*columns[: -held.split.targets])
+            for first, last in best_spans(held.backend.host(starts), held.backend.host(ends), self.longest).tolist():
+                total += self.compare(passages[at].text(first, last), passages[at].answers)
+                at += 1
+        return total / at
+
+
+@dataclass(frozen=True)
+class SpanF1(_Span):
+    """The mean over questions of the F1 of words between the predicted span and the best of its answers."""
+
+    metric: ClassVar[str] = "f1"
+    compare = staticmethod(f1)
+
+
+@dataclass(frozen=True)
+class SpanExactMatch(_Span):
+    """The share of questions whose predicted span is one of the answers, after normalisation."""
+
+    metric: ClassVar[str] = "exact_match"
+    compare = staticmethod(exact_match)
+
+
+_TRANSLATED_ROWS = 250
+# Prefixes grow by so many tokens at a time: a framework that compiles by shape compiles few shapes.
+_PREFIX_STEP = 8
+
+
+def greedy(
+    infer: Callable[[Array], tuple[Array, ...]],
+    array: Callable[[NDArray[Any]], Array],
+    host: Callable[[Array], NDArray[Any]],
+    rows: int,
+    longest: int,
+) -> NDArray[np.int64]:
+    """(rows, longest): the most likely next token, again and again, until each row has its ``END``; 0 behind it.
+
+    ``infer`` takes the tokens so far, (rows, some length) of int64 with ``BEGIN`` in front, and answers with logits
+    (rows, that length, tokens) in which position i depends on tokens up to i alone.
+    """
+    prefix = np.zeros((rows, longest + 1), np.int64)
+    prefix[:, 0] = BEGIN
+    done = np.zeros(rows, bool)
+    for at in range(longest):
+        width = min(longest, (at // _PREFIX_STEP + 1) * _PREFIX_STEP)
+        (logits, *_) = infer(array(np.ascontiguousarray(prefix[:, :width])))
+        chosen = np.asarray(host(logits[:, at].argmax(-1)))
+        prefix[:, at + 1] = np.where(done, 0, chosen)
+        done |= chosen == END
+        if done.all():
+            break
+    return prefix[:, 1:]
+
+
+@dataclass(frozen=True)
+class Bleu(Quality):
+    """Corpus BLEU from 0 to 100: mixed case, tokenised as 13a, exponential smoothing, one reference.
+
+    The split's inputs are those of the encoder and then the decoder's ``target_ids``; its ``reference`` has the texts
+    and ``decode(ids)``.
+    """
+
+    metric: ClassVar[str] = "bleu"
+    direction: ClassVar[Literal["higher", "lower"]] = "higher"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = 100.0
+
+    def measure(self, executor: Executor, held: Held) -> float:
+        """Translate all of ``held`` greedily and compare with the references."""
+        return float(_scorer().corpus_score(self.translations(executor, held), [list(self._texts(held))]).score)
+
+    def translations(self, executor: Executor, held: Held) -> list[str]:
+        """The network's translation of each example, at most as long as the split's targets."""
+        reference: Any = held.split.reference
+        found: list[str] = []
+        for columns in held.batches(_TRANSLATED_ROWS):
+            *encoded, targets = columns[: -held.split.targets]
+            rows, longest = targets.shape
+
+            def infer(prefix: Array, encoded: list[Array] = encoded) -> tuple[Array, ...]:
+                return executor.infer(*encoded, prefix)
+
+            ids = greedy(infer, held.backend.array, held.backend.host, rows, longest)
+            found += [reference.decode(row) for row in ids.tolist()]
+        return found
+
+    @property
+    def signature(self) -> str:
+        """What sacrebleu says of the options and of its version: to be kept with every score."""
+        scorer = _scorer()
+        # The number of references is part of it, and known only when some were seen.
+        scorer.corpus_score(["a"], [["a"]])
+        return str(scorer.get_signature())
+
+    @staticmethod
+    def _texts(held: Held) -> Any:
+        return held.split.reference
+
+
+def _scorer() -> Any:
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError as error:
+        raise MissingError("BLEU", f"sacrebleu is not installed ({error})", 'pip install "levelbench[text]"') from None
+    return BLEU(tokenize="13a", smooth_method="exp", lowercase=False, effective_order=False)

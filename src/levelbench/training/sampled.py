@@ -1,0 +1,164 @@
+"""A sampler inside a network: a deferred network that pulls its own minibatches from arrays that it holds.
+
+The columns of a split become buffers, and ONNX operators take the rows of a step out of them, so every framework runs
+it like any other network, and a compiled step has the gather in it (Ben-Nun et al. 2019, 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from levelbench.errors import DefinitionError
+from levelbench.networks.inspect import sort_nodes
+from levelbench.networks.network import Network
+from levelbench.networks.shapes import infer_shapes
+from levelbench.networks.values import Parameter, Value, element_type, value_info
+from levelbench.training.datasets.base import Normalisation, Split
+from levelbench.training.samplers import Epoch, Sampler, rows_of
+
+ORDER, BOUNDS, STEP = "sampler.order", "sampler.bounds", "sampler.step"
+# A serialised message of protobuf ends at 2 GiB.
+_MOST_BYTES = 2**31 - 2**24
+
+
+def sampled(network: Network, split: Split, sampler: Sampler, *, normalisation: Normalisation | None = None) -> Network:
+    """The network with the data in it: its inputs are the epoch's order (visits,) and the number of the step ().
+
+    ``network`` takes the columns of ``split`` in their order, labels last, as one with a loss does. Where all batches
+    of an epoch are of one size every shape is static, so that it can be compiled; else there is a third input between
+    the two, the bounds of the batches (steps + 1,), and modes that need static shapes refuse it: use ``drop_last``.
+    :func:`epoch_inputs` gives all but the step. The columns are buffers ``data.NAME``, as they are stored; a first
+    column of uint8 is normalised after its rows are taken, as a loader does.
+
+    :raises DefinitionError: when the network takes other inputs than the split has columns, or they need 2 GiB or more.
+    """
+    columns = _columns(network, split)
+    model = network.copied()
+    nodes = _Nodes(model.graph)
+    sizes = sampler.epoch(split, 0, 0).sizes
+    even = bool((sizes == sizes[0]).all())
+    indices = nodes.even_rows(int(sizes[0])) if even else nodes.uneven_rows()
+    given = {each.name: each for each in model.graph.input}
+    parameters = list(network.parameters)
+    for value, column in zip(network.inputs, columns, strict=True):
+        model.graph.input.remove(given[value.name])
+        stored = f"data.{value.name}"
+        model.graph.initializer.append(numpy_helper.from_array(column, stored))
+        parameters.append(Parameter(stored, column.shape, column.dtype.name, None, trainable=False))
+        rows = normalisation if value is network.inputs[0] and column.dtype == np.uint8 else None
+        nodes.take(stored, indices, value, column.dtype.name, rows)
+    shapes = [(ORDER, ("visits",)), *([] if even else [(BOUNDS, ("bounds",))]), (STEP, ())]
+    model.graph.input.extend(value_info(Value(name, "int64", shape)) for name, shape in shapes)
+    return _checked(network, model, nodes.made, parameters, len(split), len(sizes))
+
+
+def epoch_inputs(network: Network, epoch: Epoch) -> tuple[NDArray[np.int64], ...]:
+    """What a sampled network is given all through an epoch, in its order; the number of the step, int64 (), follows."""
+    return (epoch.order, epoch.bounds) if len(network.inputs) == 3 else (epoch.order,)
+
+
+def _columns(network: Network, split: Split) -> list[NDArray[Any]]:
+    """The columns as arrays, found to fit the network's inputs."""
+    asked = f"sampling inside of {network.name}"
+    names = [each.name for each in network.inputs]
+    if len(names) != len(split.columns):
+        raise DefinitionError(
+            asked,
+            f"it takes {len(names)} inputs ({', '.join(names)}), and the split has {len(split.columns)} columns",
+            "give a network with its loss, whose inputs are the columns",
+        )
+    columns = [rows_of(each, np.arange(len(split), dtype=np.int64)) for each in split.columns]
+    if (size := sum(each.nbytes for each in columns)) >= _MOST_BYTES:
+        raise DefinitionError(asked, f"the data takes {size:,} bytes, a model up to {_MOST_BYTES:,}", "use a loader")
+    for value, column in zip(network.inputs, columns, strict=True):
+        wanted = None if value.shape is None else value.shape[1:]
+        if wanted is not None and (
+            len(wanted) != column.ndim - 1
+            or any(isinstance(a, int) and a != b for a, b in zip(wanted, column.shape[1:], strict=True))
+        ):
+            found = f"{value.name!r} is {value.shape}, rows of the data are {column.shape[1:]}"
+            raise DefinitionError(asked, found, "give data of its shape")
+    return columns
+
+
+class _Nodes:
+    """The nodes that take a step's rows, collected to be put before the network's own."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._graph, self.made = graph, list[onnx.NodeProto]()
+
+    def node(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """One more node; its output."""
+        self.made.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
+        return output
+
+    def constant(self, name: str, value: Any, dtype: Any = np.int64) -> str:
+        """An array of the graph."""
+        self._graph.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), f"sampler.{name}"))
+        return f"sampler.{name}"
+
+    def even_rows(self, batch: int) -> str:
+        """The indices of a step whose batch is as large as all others: shape (batch,)."""
+        first = self.node("Mul", [STEP, self.constant("batch", batch)], "sampler.first")
+        places = self.node("Add", [first, self.constant("offsets", np.arange(batch))], "sampler.places")
+        return self.node("Gather", [ORDER, places], "sampler.indices", axis=0)
+
+    def uneven_rows(self) -> str:
+        """The indices of a step between two of the bounds."""
+        one = self.constant("one", [1])
+        at = self.node("Reshape", [STEP, one], "sampler.at")
+        after = self.node("Add", [at, one], "sampler.after")
+        ends = [self.node("Gather", [BOUNDS, each], f"{each}.bound", axis=0) for each in (at, after)]
+        return self.node("Slice", [ORDER, *ends], "sampler.indices")
+
+    def take(self, stored: str, indices: str, value: Value, dtype: str, normalisation: Normalisation | None) -> None:
+        """The rows of a column under the name and in the dtype of the input that it replaces."""
+        if dtype == value.dtype:
+            self.node("Gather", [stored, indices], value.name, axis=0)
+            return
+        rows = self.node("Gather", [stored, indices], f"{value.name}.rows", axis=0)
+        if normalisation is None:
+            self.node("Cast", [rows], value.name, to=element_type(value.dtype))
+            return
+        cast = self.node("Cast", [rows], f"{value.name}.cast", to=element_type(value.dtype))
+        shape = (1, -1, *([1] * (len(value.shape or ()) - 2))) if len(normalisation.mean) > 1 else (-1,)
+        highest = np.float64(normalisation.highest)
+        # The constants of the loader, subtracted and multiplied in its order: the same bits.
+        shift = (np.array(normalisation.mean) * highest).reshape(shape)
+        scale = (1 / (np.array(normalisation.std) * highest)).reshape(shape)
+        centred = self.node("Sub", [cast, self.constant("shift", shift, value.dtype)], f"{value.name}.centred")
+        self.node("Mul", [centred, self.constant("scale", scale, value.dtype)], value.name)
+
+
+def _checked(
+    network: Network,
+    model: onnx.ModelProto,
+    made: Sequence[onnx.NodeProto],
+    parameters: Sequence[Parameter],
+    examples: int,
+    steps: int,
+) -> Network:
+    """The network, its nodes in order, all of it checked by ONNX."""
+    graph = model.graph
+    asked = f"sampling inside of {network.name}"
+    given = dict.fromkeys([*(each.name for each in graph.input), *(each.name for each in graph.initializer)])
+    nodes = [*made, *graph.node]
+    del graph.node[:], graph.value_info[:]
+    graph.node.extend(nodes)
+    sort_nodes(graph.node, list(given), [each.name for each in graph.output], asked)
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise DefinitionError(asked, str(error).strip().splitlines()[0], "give other data, or use a loader") from None
+    fills = {name: high for name, high in network.fills.items() if name in given}
+    edited = network.replace(
+        model=model, parameters=parameters, fills={**fills, ORDER: examples, STEP: steps}, sizes=dict(network.sizes)
+    )
+    infer_shapes(edited)
+    return edited

@@ -1,0 +1,521 @@
+"""Samplers: in which order an epoch visits the training set, and in batches of which examples.
+
+An epoch is a function of the split, the seed and its number alone, so every framework, process and number of workers
+sees the same batches, and training goes on in the middle of one without having seen its beginning.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
+
+from levelbench.errors import DefinitionError
+from levelbench.training.datasets.base import Column, Split
+
+Indices = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """The batches of an epoch: batch i is ``order[bounds[i] : bounds[i + 1]]``.
+
+    ``order`` holds indices of examples, shape (visits,); ``bounds`` ascends from 0 to visits, shape (steps + 1,).
+    """
+
+    order: Indices
+    bounds: Indices
+
+    def batch(self, step: int) -> Indices:
+        """The examples of one step."""
+        return self.order[self.bounds[step] : self.bounds[step + 1]]
+
+    @property
+    def sizes(self) -> Indices:
+        """Examples by step, shape (steps,)."""
+        return np.diff(self.bounds)
+
+
+@dataclass(frozen=True)
+class Sampler(ABC):
+    """Batches of ``batch`` examples; the last one of an epoch may be smaller."""
+
+    batch: int
+    exact: ClassVar[bool] = True
+    """Whether an epoch visits every example exactly once."""
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise DefinitionError(f"{type(self).__name__} with batch={self.batch}", "it is empty", "choose batch >= 1")
+
+    @abstractmethod
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """The batches of epoch number ``epoch`` (from 0)."""
+
+    def steps(self, split: Split) -> int:
+        """Batches an epoch, the same in every epoch."""
+        return -(-len(split) // self.batch)
+
+    def batched(self, order: Indices) -> Epoch:
+        """An order cut into batches, the last one smaller where it does not come out even."""
+        return Epoch(order, np.append(np.arange(0, len(order), self.batch, dtype=np.int64), len(order)))
+
+
+_BLOCK = 4096
+
+
+class SomeRows:
+    """Some rows of a column, in an order of their own; nothing is copied until they are taken."""
+
+    def __init__(self, column: NDArray[Any] | Column, chosen: NDArray[np.int64]) -> None:
+        self._column, self._chosen = column, chosen
+        self.shape = (len(chosen), *column.shape[1:])
+        self.dtype = column.dtype
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def take(self, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None) -> NDArray[Any]:
+        """The rows at ``indices`` of the chosen ones."""
+        return rows_of(self._column, self._chosen[indices], seeds)
+
+
+def rows_of(
+    column: NDArray[Any] | Column, indices: NDArray[np.int64], seeds: NDArray[np.uint64] | None = None
+) -> NDArray[Any]:
+    """Rows of a column of either kind, shape (len(indices), ...)."""
+    if isinstance(column, np.ndarray):
+        return column[indices]
+    return column.take(indices, seeds)
+
+
+def some_of(split: Split, chosen: NDArray[np.int64]) -> Split:
+    """The split of these examples alone: labels as an array, all other columns as views."""
+    columns = [
+        column[chosen] if isinstance(column, np.ndarray) and column.ndim == 1 else SomeRows(column, chosen)
+        for column in split.columns
+    ]
+    reference = None if split.reference is None else [split.reference[at] for at in chosen.tolist()]
+    return Split(tuple(columns), split.targets, reference)
+
+
+def labels_of(split: Split, asked: str) -> NDArray[np.int64]:
+    """The class of each example, shape (n,); ``DefinitionError`` where the last column does not hold classes."""
+    labels = split.labels
+    if len(labels.shape) != 1 or np.dtype(labels.dtype).kind not in "iu":
+        raise DefinitionError(
+            asked, f"the labels are {labels.dtype} of shape {tuple(labels.shape)}", "it needs a whole number an example"
+        )
+    found = rows_of(labels, np.arange(len(split), dtype=np.int64)).astype(np.int64, copy=False)
+    if len(found) and found.min() < 0:
+        raise DefinitionError(asked, f"a label is {found.min()}", "it needs classes from 0 on")
+    return found
+
+
+def lengths_of(split: Split, column: int, padding: int) -> NDArray[np.int64]:
+    """Of each row of a column its places up to the last one that is not ``padding``, shape (n,)."""
+    if not -len(split.columns) <= column < len(split.columns) or len(split.columns[column].shape) < 2:
+        raise DefinitionError(
+            f"the lengths of column {column}", "it is not there, or has no places to count", "name a column of tokens"
+        )
+    source = split.columns[column]
+    lengths = np.empty(len(split), np.int64)
+    for start in range(0, len(split), _BLOCK):
+        rows = rows_of(source, np.arange(start, min(start + _BLOCK, len(split)), dtype=np.int64))
+        used = (rows != padding).reshape(len(rows), rows.shape[1], -1).any(axis=2)
+        lengths[start : start + len(rows)] = np.where(used.any(axis=1), used.shape[1] - used[:, ::-1].argmax(axis=1), 0)
+    return lengths
+
+
+def promised_shares(sampler: Sampler, split: Split) -> NDArray[np.float64] | None:
+    """Each example's expected share of the visits, shape (n,); ``None`` where the sampler has no formula for it."""
+    own: Any = getattr(sampler, "expected_shares", None)
+    if own is None:
+        return np.full(len(split), 1.0 / len(split))
+    found: NDArray[np.float64] | None = own(split)
+    return found
+
+
+def promises_random_order(sampler: Sampler) -> bool:
+    """Whether every example is as likely to come early in an epoch as late."""
+    return bool(getattr(sampler, "random_order", True))
+
+
+@dataclass(frozen=True)
+class EvenSampler(Sampler, ABC):
+    """Batches of ``batch`` examples; the rest of an epoch is a smaller one, or is left out with ``drop_last``."""
+
+    drop_last: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.drop_last:
+            # A constant of the class otherwise; with examples left out no epoch is complete.
+            object.__setattr__(self, "exact", False)
+
+    def visits(self, split: Split) -> int:
+        """Examples that an epoch draws, before a rest is left out."""
+        return len(split)
+
+    def steps(self, split: Split) -> int:
+        """Batches an epoch. ``DefinitionError`` where leaving out the last one leaves none."""
+        visits = self.visits(split)
+        steps = visits // self.batch if self.drop_last else -(-visits // self.batch)
+        if not steps:
+            raise DefinitionError(f"{self!r} of {visits} examples", "an epoch has no batch", "choose a smaller batch")
+        return steps
+
+    def batched(self, order: NDArray[np.int64]) -> Epoch:
+        """An order cut into batches."""
+        return super().batched(order[: len(order) // self.batch * self.batch] if self.drop_last else order)
+
+
+@dataclass(frozen=True)
+class Sequential(EvenSampler):
+    """In the order of the data, the same in every epoch."""
+
+    random_order: ClassVar[bool] = False
+
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """0, 1, 2, ..."""
+        return self.batched(np.arange(len(split), dtype=np.int64))
+
+
+def generator_of(seed: int, epoch: int) -> Generator:
+    """The random numbers of an epoch: a function of these two alone."""
+    return Generator(PCG64([seed, epoch, 0x5AFE]))
+
+
+@dataclass(frozen=True)
+class Shuffled(EvenSampler):
+    """A new uniform permutation each epoch; with ``drop_last`` others are left out each time."""
+
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """The permutation, cut into batches."""
+        return self.batched(generator_of(seed, epoch).permutation(len(split)).astype(np.int64, copy=False))
+
+
+_RADIX = 2**16
+
+
+@dataclass(frozen=True)
+class Stratified(EvenSampler):
+    """Every example once an epoch in random order, with the classes' shares in each batch.
+
+    After any number of visits the count of a class is within (1 + C s) / 2 of its share s of them, for C classes; with
+    classes of one size, and batches of a multiple of C, every batch has each class equally often.
+    """
+
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """Each class in a random order of its own, the classes interleaved."""
+        generator = generator_of(seed, epoch)
+        labels = labels_of(split, f"Stratified of {len(split)} examples")
+        shuffled = generator.permutation(len(split))
+        counts = np.bincount(labels)
+        # Sorted by class, in random order inside of each; up to 16 bits the sort is a radix sort.
+        few = len(counts) <= _RADIX
+        keys = labels[shuffled].astype(np.uint16) if few else labels[shuffled]
+        grouped = shuffled[np.argsort(keys, kind="stable")]
+        starts = np.cumsum(counts) - counts
+        mine = labels[grouped]
+        places = (np.arange(len(split)) - starts[mine] + 0.5) / counts[mine]
+        # The sort is stable, so that of those that belong at one place chance says who is first.
+        mixed = generator.permutation(len(split))
+        return self.batched(grouped[mixed[np.argsort(places[mixed], kind="stable")]].astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Weighted(EvenSampler):
+    """Draws in proportion to ``weights``.
+
+    There is a weight for each class, or for each example with ``by="example"``; ``None`` makes all classes equally
+    likely, whatever their sizes. An epoch has ``draws`` visits (default: as many as there are examples). Without
+    ``replacement`` the examples follow each other as in drawing from an urn (Efraimidis & Spirakis 2006).
+    """
+
+    weights: tuple[float, ...] | None = None
+    by: str = "class"
+    replacement: bool = True
+    draws: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.by not in ("class", "example") or (self.weights is None and self.by == "example"):
+            raise DefinitionError(
+                f"Weighted by {self.by!r}", "it is no way to weigh, or weights are missing", 'by="class" or "example"'
+            )
+        if self.weights is not None:
+            given = np.asarray(self.weights, np.float64)
+            least = 0.0 if self.replacement else np.nextafter(0.0, 1.0)
+            if given.ndim != 1 or not (np.isfinite(given) & (given >= least)).all() or not given.sum() > 0:
+                raise DefinitionError(
+                    "the weights of Weighted",
+                    "one is negative or not finite, all are zero, or one is zero where nothing comes twice",
+                    "give finite weights, above zero without replacement",
+                )
+        if self.draws is not None and self.draws < 1:
+            raise DefinitionError(f"Weighted with draws={self.draws}", "an epoch is empty", "choose draws >= 1")
+        if self.replacement or self.draws is not None:
+            object.__setattr__(self, "exact", False)
+        object.__setattr__(self, "random_order", self.replacement)
+
+    def probabilities(self, split: Split) -> NDArray[np.float64]:
+        """The probability of each example at the first draw, shape (n,); they sum to 1."""
+        asked = f"Weighted by {self.by} of {len(split)} examples"
+        if self.by == "example":
+            weights = np.asarray(self.weights, np.float64)
+            if len(weights) != len(split):
+                raise DefinitionError(asked, f"there are {len(weights)} weights", "give one for each example")
+            return _normalised(weights)
+        labels = labels_of(split, asked)
+        counts = np.bincount(labels)
+        if self.weights is None:
+            by_class = 1.0 / np.maximum(counts, 1)
+        elif len(self.weights) < len(counts):
+            raise DefinitionError(
+                asked, f"there are {len(self.weights)} weights for {len(counts)} classes", "give one for each class"
+            )
+        else:
+            by_class = np.asarray(self.weights, np.float64)
+        weights = by_class[labels]
+        if not weights.sum() > 0:
+            raise DefinitionError(asked, "no example has a weight above zero", "weigh a class that is there")
+        return _normalised(weights)
+
+    def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
+        """What each example's share of the visits is to be; ``None`` for a part of an urn, which has no formula."""
+        if self.replacement:
+            return self.probabilities(split)
+        return np.full(len(split), 1.0 / len(split)) if self.visits(split) == len(split) else None
+
+    def visits(self, split: Split) -> int:
+        """Draws an epoch. ``DefinitionError`` for more than there are examples, where nothing comes twice."""
+        draws = len(split) if self.draws is None else self.draws
+        if not self.replacement and draws > len(split):
+            raise DefinitionError(
+                f"{draws} draws without replacement", f"there are {len(split)} examples", "draw fewer, or replace"
+            )
+        return draws
+
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """The draws in their order, cut into batches."""
+        generator, shares, visits = generator_of(seed, epoch), self.probabilities(split), self.visits(split)
+        if self.replacement:
+            cumulative = np.cumsum(shares)
+            # The sum may miss 1 by a rounding, and an example without weight must never be drawn.
+            places = generator.random(visits) * cumulative[-1]
+            last = int(np.flatnonzero(shares)[-1])
+            return self.batched(np.minimum(np.searchsorted(cumulative, places, side="right"), last).astype(np.int64))
+        # The first of independent exponential clocks of these rates rings with these probabilities.
+        clocks = generator.standard_exponential(len(split)) / shares
+        return self.batched(np.argsort(clocks, kind="stable")[:visits].astype(np.int64))
+
+
+def _normalised(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
+
+
+@dataclass(frozen=True)
+class Bucketed(Sampler):
+    """Every example once an epoch, in batches of near lengths, the batches shuffled.
+
+    The length of an example is what ``length`` gives, a function from the split to an array (n,); by default its places
+    in column ``column`` up to the last one that is not ``padding``. The data is shuffled and sorted by length in pools
+    of ``pool`` batches (0: all of it): small ones mix more, large ones pad less. With ``tokens`` a batch ends before
+    its examples times the longest of them pass that number; then all is sorted at once, which keeps the number of
+    batches the same in each epoch, and an example that is too long by itself is a batch.
+    """
+
+    column: int = 0
+    padding: int = 0
+    length: Callable[[Split], NDArray[np.int64]] | None = None
+    pool: int = 64
+    tokens: int | None = None
+    random_order: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pool < 0 or (self.tokens is not None and self.tokens < 1):
+            raise DefinitionError(
+                f"Bucketed with pool={self.pool}, tokens={self.tokens}",
+                "a pool is negative, or no token is left for a batch",
+                "choose pool >= 0 and tokens >= 1",
+            )
+
+    def lengths(self, split: Split) -> Indices:
+        """Of each example, shape (n,)."""
+        if self.length is None:
+            return lengths_of(split, self.column, self.padding)
+        found = np.asarray(self.length(split))
+        if found.shape != (len(split),) or found.dtype.kind not in "iu" or (len(found) and found.min() < 0):
+            raise DefinitionError(
+                "the lengths of Bucketed",
+                f"its function gave {found.dtype} of shape {found.shape} for {len(split)} examples",
+                "give a whole number from 0 on for each example",
+            )
+        return found.astype(np.int64, copy=False)
+
+    def steps(self, split: Split) -> int:
+        """Batches an epoch."""
+        if self.tokens is None:
+            return super().steps(split)
+        return len(self._by_tokens(np.sort(self.lengths(split)))) - 1
+
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """The examples sorted by length in their pools, the batches in random order."""
+        generator, lengths = generator_of(seed, epoch), self.lengths(split)
+        shuffled = generator.permutation(len(split)).astype(np.int64)
+        pooled = self.pool and self.tokens is None
+        pools = np.arange(len(split)) // (self.pool * self.batch) if pooled else np.zeros(len(split), np.int64)
+        # lexsort is stable, so that equal lengths stay shuffled.
+        order = shuffled[np.lexsort((lengths[shuffled], pools))]
+        bounds = self.batched(order).bounds if self.tokens is None else self._by_tokens(lengths[order])
+        return _in_random_order(order, bounds, generator)
+
+    def _by_tokens(self, ascending: Indices) -> Indices:
+        """Where batches begin, and the end: each as large as ``tokens`` and ``batch`` allow."""
+        assert self.tokens is not None
+        bounds, start = [0], 0
+        while start < len(ascending):
+            # Ascending lengths: the last one is the longest, and a batch of k costs k times it.
+            window = ascending[start : start + self.batch]
+            costs = np.arange(1, len(window) + 1) * window
+            start += max(1, int(np.searchsorted(costs, self.tokens, side="right")))
+            bounds.append(start)
+        return np.array(bounds, np.int64)
+
+
+def _in_random_order(order: Indices, bounds: Indices, generator: Generator) -> Epoch:
+    """The same batches, shuffled, without a loop over them."""
+    steps = generator.permutation(len(bounds) - 1)
+    sizes = np.diff(bounds)[steps]
+    ends = np.cumsum(sizes)
+    # The place of each visit in the old order: where its batch began, and how far into it.
+    places = np.repeat(bounds[:-1][steps] - (ends - sizes), sizes) + np.arange(len(order))
+    return Epoch(order[places], np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)]))
+
+
+@dataclass(frozen=True)
+class Partitioned(Sampler):
+    """What rank ``rank`` of ``ranks`` has of each batch of ``sampler``: together they make up exactly that batch.
+
+    Of m examples the ranks have m // ranks or one more, in order, for any number of ranks. All take the same number of
+    steps; of a last, small batch a rank may have none.
+    """
+
+    batch: int = field(init=False)
+    sampler: Sampler
+    rank: int = 0
+    ranks: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.ranks:
+            raise DefinitionError(
+                f"rank {self.rank} of {self.ranks}", "there is no such rank", "count ranks from 0 to ranks - 1"
+            )
+        object.__setattr__(self, "batch", -(-self.sampler.batch // self.ranks))
+        object.__setattr__(self, "exact", self.sampler.exact and self.ranks == 1)
+        object.__setattr__(self, "random_order", promises_random_order(self.sampler))
+        super().__post_init__()
+
+    def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
+        """What each example's share of the visits is to be, shape (n,): the same for every rank."""
+        return promised_shares(self.sampler, split)
+
+    def steps(self, split: Split) -> int:
+        """As many as all ranks together."""
+        return self.sampler.steps(split)
+
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """The rank's part of each batch."""
+        whole = self.sampler.epoch(split, seed, epoch)
+        sizes = whole.sizes
+        first, last = (sizes * at // self.ranks for at in (self.rank, self.rank + 1))
+        mine = last - first
+        ends = np.cumsum(mine)
+        places = np.repeat(whole.bounds[:-1] + first - (ends - mine), mine) + np.arange(int(mine.sum()))
+        return Epoch(whole.order[places], np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)]))
+
+
+@dataclass(frozen=True)
+class Subset(Sampler):
+    """``sampler`` on ``examples`` of the examples, chosen by ``choice`` at random: the same in every run and epoch."""
+
+    batch: int = field(init=False)
+    sampler: Sampler
+    examples: int = 1
+    choice: int = 0
+
+    def __post_init__(self) -> None:
+        if self.examples < 1:
+            raise DefinitionError(f"a subset of {self.examples} examples", "it is empty", "choose examples >= 1")
+        object.__setattr__(self, "batch", self.sampler.batch)
+        object.__setattr__(self, "exact", False)
+        object.__setattr__(self, "random_order", promises_random_order(self.sampler))
+        super().__post_init__()
+
+    def chosen(self, split: Split) -> NDArray[np.int64]:
+        """The examples that are visited, ascending, shape (examples,)."""
+        if self.examples > len(split):
+            raise DefinitionError(f"a subset of {self.examples} examples", f"there are {len(split)}", "choose fewer")
+        generator = Generator(PCG64([self.choice, 0x50B5E7]))
+        return np.sort(generator.permutation(len(split))[: self.examples]).astype(np.int64)
+
+    def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
+        """What each example's share of the visits is to be, shape (n,)."""
+        chosen, shares = self.chosen(split), np.zeros(len(split))
+        inner = promised_shares(self.sampler, some_of(split, chosen))
+        if inner is None:
+            return None
+        shares[chosen] = inner
+        return shares
+
+    def steps(self, split: Split) -> int:
+        """Those of the sampler on the subset."""
+        return self.sampler.steps(some_of(split, self.chosen(split)))
+
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """The sampler's epoch on the subset, in the indices of the whole."""
+        chosen = self.chosen(split)
+        inner = self.sampler.epoch(some_of(split, chosen), seed, epoch)
+        return Epoch(chosen[inner.order], inner.bounds)
+
+
+@dataclass(frozen=True)
+class Repeated(Sampler):
+    """``times`` epochs of ``sampler``, one after another, as one."""
+
+    batch: int = field(init=False)
+    sampler: Sampler
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        if self.times < 1:
+            raise DefinitionError(f"an epoch {self.times} times", "it is empty", "choose times >= 1")
+        object.__setattr__(self, "batch", self.sampler.batch)
+        object.__setattr__(self, "exact", self.sampler.exact and self.times == 1)
+        object.__setattr__(self, "random_order", promises_random_order(self.sampler))
+        super().__post_init__()
+
+    def expected_shares(self, split: Split) -> NDArray[np.float64] | None:
+        """What each example's share of the visits is to be, shape (n,)."""
+        return promised_shares(self.sampler, split)
+
+    def steps(self, split: Split) -> int:
+        """``times`` those of the sampler."""
+        return self.times * self.sampler.steps(split)
+
+    def epoch(self, split: Split, seed: int, epoch: int) -> Epoch:
+        """The epochs of the sampler, numbered on."""
+        parts = [self.sampler.epoch(split, seed, epoch * self.times + at) for at in range(self.times)]
+        starts = np.cumsum([0, *(len(each.order) for each in parts[:-1])])
+        bounds = [each.bounds[:-1] + start for each, start in zip(parts, starts, strict=True)]
+        order = np.concatenate([each.order for each in parts])
+        return Epoch(order, np.append(np.concatenate(bounds), len(order)).astype(np.int64))
