@@ -18,13 +18,10 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError
 from levelbench.frameworks.jax import JaxFramework
-from levelbench.frameworks.jax.arrays import device_of, from_numpy, to_numpy
+from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, device_of, from_numpy, to_numpy
 from levelbench.frameworks.jax.executor import JaxExecutor
-from levelbench.frameworks.jax.kernel import Kernel
-from levelbench.frameworks.jax.memory import DeviceMemoryMeter
-from levelbench.frameworks.jax.operator import JaxOperator
+from levelbench.frameworks.jax.operator import JaxOperator, Kernel, signature
 from levelbench.frameworks.jax.operators import find
-from levelbench.frameworks.jax.signature import signature
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
@@ -162,7 +159,7 @@ class JaxBackend(Backend):
 
     def packer(self, arrays: Mapping[str, Any]) -> Any:
         """Compiled programs: joined and cut in one call each."""
-        from levelbench.frameworks.jax.packing import JaxPacker
+        from levelbench.frameworks.jax.arrays import JaxPacker
 
         return JaxPacker(arrays)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.jax.arrays import is_differentiable
-from levelbench.frameworks.jax.live import Live
+from levelbench.frameworks.jax.executor import Live
 from levelbench.networks.executor import Executor
 from levelbench.networks.native import NativeModel
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy.operator import NumpyOperator
-from levelbench.frameworks.numpy.operators.numeric import QuietPass
+from levelbench.frameworks.numpy.operators.kernel import QuietPass
 from levelbench.measure.clocks import HOST
 from levelbench.networks.arguments import require_inputs
 from levelbench.networks.executor import Executor, OperatorTime, collected_times

@@ -16,9 +16,7 @@ from onnx import helper, numpy_helper
 from onnxruntime import InferenceSession, OrtValue
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.onnxruntime.opsets import lowered
-from levelbench.frameworks.onnxruntime.sessions import Device, Session, WrongInputError
-from levelbench.frameworks.onnxruntime.values import from_numpy
+from levelbench.frameworks.onnxruntime.sessions import Device, Session, WrongInputError, from_numpy, lowered
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode
 from levelbench.operators.structure import structural

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
-from levelbench.frameworks.torch.live import Live
+from levelbench.frameworks.torch.executor import Live
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.networks.native import NativeModel
 
@@ -98,7 +98,7 @@ class TorchModule(Executor):
 
 def _compiled(module: torch.nn.Module) -> Any:
     # Imported here: the compiler takes a while, and eager modules do without.
-    from levelbench.frameworks.torch.compiled import compiled
+    from levelbench.frameworks.torch.executor import compiled
 
     return compiled(module)
 

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.jax.operators.cast import cast
+from levelbench.frameworks.jax.operators.elementwise import cast
 from levelbench.frameworks.jax.operators.registry import Function, maker
 from levelbench.operators.node import OperatorNode
 

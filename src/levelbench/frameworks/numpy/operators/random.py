@@ -15,9 +15,8 @@ import numpy as np
 from onnx import helper
 
 from levelbench.errors import DataError, UnsupportedError
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.logic import no_gradient
-from levelbench.frameworks.numpy.operators.numeric import Array, is_real, lift, lower
+from levelbench.frameworks.numpy.operators.elementwise import no_gradient
+from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, is_real, lift, lower
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS", "restore", "seed", "state"]

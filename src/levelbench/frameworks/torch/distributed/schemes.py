@@ -63,12 +63,12 @@ class DistributedDataParallel(Scheme):
 
     def load(self) -> None:
         """PyTorch's part of it, which takes seconds."""
-        importlib.import_module("levelbench.frameworks.torch.distributed.ddp")
+        importlib.import_module("levelbench.frameworks.torch.distributed.steppers")
 
     def start(self, worker: Worker) -> SchemeStepper:
         """Go to work, with rank 0's parameters and buffers."""
         _require(self.name, worker)
-        from levelbench.frameworks.torch.distributed.ddp import DdpStepper
+        from levelbench.frameworks.torch.distributed.steppers import DdpStepper
 
         return DdpStepper(self, worker)
 
@@ -123,12 +123,12 @@ class FullyShardedDataParallel(Scheme):
 
     def load(self) -> None:
         """PyTorch's part of it, which takes seconds."""
-        importlib.import_module("levelbench.frameworks.torch.distributed.fsdp")
+        importlib.import_module("levelbench.frameworks.torch.distributed.steppers")
 
     def start(self, worker: Worker) -> SchemeStepper:
         """Go to work, with rank 0's parameters and buffers."""
         _require(self.name, worker)
-        from levelbench.frameworks.torch.distributed.fsdp import FsdpStepper
+        from levelbench.frameworks.torch.distributed.steppers import FsdpStepper
 
         return FsdpStepper(self, worker)
 
