@@ -9,7 +9,7 @@ import pickle
 import tempfile
 from pathlib import Path
 
-from levelbench.operators.conformance import cases
+from levelbench.operators import conformance as cases
 
 __all__: list[str] = []
 

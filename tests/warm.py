@@ -32,8 +32,8 @@ MODULES = (
     "levelbench.runner.benchmark_child",
     "levelbench.runner.inference.child",
     "levelbench.runner.inference.training",
-    "levelbench.operators.conformance.worker",
-    "levelbench.operators.custom.worker",
+    "levelbench.operators.conformance",
+    "levelbench.operators.custom.isolation",
     "levelbench.operators.validation.worker",
 )
 """What is run in this way, and imported before."""

@@ -7,7 +7,7 @@ import pytest
 
 from levelbench.errors import CheckFailedError, MissingError, UnsupportedError, UsageError
 from levelbench.operators.custom import CustomOperator, Spec, load_file, namespace
-from levelbench.operators.custom.registry import node_of
+from levelbench.operators.custom.definition import node_of
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402

@@ -94,7 +94,7 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     from levelbench.operators.node import DEFAULT_OPSET, OPSETS
     from levelbench.operators.suites import load_suite
     from levelbench.operators.suites.deepbench import subsets_of
-    from levelbench.operators.suites.problems import FLOATS
+    from levelbench.operators.suites.single import FLOATS
 
     if (operator is None) == (given["suite"] is None):
         found = "there is neither" if operator is None else "there are both"
@@ -105,7 +105,7 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     if opset not in OPSETS:
         raise UsageError(f"--opset {opset}", "no adapter implements it", f"give one from {OPSETS[0]} to {OPSETS[-1]}")
     if operator is not None:
-        from levelbench.operators.benchmark.signatures import refuse_unfit
+        from levelbench.operators.benchmark.measuring import refuse_unfit
         from levelbench.operators.suites.single import parse_problem
 
         if given["subset"] is not None or given["limit"] is not None or given["match"]:

@@ -10,8 +10,7 @@ import onnx
 from onnx import helper
 
 from levelbench.networks.values import Parameter
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
 
 __all__ = ["default_parameters"]
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from levelbench.errors import DefinitionError, UnknownNameError
+from levelbench.operators import conformance as running
 from levelbench.operators.conformance import Result, collect_cases, run_conformance, tally, try_case
-from levelbench.operators.conformance import run as running
 from levelbench.operators.contract import known_upstream
 
 pytestmark = pytest.mark.usefixtures("warm_node_cases")

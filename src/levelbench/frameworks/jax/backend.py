@@ -1,6 +1,6 @@
 """JAX on one device: makes operators and executors, moves arrays, seeds, and waits for what was dispatched.
 
-The one idea: nodes that say the same share one compiled function, so a network with twenty equal layers compiles one.
+Nodes that say the same share one compiled function, so a network with twenty equal layers compiles one.
 """
 
 from __future__ import annotations

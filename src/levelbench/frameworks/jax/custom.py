@@ -23,12 +23,9 @@ import numpy as np
 from levelbench.errors import CheckFailedError, DefinitionError, MissingError, UnsupportedError
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.custom import host
-from levelbench.operators.custom.binary import address_of
 from levelbench.operators.custom.compile import compile_source
-from levelbench.operators.custom.compiled import CompiledOperator
-from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs
-from levelbench.operators.custom.plans import Plan, expect, failure_of
-from levelbench.operators.custom.registry import create
+from levelbench.operators.custom.compiled import CompiledOperator, Plan, address_of, expect, failure_of
+from levelbench.operators.custom.definition import CustomOperator, Spec, create, differentiable, infer_outputs
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["JaxCustom", "Ways", "custom_operator", "function", "kept", "spec_of", "translated", "ways_of"]
@@ -79,7 +76,6 @@ def _own(text: str, operator: CustomOperator) -> Exception | None:
 
 
 # How a custom operator runs in a JAX program: traced, called back in Python, or C++ on XLA's own buffers.
-# Each way is a pair of functions that JAX can trace, forward and backward, so one derivative rule serves all of them.
 
 
 _TARGET = "levelbench_call"
@@ -264,9 +260,6 @@ def _mask(flags: Sequence[bool], operator: CustomOperator) -> int:
         found = f"it has {len(flags)} inputs or outputs, and {_MASK_BITS} is the most"
         raise UnsupportedError(f"{operator.name} on jax", found, "join some of them")
     return sum(1 << at for at, flag in enumerate(flags) if flag)
-
-
-# Custom operators on JAX, under ``jit``, ``vmap`` and ``grad``, with the derivative rule that they bring along.
 
 
 def function(operator: CustomOperator | type[CustomOperator]) -> Callable[..., Any]:

@@ -23,9 +23,8 @@ from levelbench.networks.executor import Executor, OperatorTime, collected_times
 from levelbench.networks.live import LiveMapping, require_shape
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
-from levelbench.operators import functions
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
-from levelbench.operators.program import Primitive, Scope
+from levelbench.operators.program import Primitive, Scope, has_body
 
 if TYPE_CHECKING:
     from levelbench.frameworks.jax.backend import JaxBackend
@@ -110,10 +109,8 @@ def _draws(nodes: Iterable[onnx.NodeProto]) -> bool:
     return False
 
 
-# Executes a network on JAX: as one program of XLA, or operator by operator, with the gradients that JAX derives.
 # The lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the program that a hand-
-# written function would make, called with one flat list of arguments. Loss and gradients are one program, too:
-# :meth:`JaxExecutor.forward` runs it, :meth:`JaxExecutor.backward` hands over what it found.
+# written function would make, called with one flat list of arguments.
 
 
 Function = Callable[..., Any]
@@ -358,7 +355,7 @@ def _expandable(function: Function, node: OperatorNode, scope: Scope) -> Functio
         try:
             found = function(*inputs)
         except UnsupportedError:
-            if not functions.has_body(node):
+            if not has_body(node):
                 raise
             if not expanded:
                 expanded.append(Primitive(node, node.to_proto(), scope, {}))

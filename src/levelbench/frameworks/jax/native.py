@@ -1,7 +1,7 @@
 """A JAX function as an executor: the user's own function of arrays, jitted as a whole or dispatched as it is written.
 
-The one idea: nothing is converted, so what is measured is what the user wrote, also in its types: JAX computes in 32
-bits unless its user says otherwise, so the function is traced in that mode, whatever the rest of the process needs.
+Nothing is converted, so what is measured is what the user wrote, also in its types: JAX computes in 32 bits unless its
+user says otherwise, so the function is traced in that mode, whatever the rest of the process needs.
 """
 
 from __future__ import annotations

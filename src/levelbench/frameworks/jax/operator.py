@@ -15,10 +15,9 @@ import numpy as np
 
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.jax.arrays import is_differentiable
-from levelbench.frameworks.jax.operators.registry import Entry, Function
+from levelbench.frameworks.jax.operators.registry import Function, JaxEntry
 from levelbench.operators.contract import Operator, Pullback
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
 
 __all__ = [
     "JaxOperator",
@@ -127,7 +126,7 @@ class Program:
     An eager one, whose output's shape depends on values, runs step by step.
     """
 
-    def __init__(self, node: OperatorNode, entry: Entry, function: Function, bound: Mapping[int, Any]) -> None:
+    def __init__(self, node: OperatorNode, entry: JaxEntry, function: Function, bound: Mapping[int, Any]) -> None:
         outputs = _named(node)
 
         def plain(*inputs: Any) -> tuple[Any, ...]:
@@ -183,8 +182,6 @@ def _by_pullback(both: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[An
 
 
 # A node's function compiled by XLA: forward, and the vector-Jacobian product, once for each structural input.
-# A structural input is a constant of the compiled function, found again by its bytes; all others are its arguments,
-# for whose shapes and types JAX compiles by itself.
 
 
 # A loop that slices elsewhere at each step would otherwise fill the memory with programs.
@@ -203,7 +200,7 @@ class Source(Protocol):
 class Kernel:
     """The compiled functions of a node; ``call`` is the fastest way to the forward one."""
 
-    def __init__(self, node: OperatorNode, entry: Entry, source: Source) -> None:
+    def __init__(self, node: OperatorNode, entry: JaxEntry, source: Source) -> None:
         self.node = node
         self._entry, self._source = entry, source
         self._function = entry.make(node)

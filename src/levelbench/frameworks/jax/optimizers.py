@@ -90,11 +90,6 @@ class NativeStepper(Stepper):
         ]
 
 
-# An update rule on all arrays of a network as one compiled program, and optax's optimizers.
-# Parameters and states are donated, so the program may write where they lie, as an update in place does. The number of
-# the step and the rate are its arguments, so it is compiled once.
-
-
 Arrays = dict[str, Any]
 Program = Callable[[Arrays, Arrays, Arrays, int, float], tuple[Arrays, Arrays]]
 

@@ -46,9 +46,6 @@ class NumpyPacker(Packer):
         return dict(self._views) if flat is self._flat else super().unpack(flat)
 
 
-# NumPy as a backend: operators, whole networks, and arrays that are NumPy's own.
-
-
 class NumpyBackend(Backend):
     """NumPy on the CPU: every call is done when it returns."""
 

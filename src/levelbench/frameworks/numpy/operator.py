@@ -112,10 +112,6 @@ def _refusal(node: OperatorNode, error: Exception) -> UnsupportedError:
     return UnsupportedError(f"{node.title} of opset {node.opset} on numpy", reason, "use another framework")
 
 
-# An ONNX node on NumPy: our vectorised operator where there is one, ONNX's reference where there is none.
-# An operator of ours that meets a mode or a dtype it does not cover says so, and ONNX's is asked instead.
-
-
 class NumpyOperator(Operator):
     """Arrays in, arrays out. No input is written to; an output may share the memory of an input."""
 

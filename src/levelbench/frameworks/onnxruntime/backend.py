@@ -69,9 +69,6 @@ def faults(version: str) -> Mapping[str, str]:
     return known_upstream(_FAULTS, SEEN, version)
 
 
-# ONNX Runtime on one device: single operators, whole models and networks, on its own values.
-
-
 class OnnxRuntimeBackend(Backend):
     """Arrays are ``onnxruntime.OrtValue``. A call returns when the device is done, so the host's clock is right.
 

@@ -231,9 +231,8 @@ def _element(kind: onnx.TypeProto) -> int:
     return int(kind.tensor_type.elem_type)
 
 
-# Executes a network in one session of ONNX Runtime, optimised by it or left as it is; inference only.
-# Parameters are constants of the session, for only then does ONNX Runtime fold, fuse and pack them as it would for a
-# deployed model. So a parameter that is replaced makes the session anew, at the next call and not before.
+# Executes a network in one session of ONNX Runtime, optimised by it or left as it is; inference only. So a parameter
+# that is replaced makes the session anew, at the next call and not before.
 
 
 _LEVELS = {

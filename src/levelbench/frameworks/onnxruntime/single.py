@@ -1,7 +1,7 @@
 """An ONNX node on ONNX Runtime: a model of this one node, made ready for each combination of types it is called with.
 
-The one idea: no shape is written into the model, so one session serves all of them. Structural inputs become constants
-of the model, as they are in networks, until so many have been seen that they must be thought to vary.
+No shape is written into the model, so one session serves all of them. Structural inputs become constants of the model,
+as they are in networks, until so many have been seen that they must be thought to vary.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from onnxruntime import InferenceSession, OrtValue
 from levelbench.errors import UnsupportedError
 from levelbench.frameworks.onnxruntime.sessions import Device, Session, WrongInputError, from_numpy, lowered
 from levelbench.operators.contract import Array, Operator
-from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode, structural
 
 __all__ = ["OnnxRuntimeOperator", "Seed", "is_random"]
 

@@ -176,10 +176,6 @@ def _lends(array: Any) -> bool:
 
 
 # A communicator over PyTorch's process groups: gloo on hosts, NCCL between GPUs.
-# The calls go to the group's backend itself, below ``torch.distributed``'s functions, whose checks and bookkeeping
-# cost as much as a small message. gloo's messages between two ranks are posted by the calling thread, its collectives
-# run on the group's own threads in the order in which they were asked for.
-# The paths for NCCL follow PyTorch's documentation; no test has run them on GPUs.
 
 
 _NEIGHBOURS = (1 << 31) - 1

@@ -26,8 +26,8 @@ from levelbench.networks.arguments import require_inputs
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
-from levelbench.operators import functions
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
+from levelbench.operators.program import has_body
 
 if TYPE_CHECKING:
     from levelbench.frameworks.torch.backend import TorchBackend
@@ -330,7 +330,7 @@ class TorchExecutor(Executor):
 
     def _operator(self, node: OperatorNode) -> Callable[..., Any] | None:
         """The backend's operator where its outputs are to be counted; ``None`` leaves it to the lowering."""
-        if len(node.outputs) < 2 or functions.has_body(node):
+        if len(node.outputs) < 2 or has_body(node):
             return None
         return _complete(node, self._backend.operator(node).forward)
 
@@ -338,7 +338,7 @@ class TorchExecutor(Executor):
 def _registered(node: OperatorNode) -> Callable[..., Any]:
     """A custom operator as one that is registered with PyTorch, so that a compiler takes it for opaque."""
     from levelbench.frameworks.torch.custom import function
-    from levelbench.operators.custom.registry import create
+    from levelbench.operators.custom.definition import create
 
     return function(create(node))
 

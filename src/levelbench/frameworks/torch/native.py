@@ -1,6 +1,6 @@
 """A ``torch.nn.Module`` as an executor: its own parameters, its own forward, autograd's gradients.
 
-The one idea: nothing is converted, so what is measured is what the user wrote.
+Nothing is converted, so what is measured is what the user wrote.
 """
 
 from __future__ import annotations

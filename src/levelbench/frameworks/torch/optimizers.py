@@ -91,12 +91,6 @@ class NativeStepper(Stepper):
                 loaded[key] = value.to(loaded[key].device)
 
 
-# An update rule on all tensors of a network at once.
-# An elementwise rule may have the parameters cut as we like. A GPU takes all of them in one piece, so that a step is a
-# few kernels. The CPU takes tiles that stay in its cache: a rule passes over its arrays many times, and then only the
-# first pass comes from memory.
-
-
 TILE = 1 << 18
 """Elements of a tile on the CPU, at most: a megabyte an array in float32, so that Adam's five stay in the last cache.
 

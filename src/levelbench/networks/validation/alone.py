@@ -17,9 +17,8 @@ from onnx import helper, numpy_helper
 
 from levelbench.networks.network import Network
 from levelbench.networks.values import Parameter, element_type
-from levelbench.operators import control
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
+from levelbench.operators.program import reads
 
 __all__ = ["Alone", "node_alone", "reads_of"]
 
@@ -40,7 +39,7 @@ def reads_of(network: Network, index: int) -> list[str]:
     graph = network.model.graph
     made = {name for node in graph.node for name in node.output}
     made |= {each.name for each in (*graph.input, *graph.initializer)}
-    return [name for name in dict.fromkeys(control.reads(graph.node[index])) if name and name in made]
+    return [name for name in dict.fromkeys(reads(graph.node[index])) if name and name in made]
 
 
 def node_alone(

@@ -19,8 +19,7 @@ from levelbench.networks.validation.limits import limit_for
 from levelbench.networks.validation.parting import Setting, node_values
 from levelbench.networks.validation.probing import with_probe
 from levelbench.networks.validation.running import needed_nodes
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.validation.tolerances import is_float
 
 __all__ = ["first_wrong_gradient"]

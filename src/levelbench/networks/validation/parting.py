@@ -21,8 +21,7 @@ from levelbench.networks.validation.alone import node_alone, reads_of
 from levelbench.networks.validation.judging import judge, largest
 from levelbench.networks.validation.limits import limit_for
 from levelbench.networks.validation.running import Arrays, Runner, needed_nodes, part_of
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.validation.forward import Reference, fault_of
 from levelbench.operators.validation.metrics import difference
 from levelbench.operators.validation.subject import Subject

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.network import Network
-from levelbench.operators import control
 from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.program import reads
 
 __all__ = ["Arrays", "Runner", "needed_nodes", "part_of"]
 
@@ -99,7 +99,7 @@ def needed_nodes(graph: onnx.GraphProto, outputs: Iterable[str]) -> tuple[list[i
         at = made.get(name)
         if at is not None and at not in found:
             found.add(at)
-            wanted.extend(control.reads(graph.node[at]))
+            wanted.extend(reads(graph.node[at]))
     return sorted(found), read
 
 

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
-from levelbench.operators.custom.definition import CustomOperator
+from levelbench.operators.custom.definition import CustomOperator, node_of
 from levelbench.operators.custom.library import load_file
-from levelbench.operators.custom.registry import node_of
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.validation.check import check_operator
 from levelbench.operators.validation.findings import Finding, Report

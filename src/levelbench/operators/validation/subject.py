@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError, UsageError
 from levelbench.operators.contract import Operator, OperatorBackend
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.validation.tolerances import is_float
 
 __all__ = ["Attempt", "Host", "Subject", "attempt", "subject_of", "widened"]

@@ -12,7 +12,6 @@ from levelbench.frameworks.jax.operators import (  # noqa: F401  # each register
     shapes,
     windows,
 )
-from levelbench.frameworks.jax.operators.registry import entry as find
-from levelbench.frameworks.jax.operators.registry import names
+from levelbench.frameworks.jax.operators.registry import find, names
 
 __all__ = ["find", "names"]

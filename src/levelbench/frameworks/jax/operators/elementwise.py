@@ -148,9 +148,8 @@ def _bit_shift(node: OperatorNode) -> Function:
     return jnp.left_shift if node["direction"] == "LEFT" else jnp.right_shift
 
 
-# Activations: Relu to Gelu, the gated ones, and the softmax family.
-# Each is the formula of ONNX's documentation; where JAX has a function of it, whose gradients stay finite, it is that.
-# At a kink the gradient is the one that PyTorch takes.
+# Activations: Relu to Gelu, the gated ones, and the softmax family. Each is the formula of ONNX's documentation; where
+# JAX has a function of it, whose gradients stay finite, it is that.
 
 
 def _ramp(x: Any) -> Any:

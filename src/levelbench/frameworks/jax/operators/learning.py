@@ -1,11 +1,10 @@
-"""Operators of ``ai.onnx.ml`` on numbers, TfIdfVectorizer, and the update rules of ``ai.onnx.preview.training``.
+"""Operators of ``ai.onnx.ml`` on numbers: Binarizer, LabelEncoder, TreeEnsemble.
 
 Tables of labels, trees and word sequences are constants, looked up for all rows at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,15 +17,6 @@ from levelbench.operators.node import OperatorNode
 _DOMAIN = "ai.onnx.ml"
 _MEMBER = 6
 _AVERAGE, _SUM, _MIN, _MAX = range(4)
-
-
-@maker("ArrayFeatureExtractor", domain=_DOMAIN)
-def _array_feature_extractor(_: OperatorNode) -> Function:
-    def extract(x: Any, indices: Any) -> Any:
-        found = jnp.take(x, indices.reshape(-1), -1)
-        return found[None] if x.ndim == 1 else found
-
-    return extract
 
 
 @maker("Binarizer", domain=_DOMAIN)
@@ -124,112 +114,4 @@ def _tree_ensemble(node: OperatorNode) -> Function:
     return tree_ensemble
 
 
-def _grams(node: OperatorNode) -> list[tuple[int, Any, Any]]:
-    """(length, sequences, columns of the output) of the sequences whose lengths are wanted."""
-    pool, starts = np.asarray(node["pool_int64s"], np.int64), list(node["ngram_counts"])
-    columns = np.asarray(node["ngram_indexes"], np.int64)
-    found, first = [], 0
-    for length, (start, end) in enumerate(zip(starts, [*starts[1:], len(pool)], strict=True), 1):
-        sequences = pool[start:end].reshape(-1, length)
-        if len(sequences) and int(node["min_gram_length"]) <= length <= int(node["max_gram_length"]):
-            found.append((length, sequences, columns[first : first + len(sequences)]))
-        first += len(sequences)
-    return found
-
-
-@maker("TfIdfVectorizer")
-def _tfidf(node: OperatorNode) -> Function:
-    """How often each known sequence occurs in a row, its elements up to ``max_skip_count`` apart."""
-    if node.get("pool_int64s") is None:
-        raise refuse(node, "JAX has no strings")
-    mode, weights, most = node["mode"], node.get("weights"), int(node["max_skip_count"])
-    size = int(np.max(node["ngram_indexes"])) + 1
-    grams = _grams(node)
-
-    def tfidf(x: Any) -> Any:
-        rows = x.reshape(1, -1) if x.ndim < 2 else x
-        counts = jnp.zeros((rows.shape[0], size), jnp.float32)
-        for length, sequences, columns in grams:
-            # Single elements have no distance, and count once.
-            for skip in range(1, 2 if length == 1 else most + 2):
-                windows = rows.shape[1] - skip * (length - 1)
-                if windows > 0:
-                    places = np.arange(windows)[:, None] + skip * np.arange(length)
-                    same = jnp.all(rows[:, places][:, :, None] == sequences, -1)
-                    counts = counts.at[:, columns].add(jnp.sum(same, 1).astype(jnp.float32))
-        if mode == "IDF":
-            counts = (counts > 0).astype(jnp.float32)
-        if mode != "TF" and weights is not None:
-            # A weight belongs to the sequence at its place in the list, and so to that one's column.
-            counts = counts * _by_column(np.asarray(weights, np.float32), node, size)
-        return counts if x.ndim == 2 else counts[0]
-
-    return tfidf
-
-
-def _by_column(weights: Any, node: OperatorNode, size: int) -> Any:
-    found = np.ones(size, np.float32)
-    found[np.asarray(node["ngram_indexes"], np.int64)] = weights
-    return found
-
-
 # Update rules of ``ai.onnx.preview.training``: Adagrad, Adam, Momentum, for any number of parameters at once.
-
-
-_TRAINING = "ai.onnx.preview.training"
-
-
-def _each(rule: Callable[..., tuple[Any, ...]], kinds: int) -> Function:
-    """``rule(rate, step, parameter, gradient, state...)`` for every parameter; inputs and outputs lie kind by kind."""
-
-    def update(rate: Any, step: Any, *values: Any) -> tuple[Any, ...]:
-        count = len(values) // kinds
-        found = [rule(rate, step, *values[at::count]) for at in range(count)]
-        return tuple(each for kind in zip(*found, strict=True) for each in kind)
-
-    return update
-
-
-@maker("Adagrad", domain=_TRAINING)
-def _adagrad(node: OperatorNode) -> Function:
-    decay, epsilon, norm = float(node["decay_factor"]), float(node["epsilon"]), float(node["norm_coefficient"])
-
-    def adagrad(rate: Any, step: Any, x: Any, gradient: Any, squares: Any) -> tuple[Any, ...]:
-        whole = norm * x + gradient
-        total = squares + whole * whole
-        adjusted = (rate / (1 + step * decay)).astype(x.dtype)
-        return x - adjusted * whole / (jnp.sqrt(total) + epsilon), total
-
-    return _each(adagrad, 3)
-
-
-@maker("Adam", domain=_TRAINING)
-def _adam(node: OperatorNode) -> Function:
-    alpha, beta, epsilon = float(node["alpha"]), float(node["beta"]), float(node["epsilon"])
-    norm, norm_post = float(node["norm_coefficient"]), float(node["norm_coefficient_post"])
-
-    def adam(rate: Any, step: Any, x: Any, gradient: Any, mean: Any, square: Any) -> tuple[Any, ...]:
-        whole = norm * x + gradient
-        mean = alpha * mean + (1 - alpha) * whole
-        square = beta * square + (1 - beta) * whole * whole
-        # Without a step there is nothing to correct for, and the divisor would be zero.
-        time = jnp.where(step > 0, step, 1).astype(x.dtype)
-        corrected = rate * jnp.sqrt(1 - beta**time) / (1 - alpha**time)
-        adjusted = jnp.where(step > 0, corrected, rate).astype(x.dtype)
-        return (1 - norm_post) * (x - adjusted * mean / (jnp.sqrt(square) + epsilon)), mean, square
-
-    return _each(adam, 4)
-
-
-@maker("Momentum", domain=_TRAINING)
-def _momentum(node: OperatorNode) -> Function:
-    alpha, beta, norm = float(node["alpha"]), float(node["beta"]), float(node["norm_coefficient"])
-    nesterov = node["mode"] == "nesterov"
-
-    def momentum(rate: Any, step: Any, x: Any, gradient: Any, velocity: Any) -> tuple[Any, ...]:
-        whole = norm * x + gradient
-        velocity = alpha * velocity + jnp.where(step > 0, beta, 1.0).astype(x.dtype) * whole
-        move = whole + alpha * velocity if nesterov else velocity
-        return x - rate.astype(x.dtype) * move, velocity
-
-    return _each(momentum, 3)

@@ -306,29 +306,6 @@ def _attention(node: OperatorNode) -> Function:
     return attention
 
 
-@maker("RotaryEmbedding")
-def _rotary_embedding(node: OperatorNode) -> Function:
-    interleaved, size = bool(node["interleaved"]), int(node["rotary_embedding_dim"])
-
-    def rotary_embedding(x: Any, cosine: Any, sine: Any, positions: Any = None) -> Any:
-        flat = x.ndim == 3
-        split = x.reshape(*x.shape[:2], int(node["num_heads"]), -1) if flat else x.transpose(0, 2, 1, 3)
-        turning, still = split[..., : size or None], split[..., size or split.shape[-1] :]
-        if positions is not None:
-            cosine, sine = cosine[positions], sine[positions]
-        cosine, sine = cosine[:, :, None], sine[:, :, None]
-        if interleaved:
-            real, imaginary = turning[..., 0::2], turning[..., 1::2]
-        else:
-            real, imaginary = jnp.split(turning, 2, -1)
-        turned = cosine * real - sine * imaginary, sine * real + cosine * imaginary
-        joined = jnp.stack(turned, -1).reshape(turning.shape) if interleaved else jnp.concatenate(turned, -1)
-        y = jnp.concatenate([joined, still], -1)
-        return y.reshape(x.shape) if flat else y.transpose(0, 2, 1, 3)
-
-    return rotary_embedding
-
-
 @maker("LinearAttention")
 def _linear_attention(node: OperatorNode) -> Function:
     """A state of keys by values that each step decays, corrects by the delta rule and adds to, in float32."""

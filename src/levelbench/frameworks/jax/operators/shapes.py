@@ -28,30 +28,6 @@ def _size(_: OperatorNode) -> Function:
     return lambda x: jnp.asarray(np.array(x.size, np.int64))
 
 
-@maker("Reshape")
-def _reshape(node: OperatorNode) -> Function:
-    zero_is_zero = bool(node.get("allowzero", 0))
-
-    def reshape(x: Any, shape: Any) -> Any:
-        sizes = [int(each) for each in shape]
-        if not zero_is_zero:
-            sizes = [x.shape[at] if each == 0 else each for at, each in enumerate(sizes)]
-        return x.reshape(sizes)
-
-    return reshape
-
-
-@maker("Flatten")
-def _flatten(node: OperatorNode) -> Function:
-    axis = int(node["axis"])
-
-    def flatten(x: Any) -> Any:
-        at = axis + x.ndim if axis < 0 else axis
-        return x.reshape(int(np.prod(x.shape[:at])), int(np.prod(x.shape[at:])))
-
-    return flatten
-
-
 @maker("Squeeze")
 def _squeeze(_: OperatorNode) -> Function:
     def squeeze(x: Any, axes: Any = None) -> Any:
@@ -198,24 +174,7 @@ def _trilu(node: OperatorNode) -> Function:
     return lambda x, k=None: function(x, 0 if k is None else int(k.item()))
 
 
-@maker("ReverseSequence")
-def _reverse_sequence(node: OperatorNode) -> Function:
-    time, batch = int(node["time_axis"]), int(node["batch_axis"])
-
-    def reverse_sequence(x: Any, lengths: Any) -> Any:
-        moved = jnp.moveaxis(x, (batch, time), (0, 1))
-        step = jnp.arange(moved.shape[1])
-        length = lengths[:, None]
-        source = jnp.where(step < length, length - 1 - step, step)
-        source = source.reshape(*source.shape, *[1] * (moved.ndim - 2))
-        return jnp.moveaxis(jnp.take_along_axis(moved, source, 1), (0, 1), (batch, time))
-
-    return reverse_sequence
-
-
-# Gathering and scattering by index, Compress, NonZero, Unique.
-# Negative indices count from the end. Two answers, NonZero's and Unique's, have a size that only their values tell;
-# they run outside compiled code.
+# Gathering and scattering by index, Compress, NonZero, Unique. Negative indices count from the end.
 
 
 @maker("Gather")
@@ -235,21 +194,6 @@ def _gather_elements(node: OperatorNode) -> Function:
         return jnp.take_along_axis(x[tuple(cut)], indices, axis)
 
     return gather_elements
-
-
-@maker("GatherND")
-def _gather_nd(node: OperatorNode) -> Function:
-    batch = int(node["batch_dims"])
-
-    def gather_nd(x: Any, indices: Any) -> Any:
-        parts = tuple(jnp.moveaxis(indices, -1, 0))
-        own = indices.ndim - 1
-        grid = [
-            jnp.arange(x.shape[at]).reshape([-1 if each == at else 1 for each in range(own)]) for at in range(batch)
-        ]
-        return x[(*grid, *parts)]
-
-    return gather_nd
 
 
 def _write(node: OperatorNode, place: Any, updates: Any) -> Any:
@@ -386,65 +330,3 @@ def _arange(_: OperatorNode) -> Function:
         return jnp.asarray((first + step * np.arange(count, dtype=kind)).astype(start.dtype))
 
     return stretch
-
-
-@maker("OneHot")
-def _one_hot(node: OperatorNode) -> Function:
-    axis = int(node["axis"])
-
-    def one_hot(indices: Any, depth: Any, values: Any) -> Any:
-        count = int(np.asarray(depth).item())
-        # An index outside [-depth, depth) is nowhere hot.
-        index = jnp.expand_dims(indices.astype(jnp.int64), axis)
-        index = jnp.where(index < 0, index + count, index)
-        place = jnp.arange(count).reshape([-1 if at == axis % index.ndim else 1 for at in range(index.ndim)])
-        return jnp.where(index == place, values[1], values[0])
-
-    return one_hot
-
-
-_WINDOWS = {
-    "BlackmanWindow": (0.42, -0.5, 0.08),
-    "HammingWindow": (25 / 46, -21 / 46),
-    "HannWindow": (0.5, -0.5),
-}
-"""Coefficients of the cosines of 0, 1 and 2 turns."""
-
-
-@maker(*_WINDOWS)
-def _window(node: OperatorNode) -> Function:
-    coefficients, periodic, code = _WINDOWS[node.op_type], bool(node["periodic"]), int(node["output_datatype"])
-
-    def window(size: Any) -> Any:
-        count = int(size.item())
-        turns = 2 * np.pi * np.arange(count) / max(count if periodic else count - 1, 1)
-        values = sum(weight * np.cos(order * turns) for order, weight in enumerate(coefficients))
-        return jnp.asarray(np.asarray(values).astype(numpy_dtype(code)))
-
-    return window
-
-
-@maker("MelWeightMatrix")
-def _mel_weight_matrix(node: OperatorNode) -> Function:
-    """Triangles between centres at equal distances on the mel scale, 2595 log10(1 + f / 700) (ONNX's reference)."""
-    code = int(node["output_datatype"])
-
-    def mel_weight_matrix(bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
-        count, dft = int(bins.item()), int(length.item())
-        mels = 2595 * np.log10(1 + np.array([low.item(), high.item()]) / 700)
-        step = (mels[1] - mels[0]) / (count + 2)
-        hertz = 700 * (10 ** ((mels[0] + step * np.arange(count + 2)) / 2595) - 1)
-        places = ((dft + 1) * hertz // rate.item()).astype(np.int64)
-        frequency = np.arange(dft // 2 + 1)[:, None]
-        left, centre, right = places[:-2], places[1:-1], places[2:]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rising = np.where(centre == left, 1.0, (frequency - left) / (centre - left))
-            falling = (right - frequency) / (right - centre)
-        up = (frequency >= left) & (frequency <= centre)
-        down = (frequency > centre) & (frequency < right)
-        # Of a triangle without a left side only the tip is left.
-        up &= (centre != left) | (frequency == centre)
-        matrix = np.where(up, rising, np.where(down, falling, 0.0))
-        return jnp.asarray(matrix.astype(numpy_dtype(code)))
-
-    return mel_weight_matrix

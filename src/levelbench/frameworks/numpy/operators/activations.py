@@ -179,8 +179,6 @@ def _gaussian(y: NDArray[np.float64]) -> NDArray[Any]:
 
 
 # Activation functions with a kink or an exponential side, forward and backward.
-# At a kink the gradient is PyTorch's: 0 for Relu at 0, that of the negative side for LeakyRelu, PRelu, Elu, Celu and
-# Selu.
 
 
 OPERATORS = Registry()

@@ -381,8 +381,8 @@ _LOGIC: dict[str, Callable[..., Any]] = {
     "Xor": np.logical_xor,
 }
 
-for _name, _function in _LOGIC.items():
-    OPERATORS.add(_name)(_logical(_function))
+for _name, _predicate in _LOGIC.items():
+    OPERATORS.add(_name)(_logical(_predicate))
 
 
 @OPERATORS.add("BitShift")

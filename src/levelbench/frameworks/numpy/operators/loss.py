@@ -43,7 +43,6 @@ def mean_cross_entropy(scores: Array, target: Array) -> tuple[Array, Pullback]:
     return loss, pullback
 
 
-# NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, forward and backward.
 # Both pick one element a position along the class axis and weigh it; a target that is ignored has weight 0, and the
 # mean divides by the sum of weights, as PyTorch's does.
 

@@ -1,7 +1,7 @@
 """Dropout, Bernoulli and the random tensors, from NumPy's generators.
 
-The one idea: a node with a seed draws from a generator of its own, made with the kernel, so the same calls give the
-same numbers; the others share one that ``seed`` restarts.
+A node with a seed draws from a generator of its own, made with the kernel, so the same calls give the same numbers; the
+others share one that ``seed`` restarts.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ OPERATORS.add("ArgMin")(_position(np.argmin))
 
 
 # CumSum and CumProd, forward and backward.
-# The one idea: ``reverse`` flips the axis and ``exclusive`` shifts it by one, so the plain cumulative sum and product,
+# ``reverse`` flips the axis and ``exclusive`` shifts it by one, so the plain cumulative sum and product,
 # and their gradients, are all that there is to compute. NumPy adds one after the other: up to 8 times PyTorch's time.
 
 

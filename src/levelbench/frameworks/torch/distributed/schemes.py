@@ -1,7 +1,7 @@
 """PyTorch's own data parallelism as schemes, to measure ours against: DDP, FSDP2, Horovod.
 
-The one idea: these are yardsticks, so what talks is the library itself, with its own messages under the library's own
-names. They pass by the communicator, which therefore counts none of them; ``traffic`` is what their papers say.
+These are yardsticks, so what talks is the library itself, with its own messages under the library's own names. They
+pass by the communicator, which therefore counts none of them; ``traffic`` is what their papers say.
 """
 
 from __future__ import annotations

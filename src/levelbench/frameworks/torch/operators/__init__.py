@@ -3,7 +3,6 @@
 from levelbench.frameworks.torch.operators import (  # noqa: F401  # each registers its operators
     elementwise,
     images,
-    learning,
     normalization,
     quantization,
     random,
@@ -12,6 +11,6 @@ from levelbench.frameworks.torch.operators import (  # noqa: F401  # each regist
     shapes,
     windows,
 )
-from levelbench.frameworks.torch.operators.registry import Entry, Function, find, names
+from levelbench.frameworks.torch.operators.registry import Function, find, names
 
-__all__ = ["Entry", "Function", "find", "names"]
+__all__ = ["Function", "find", "names"]

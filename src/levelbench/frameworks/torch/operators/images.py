@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from levelbench.frameworks.shared.resize import AxisChange, ResizeRule, changes_of, rule_of, taps_of
 from levelbench.frameworks.torch.operators.registry import Function, maker, refuse
 from levelbench.frameworks.torch.operators.windows import Window
 from levelbench.operators.node import OperatorNode
@@ -22,93 +22,24 @@ _LINEAR = {3: _native.upsample_linear1d, 4: _native.upsample_bilinear2d, 5: _nat
 _NEAREST = {3: _native.upsample_nearest1d, 4: _native.upsample_nearest2d, 5: _native.upsample_nearest3d}
 
 
-class _Rule(NamedTuple):
-    """The attributes of a node."""
-
-    mode: str = "nearest"
-    coordinates: str = "asymmetric"
-    nearest: str = "floor"
-    cubic: float = -0.75
-    antialias: bool = False
-    exclude: bool = False
-    extrapolation: float = 0.0
-
-
-class _Axis(NamedTuple):
-    """How one axis changes: ``scale`` may differ from ``target / size``."""
-
-    axis: int
-    size: int
-    target: int
-    scale: float
-    start: float
-    end: float
-
-
-class _Table(NamedTuple):
-    """Places to take elements from, (target, taps), their weights, and where there is nothing to take."""
-
-    places: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    outside: NDArray[np.bool_] | None
-
-
 @maker("Resize")
 def _resize(node: OperatorNode) -> Function:
-    rule = _Rule(
-        node["mode"],
-        node["coordinate_transformation_mode"],
-        node["nearest_mode"],
-        node["cubic_coeff_a"],
-        bool(node.get("antialias", 0)),
-        bool(node["exclude_outside"]),
-        node["extrapolation_value"],
-    )
-    chosen, policy = node.get("axes"), node.get("keep_aspect_ratio_policy", "stretch")
+    rule = rule_of(node)
 
     def resize(x: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None) -> Tensor:
-        axes = list(range(x.dim())) if chosen is None else [axis % x.dim() for axis in chosen]
-        if sizes is not None and sizes.size:
-            factors, targets = _to_sizes(x, axes, sizes.tolist(), policy)
-        else:
-            factors = [float(each) for each in scales.tolist()]
-            targets = [int(x.shape[axis] * factor) for axis, factor in zip(axes, factors, strict=True)]
-        region = roi.tolist() if roi is not None and roi.size else [0.0] * len(axes) + [1.0] * len(axes)
-        starts, ends = region[: len(axes)], region[len(axes) :]
-        changes = [
-            _Axis(axis, x.shape[axis], target, factor, start, end)
-            for axis, target, factor, start, end in zip(axes, targets, factors, starts, ends, strict=True)
-        ]
-        return _apply(x, changes, rule)
+        return _apply(x, changes_of(node, x.shape, roi, scales, sizes), rule)
 
     return resize
 
 
 @maker("Upsample")
 def _upsample(node: OperatorNode) -> Function:
-    rule = _Rule(node["mode"])
-
-    def upsample(x: Tensor, scales: NDArray[Any]) -> Tensor:
-        changes = [
-            _Axis(axis, size, int(size * factor), factor, 0.0, 1.0)
-            for axis, (size, factor) in enumerate(zip(x.shape, scales.tolist(), strict=True))
-        ]
-        return _apply(x, changes, rule)
-
-    return upsample
+    rule = rule_of(node)
+    return lambda x, scales: _apply(x, changes_of(node, x.shape, None, scales), rule)
 
 
-def _to_sizes(x: Tensor, axes: Sequence[int], sizes: Sequence[int], policy: str) -> tuple[list[float], list[int]]:
-    factors = [size / x.shape[axis] for axis, size in zip(axes, sizes, strict=True)]
-    if policy == "stretch":
-        return factors, list(sizes)
-    factor = min(factors) if policy == "not_larger" else max(factors)
-    return [factor] * len(axes), [int(factor * x.shape[axis] + 0.5) for axis in axes]
-
-
-def _apply(x: Tensor, changes: Sequence[_Axis], rule: _Rule) -> Tensor:
+def _apply(x: Tensor, changes: Sequence[AxisChange], rule: ResizeRule) -> Tensor:
     crop = rule.coordinates == "tf_crop_and_resize"
-    changes = [each for each in changes if crop or each.scale != 1.0 or each.target != each.size]
     if not changes:
         return x
     if (found := _by_kernel(x, changes, rule)) is not None:
@@ -126,8 +57,8 @@ def _apply(x: Tensor, changes: Sequence[_Axis], rule: _Rule) -> Tensor:
     return x.round().clamp(limits.min, limits.max).to(dtype)
 
 
-def _along(x: Tensor, change: _Axis, rule: _Rule) -> Tensor:
-    table = _table(change, rule)
+def _along(x: Tensor, change: AxisChange, rule: ResizeRule) -> Tensor:
+    table = taps_of(change, rule)
     axis = change.axis
     places = torch.from_numpy(table.places).to(x.device)
     taken = x.index_select(axis, places.reshape(-1))
@@ -143,11 +74,11 @@ def _along(x: Tensor, change: _Axis, rule: _Rule) -> Tensor:
     return taken
 
 
-def _by_kernel(x: Tensor, changes: Sequence[_Axis], rule: _Rule) -> Tensor | None:
+def _by_kernel(x: Tensor, changes: Sequence[AxisChange], rule: ResizeRule) -> Tensor | None:
     """By PyTorch's kernel, where it takes the same elements with the same weights; else ``None``."""
     if x.dim() not in _LINEAR or min(each.axis for each in changes) < 2 or not x.is_floating_point():
         return None
-    if rule.exclude or rule.antialias:
+    if rule.exclude_outside or rule.antialias:
         return None
     sizes, scales = list(x.shape[2:]), [1.0] * (x.dim() - 2)
     for each in changes:
@@ -167,65 +98,6 @@ def _by_kernel(x: Tensor, changes: Sequence[_Axis], rule: _Rule) -> Tensor | Non
     if x.dim() == 4 and rule.cubic == -0.75:
         return _native.upsample_bicubic2d(x, sizes, corners, *scales)
     return None
-
-
-@lru_cache(maxsize=256)
-def _table(change: _Axis, rule: _Rule) -> _Table:
-    """The table of one axis (ONNX Resize, "coordinate_transformation_mode" and on)."""
-    x = _origins(change, rule)
-    last = change.size - 1
-    outside = (x < 0) | (x > last) if rule.coordinates == "tf_crop_and_resize" else None
-    if rule.mode == "nearest":
-        rounded = {
-            "round_prefer_floor": np.ceil(x - 0.5),
-            "round_prefer_ceil": np.floor(x + 0.5),
-            "floor": np.floor(x),
-            "ceil": np.ceil(x),
-        }[rule.nearest]
-        places = rounded.astype(np.int64).clip(0, last)
-        return _Table(places[:, None], np.ones((len(places), 1)), outside)
-    scale = min(change.scale, 1.0) if rule.antialias else 1.0
-    kernel, support = (_triangle, 1.0) if rule.mode == "linear" else (_cubic, 2.0)
-    reach = int(np.ceil(support / scale))
-    places = np.floor(x)[:, None].astype(np.int64) + np.arange(1 - reach, 1 + reach)
-    weights = kernel((places - x[:, None]) * scale, rule.cubic)
-    if rule.exclude:
-        weights = np.where((places < 0) | (places > last), 0.0, weights)
-    if rule.exclude or rule.antialias:
-        weights = weights / weights.sum(1, keepdims=True)
-    return _Table(places.clip(0, last), weights, outside)
-
-
-def _triangle(distance: NDArray[Any], _: float) -> NDArray[Any]:
-    return np.clip(1 - np.abs(distance), 0, 1)
-
-
-def _cubic(distance: NDArray[Any], a: float) -> NDArray[Any]:
-    """Keys 1981, equation 4, with its parameter ``a``."""
-    d = np.abs(distance)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
-
-
-def _origins(change: _Axis, rule: _Rule) -> NDArray[np.float64]:
-    """Where each place of the output lies in the input."""
-    y = np.arange(change.target, dtype=np.float64)
-    size, scale = change.size, change.scale
-    width = scale * size
-    match rule.coordinates:
-        case "asymmetric":
-            return y / scale
-        case "align_corners":
-            return np.zeros_like(y) if width == 1 else y * (size - 1) / (width - 1)
-        case "tf_crop_and_resize":
-            reach = (change.end - change.start) * (size - 1)
-            return change.start * (size - 1) + (np.full_like(y, reach / 2) if width == 1 else y * reach / (width - 1))
-        case "pytorch_half_pixel" if width == 1:
-            return np.full_like(y, -0.5)
-        case "half_pixel_symmetric":
-            return size / 2 * (1 - change.target / width) + (y + 0.5) / scale - 0.5
-    return (y + 0.5) / scale - 0.5
 
 
 # Images: sampling on grids, affine grids, columns to images, and pooling of regions.
@@ -287,58 +159,6 @@ def _sum_of_blocks(x: Tensor, sizes: list[int], window: Window) -> Tensor:
     image = image.reshape(batch, -1, *wide)
     inside = [slice(begin, begin + size) for size, (begin, _) in zip(sizes, padding, strict=True)]
     return image[(slice(None), slice(None), *inside)]
-
-
-@maker("RoiAlign")
-def _roi_align(node: OperatorNode) -> Function:
-    half = node.get("coordinate_transformation_mode", "output_half_pixel") == "half_pixel"
-    height, width, ratio = node["output_height"], node["output_width"], node["sampling_ratio"]
-    scale, largest = node["spatial_scale"], node["mode"] == "max"
-
-    def roi_align(x: Tensor, rois: Tensor, batches: Tensor) -> Tensor:
-        corners = rois * scale - (0.5 if half else 0.0)
-        rows = _samples(corners[:, 1], corners[:, 3], height, ratio, x.shape[2], half)
-        columns = _samples(corners[:, 0], corners[:, 2], width, ratio, x.shape[3], half)
-        (y, y_weights, y_real), (x_at, x_weights, x_real) = rows, columns
-        # (regions, channels, height, samples, corners, width, samples, corners)
-        y, y_weights = y[:, :, :, :, None, None, None], y_weights[:, None, :, :, :, None, None, None]
-        x_at, x_weights = x_at[:, None, None, None], x_weights[:, None, None, None, None]
-        values = x[batches.reshape(-1, 1, 1, 1, 1, 1, 1), :, y, x_at].movedim(-1, 1)
-        weighted = values * y_weights * x_weights
-        real = y_real[:, None, None, :, None, None] & x_real[:, None, None, None, None, :]
-        if largest:
-            # The largest of the weighted corners, as ONNX and ONNX Runtime define it.
-            best = weighted.amax((4, 7))
-            return torch.where(real, best, -math.inf).amax((3, 5))
-        counts = (y_real.sum(1) * x_real.sum(1)).clamp(min=1).reshape(-1, 1, 1, 1)
-        return torch.where(real, weighted.sum((4, 7)), 0).sum((3, 5)) / counts
-
-    return roi_align
-
-
-def _samples(start: Tensor, end: Tensor, bins: int, ratio: int, size: int, half: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Along one axis: places (regions, bins, samples, 2), their weights, and which samples a region has."""
-    extent = end - start
-    if not half:
-        extent = extent.clamp(min=1.0)
-    bin_size = extent / bins
-    if ratio > 0:
-        counts = torch.full_like(start, ratio)
-        most = ratio
-    else:
-        counts = torch.ceil(bin_size)
-        most = max(1, int(counts.max())) if counts.numel() else 1
-    steps = torch.arange(most, device=start.device, dtype=start.dtype)
-    real = steps < counts.unsqueeze(1)
-    within = (steps + 0.5) * (bin_size / counts).unsqueeze(1)
-    bases = start.unsqueeze(1) + torch.arange(bins, device=start.device) * bin_size.unsqueeze(1)
-    at = bases.unsqueeze(2) + within.unsqueeze(1)
-    seen = (at >= -1.0) & (at <= size)
-    at = at.clamp(0, size - 1)
-    low = at.floor()
-    places = torch.stack([low, (low + 1).clamp(max=size - 1)], -1).long()
-    weights = torch.stack([1 - (at - low), at - low], -1) * seen.unsqueeze(-1)
-    return places, weights, real
 
 
 @maker("DeformConv")

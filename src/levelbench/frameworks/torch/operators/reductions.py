@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from levelbench.frameworks.torch.arrays import torch_dtype
 from levelbench.frameworks.torch.operators.elementwise import modular, ordered
-from levelbench.frameworks.torch.operators.registry import Function, device_maker, maker, plain
+from levelbench.frameworks.torch.operators.registry import Function, maker, plain
 from levelbench.operators.node import OperatorNode
 
 Reduce = Any
@@ -316,28 +315,3 @@ def _stft(node: OperatorNode) -> Function:
         return _transform(frames if window is None else frames * window, size, 2, onesided)
 
     return stft
-
-
-@device_maker("HannWindow")
-def _hann_window(node: OperatorNode, device: torch.device) -> Function:
-    return _window(node, device, torch.hann_window)
-
-
-@device_maker("BlackmanWindow")
-def _blackman_window(node: OperatorNode, device: torch.device) -> Function:
-    return _window(node, device, torch.blackman_window)
-
-
-@device_maker("HammingWindow")
-def _hamming_window(node: OperatorNode, device: torch.device) -> Function:
-    # ONNX has Hamming's own 25/46, PyTorch's default is rounded to 0.54.
-    return _window(node, device, lambda *size, **options: torch.hamming_window(*size, 25 / 46, 21 / 46, **options))
-
-
-def _window(node: OperatorNode, device: torch.device, function: Function) -> Function:
-    periodic, dtype = bool(node["periodic"]), torch_dtype(node["output_datatype"])
-
-    def window(size: NDArray[Any]) -> Tensor:
-        return function(int(np.asarray(size).item()), periodic, dtype=torch.float64, device=device).to(dtype)
-
-    return window

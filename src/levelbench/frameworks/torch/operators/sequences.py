@@ -442,33 +442,6 @@ def _bias(mask: Tensor | None, allowed: Tensor | None, dtype: torch.dtype) -> Te
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, -math.inf)
 
 
-@maker("RotaryEmbedding")
-def _rotary_embedding(node: OperatorNode) -> Function:
-    """Rotates pairs of components by the angle of their position (Su et al. 2021, RoFormer)."""
-    interleaved, heads = bool(node["interleaved"]), node.get("num_heads")
-    part = node.get("rotary_embedding_dim")
-
-    def rotate(x: Tensor, cosines: Tensor, sines: Tensor, positions: Tensor | None = None) -> Tensor:
-        flat = x.dim() == 3
-        rows = x.unflatten(2, (heads, -1)) if flat else x.transpose(1, 2)
-        if positions is not None:
-            cosines, sines = cosines[positions], sines[positions]
-        # (batch, sequence, 1, half the rotated size), for all heads.
-        cosines, sines = cosines.unsqueeze(2), sines.unsqueeze(2)
-        turned = rows[..., :part] if part else rows
-        if interleaved:
-            a, b = turned[..., 0::2], turned[..., 1::2]
-        else:
-            a, b = turned.chunk(2, -1)
-        pair = (a * cosines - b * sines, a * sines + b * cosines)
-        found = torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
-        if part:
-            found = torch.cat([found, rows[..., part:]], -1)
-        return found.flatten(2) if flat else found.transpose(1, 2)
-
-    return rotate
-
-
 @maker("LinearAttention")
 def _linear_attention(node: OperatorNode) -> Function:
     heads, kv_heads, given = node["q_num_heads"], node["kv_num_heads"], node["scale"]

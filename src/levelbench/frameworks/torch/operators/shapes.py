@@ -22,19 +22,6 @@ __all__ = ["risen"]
 Host = NDArray[Any]
 
 
-@maker("Reshape")
-def _reshape(node: OperatorNode) -> Function:
-    zero_is_zero = bool(node.get("allowzero", 0))
-
-    def reshape(x: Tensor, shape: Host) -> Tensor:
-        sizes = shape.tolist()
-        if 0 in sizes and not zero_is_zero:
-            sizes = [size or x.shape[axis] for axis, size in enumerate(sizes)]
-        return x.reshape(sizes)
-
-    return reshape
-
-
 @maker("Flatten")
 def _flatten(node: OperatorNode) -> Function:
     axis = node["axis"]
@@ -200,24 +187,6 @@ def _center_crop_pad(node: OperatorNode) -> Function:
     return center_crop_pad
 
 
-@maker("ReverseSequence")
-def _reverse_sequence(node: OperatorNode) -> Function:
-    batch_axis, time_axis = node["batch_axis"], node["time_axis"]
-
-    def reverse(x: Tensor, lengths: Tensor) -> Tensor:
-        steps = torch.arange(x.shape[time_axis], device=x.device)
-        lengths = lengths.unsqueeze(1)
-        # (batch, time): where the element that comes to stand at each time is taken from.
-        source = torch.where(steps < lengths, lengths - 1 - steps, steps)
-        if time_axis < batch_axis:
-            source = source.t()
-        shape = [1] * x.dim()
-        shape[batch_axis], shape[time_axis] = x.shape[batch_axis], x.shape[time_axis]
-        return torch.gather(x, time_axis, source.reshape(shape).expand(x.shape))
-
-    return reverse
-
-
 @maker("Trilu")
 def _trilu(node: OperatorNode) -> Function:
     part = torch.triu if node["upper"] else torch.tril
@@ -319,37 +288,6 @@ def _gather_elements(node: OperatorNode) -> Function:
     return lambda x, indices: torch.gather(x, axis, risen(indices, x.shape[axis]))
 
 
-@maker("GatherND")
-def _gather_nd(node: OperatorNode) -> Function:
-    batched = node.get("batch_dims", 0)
-
-    def gather_nd(x: Tensor, indices: Tensor) -> Tensor:
-        # One index a batch axis, shaped so that it goes with the indices of that batch.
-        rank = indices.dim() - 1
-        batches = [
-            torch.arange(x.shape[axis], device=x.device).reshape([-1 if at == axis else 1 for at in range(rank)])
-            for axis in range(batched)
-        ]
-        return x[(*batches, *indices.long().unbind(-1))]
-
-    return gather_nd
-
-
-@maker("OneHot")
-def _one_hot(node: OperatorNode) -> Function:
-    axis = node["axis"]
-
-    def one_hot(indices: Tensor, depth: NDArray[Any], values: Tensor) -> Tensor:
-        count = int(np.asarray(depth).item())
-        at = axis % (indices.dim() + 1)
-        # Anything outside of -depth to depth - 1 is nowhere hot.
-        places = torch.where(indices < 0, indices + count, indices).unsqueeze(at)
-        classes = torch.arange(count, device=indices.device).reshape([-1] + [1] * (indices.dim() - at))
-        return torch.where(places == classes, values[1], values[0])
-
-    return one_hot
-
-
 @maker("Compress")
 def _compress(node: OperatorNode) -> Function:
     axis = node.get("axis")
@@ -387,15 +325,6 @@ def _unique(node: OperatorNode) -> Function:
         return source.index_select(at, first), first, inverse, counts
 
     return unique
-
-
-@maker("ArrayFeatureExtractor", domain="ai.onnx.ml")
-def _array_feature_extractor(_: OperatorNode) -> Function:
-    def extract(x: Tensor, indices: Tensor) -> Tensor:
-        found = x[..., indices.reshape(-1)]
-        return found.unsqueeze(0) if x.dim() == 1 else found
-
-    return extract
 
 
 @maker("Binarizer", domain="ai.onnx.ml")
@@ -512,28 +441,3 @@ def _eye_like(node: OperatorNode) -> Function:
         return (rows.unsqueeze(1) + diagonal == columns).to(x.dtype if dtype is None else dtype)
 
     return eye_like
-
-
-@device_maker("MelWeightMatrix")
-def _mel_weight_matrix(node: OperatorNode, device: torch.device) -> Function:
-    dtype = torch_dtype(node["output_datatype"])
-
-    def mel(bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Tensor:
-        """Triangles, evenly spaced in mel = 2595 log10(1 + f / 700), over the bins of a spectrum (ONNX)."""
-        count, spectrum = int(bins.item()), int(length.item()) // 2 + 1
-        lowest, highest = (2595 * math.log10(1 + float(each.item()) / 700) for each in (low, high))
-        steps = torch.arange(count + 2, device=device, dtype=torch.float64)
-        mels = lowest + steps * ((highest - lowest) / (count + 2))
-        edges = 700 * (torch.pow(10.0, mels / 2595) - 1)
-        edges = torch.floor((int(length.item()) + 1) * edges / float(rate.item()))
-        left, centre, right = edges[:-2], edges[1:-1], edges[2:]
-        at = torch.arange(spectrum, device=device, dtype=torch.float64).unsqueeze(1)
-        rising = torch.where(centre > left, (at - left) / (centre - left), 0.0)
-        # Where a triangle has no left half, its peak is one.
-        rising = torch.where((centre == left) & (at == centre), 1.0, rising)
-        falling = (right - at) / (right - centre)
-        weights = torch.where((at >= left) & (at <= centre), rising, 0.0)
-        weights = torch.where((at > centre) & (at < right), falling, weights)
-        return weights.to(dtype)
-
-    return mel

@@ -1,0 +1,416 @@
+"""Conformance: ONNX's own node tests through a framework's operators, judged passed, wrong or unsupported.
+
+They run in a process of their own (``python -m levelbench.operators.conformance``), and go on after a case that kills
+it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from levelbench.errors import DefinitionError, UnknownNameError, UnsupportedError
+from levelbench.measure.lifetime import die_with_parent
+from levelbench.operators.contract import OperatorBackend
+from levelbench.operators.frameworks import open_framework
+
+__all__ = [
+    "STATUSES",
+    "Case",
+    "Result",
+    "Tally",
+    "collect_cases",
+    "judge",
+    "run_conformance",
+    "tally",
+    "tolerances",
+    "try_case",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One test: its ``operator`` is the one under test, also where the model is that operator's expanded definition."""
+
+    name: str
+    operator: str
+    model: onnx.ModelProto
+    data: Sequence[tuple[Sequence[Any], Sequence[Any]]]
+    rtol: float
+    atol: float
+
+
+def collect_cases(operators: Collection[str] = (), match: str = "") -> list[Case]:
+    """The tests of ``operators`` (none: of all) whose name contains ``match``, in ONNX's order.
+
+    Raises ``UnknownNameError`` for an operator that has no test.
+    """
+    cases = _all_cases()
+    known = {case.operator for case in cases}
+    for name in operators:
+        if name not in known:
+            raise UnknownNameError("operator with a node test", name, known)
+    return [case for case in cases if (not operators or case.operator in operators) and match in case.name]
+
+
+@cache
+def _all_cases() -> tuple[Case, ...]:
+    with warnings.catch_warnings():
+        # ONNX computes some expected outputs by dividing by zero on purpose.
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        found = collect_testcases(None)
+    operators = {each.name: _title(each.model.graph.node[0]) for each in found if len(each.model.graph.node) == 1}
+    cases = []
+    for each in found:
+        operator = operators.get(each.name) or operators.get(_base(each.name)) or _title(each.model.graph.node[-1])
+        data = [([_array(one) for one in given], [_array(one) for one in wanted]) for given, wanted in each.data_sets]
+        cases.append(Case(each.name, operator, each.model, data, each.rtol, each.atol))
+    return tuple(cases)
+
+
+def _array(value: Any) -> Any:
+    """Most values are arrays already; those whose type NumPy has not come as ONNX's messages."""
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def _base(name: str) -> str:
+    """The name of the test whose operator ``test_..._expanded`` spells out."""
+    return re.sub(r"_expanded(_ver\d+)?$", "", name)
+
+
+def _title(node: onnx.NodeProto) -> str:
+    return f"{node.domain}::{node.op_type}" if node.domain else str(node.op_type)
+
+
+# Results of node tests, counted by operator.
+
+
+STATUSES = ("passed", "wrong", "unsupported", "upstream")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a test ended: ``passed``, ``wrong``, ``unsupported``, or ``upstream`` (by a known fault of the framework).
+
+    ``detail`` says what was found, or what is not supported.
+    """
+
+    name: str
+    operator: str
+    status: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts by status, of all tests and by operator, and the results behind them."""
+
+    framework: str
+    results: tuple[Result, ...]
+    total: dict[str, int] = field(default_factory=dict)
+    by_operator: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def of(self, status: str) -> list[Result]:
+        """The results that ended so."""
+        return [each for each in self.results if each.status == status]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-serialisable."""
+        return asdict(self)
+
+
+def tally(framework: str, results: Iterable[Result]) -> Tally:
+    """The counts of ``results``."""
+    kept = tuple(results)
+    by_operator = {name: dict.fromkeys(STATUSES, 0) for name in sorted({each.operator for each in kept}, key=str.lower)}
+    total = dict.fromkeys(STATUSES, 0)
+    for each in kept:
+        by_operator[each.operator][each.status] += 1
+        total[each.status] += 1
+    return Tally(framework, kept, total, by_operator)
+
+
+# Says whether outputs are those that a node test expects: number, type, shape, then values within its tolerances.
+# An output that ONNX leaves to chance cannot be compared with one draw of it. Bernoulli and Dropout in training are
+# judged by what they promise: which values may appear, which must, and how often, within five standard deviations.
+
+
+_SIGMAS = 5.0
+_RANDOM = {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniformLike", "RandomNormal", "RandomUniform"}
+# A test's own tolerance of 1e-3 is about one rounding of float16 and far below one of bfloat16: eight and two are
+# allowed, and near zero as many of the largest expected value.
+_LOW = {np.dtype(np.float16): 8 * 2.0**-10, np.dtype(ml_dtypes.bfloat16): 2 * 2.0**-7}
+
+
+def tolerances(case: Case, dtype: np.dtype[Any]) -> tuple[float, float]:
+    """(relative, absolute as a share of the largest expected value) on top of the test's own, for half precisions."""
+    low = _LOW.get(dtype, 0.0)
+    return max(case.rtol, low), low / 2
+
+
+def judge(case: Case, inputs: Sequence[Any], outputs: Sequence[Any], expected: Sequence[Any]) -> str | None:
+    """``None`` if the outputs are right, else what is wrong, with where and how much for values."""
+    if len(outputs) != len(expected):
+        return f"{len(outputs)} outputs, {len(expected)} expected"
+    chance = _by_chance(case, inputs)
+    for at, (found, wanted) in enumerate(zip(outputs, expected, strict=True)):
+        if fault := _compare(case, found, wanted, values=not chance):
+            return f"output {at}: {fault}"
+    return _distribution(case, inputs, outputs) if chance else None
+
+
+def _compare(case: Case, found: Any, wanted: Any, values: bool = True) -> str | None:
+    if wanted is None:
+        return None if found is None else "a value where an empty optional is expected"
+    if isinstance(wanted, list):
+        return _compare_lists(case, found, wanted)
+    if not isinstance(found, np.ndarray):
+        return f"a {type(found).__name__} where a tensor is expected"
+    wanted = np.asarray(wanted)
+    text = wanted.dtype.kind in "OSUT"
+    if found.dtype != wanted.dtype and not (text and found.dtype.kind in "OSUT"):
+        return f"type {found.dtype}, {wanted.dtype} expected"
+    if found.shape != wanted.shape:
+        return f"shape {found.shape}, {wanted.shape} expected"
+    return _compare_values(case, found, wanted) if values else None
+
+
+def _compare_lists(case: Case, found: Any, wanted: list[Any]) -> str | None:
+    if not isinstance(found, list):
+        return f"a {type(found).__name__} where a sequence is expected"
+    if len(found) != len(wanted):
+        return f"a sequence of {len(found)}, one of {len(wanted)} expected"
+    for at, (each, other) in enumerate(zip(found, wanted, strict=True)):
+        if fault := _compare(case, each, other):
+            return f"element {at}: {fault}"
+    return None
+
+
+def _compare_values(case: Case, found: Any, wanted: Any) -> str | None:
+    if wanted.dtype.kind in "OSUT":
+        bad = np.asarray([_text(a) != _text(b) for a, b in zip(found.ravel(), wanted.ravel(), strict=True)], bool)
+        bad = bad.reshape(wanted.shape)
+    elif wanted.dtype.kind in "biu":
+        # An integer that is off by one is wrong, unless a rounding of 1e-3 explains it: then it is large.
+        rtol, _ = tolerances(case, wanted.dtype)
+        difference = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+        bad = difference > case.atol + rtol * np.abs(wanted.astype(np.float64))
+    else:
+        bad = ~_close(case, found, wanted)
+    if not bad.any():
+        return None
+    where = tuple(int(each) for each in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    share = f"{int(bad.sum())} of {bad.size} values differ"
+    return f"{share}, first at {where}: {found[where]}, {wanted[where]} expected"
+
+
+def _close(case: Case, found: Any, wanted: Any) -> Any:
+    rtol, share = tolerances(case, wanted.dtype)
+    kind = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    a, b = found.astype(kind), wanted.astype(kind)
+    finite = np.abs(b[np.isfinite(b)])
+    atol = case.atol + share * float(finite.max(initial=0.0))
+    with np.errstate(invalid="ignore"):
+        return np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _by_chance(case: Case, inputs: Sequence[Any]) -> bool:
+    if case.operator == "Dropout":
+        return len(inputs) > 2 and bool(np.asarray(inputs[2]))
+    return case.operator in _RANDOM or any(node.op_type in _RANDOM - {"Dropout"} for node in case.model.graph.node)
+
+
+def _distribution(case: Case, inputs: Sequence[Any], outputs: Sequence[Any]) -> str | None:
+    if case.operator == "Bernoulli":
+        return _bernoulli(np.asarray(inputs[0], np.float64), np.asarray(outputs[0], np.float64))
+    if case.operator == "Dropout":
+        mask = outputs[1] if len(outputs) > 1 else None
+        return _dropout(
+            np.asarray(inputs[0], np.float64),
+            float(np.asarray(inputs[1])) if inputs[1] is not None else 0.5,
+            np.asarray(outputs[0], np.float64),
+            mask,
+        )
+    return f"no rule judges the random operator {case.operator}"
+
+
+def _bernoulli(probability: Any, drawn: Any) -> str | None:
+    if not np.isin(drawn, (0.0, 1.0)).all():
+        return "values other than 0 and 1"
+    if (drawn[probability == 0] != 0).any() or (drawn[probability == 1] != 1).any():
+        return "a draw that has probability 0"
+    return _count(drawn.sum(), probability.sum(), float((probability * (1 - probability)).sum()))
+
+
+def _dropout(x: Any, ratio: float, y: Any, mask: Any) -> str | None:
+    kept = y != 0 if mask is None else np.asarray(mask, bool)
+    scaled = np.where(kept, x / (1 - ratio) if ratio < 1 else 0.0, 0.0)
+    if not np.allclose(y, scaled, rtol=1e-3, atol=1e-6):
+        return "values that are neither 0 nor the input over (1 - ratio)"
+    return _count(float(kept.sum()), x.size * (1 - ratio), x.size * ratio * (1 - ratio))
+
+
+def _count(found: float, mean: float, variance: float) -> str | None:
+    if abs(found - mean) <= _SIGMAS * np.sqrt(variance) + 1e-9:
+        return None
+    return f"{found:g} ones where {mean:g} +- {np.sqrt(variance):.2g} are expected"
+
+
+# Tries one node test on a backend.
+
+
+def try_case(case: Case, backend: OperatorBackend) -> Result:
+    """The case's model on the backend, judged; whatever it raises but a refusal is wrong."""
+    try:
+        fault = _fault(case, backend)
+    except UnsupportedError as error:
+        return Result(case.name, case.operator, "unsupported", f"{error.asked}: {error.found}")
+    except Exception as error:  # noqa: BLE001  # the boundary to frameworks
+        fault = f"{type(error).__name__}: {error}".splitlines()[0]
+    if fault is None:
+        return Result(case.name, case.operator, "passed")
+    known = backend.known_faults.get(case.name)
+    return Result(case.name, case.operator, "upstream" if known else "wrong", f"{fault} ({known})" if known else fault)
+
+
+def _fault(case: Case, backend: OperatorBackend) -> str | None:
+    function = backend.model(case.model)
+    for inputs, expected in case.data:
+        backend.seed(0)
+        found = function([_native(value, backend) for value in inputs])
+        outputs = [_on_host(value, backend) for value in found]
+        if fault := judge(case, inputs, outputs, expected):
+            return fault
+    return None
+
+
+def _native(value: Any, backend: OperatorBackend) -> Any:
+    if isinstance(value, list):
+        return [_native(each, backend) for each in value]
+    return None if value is None else backend.array(np.asarray(value))
+
+
+def _on_host(value: Any, backend: OperatorBackend) -> Any:
+    if isinstance(value, list):
+        return [_on_host(each, backend) for each in value]
+    return None if value is None else backend.host(value)
+
+
+# Runs node tests on a framework in a process of its own, and goes on behind a case that kills it.
+
+
+_WORKER = [sys.executable, "-m", "levelbench.operators.conformance"]
+
+
+def run_conformance(
+    framework: str, cases: Sequence[Case], device: str = "cpu", tell: Callable[[Result], None] = lambda _: None
+) -> Tally:
+    """All ``cases`` on ``framework``, which can run here; ``tell`` hears of each result as it comes.
+
+    A case that kills the process is wrong, with the signal as its detail. ``DefinitionError`` if the framework cannot
+    be opened at all.
+    """
+    operators = {case.name: case.operator for case in cases}
+    left = [case.name for case in cases]
+    results: list[Result] = []
+    while left:
+        found, died_in = _round(framework, device, left, tell)
+        done = {each.name for each in found}
+        if died_in is not None:
+            name, how = died_in
+            found.append(Result(name, operators[name], "wrong", how))
+            tell(found[-1])
+            done.add(name)
+        results += found
+        left = [name for name in left if name not in done]
+    order = {name: at for at, name in enumerate(operators)}
+    return tally(framework, sorted(results, key=lambda each: order[each.name]))
+
+
+@contextmanager
+def _worker(errors: IO[str]) -> Iterator[subprocess.Popen[str]]:
+    """The process; it does not outlive an interruption."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(_WORKER, stdin=pipe, stdout=pipe, stderr=errors, text=True, encoding="utf-8") as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _round(
+    framework: str, device: str, names: Sequence[str], tell: Callable[[Result], None]
+) -> tuple[list[Result], tuple[str, str] | None]:
+    """Results until the process ends, and the case it died in, if it did."""
+    results: list[Result] = []
+    started = ""
+    with TemporaryFile("w+", encoding="utf-8", errors="replace") as printed, _worker(printed) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"framework": framework, "device": device, "names": list(names)}) + "\n")
+        process.stdin.close()
+        for line in process.stdout:
+            answer = json.loads(line)
+            if "started" in answer:
+                started = answer["started"]
+                continue
+            results.append(Result(**answer))
+            tell(results[-1])
+            started = ""
+        process.wait()
+        printed.seek(0)
+        errors = printed.read()
+    if process.returncode == 0:
+        return results, None
+    if not started:
+        last = errors.strip().splitlines()[-1] if errors.strip() else f"exit code {process.returncode}"
+        raise DefinitionError(f"the node tests on {framework!r}", f"their process failed: {last}", "run with --debug")
+    how = signal.Signals(-process.returncode).name if process.returncode < 0 else f"exit code {process.returncode}"
+    return results, (started, f"the process died: {how}")
+
+
+# One framework's share of the node tests, in a process of its own: ``python -m ...worker`` reads a job on its input.
+# The job is a line of JSON (framework, device, names of the cases); a line goes out before each case and one after it,
+# so that whoever reads knows which case a process died in.
+
+
+def main() -> None:
+    """Carry out the job on standard input."""
+    die_with_parent()
+    job = json.loads(sys.stdin.readline())
+    # What a framework prints must not come between our lines.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    wanted = set(job["names"])
+    backend = open_framework(job["framework"], job["device"])
+    for case in collect_cases():
+        if case.name in wanted:
+            print(json.dumps({"started": case.name}), file=answers)
+            print(json.dumps(asdict(try_case(case, backend))), file=answers)
+
+
+if __name__ == "__main__":
+    main()
