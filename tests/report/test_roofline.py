@@ -4,13 +4,20 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from levelbench.cli.operator_verb import _code as operator_code
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import estimate
 from levelbench.measure.verdict import verdict
 from levelbench.records.benchmark_summary import BenchmarkSummary, Entry, Share, Total
 from levelbench.records.benchmarks import Problem, Tensor
 from levelbench.report.figures.roofline import roofline_points, write_roofline
-from levelbench.report.levels.operators import ceilings_line, details_table, problems_table, summary_lines
+from levelbench.report.levels.operators import (
+    ceilings_line,
+    details_table,
+    is_validated,
+    problems_table,
+    summary_lines,
+)
 from levelbench.report.terminal import to_text
 
 CEILINGS = {"flop_s": {"float32": {"value": 100e9}}, "bandwidth_b_s": {"triad": {"value": 10e9}}}
@@ -138,6 +145,16 @@ def test_a_line_a_framework_counts_and_gives_the_geometric_mean(summary):
     assert first == "torch: 3 measured"
     assert "1 FASTER, 1 SLOWER; geometric mean over 2: " in second
     assert "jax/torch = 0.50" in second
+
+
+def test_a_result_that_nothing_was_compared_with_is_not_validated(summary):
+    entries = [replace(each, checked="not checked: its result is random") for each in summary.rows[0][1]]
+    unchecked = replace(summary, rows=((summary.rows[0][0], tuple(entries)), *summary.rows[1:]))
+    assert summary_lines(unchecked)[0] == "torch: 3 measured (1 not validated)"
+    assert not is_validated(entries[0])
+    assert operator_code(summary) == 1
+    only = replace(unchecked, rows=unchecked.rows[:1])
+    assert operator_code(only) == 4
 
 
 def test_the_ceilings_are_one_line():

@@ -20,7 +20,7 @@ from levelbench.errors import DataError
 from levelbench.frameworks.jax import JaxFramework
 from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, device_of, from_numpy, to_numpy
 from levelbench.frameworks.jax.executor import JaxExecutor
-from levelbench.frameworks.jax.operator import JaxOperator, Kernel, signature
+from levelbench.frameworks.jax.operator import CompiledKernel, JaxOperator, signature
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
@@ -64,7 +64,7 @@ class JaxBackend(Backend):
         jax.config.update("jax_enable_x64", True)
         self.device = device_of(device)
         self._name = device
-        self._kernels: dict[Any, Kernel] = {}
+        self._kernels: dict[Any, CompiledKernel] = {}
         self._traced: tuple[Any, int] | None = None
         self.seed(0)
 
@@ -105,7 +105,7 @@ class JaxBackend(Backend):
             return custom
         key = signature(node)
         # Taken out and put back, so that the first one is the one not asked for the longest.
-        kernel = self._kernels.pop(key, None) or Kernel(node, find(node), self)
+        kernel = self._kernels.pop(key, None) or CompiledKernel(node, find(node), self)
         self._kernels[key] = kernel
         if len(self._kernels) > _MOST_KERNELS:
             del self._kernels[next(iter(self._kernels))]

@@ -29,10 +29,10 @@ from levelbench.operators.program import Primitive, Scope, has_body
 if TYPE_CHECKING:
     from levelbench.frameworks.jax.backend import JaxBackend
 
-__all__ = ["Drawn", "JaxExecutor", "Live", "is_random"]
+__all__ = ["Drawn", "JaxExecutor", "ReplaceableArrays", "is_random"]
 
 
-class Live(LiveMapping):
+class ReplaceableArrays(LiveMapping):
     """Some entries of ``slots``, by name. What is put in a place gets its dtype, as an assignment to an array does.
 
     JAX's arrays are immutable: ``parameters["w"] -= step`` makes a new one and assigns it here.
@@ -139,8 +139,12 @@ class JaxExecutor(Executor):
         names = list(arrays)
         slots = list(arrays.values())
         places = {name: at for at, name in enumerate(names)}
-        self.parameters = Live(slots, {name: at for name, at in places.items() if name in trained}, backend.array)
-        self.buffers = Live(slots, {name: at for name, at in places.items() if name not in trained}, backend.array)
+        self.parameters = ReplaceableArrays(
+            slots, {name: at for name, at in places.items() if name in trained}, backend.array
+        )
+        self.buffers = ReplaceableArrays(
+            slots, {name: at for name, at in places.items() if name not in trained}, backend.array
+        )
         self._slots, self._places = slots, places
         self._random = is_random(network)
         inference = network.for_inference

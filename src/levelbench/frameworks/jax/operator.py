@@ -20,10 +20,10 @@ from levelbench.operators.contract import Operator, Pullback
 from levelbench.operators.node import OperatorNode, structural
 
 __all__ = [
+    "CompiledKernel",
+    "CompiledProgram",
     "JaxOperator",
-    "Kernel",
-    "Program",
-    "Source",
+    "KernelSource",
     "array_key",
     "differentiable",
     "gradients_of",
@@ -119,7 +119,7 @@ def integer_pullback(function: Function, title: str) -> Callable[..., tuple[Any,
 # The functions of a node whose structural inputs are known, compiled when they are first called.
 
 
-class Program:
+class CompiledProgram:
     """``forward(*inputs)``, ``vjp(*inputs)``, ``backward(gradients, inputs, outputs)``, as tuples.
 
     Inputs that are bound are passed as ``None``. Those of a random operator come after (key, number of the draw).
@@ -188,7 +188,7 @@ def _by_pullback(both: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[An
 _MOST_PROGRAMS = 4096
 
 
-class Source(Protocol):
+class KernelSource(Protocol):
     """What a kernel asks of the backend: where to compute, and random draws."""
 
     device: Any
@@ -197,16 +197,16 @@ class Source(Protocol):
         """A key and the number of the draw."""
 
 
-class Kernel:
+class CompiledKernel:
     """The compiled functions of a node; ``call`` is the fastest way to the forward one."""
 
-    def __init__(self, node: OperatorNode, entry: JaxEntry, source: Source) -> None:
+    def __init__(self, node: OperatorNode, entry: JaxEntry, source: KernelSource) -> None:
         self.node = node
         self._entry, self._source = entry, source
         self._function = entry.make(node)
         self._static = [at for at in structural(node) if at < len(node.inputs) and node.inputs[at]]
-        self._programs: dict[Any, Program] = {}
-        self._recent: tuple[Sequence[_Known], Program | None] = ((), None)
+        self._programs: dict[Any, CompiledProgram] = {}
+        self._recent: tuple[Sequence[_Known], CompiledProgram | None] = ((), None)
         # Where all inputs are constants of the program, nothing but this tells JAX where to compute.
         self._placed = entry.eager(node) or len(self._static) == sum(1 for each in node.inputs if each)
         direct = not (self._static or self._placed or entry.random)
@@ -262,7 +262,7 @@ class Kernel:
         idle = self.node.op_type == "Dropout" and not any(self.node.inputs[2:])
         return ((jax.random.PRNGKey(0), np.uint32(0)) if idle else self._source.draw(),)
 
-    def _find(self, inputs: Sequence[Any]) -> tuple[Program, Sequence[Any]]:
+    def _find(self, inputs: Sequence[Any]) -> tuple[CompiledProgram, Sequence[Any]]:
         """The program for the structural ones of ``inputs``, and the arguments to call it with."""
         if not self._static:
             return self._programs.get(()) or self._make((), ()), inputs
@@ -278,11 +278,11 @@ class Kernel:
             self._recent = [_known(at, each) for at, each in zip(self._static, constants, strict=True)], program
         return program, arguments
 
-    def _make(self, constants: Sequence[Any], key: Any) -> Program:
+    def _make(self, constants: Sequence[Any], key: Any) -> CompiledProgram:
         if len(self._programs) >= _MOST_PROGRAMS:
             self._programs.pop(next(iter(self._programs)))
         copies = [None if each is None else each.copy() for each in constants]
-        program = Program(self.node, self._entry, self._function, dict(zip(self._static, copies, strict=True)))
+        program = CompiledProgram(self.node, self._entry, self._function, dict(zip(self._static, copies, strict=True)))
         self._programs[key] = program
         return program
 
@@ -317,7 +317,7 @@ def _apply(pullback: Any, gradients: tuple[Any, ...]) -> Any:
 class JaxOperator(Operator):
     """Compiled at the first call for each set of shapes and types; calls return before they have computed."""
 
-    def __init__(self, node: OperatorNode, kernel: Kernel) -> None:
+    def __init__(self, node: OperatorNode, kernel: CompiledKernel) -> None:
         self.node = node
         self._kernel = kernel
         self._call = kernel.call

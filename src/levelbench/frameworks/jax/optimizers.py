@@ -22,10 +22,10 @@ from levelbench.training.optimizers.averaging import AveragingRule, AveragingSte
 from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
 from levelbench.training.optimizers.native import Native
 
-__all__ = ["CompiledStepper", "NativeStepper", "make_stepper"]
+__all__ = ["CompiledStepper", "OptaxStepper", "make_stepper"]
 
 
-class NativeStepper(Stepper):
+class OptaxStepper(Stepper):
     """A gradient transformation of optax. It counts its steps itself."""
 
     def __init__(self, native: Native, backend: Backend, parameters: MutableMapping[str, Any]) -> None:
@@ -104,7 +104,7 @@ _UNTRACEABLE = (
 def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Any]) -> Stepper | None:
     """What applies ``rule`` to these arrays faster than one after another; ``None`` if there is no such thing."""
     if isinstance(rule, Native):
-        return NativeStepper(rule, backend, parameters) if rule.framework == "jax" else None
+        return OptaxStepper(rule, backend, parameters) if rule.framework == "jax" else None
     if not isinstance(rule, UpdateRule):
         return None
     kind = AveragingCompiledStepper if isinstance(rule, AveragingRule) else CompiledStepper

@@ -16,7 +16,7 @@ from levelbench.frameworks.onnxruntime import OnnxRuntimeFramework
 from levelbench.frameworks.onnxruntime.executor import OnnxRuntimeExecutor, OnnxRuntimeModel
 from levelbench.frameworks.onnxruntime.profile import profile
 from levelbench.frameworks.onnxruntime.sessions import (
-    Device,
+    SessionDevice,
     from_numpy,
     newest_ir,
     newest_opset,
@@ -79,7 +79,7 @@ class OnnxRuntimeBackend(Backend):
     modes = OnnxRuntimeFramework.modes
 
     def __init__(self, device: str = "cpu") -> None:
-        self._device = Device.parse(device)
+        self._device = SessionDevice.parse(device)
         self._seed = Seed()
         self._gather = OnnxRuntimeOperator(OperatorNode("Gather", ("x", "i"), ("y",)), self._device, self._seed)
         self.known_faults: Mapping[str, str] = faults(onnxruntime.__version__)

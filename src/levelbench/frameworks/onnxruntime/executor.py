@@ -20,9 +20,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 from levelbench.frameworks.onnxruntime.sessions import (
-    Device,
     Preparation,
     Session,
+    SessionDevice,
     from_numpy,
     lowered,
     nodes_of,
@@ -37,14 +37,14 @@ from levelbench.networks.live import LiveMapping
 from levelbench.networks.network import Network
 from levelbench.networks.order import outer_reads
 
-__all__ = ["Model", "OnnxRuntimeExecutor", "OnnxRuntimeModel", "model_of", "node_name"]
+__all__ = ["OnnxRuntimeExecutor", "OnnxRuntimeModel", "SessionModel", "model_of", "node_name"]
 
 
 _WORTH_SHARING = 1024
-_HOST = Device("cpu")
+_HOST = SessionDevice("cpu")
 
 
-class Model(NamedTuple):
+class SessionModel(NamedTuple):
     """What a session is made of. ``inputs`` are those that the outputs depend on, in the network's order."""
 
     proto: onnx.ModelProto
@@ -60,7 +60,7 @@ def node_name(index: int) -> str:
     return f"levelbench.{index}"
 
 
-def model_of(network: Network, values: Mapping[str, OrtValue]) -> Model:
+def model_of(network: Network, values: Mapping[str, OrtValue]) -> SessionModel:
     """The model of ``network`` whose parameters have these ``values``."""
     source = network.model.graph
     needed, read = _needed(network)
@@ -90,7 +90,7 @@ def model_of(network: Network, values: Mapping[str, OrtValue]) -> Model:
             _give(graph, arrays, each.name, from_numpy(numpy_helper.to_array(each), _HOST))
     _name_outputs(proto)
     parameters = frozenset(each.name for each in network.parameters if each.name in read)
-    return Model(proto, inputs, arrays, parameters)
+    return SessionModel(proto, inputs, arrays, parameters)
 
 
 def _give(graph: onnx.GraphProto, arrays: dict[str, OrtValue], name: str, value: OrtValue) -> None:
@@ -179,7 +179,7 @@ class OnnxRuntimeModel:
     Raises ``UnsupportedError`` where ONNX Runtime refuses the model, ``UsageError`` where ONNX itself finds it invalid.
     """
 
-    def __init__(self, model: onnx.ModelProto, device: Device, seed: Seed) -> None:
+    def __init__(self, model: onnx.ModelProto, device: SessionDevice, seed: Seed) -> None:
         self._device, self._seed, self._seeded = device, seed, seed.count
         self._model, self.changes = lowered(model)
         self._random = any(is_random(each.op_type) for each in nodes_of(model))
@@ -251,7 +251,7 @@ class OnnxRuntimeExecutor(Executor):
     network: Network
 
     def __init__(
-        self, network: Network, parameters: Mapping[str, NDArray[Any]], device: Device, seed: Seed, *, mode: str
+        self, network: Network, parameters: Mapping[str, NDArray[Any]], device: SessionDevice, seed: Seed, *, mode: str
     ) -> None:
         """Raises ``UnsupportedError`` with ONNX Runtime's own words where it refuses the network."""
         self.network, self.mode = network, mode
@@ -317,7 +317,7 @@ class OnnxRuntimeExecutor(Executor):
     def _run(self, session: Session, inputs: Sequence[Any]) -> object:
         return session.run(inputs, self._inputs) if self._tensors_only else self._infer_any(session, inputs)
 
-    def _model(self) -> Model:
+    def _model(self) -> SessionModel:
         return model_of(self._inference, self._values)
 
     def _make(self) -> Session:
@@ -327,7 +327,7 @@ class OnnxRuntimeExecutor(Executor):
         self._session = self._made(model, lambda _: None)
         return self._session
 
-    def _made(self, model: Model, prepare: Preparation) -> Session:
+    def _made(self, model: SessionModel, prepare: Preparation) -> Session:
         def options(found: onnxruntime.SessionOptions) -> None:
             found.graph_optimization_level = _LEVELS[self.mode]
             if model.arrays:

@@ -27,9 +27,9 @@ from levelbench.errors import UnsupportedError, UsageError
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION
 
 __all__ = [
-    "Device",
     "Preparation",
     "Session",
+    "SessionDevice",
     "WrongInputError",
     "from_numpy",
     "lacking_device",
@@ -63,14 +63,14 @@ _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 
 
 @dataclass(frozen=True)
-class Device:
+class SessionDevice:
     """Where values lie and sessions run."""
 
     kind: str
     index: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Device:
+    def parse(cls, text: str) -> SessionDevice:
         """``cpu``, ``cuda`` or ``cuda:N``; ``UsageError`` for anything else."""
         kind, _, index = text.partition(":")
         if kind not in ("cpu", "cuda") or (index and not (kind == "cuda" and index.isdecimal())):
@@ -91,7 +91,7 @@ class Device:
 def lacking_device(device: str) -> str | None:
     """``None`` if this build of ONNX Runtime can use ``device``, else the reason."""
     try:
-        wanted = Device.parse(device)
+        wanted = SessionDevice.parse(device)
     except UsageError:
         return f"this adapter runs on cpu and cuda, not on {device}"
     if wanted.kind == "cpu" or "CUDAExecutionProvider" in onnxruntime.get_available_providers():
@@ -131,7 +131,7 @@ class Session:
     def __init__(
         self,
         model: onnx.ModelProto,
-        device: Device,
+        device: SessionDevice,
         asked: str,
         *,
         only_device: bool = False,
@@ -208,10 +208,10 @@ _BITS = {
     onnx.TensorProto.INT2: 2,
     onnx.TensorProto.UINT2: 2,
 }
-_HOST = Device("cpu")
+_HOST = SessionDevice("cpu")
 
 
-def from_numpy(array: NDArray[Any], device: Device) -> OrtValue:
+def from_numpy(array: NDArray[Any], device: SessionDevice) -> OrtValue:
     """A value on ``device``; on the CPU it shares the memory of a contiguous array and keeps it alive.
 
     Raises ``UnsupportedError`` for a type that ONNX Runtime has not.
@@ -276,7 +276,7 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _moved(value: OrtValue, device: Device) -> OrtValue:
+def _moved(value: OrtValue, device: SessionDevice) -> OrtValue:
     moved = OrtValue.ortvalue_from_shape_and_type(value.shape(), value.element_type(), device.kind, device.index)
     onnxruntime.copy_tensors([value], [moved])
     return moved
@@ -359,7 +359,7 @@ def _takes(ir: int, imports: dict[str, int]) -> bool:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "probe", [value], [result])
     opsets = [helper.make_opsetid(domain, version) for domain, version in imports.items()]
     try:
-        Session(helper.make_model(graph, opset_imports=opsets, ir_version=ir), Device("cpu"), "a probe")
+        Session(helper.make_model(graph, opset_imports=opsets, ir_version=ir), SessionDevice("cpu"), "a probe")
     except UnsupportedError:
         return False
     return True
@@ -433,14 +433,14 @@ def _since(node: onnx.NodeProto, opset: int) -> int | None:
 # Sequences as lists of ONNX Runtime's values: its own operators pack and unpack them, so they stay on the device.
 
 
-def pack(values: Sequence[OrtValue], element: int, device: Device) -> OrtValue:
+def pack(values: Sequence[OrtValue], element: int, device: SessionDevice) -> OrtValue:
     """The sequence of ``values``, whose elements have ONNX's type ``element``."""
     if not values:
         return _session("SequenceEmpty", (), element, device).run(())[0]
     return _session("SequenceConstruct", ("tensor",) * len(values), element, device).run(values)[0]
 
 
-def unpack(sequence: OrtValue, device: Device) -> list[OrtValue]:
+def unpack(sequence: OrtValue, device: SessionDevice) -> list[OrtValue]:
     """The elements of a sequence."""
     element = sequence.element_type()
     length = int(to_numpy(_session("SequenceLength", ("sequence",), element, device).run([sequence])[0]))
@@ -450,7 +450,7 @@ def unpack(sequence: OrtValue, device: Device) -> list[OrtValue]:
 
 
 @cache
-def _session(op_type: str, inputs: tuple[str, ...], element: int, device: Device) -> Session:
+def _session(op_type: str, inputs: tuple[str, ...], element: int, device: SessionDevice) -> Session:
     names = [f"x{at}" for at in range(len(inputs))]
     tensor = helper.make_tensor_type_proto(element, None)
     types = {

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from onnxruntime import InferenceSession, OrtValue
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.onnxruntime.sessions import Device, Session, WrongInputError, from_numpy, lowered
+from levelbench.frameworks.onnxruntime.sessions import Session, SessionDevice, WrongInputError, from_numpy, lowered
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode, structural
 
@@ -49,7 +49,7 @@ class _Ready(NamedTuple):
 class OnnxRuntimeOperator(Operator):
     """Values in and out stay ONNX Runtime's, on its device."""
 
-    def __init__(self, node: OperatorNode, device: Device, seed: Seed) -> None:
+    def __init__(self, node: OperatorNode, device: SessionDevice, seed: Seed) -> None:
         self.node = node
         self._device, self._seed, self._seeded = device, seed, seed.count
         self._random = is_random(node.op_type)

@@ -32,10 +32,10 @@ from levelbench.operators.program import has_body
 if TYPE_CHECKING:
     from levelbench.frameworks.torch.backend import TorchBackend
 
-__all__ = ["Compiled", "Live", "TorchExecutor", "compiled", "kept_only", "updating"]
+__all__ = ["Compiled", "LiveTensors", "TorchExecutor", "compiled", "kept_only", "updating"]
 
 
-class Live(live.Live):
+class LiveTensors(live.Live):
     """Detached tensors that share the storage of a network's own; arrays of the host may be put in their places."""
 
     def replaced(self, name: str, held: Tensor, value: Any) -> Tensor:
@@ -194,8 +194,8 @@ class TorchExecutor(Executor):
         trained = [each.name for each in network.parameters if each.trainable]
         live = {name: tensors[name].detach() for name in trained}
         self._leaves = {name: tensors[name].requires_grad_(trains) for name in trained}
-        self.parameters = Live(live)
-        self.buffers = Live({name: each for name, each in tensors.items() if name not in live})
+        self.parameters = LiveTensors(live)
+        self.buffers = LiveTensors({name: each for name, each in tensors.items() if name not in live})
         self._grad_mode = torch.no_grad if trains else torch.inference_mode
         outputs = [each.name for each in network.for_inference.outputs]
         self._infer = _Runner(self, outputs, {**self.parameters, **self.buffers})

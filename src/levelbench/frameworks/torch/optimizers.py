@@ -23,10 +23,10 @@ from levelbench.training.optimizers.averaging import AveragingRule, AveragingSte
 from levelbench.training.optimizers.base import RuleStepper, State, Stepper, UpdateRule
 from levelbench.training.optimizers.native import Native
 
-__all__ = ["TILE", "ForeachStepper", "NativeStepper", "make_stepper"]
+__all__ = ["TILE", "ForeachStepper", "TorchOptimStepper", "make_stepper"]
 
 
-class NativeStepper(Stepper):
+class TorchOptimStepper(Stepper):
     """An optimizer of ``torch.optim``. It counts its steps itself, and knows parameters by their order."""
 
     def __init__(self, native: Native, backend: Backend, parameters: MutableMapping[str, Tensor]) -> None:
@@ -105,7 +105,7 @@ _LINE = 64
 def make_stepper(rule: Any, backend: Backend, parameters: MutableMapping[str, Tensor]) -> Stepper | None:
     """What applies ``rule`` to these tensors faster than one after another; ``None`` if there is no such thing."""
     if isinstance(rule, Native):
-        return NativeStepper(rule, backend, parameters) if rule.framework == "torch" else None
+        return TorchOptimStepper(rule, backend, parameters) if rule.framework == "torch" else None
     if not isinstance(rule, UpdateRule):
         return None
     if isinstance(rule, AveragingRule):

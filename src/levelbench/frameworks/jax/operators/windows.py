@@ -21,10 +21,10 @@ from levelbench.frameworks.jax.operators.reductions import PRECISION
 from levelbench.frameworks.jax.operators.registry import Function, maker, plain
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Windows", "windows_of"]
+__all__ = ["PaddedWindows", "windows_of"]
 
 
-class Windows(NamedTuple):
+class PaddedWindows(NamedTuple):
     """Windows over the spatial axes of an input, one entry an axis."""
 
     kernel: tuple[int, ...]
@@ -42,7 +42,7 @@ class Windows(NamedTuple):
         return starts[:, None] + np.arange(self.kernel[axis]) * self.dilations[axis]
 
 
-def windows_of(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int] | None = None) -> Windows:
+def windows_of(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int] | None = None) -> PaddedWindows:
     """The windows of ``node`` over an input whose spatial axes have the lengths ``spatial``."""
     count = len(spatial)
     sizes = tuple(int(each) for each in kernel or node["kernel_shape"])
@@ -66,7 +66,7 @@ def windows_of(node: OperatorNode, spatial: Sequence[int], kernel: Sequence[int]
         declared.append((before, behind))
         pads.append((before, behind + max((output - 1) * stride - free, 0)))
         outputs.append(output)
-    return Windows(sizes, strides, dilations, tuple(pads), tuple(declared), tuple(outputs))
+    return PaddedWindows(sizes, strides, dilations, tuple(pads), tuple(declared), tuple(outputs))
 
 
 # Convolutions of any number of spatial axes: Conv, ConvTranspose, the quantised ones, the causal one, Col2Im.
@@ -232,7 +232,7 @@ def _wide(x: Any) -> Any:
     return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
 
-def _reduce(x: Any, start: Any, function: Any, windows: Windows) -> Any:
+def _reduce(x: Any, start: Any, function: Any, windows: PaddedWindows) -> Any:
     return lax.reduce_window(
         x,
         start,
@@ -249,7 +249,7 @@ def _lowest(dtype: Any) -> Any:
     return np.array(value, dtype)
 
 
-def _elements(x: Any, windows: Windows, fill: Any) -> Any:
+def _elements(x: Any, windows: PaddedWindows, fill: Any) -> Any:
     """(N, C, outputs..., kernel elements): the windows laid out, for what ``reduce_window`` cannot derive."""
     padded = lax.pad(x, jnp.asarray(fill), [(0, 0, 0), (0, 0, 0), *((*each, 0) for each in windows.pads)])
     count = x.ndim - 2
@@ -262,7 +262,7 @@ def _elements(x: Any, windows: Windows, fill: Any) -> Any:
     return found.reshape(*found.shape[: 2 + count], -1)
 
 
-def _positions(shape: tuple[int, ...], windows: Windows, column_major: bool) -> Any:
+def _positions(shape: tuple[int, ...], windows: PaddedWindows, column_major: bool) -> Any:
     """(outputs..., kernel elements): where in its channel an element lies, along rows or along columns."""
     count = len(windows.kernel)
     steps = [1] * count
