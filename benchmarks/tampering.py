@@ -9,8 +9,8 @@ qualities and headers, and the events of one run under the header of another. Ea
 with all checksums computed again by the forger, who also makes the board's entry anew of the forged record. The three
 commands run in this process as a user calls them. Every row says how many of the changes each of them found.
 
-`--honest` makes so many runs instead, each in a process of its own, with `--busy` processes beside them that keep the
-machine busy, and says how many of them contradict themselves: it has to be none.
+`--honest` makes so many runs instead, each in a process of its own, from seed `--seed` on, with `--busy` processes
+beside them that keep the machine busy, and says how many of them contradict themselves: it has to be none.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -26,13 +27,17 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.warm import TORCH, WARM
 
 from levelbench.cli import main as levelbench
 from levelbench.errors import LevelbenchError
@@ -219,10 +224,65 @@ def mixed_curve(rows: Lines, random: Random, other: Lines) -> None:
         rows[at] = row
 
 
+def dropped_witness(rows: Lines, random: Random, _: Lines) -> None:
+    """What other clocks saw is taken out, and the times scaled with the steps."""
+    scaled_everything(rows, random, _)
+    rows[-1]["witness"] = None
+
+
+def scaled_witness(rows: Lines, random: Random, _: Lines) -> None:
+    """Everything by one factor, the readings of the run's own clocks in its witness too; the parent's are left."""
+    factor = random.uniform(0.3, 0.97)
+    _times(rows, factor)
+    _steps(rows, factor)
+    for sight in rows[-1]["witness"]["sights"]:
+        for place in (1, 3, 4):  # its own clock, its second one, and what the kernel has counted
+            if sight[place] is not None:
+                sight[place] = [round(ns * factor) for ns in sight[place]]
+
+
+def older_schema(rows: Lines, random: Random, _: Lines) -> None:
+    """Everything by one factor, in a record that says that it is of the first schema, without what that never had."""
+    scaled_everything(rows, random, _)
+    rows[0]["schema"] = 1
+    rows[-1]["witness"] = None
+    for name in ("quality", "data", "modules"):
+        rows[0]["source"].pop(name, None)
+    for name in ("planned_effect", "planned_runs", "replaced"):
+        rows[0].pop(name, None)
+
+
+def silenced(rows: Lines, random: Random, _: Lines) -> None:
+    """A doubt, or what one is derived from, is taken out."""
+    match random.randrange(4):
+        case 0:
+            rows[-1]["suspect"] = [] if rows[-1]["suspect"] else ["its seed was chosen"]
+        case 1:
+            del rows[next(at for at, row in enumerate(rows) if row.get("name") == "untrained_quality")]
+        case 2:
+            del rows[0]["environment"]["before_clock"]
+        case _:
+            rows[-1]["environment_after"] = {}
+
+
+def early_end(rows: Lines, random: Random, _: Lines) -> None:
+    """The run ends at an evaluation before its last, which reads as the last one did."""
+    places = [at for at, row in enumerate(rows) if row["kind"] == "evaluation"]
+    at, last, end = random.choice(places[1:-1]), rows[places[-1]], rows[-1]
+    less = last["t_ns"] - rows[at]["t_ns"]
+    for back, place in enumerate((at, places[places.index(at) - 1])):
+        rows[place]["quality"] = rows[places[-1 - back]]["quality"]
+    shift = {name: last["phases_ns"][name] - ns for name, ns in rows[at]["phases_ns"].items()}
+    end["t_ns"] -= less
+    end["phases_ns"] = {name: ns - shift[name] for name, ns in end["phases_ns"].items()}
+    del rows[at + 1 : places[-1] + 1]
+
+
 KINDS: tuple[Callable[[Lines, Random, Lines], None], ...] = (
     *(scaled_times, scaled_slower, scaled_steps, scaled_everything, shifted_time, shifted_phase, shifted_other),
     *(swapped, dropped, dropped_last, dropped_meter, doubled, forged_end, forged_test, forged_test_off),
     *(forged_quality, forged_header, forged_seed, mixed, mixed_curve),
+    *(dropped_witness, scaled_witness, older_schema, silenced, early_end),
 )
 
 
@@ -356,36 +416,73 @@ def print_table(tried: Counter[str], caught: Counter[tuple[str, str, str]]) -> N
     print(f"not always found with the sums computed again: {', '.join(missed) or 'none'}")
 
 
-def try_honest(runs: Path, count: int, busy: int) -> None:
-    """Make honest runs, in many ways, until there are ``count``, and count those that contradict themselves."""
+def try_honest(runs: Path, count: int, busy: int, seed: int) -> None:
+    """Make honest runs, in many ways, until there are ``count``, and count those that are accused of anything."""
     ways = (
         ["digits"],
         ["digits[recipe=onecycle]"],
         ["digits", "--every", "10 steps"],
         ["digits", "--every", "500 samples", "--crossing", "first"],
+        ["digits", "--target", "0.3", "--every", "20 steps"],
         ["digits", "--budget", "0.03"],
         ["digits", "--budget-samples", "3000"],
         ["digits[lr=0.0001]", "--plateau", "2"],
         ["digits[lr=300]"],
         ["digits", "--checkpoint", "1 epoch"],
-        ["digits", "--ranks", "2"],
     )
+    binary = (["spam"], ["spam", "--target", "0.8", "--crossing", "first"])
+    torch = (["digits"], ["digits", "--every", "10 steps"], ["digits[hidden=16]", "--crossing", "first"], ["spam"])
+    made, at = 0, seed
+    # Two threads that wait for each other on busy cores take minutes for a run of a tenth of a second.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     beside = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
     try:
-        for number in range(-(-count // (10 * len(ways)))):
-            for way in ways:
-                command = [sys.executable, "-m", "levelbench", "run", *way, "-n", "10", "--seed", str(10 * number)]
-                done = [*command, "--framework", "numpy", "--store", str(runs / "honest")]
-                subprocess.run(done, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while made < count:
+            with WARM.processes():
+                for way in ways:
+                    made += honest_runs(runs, [*way, "--framework", "numpy"], at, 80)
+                for way in binary:
+                    made += honest_runs(runs, [*way, "--framework", "numpy"], at, 4)
+            with WARM.processes(*TORCH):
+                for way in torch:
+                    made += honest_runs(runs, [*way, "--framework", "torch"], at, 10)
+            made += honest_runs(runs, ["digits", "--framework", "numpy", "--ranks", "2"], at, 1)
+            made += resumed_runs(runs, at, 2)
+            at += 80
+            print(f"{made} of {count}", file=sys.stderr, flush=True)
     finally:
+        WARM.close()
         for process in beside:
             process.kill()
     judge_honest(runs)
 
 
+def honest_runs(runs: Path, words: list[str], seed: int, count: int) -> int:
+    """``count`` runs from ``seed`` on, each in a process that is forked from one with the imports behind it."""
+    command = ["run", *words, "-n", str(count), "--seed", str(seed), "--store", str(runs / "honest"), "--no-report"]
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
+        levelbench(command)
+    return count
+
+
+def resumed_runs(runs: Path, seed: int, count: int) -> int:
+    """Runs whose process is killed on the way, and that go on from their checkpoint."""
+    words = ["digits[lr=0.01]", "--target", "0.99", "--checkpoint", "20 steps", "--framework", "numpy"]
+    command = ["run", *words, "-n", str(count), "--seed", str(seed), "--store", str(runs / "honest"), "--no-report"]
+    for wait_s in (1.5, 2.0):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "levelbench", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(wait_s)
+        process.kill()
+        process.wait()
+    return honest_runs(runs, words, seed, count)
+
+
 def judge_honest(runs: Path) -> None:
-    """Read every record below ``runs``, and print how many contradict themselves."""
+    """Read every record below ``runs``; print how many contradict themselves, and what the others are doubted for."""
     status: Counter[str] = Counter()
+    doubts: Counter[str] = Counter()
     accused = 0
     for path in sorted(runs.rglob("*.jsonl")):
         run = summarise(read_record(path))
@@ -393,7 +490,10 @@ def judge_honest(runs: Path) -> None:
         accused += bool(run.contradictions)
         for each in run.contradictions:
             print(f"{path}: {each}")
+        doubts.update({re.sub(r"\d+(\.\d+)?", "#", each) for each in run.suspect})
     counts = ", ".join(f"{count} {name}" for name, count in status.items())
+    for doubt, count in doubts.most_common():
+        print(f"doubt of {count}: {doubt}")
     print(f"honest runs: {sum(status.values())} ({counts}); that contradict themselves: {accused}")
 
 
@@ -412,7 +512,7 @@ def main() -> None:
         if chosen.read:
             judge_honest(runs)
         elif chosen.honest:
-            try_honest(runs, chosen.honest, chosen.busy)
+            try_honest(runs, chosen.honest, chosen.busy, chosen.seed)
         else:
             if not (runs / "b").exists():
                 make_arms(runs)

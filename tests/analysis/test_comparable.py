@@ -187,6 +187,40 @@ def test_unpaired_seeds_are_said_with_both_ranges(sides):
     assert found.sentence == "not paired by seed: the seeds differ (0-2 against 0-2, 5)"
 
 
+def test_seeds_that_are_the_same_and_not_equally_often_are_said(run, group):
+    a, b = [run(1.0, seed=seed) for seed in (0, 0, 1)], [run(1.1, seed=seed) for seed in (0, 1)]
+    found = [each.sentence for each in comparable(group("a", a), group("b", b)).caveats if each.subject == "pairing"]
+    assert found == ["not paired by seed: a seed has more runs on one side than on the other"]
+
+
+@pytest.mark.parametrize(
+    ("replaced", "expected"),
+    [
+        ({"planned_runs": 3}, []),
+        ({"replaced": 1}, [("note", "fresh runs")]),
+        ({"replaced": 2}, [("doubt", "fresh runs")]),
+    ],
+)
+def test_runs_added_after_a_look_and_runs_made_again_are_told(sides, replaced, expected):
+    assert said(sides(**replaced)) == expected
+
+
+@pytest.mark.parametrize(
+    ("planned", "effect", "expected"),
+    [
+        ((3, 3, 3, 4), None, ["the runs of a were made in several steps (3, then 4 runs were asked for"]),
+        ((3, 3, 3, 3), None, ["the runs of a were made in several steps (3 runs were asked for, and there are 4"]),
+        ((3, 3, 3, 4), 0.05, []),
+        ((1, 4, 4, 4), None, []),
+    ],
+)
+def test_runs_that_were_added_after_a_look_are_a_doubt(run, group, planned, effect, expected):
+    runs = [run(1.0, seed=seed, planned_runs=n, planned_effect=effect) for seed, n in enumerate(planned)]
+    other = [run(1.1, seed=seed, planned_runs=4) for seed in range(4)]
+    found = [each.sentence for each in comparable(group("a", runs), group("b", other)).caveats]
+    assert [text[: len(start)] for text, start in zip(found, expected, strict=True)] == expected
+
+
 def test_a_seed_that_was_run_twice_is_said(run, group):
     a = [run(1.0 + i / 10, seed=seed) for i, seed in enumerate((0, 1, 1))]
     b = [run(1.0 + i / 10, seed=seed) for i, seed in enumerate((0, 1, 1))]

@@ -174,6 +174,17 @@ def test_a_fresh_run_supersedes_the_one_before_which_is_shown_only_when_asked(do
     assert [row.id for row in store.rows()] == [fresh.header.id]
     assert [record.header.id for record in store.superseded()] == [before.header.id]
     assert plan_of([arm], range(1), store).done[0, 0].header.id == fresh.header.id
+    assert (fresh.header.planned_runs, fresh.header.replaced) == (1, 1)
+    (third,) = plan_of([arm], range(1), store, fresh=True).steps
+    assert third.replaced == 2
+
+
+def test_fresh_runs_since_a_moment_count_as_done(done):
+    task_file, store = done
+    arm = resolve(str(task_file), {}, NUMPY)
+    (before,) = store.records()
+    assert plan_of([arm], range(1), store, fresh=True, since=before.header.started).steps == ()
+    assert len(plan_of([arm], range(1), store, fresh=True, since="9999").steps) == 1
 
 
 def test_a_fresh_run_supersedes_no_run_of_another_source_or_machine(done):
@@ -286,7 +297,10 @@ def test_a_recipe_that_raises_is_a_recorded_failure_and_an_error_in_three_parts(
     (record,) = store.records()
     assert record.status == "failed"
     assert "KeyError" in record.end.error
-    assert plan_of([arm], [0], store).steps[0].why == "the run before failed"
+    plan = plan_of([arm], [0], store)
+    assert plan.steps[0].why == "the run before failed"
+    assert [(at, each.header.id) for at, each in plan.failed] == [(0, record.header.id)]
+    assert plan_of([arm], [1], store).failed == ()
 
 
 def test_two_campaigns_on_one_store_lose_nothing(task_file, store):

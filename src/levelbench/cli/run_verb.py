@@ -90,7 +90,7 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     """
     from levelbench.cli.infer.words import seconds
     from levelbench.cli.watching import LiveWatcher
-    from levelbench.measure.clocks import HOST
+    from levelbench.measure.clocks import HOST, utc_now
     from levelbench.measure.environment import capture
     from levelbench.measure.sequential import looks_at
     from levelbench.runner.campaign import carry_out
@@ -112,10 +112,11 @@ def command(tasks: tuple[str, ...], store_path: Path, as_json: bool, **given: An
     store = shared.open_store(store_path)
     extras = _extras(given)
     began_ns, environment = HOST.now_ns(), capture()
+    began = utc_now().isoformat(timespec="milliseconds")
     looks = [given["runs"]] if limit_s is None else looks_at()
     for look, runs in enumerate(looks):
         seeds = range(given["seed"], given["seed"] + runs)
-        plan = make_plan(arms, seeds, store, environment, fresh=given["fresh"] and look == 0)
+        plan = make_plan(arms, seeds, store, environment, fresh=given["fresh"], since=began)
         if look == 0:
             with shared.as_far_as_read(err=as_json):
                 _say(plan, store, as_json, bool(given["observe"]), given["keep_model"])
@@ -137,6 +138,9 @@ def _until_clear(given: dict[str, Any]) -> float | None:
         if given["effect"] is not None:
             raise UsageError("--effect without --until-clear", "nothing is planned for it", "add --until-clear")
         return None
+    if click.get_current_context().get_parameter_source("runs") is not click.core.ParameterSource.DEFAULT:
+        found = "--until-clear decides itself how many runs there are"
+        raise UsageError(f"-n {given['runs']} with --until-clear", found, "leave -n out; --budget limits the time")
     given["effect"] = 0.05 if given["effect"] is None else given["effect"]
     if not (math.isfinite(given["effect"]) and given["effect"] > 0):
         raise UsageError(f"--effect {given['effect']}", "it is not above zero", "give a share: 0.05 is 5 %")
@@ -170,9 +174,10 @@ def _compared(
 
     # A run that is done may have been made under another clock, which is only another way to read it.
     clocks = [arm.specification.clock for arm in plan.arms]
-    groups = group_runs([summarise(record, clock=clocks[arm]) for (arm, _), record in records.items()])
+    counted = [*((arm, record) for (arm, _), record in records.items()), *plan.failed]
+    groups = group_runs([summarise(record, clock=clocks[arm]) for arm, record in counted])
     # Of several nodes each states its own address, so that a record may have another node's key.
-    arms = {record.header.key: plan.arms[arm] for (arm, _), record in records.items()}
+    arms = {record.header.key: plan.arms[arm] for arm, record in counted}
     groups = [replace(group, label=label_with_recipe(group.label, arms[group.key])) for group in groups]
     earlier = partial(_all_groups, store)
     return groups, *compare_all(groups, given["margin"], given["level"], history=earlier)

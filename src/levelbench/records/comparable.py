@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from levelbench.errors import IncomparableError, RecordError
+from levelbench.measure.verdict import LEAST_RUNS
 from levelbench.records.groups import RunGroup
 from levelbench.records.schema import DatasetFacts
 from levelbench.records.summary import RunSummary
@@ -405,8 +406,29 @@ def _pairing(sides: Sides) -> Iterator[Caveat]:
         if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
             text = f"{group.label} has several runs of seed {_ranges(twice)}"
             yield Caveat("seeds", "note", f"{text}: they are independent only in time, not in the seed")
-    if a != b:
+    if set(a) != set(b):
         yield Caveat("pairing", "note", f"not paired by seed: the seeds differ ({_ranges(a)} against {_ranges(b)})")
+    elif a != b:
+        yield Caveat("pairing", "note", "not paired by seed: a seed has more runs on one side than on the other")
+
+
+def _looks(sides: Sides) -> Iterator[Caveat]:
+    """Runs that were added after a look, or made again until they pleased, by the hand of whoever saw the results."""
+    for group, runs in ((sides.a, sides.runs_a), (sides.b, sides.runs_b)):
+        # Below that number there is no verdict to look at, as in a first try with -n 1.
+        planned = sorted({run.planned_runs for run in runs if run.planned_runs >= LEAST_RUNS})
+        if any(run.planned_effect for run in runs):
+            planned = []  # looks that were planned: the interval is as wide as they ask for
+        if len(planned) > 1 or (planned and len({run.seed for run in runs}) > planned[-1]):
+            steps = f"{', then '.join(map(str, planned))} runs were asked for, and there are {len(runs)}"
+            text = f"the runs of {group.label} were made in several steps ({steps}), and the interval is of one look"
+            yield Caveat("looks", "doubt", f"{text}: --until-clear allows for looking again and again")
+        again = [run.replaced for run in runs if run.replaced]
+        if again:
+            text = f"{len(again)} of {len(runs)} runs of {group.label} replace earlier ones (--fresh)"
+            weight: Weight = "doubt" if max(again) > 1 else "note"
+            times = f", one of them {max(again)}" if max(again) > 1 else ""
+            yield Caveat("fresh runs", weight, f"{text}{times}: levelbench list runs --all shows what they replaced")
 
 
 def _ranges(seeds: Iterable[int]) -> str:
@@ -470,6 +492,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _machine,
     _budgets,
     _pairing,
+    _looks,
     _environment,
     _chains,
     _doubts,

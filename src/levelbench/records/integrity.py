@@ -101,6 +101,7 @@ def _first_schema(record: Record) -> Iterator[str]:
     later = {
         f"an id of {len(header.id)} digits": len(header.id) >= _LATER_ID,
         "a planned effect": header.planned_effect is not None,
+        "a planned number of runs": bool(header.planned_runs or header.replaced),
         "digests of the task's quality and data": bool(header.source.quality or header.source.data),
         "digests of imported modules": bool(header.source.modules),
         "what other clocks saw": end is not None and end.witness is not None,

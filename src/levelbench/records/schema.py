@@ -146,6 +146,9 @@ class Header(Struct, frozen=True, tag="header", tag_field="kind"):
 
     ``planned_effect`` is there for a run of a comparison that went on until it was clear (``run --until-clear``): the
     relative difference that its looks were planned for, by which every reader knows how wide its intervals must be.
+    ``planned_runs`` is how many runs of each arm its command asked for, and ``replaced`` how many ended runs of this
+    arm and seed were set aside for it, one after the other: runs that were added after a look, and results that were
+    made until one pleased, are told by them. Both are 0 where it is not known.
     """
 
     schema: int
@@ -158,6 +161,8 @@ class Header(Struct, frozen=True, tag="header", tag_field="kind"):
     source: Source
     version: str
     planned_effect: float | None = None
+    planned_runs: Count = 0
+    replaced: Count = 0
 
 
 class Evaluation(Struct, frozen=True, tag="evaluation", tag_field="kind"):

@@ -97,6 +97,8 @@ def parse_selector(text: str) -> Selector:
     stripped = text.strip()
     latest = _LATEST.fullmatch(stripped)
     if latest:
+        if latest[1] and not int(latest[1]):
+            raise UsageError(f"the selection {text!r}", "it names no run", "write latest, or latest:5 for five")
         return Selector(text, latest=int(latest[1] or 1))
     if _is_path(stripped):
         place, bracket, inside = stripped.partition("[") if stripped.endswith("]") else (stripped, "", "")

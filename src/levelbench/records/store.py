@@ -65,13 +65,16 @@ class Store:
             before = [row_of_run(summary) for _, summary in self._summarised(self.superseded(chosen))]
             self.problems = [*problems, *self.problems]
             return ordered([*now, *before], order_by, descending)[:limit]
-        if chosen is not None and chosen.path is not None and not chosen.path.is_relative_to(self.path.resolve()):
+        if chosen is not None and chosen.path is not None and not self._indexed(chosen.path):
             return self._rows_at(chosen, order_by, descending)[:limit]
         with Index(self.path) as index:
             rows, found = index.listing(chosen, order_by=order_by, descending=descending, limit=limit)
             self.problems = list(found)
             self._copies = index.copies
         return rows
+
+    def _indexed(self, path: Path) -> bool:
+        return path.is_relative_to(self.path.resolve()) and SUPERSEDED not in path.parts
 
     def _rows_at(self, chosen: Selector, order_by: str, descending: bool) -> list[Row]:
         if order_by not in ORDERS:

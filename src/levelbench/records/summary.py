@@ -95,6 +95,8 @@ class RunSummary(Struct, frozen=True):
     quality_digest: str = ""
     data_digest: str = ""
     planned_effect: float | None = None
+    planned_runs: int = 0
+    replaced: int = 0
     contradictions: list[str] = field(default_factory=list)
     chained: bool = True
     source_name: str = ""
@@ -217,6 +219,8 @@ def _given(record: Record) -> dict[str, Any]:
         "quality_digest": header.source.quality,
         "data_digest": header.source.data,
         "planned_effect": header.planned_effect,
+        "planned_runs": header.planned_runs,
+        "replaced": header.replaced,
     }
 
 

@@ -84,7 +84,7 @@ def carry_out(
             if record is not None:
                 watcher.finished(step, arm, Finished(record.path, None), record)
             else:
-                record = _made(step, arm, store, data, watcher, extras, found[step.arm])
+                record = _made(step, arm, store, data, watcher, extras, found[step.arm], len(plan.seeds))
         if record is not None:
             records[step.arm, step.seed] = record
     return records
@@ -132,7 +132,14 @@ def _witnessed(finished: Finished) -> Record | None:
 
 
 def _made(
-    step: Step, arm: Arm, store: Store, data: Path | None, watcher: Watcher, extras: Extras, doubts: list[str]
+    step: Step,
+    arm: Arm,
+    store: Store,
+    data: Path | None,
+    watcher: Watcher,
+    extras: Extras,
+    doubts: list[str],
+    planned: int,
 ) -> Record | None:
     """Make one run; what it replaces is superseded once it is done."""
     job = Job(
@@ -151,6 +158,8 @@ def _made(
         keep_model=extras.keep_model,
         doubts=doubts,
         planned_effect=extras.planned_effect,
+        planned_runs=planned,
+        replaced=step.replaced,
     )
     finished = launch(job, watcher.progress)
     record = _sound(_witnessed(finished))

@@ -131,6 +131,8 @@ def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
         source=source,
         version=__version__,
         planned_effect=job.planned_effect,
+        planned_runs=job.planned_runs,
+        replaced=job.replaced,
     )
 
 
@@ -296,7 +298,9 @@ def _untrained(
         )
         value = quality.measure(executor, Held(trainer.backend, trainer.dataset, split))
     except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
-        return [Measurement(UNTRAINED, quality.metric, None, None, f"measuring it raised {type(error).__name__}")], []
+        why = f"measuring it raised {type(error).__name__}"
+        doubt = f"the quality of its untrained network is not known, for {why}: whether it began untrained is open"
+        return [Measurement(UNTRAINED, quality.metric, None, None, why)], [doubt]
     method = f"{len(split)} validation examples, after the run"
     found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], most_frequent(quality, split.labels)
     if chance is not None:

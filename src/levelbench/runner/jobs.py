@@ -43,6 +43,10 @@ class Job(msgspec.Struct, frozen=True):
     """What the command has found to doubt about the task before the first run."""
     planned_effect: float | None = None
     """The effect that looks at the comparison are planned for, where it goes on until it is clear."""
+    planned_runs: int = 0
+    """How many runs of each arm the command asked for."""
+    replaced: int = 0
+    """How many ended runs of this arm and seed were set aside, one after the other, for this one."""
 
 
 Tell = Callable[["Message"], None]

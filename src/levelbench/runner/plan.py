@@ -32,7 +32,7 @@ class Step:
     """One run to go: which arm, which seed, and why it is run (empty for a run that was never tried).
 
     ``resume`` is the checkpoint from which it goes on, if an interrupted run left one; ``replaces`` are the records
-    that it supersedes once it is done.
+    that it supersedes once it is done, and ``replaced`` counts these with those that they themselves had replaced.
     """
 
     arm: int
@@ -40,12 +40,14 @@ class Step:
     why: str = ""
     resume: Path | None = None
     replaces: tuple[Path, ...] = ()
+    replaced: int = 0
 
 
 @dataclass(frozen=True)
 class Plan:
     """``done`` holds the records that count already, by arm and seed; ``steps`` the runs to go, interleaved.
 
+    ``failed`` are runs of the same seeds that failed before: they are made again, and count as failures all the same.
     ``known`` are the ids of all runs that were looked at, ``environment`` is that of this machine.
     """
 
@@ -53,6 +55,7 @@ class Plan:
     seeds: tuple[int, ...]
     done: Mapping[tuple[int, int], Record]
     steps: tuple[Step, ...]
+    failed: tuple[tuple[int, Record], ...] = ()
     known: frozenset[str] = frozenset()
     environment: Mapping[str, Any] = field(default_factory=dict)
 
@@ -100,12 +103,19 @@ def label_with_recipe(label: str, arm: Arm) -> str:
 
 
 def make_plan(
-    arms: Sequence[Arm], seeds: Sequence[int], store: Store, environment: Mapping[str, Any], *, fresh: bool = False
+    arms: Sequence[Arm],
+    seeds: Sequence[int],
+    store: Store,
+    environment: Mapping[str, Any],
+    *,
+    fresh: bool = False,
+    since: str = "",
 ) -> Plan:
     """Look into the store and interleave what is to go: A B, B A, A B, ... with the seeds shared.
 
-    ``environment`` is that of this machine now, as ``capture`` gives it; ``fresh`` counts nothing as done, and what is
-    run replaces what was done before. Raises ``UsageError`` for the same run twice.
+    ``environment`` is that of this machine now, as ``capture`` gives it; with ``fresh`` only what started ``since``
+    (ISO 8601; nothing without it) counts as done, and what is run replaces the rest. Raises ``UsageError`` for the
+    same run twice.
     """
     if len({arm.key for arm in arms}) < len(arms):
         raise UsageError(
@@ -116,21 +126,24 @@ def make_plan(
     done: dict[tuple[int, int], Record] = {}
     whys: dict[tuple[int, int], str] = {}
     resumes: dict[tuple[int, int], Path] = {}
-    replaced: dict[tuple[int, int], list[Path]] = {}
+    replaced: dict[tuple[int, int], list[Record]] = {}
+    failed: list[tuple[int, Record]] = []
     known: set[str] = set()
     for index, arm in enumerate(arms):
         for record in _records_of(store, arm):
             known.add(record.header.id)
             place = (index, record.header.seed)
-            if fresh:
+            if fresh and (not since or record.header.started < since):
                 if _is_replaced(record, arm, environment):
-                    replaced.setdefault(place, []).append(record.path)
+                    replaced.setdefault(place, []).append(record)
                 continue
             why = _why_not(record, arm, environment)
             if why:
                 whys[place] = why
                 if why == _CONTRADICTS and _is_replaced(record, arm, environment):
-                    replaced.setdefault(place, []).append(record.path)
+                    replaced.setdefault(place, []).append(record)
+                elif record.status == "failed" and record.header.seed in seeds:
+                    failed.append((index, record))
                 if kept := _resumable(record, arm, environment):
                     resumes[place] = kept
                     whys[place] = f"{why}; it goes on from its checkpoint"
@@ -140,12 +153,17 @@ def make_plan(
     for turn, seed in enumerate(seeds):
         order = range(len(arms)) if turn % 2 == 0 else range(len(arms) - 1, -1, -1)
         steps += [
-            Step(i, seed, whys.get((i, seed), ""), resumes.get((i, seed)), tuple(replaced.get((i, seed), ())))
+            _step(i, seed, whys.get((i, seed), ""), resumes.get((i, seed)), replaced.get((i, seed), []))
             for i in order
             if (i, seed) not in done
         ]
     wanted = {place: record for place, record in done.items() if place[1] in set(seeds)}
-    return Plan(tuple(arms), tuple(seeds), wanted, tuple(steps), frozenset(known), environment)
+    return Plan(tuple(arms), tuple(seeds), wanted, tuple(steps), tuple(failed), frozenset(known), environment)
+
+
+def _step(arm: int, seed: int, why: str, resume: Path | None, before: Sequence[Record]) -> Step:
+    count = sum(1 + record.header.replaced for record in before)
+    return Step(arm, seed, why, resume, tuple(record.path for record in before), count)
 
 
 def _is_replaced(record: Record, arm: Arm, now: Mapping[str, Any]) -> bool:
