@@ -1,6 +1,7 @@
 """The roofline and the tables of a benchmark of operators."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -102,7 +103,6 @@ def test_another_ending_is_refused(summary, tmp_path):
 
 
 def test_without_a_point_there_is_no_figure(summary, tmp_path):
-    from dataclasses import replace
 
     empty = replace(summary, rows=summary.rows[:0])
     with pytest.raises(UsageError, match="no problem was measured"):
