@@ -27,8 +27,7 @@ from levelbench.measure.sampling import sample_interleaved
 from levelbench.measure.stopping import Budget, FixedCount
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import load_framework
-from levelbench.operators.node import operator_node
-from levelbench.operators.structure import structural
+from levelbench.operators.node import operator_node, structural
 from operator_overhead import paired, with_interval
 from resnet20 import in_torch, resnet20
 

@@ -33,7 +33,7 @@ MODULES = (
     "levelbench.runner.inference.child",
     "levelbench.runner.inference.training",
     "levelbench.checks.isolation",
-    "levelbench.operators.custom.worker",
+    "levelbench.operators.custom.isolation",
 )
 """What is run in this way, and imported before."""
 LATER = (

@@ -166,7 +166,7 @@ def test_nccl_without_a_gpu_says_so():
 
 def test_the_interface_towards_this_machine_is_the_loopback():
     pytest.importorskip("torch")
-    from levelbench.frameworks.torch.distributed.opening import interface_towards
+    from levelbench.frameworks.torch.communicator import interface_towards
 
     assert interface_towards("127.0.0.1", 80) == "lo"
     assert interface_towards("no address at all", 80) is None

@@ -19,7 +19,7 @@ def backend(request):
 
 
 def call(backend, node, *inputs):
-    from levelbench.operators.structure import structural
+    from levelbench.operators.node import structural
 
     fixed = structural(node)
     given = [

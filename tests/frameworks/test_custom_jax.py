@@ -7,12 +7,12 @@ import pytest
 
 from levelbench.errors import CheckFailedError, MissingError, UnsupportedError, UsageError
 from levelbench.operators.custom import CustomOperator, Spec, load_file, namespace
-from levelbench.operators.custom.registry import node_of
+from levelbench.operators.custom.definition import node_of
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
-from levelbench.frameworks.jax import custom, custom_calls  # noqa: E402
+from levelbench.frameworks.jax import custom  # noqa: E402
 
 SOURCE = Path(__file__).parents[1] / "operators" / "custom" / "operators.cpp"
 
@@ -127,14 +127,14 @@ def test_an_integer_input_and_an_integer_output_have_no_gradient(compiled):
 
 
 def test_cpp_runs_on_the_buffers_of_xla(compiled):
-    assert custom_calls._handler()
+    assert custom._handler()
     x = jnp.ones(1000, jnp.float32)
     at = custom.function(compiled["Address"])(x)
     assert at.tolist() == [x.unsafe_buffer_pointer(), at.unsafe_buffer_pointer()]
 
 
 def test_without_the_foreign_interface_cpp_is_called_back(compiled, monkeypatch):
-    monkeypatch.setattr(custom_calls, "_handler", lambda: False)
+    monkeypatch.setattr(custom, "_handler", lambda: False)
     a = jnp.arange(3.0)
     function = custom.function(compiled["SumProduct"])
     assert_close(function(a, a), (2 * a, a * a))
@@ -206,13 +206,13 @@ def test_a_handler_that_cannot_be_made_is_said(compiled, monkeypatch):
     def refuse(*_, **__):
         raise MissingError("a C++ compiler", "there is none", "install one")
 
-    monkeypatch.setattr(custom_calls, "compile_source", refuse)
-    custom_calls._handler.cache_clear()
+    monkeypatch.setattr(custom, "compile_source", refuse)
+    custom._handler.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="called back through Python"):
             custom.function(compiled["SumProduct"])
     finally:
-        custom_calls._handler.cache_clear()
+        custom._handler.cache_clear()
 
 
 def test_a_traced_operator_that_returns_another_shape_is_found_out():

@@ -5,7 +5,7 @@ import pytest
 
 from levelbench.networks import Builder
 from levelbench.operators.custom import CustomOperator
-from levelbench.operators.custom.registry import register
+from levelbench.operators.custom.definition import register
 from levelbench.operators.frameworks import load_framework
 from levelbench.training.optimizers import Momentum
 

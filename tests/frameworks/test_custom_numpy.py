@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from levelbench.errors import UnknownNameError, UnsupportedError
 from levelbench.frameworks.numpy.custom import NumpyCustom, function
 from levelbench.operators.custom import CustomOperator, register
-from levelbench.operators.custom.registry import node_of
+from levelbench.operators.custom.definition import node_of
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 

@@ -8,7 +8,7 @@ from tests.frameworks.torch_operators import leaf
 
 from levelbench.errors import CheckFailedError, UnsupportedError, UsageError
 from levelbench.operators.custom import CustomOperator, Spec, load_file, namespace
-from levelbench.operators.custom.registry import node_of, register
+from levelbench.operators.custom.definition import node_of, register
 
 torch = pytest.importorskip("torch")
 

@@ -5,9 +5,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from levelbench.frameworks.torch.custom_namespace import NAMESPACE  # noqa: E402
+from levelbench.operators.custom import namespace  # noqa: E402
 
 X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
+NAMESPACE = namespace(X)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.frameworks.torch_networks import branching, losses_and_gradients, nat
 from levelbench.errors import UnsupportedError, UsageError
 from levelbench.networks import Builder, Draw, GraphBuilder, Network, Parameter, zoo
 from levelbench.operators.custom import CustomOperator
-from levelbench.operators.custom.registry import register
+from levelbench.operators.custom.definition import register
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import UnknownNameError, UsageError
-from levelbench.operators.benchmark.signatures import input_signatures, output_signatures
+from levelbench.operators.benchmark.measuring import input_signatures, output_signatures
 from levelbench.operators.suites import all_reduce_messages, load_suite, make_inputs, node_of, suite_names
 from levelbench.operators.suites.deepbench import subsets_of
 from levelbench.operators.suites.single import parse_problem

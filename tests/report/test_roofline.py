@@ -1,9 +1,11 @@
 """The roofline and the tables of a benchmark of operators."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
+from levelbench.cli.operator_verb import _code as operator_code
 from levelbench.errors import UsageError
 from levelbench.measure.statistics import estimate
 from levelbench.measure.verdict import verdict
@@ -12,6 +14,7 @@ from levelbench.records.benchmarks import Problem, Tensor
 from levelbench.report.operators import (
     ceilings_line,
     details_table,
+    is_validated,
     problems_table,
     roofline_points,
     summary_lines,
@@ -101,7 +104,6 @@ def test_another_ending_is_refused(summary, tmp_path):
 
 
 def test_without_a_point_there_is_no_figure(summary, tmp_path):
-    from dataclasses import replace
 
     empty = replace(summary, rows=summary.rows[:0])
     with pytest.raises(UsageError, match="no problem was measured"):
@@ -144,6 +146,16 @@ def test_a_line_a_framework_counts_and_gives_the_geometric_mean(summary):
     assert first == "torch: 3 measured"
     assert "1 FASTER, 1 SLOWER; geometric mean over 2: " in second
     assert "jax/torch = 0.50" in second
+
+
+def test_a_result_that_nothing_was_compared_with_is_not_validated(summary):
+    entries = [replace(each, checked="not checked: its result is random") for each in summary.rows[0][1]]
+    unchecked = replace(summary, rows=((summary.rows[0][0], tuple(entries)), *summary.rows[1:]))
+    assert summary_lines(unchecked)[0] == "torch: 3 measured (1 not validated)"
+    assert not is_validated(entries[0])
+    assert operator_code(summary) == 1
+    only = replace(unchecked, rows=unchecked.rows[:1])
+    assert operator_code(only) == 4
 
 
 def test_the_ceilings_are_one_line():

@@ -20,7 +20,7 @@ __all__ = ["command"]
 
 _PREFERRED = ("torch", "jax", "onnxruntime")
 _PRECISION = 0.05
-_NOTHING_MEASURED = 4
+_NOTHING_VALIDATED = 4
 _SINGLE = (5, 5.0)
 _SUITE = (3, 1.0)
 
@@ -63,7 +63,8 @@ def command(operator: str | None, store_path: Path, as_json: bool, debug: bool, 
       levelbench operator ReduceSum --shape data=4096x4096 --input axes=1 --cache cold
 
     Each result is compared with NumPy's in float64 before it is timed. Exits with 1 where one is wrong, with 4 where
-    nothing could be measured. Processes that the store already holds are not made again: the same command resumes.
+    nothing could be measured, or nothing that was measured could be compared. Processes that the store already holds
+    are not made again: the same command resumes.
     """
     from levelbench.cli.operator.progress import Progress
     from levelbench.measure.environment import capture
@@ -94,7 +95,7 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     from levelbench.operators.node import DEFAULT_OPSET, OPSETS
     from levelbench.operators.suites import load_suite
     from levelbench.operators.suites.deepbench import subsets_of
-    from levelbench.operators.suites.problems import FLOATS
+    from levelbench.operators.suites.single import FLOATS
 
     if (operator is None) == (given["suite"] is None):
         found = "there is neither" if operator is None else "there are both"
@@ -105,7 +106,7 @@ def _problems(operator: str | None, given: dict[str, Any]) -> tuple[str, list[Pr
     if opset not in OPSETS:
         raise UsageError(f"--opset {opset}", "no adapter implements it", f"give one from {OPSETS[0]} to {OPSETS[-1]}")
     if operator is not None:
-        from levelbench.operators.benchmark.signatures import refuse_unfit
+        from levelbench.operators.benchmark.measuring import refuse_unfit
         from levelbench.operators.suites.single import parse_problem
 
         if given["subset"] is not None or given["limit"] is not None or given["match"]:
@@ -240,7 +241,10 @@ def _write(summary: BenchmarkSummary, table: Any, details: Any, store: Path, giv
 
 
 def _code(summary: BenchmarkSummary) -> int:
+    from levelbench.report.operators import is_validated
+
     statuses = {entry.status for _, entries in summary.rows for entry in entries}
     if statuses & {"wrong", "failed"}:
         return 1
-    return 0 if "measured" in statuses else _NOTHING_MEASURED
+    # A time whose result nothing was compared with may be that of anything.
+    return 0 if any(is_validated(entry) for _, entries in summary.rows for entry in entries) else _NOTHING_VALIDATED

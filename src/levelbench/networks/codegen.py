@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
 
 _SHAPES = {"Shape", "Size"}
 _ARITHMETIC_NAMES = (

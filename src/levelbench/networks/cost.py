@@ -20,10 +20,9 @@ from levelbench.networks.codegen import host_nodes
 from levelbench.networks.network import Network
 from levelbench.networks.shapes import infer_shapes
 from levelbench.networks.values import Value, dtype_of
-from levelbench.operators.control import reads
 from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.node import OperatorNode
-from levelbench.operators.program import constants_of
+from levelbench.operators.program import constants_of, reads
 
 _PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 _VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})

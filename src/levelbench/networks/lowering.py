@@ -18,11 +18,10 @@ from levelbench.errors import DefinitionError
 from levelbench.measure.clocks import Clock
 from levelbench.networks.codegen import CallLine, compose, host_nodes, structural_reads
 from levelbench.networks.network import Network
-from levelbench.operators import control, functions
 from levelbench.operators.contract import OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import OperatorNode
-from levelbench.operators.program import Scope, constants_of, functions_of, imports_of, resolve
+from levelbench.operators.program import Scope, constants_of, functions_of, has_body, imports_of, resolve, takes_values
 
 Function = Callable[..., Any]
 Chooser = Callable[[OperatorNode], Function | None]
@@ -162,7 +161,7 @@ class _Maker:
         reads = structural_reads(node)
         known = frozenset(at for at in reads if at < len(inputs) and inputs[at] in self.host)
         node = self._scope.node(proto)
-        if control.takes_values(node):
+        if takes_values(node):
             captures = tuple(dict.fromkeys(_captured(proto)))
             call = resolve(node, proto, self._scope, self._constants)
             return LoweredStep(index, node, call, inputs, outputs, host_inputs=known, captures=captures)
@@ -173,7 +172,7 @@ class _Maker:
             chosen = self._chooser(node) if self._chooser is not None else None
             if chosen is not None:
                 return LoweredStep(index, node, chosen, inputs, outputs, len(outputs) == 1, host_inputs=known)
-            if not functions.has_body(node):
+            if not has_body(node):
                 forward = self._scope.backend.operator(node).forward
                 return LoweredStep(index, node, forward, inputs, outputs, host_inputs=known)
         # What is read from the device at each call, and what may turn out to be unsupported, needs more care.

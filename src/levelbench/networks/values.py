@@ -21,8 +21,7 @@ from onnx import helper
 
 from levelbench.errors import DefinitionError, UsageError
 from levelbench.measure.environment.machine import memory_left_bytes
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
 
 Shape = tuple[int | str | None, ...]
 # Of numbers at a time: NumPy draws in float64 and the steps from there to the dtype make copies.

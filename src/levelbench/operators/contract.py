@@ -1,8 +1,8 @@
 """The contract of Level 0: a framework opened on a device makes an operator of an ONNX node.
 
-The one idea: arrays stay the framework's own, and nothing reaches the host but through ``host``. What an operator must
-know before it can compute (the shape for Reshape, the axes of a reduction) is *structural*: it is passed as a NumPy
-array on every framework (:mod:`levelbench.operators.structure`), so that no device is waited for to read it.
+Arrays stay the framework's own, and nothing reaches the host but through ``host``. What an operator must know before it
+can compute (the shape for Reshape, the axes of a reduction) is *structural*: it is passed as a NumPy array on every
+framework (:mod:`levelbench.operators.node`), so that no device is waited for to read it.
 """
 
 from __future__ import annotations

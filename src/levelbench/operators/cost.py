@@ -1,6 +1,6 @@
 """What an ONNX node costs for given shapes: floating-point operations, and the bytes that must move.
 
-The one idea: a convention stated once and used everywhere, and ``None`` where there is none, never a guess.
+A convention stated once and used everywhere, and ``None`` where there is none, never a guess.
 
 - A multiply-add counts 2; bias, alpha and beta are not counted (torch's FlopCounterMode counts the same).
 - Any other arithmetic, comparison or function of one element counts 1, a composite activation too. Softmax and the

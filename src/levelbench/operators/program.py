@@ -1,30 +1,388 @@
 """Runs a whole ONNX model through a backend's operators, node by node; arrays stay the framework's own.
 
-The one idea: what is not arithmetic (control flow, sequences, optionals, functions) is the same for every framework, so
-it is written here once, and an operator that a backend has not is expanded into the body that ONNX defines it by.
+What is not arithmetic (control flow, sequences, optionals, functions) is the same for every framework, so it is written
+here once, and an operator that a backend has not is expanded into the body that ONNX defines it by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import defs, helper, numpy_helper
 
 from levelbench.errors import UnsupportedError
-from levelbench.operators import containers, control, functions
 from levelbench.operators.contract import OperatorBackend
-from levelbench.operators.node import OPSETS, OperatorNode, in_range
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OPSETS, OperatorNode, in_range, structural
 
-__all__ = ["Call", "Graph", "Primitive", "Program", "Scope", "constants_of", "functions_of", "imports_of"]
+__all__ = [
+    "Call",
+    "Graph",
+    "Primitive",
+    "Program",
+    "Scope",
+    "_container_call",
+    "_control_call",
+    "body",
+    "constants_of",
+    "functions_of",
+    "has_body",
+    "imports_of",
+    "instantiate",
+    "reads",
+    "takes_values",
+    "types_of",
+]
+
+
+def has_body(node: OperatorNode) -> bool:
+    """Whether ONNX defines the operator by simpler ones."""
+    schema = node.schema
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def types_of(inputs: Sequence[Any], backend: OperatorBackend) -> list[onnx.TypeProto | None]:
+    """The types of values at hand; ``None`` for one that is left out."""
+    return [None if value is None else _type_of(value, backend) for value in inputs]
+
+
+def _type_of(value: Any, backend: OperatorBackend) -> onnx.TypeProto:
+    if isinstance(value, list):
+        element = _type_of(value[0], backend) if value else helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+        return helper.make_sequence_type_proto(element)
+    host = backend.host(value)
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(host.dtype), host.shape)
+
+
+def body(node: OperatorNode, types: Sequence[onnx.TypeProto | None]) -> onnx.FunctionProto | None:
+    """The definition in force at the node's opset, ``None`` where ONNX has none for these attributes and types."""
+    schema: Any = node.schema
+    if schema.has_function:
+        versions = [each for each in schema.function_opset_versions if each <= node.opset]
+        text = schema.get_function_with_opset_version(max(versions)) if versions else b""
+    else:
+        versions = [each for each in schema.context_dependent_function_opset_versions if each <= node.opset]
+        given = [each.SerializeToString() if each is not None else b"" for each in types]
+        wanted = node.to_proto().SerializeToString()
+        text = (
+            schema.get_context_dependent_function_with_opset_version(max(versions), wanted, given) if versions else b""
+        )
+    return onnx.FunctionProto.FromString(text) if text else None
+
+
+def instantiate(function: onnx.FunctionProto, node: OperatorNode) -> onnx.GraphProto:
+    """The function's nodes as a graph, with the attributes of ``node``, else the defaults, in place of references."""
+    values: dict[str, onnx.AttributeProto] = {each.name: each for each in function.attribute_proto}
+    schema: defs.OpSchema | None = node.schema
+    if schema is not None:
+        known = schema.attributes.items()
+        values.update({name: each.default_value for name, each in known if each.default_value.name})
+    values.update({each.name: each for each in node.to_proto().attribute})
+    graph = onnx.GraphProto()
+    graph.name = function.name
+    graph.node.extend(_filled(each, values) for each in function.node)
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in function.input)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output)
+    return graph
+
+
+def _filled(node: onnx.NodeProto, values: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    filled = onnx.NodeProto()
+    filled.CopyFrom(node)
+    del filled.attribute[:]
+    for attribute in node.attribute:
+        found = attribute
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name not in values:
+                continue
+            found = onnx.AttributeProto()
+            found.CopyFrom(values[attribute.ref_attr_name])
+            found.name = attribute.name
+        elif attribute.type == onnx.AttributeProto.GRAPH:
+            found = onnx.AttributeProto()
+            found.CopyFrom(attribute)
+            del found.g.node[:]
+            found.g.node.extend(_filled(each, values) for each in attribute.g.node)
+        filled.attribute.append(found)
+    return filled
+
+
+# ONNX's sequences and optionals, for every framework: a sequence is a Python list, an empty optional is ``None``.
+
+
+Call = Callable[..., Sequence[Any]]
+
+
+def _container_call(node: OperatorNode, backend: OperatorBackend) -> Call | None:
+    """The node as a call, ``None`` for an operator on plain tensors."""
+    maker = None if node.domain else _MAKERS.get(node.op_type)
+    return maker(node, backend) if maker is not None else None
+
+
+def _identity(node: OperatorNode, backend: OperatorBackend) -> Call:
+    operator = backend.operator(node)
+    return lambda value: (value,) if value is None or isinstance(value, list) else operator.forward(value)
+
+
+def _at(backend: OperatorBackend, position: Any, sequence: list[Any]) -> int:
+    return len(sequence) if position is None else int(backend.host(position).item())
+
+
+def _sequence_at(_: OperatorNode, backend: OperatorBackend) -> Call:
+    return lambda sequence, position: (sequence[_at(backend, position, sequence)],)
+
+
+def _sequence_insert(_: OperatorNode, backend: OperatorBackend) -> Call:
+    def call(sequence: list[Any], value: Any, position: Any = None) -> Sequence[Any]:
+        longer = list(sequence)
+        longer.insert(_at(backend, position, sequence), value)
+        return (longer,)
+
+    return call
+
+
+def _sequence_erase(_: OperatorNode, backend: OperatorBackend) -> Call:
+    def call(sequence: list[Any], position: Any = None) -> Sequence[Any]:
+        shorter = list(sequence)
+        del shorter[-1 if position is None else _at(backend, position, sequence)]
+        return (shorter,)
+
+    return call
+
+
+def _sequence_length(_: OperatorNode, backend: OperatorBackend) -> Call:
+    return lambda sequence: (backend.array(np.array(len(sequence), np.int64)),)
+
+
+def _has_element(_: OperatorNode, backend: OperatorBackend) -> Call:
+    return lambda value=None: (backend.array(np.array(value is not None)),)
+
+
+def _get_element(node: OperatorNode, _: OperatorBackend) -> Call:
+    def call(value: Any) -> Sequence[Any]:
+        if value is None:
+            raise UnsupportedError(f"{node.title} of an empty optional", "it has no element", "ask OptionalHasElement")
+        return (value,)
+
+    return call
+
+
+def _optional(_: OperatorNode, __: OperatorBackend) -> Call:
+    return lambda value=None: (value,)
+
+
+def _sequence_empty(_: OperatorNode, __: OperatorBackend) -> Call:
+    return lambda: ([],)
+
+
+def _sequence_construct(_: OperatorNode, __: OperatorBackend) -> Call:
+    return lambda *values: (list(values),)
+
+
+def _known_sequence(backend: OperatorBackend, value: Any) -> Any:
+    """A structural value on the host, where it may be already."""
+    return value if isinstance(value, np.ndarray) else backend.host(value)
+
+
+def _split_to_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
+    axis, keep = int(node["axis"]), bool(node["keepdims"])
+    squeeze = backend.operator(OperatorNode("Squeeze", ("x", "axes"), ("y",)))
+
+    def call(value: Any, split: Any = None) -> Sequence[Any]:
+        sizes = _sizes(value.shape[axis], None if split is None else _known_sequence(backend, split))
+        names = tuple(f"y{i}" for i in range(len(sizes)))
+        operator = backend.operator(OperatorNode("Split", ("x", "split"), names, {"axis": axis}))
+        parts = list(operator.forward(value, np.asarray(sizes, np.int64)))
+        if split is None and not keep:
+            parts = [squeeze.forward(each, np.array([axis], np.int64))[0] for each in parts]
+        return (parts,)
+
+    return call
+
+
+def _sizes(length: int, split: Any) -> list[int]:
+    """Sizes of the parts: ones, equal ones of a scalar with a rest, or those given."""
+    if split is None:
+        return [1] * length
+    if split.ndim:
+        return [int(each) for each in split]
+    size = int(split)
+    return [min(size, length - start) for start in range(0, length, size)]
+
+
+def _concat_from_sequence(node: OperatorNode, backend: OperatorBackend) -> Call:
+    axis, new = int(node["axis"]), bool(node["new_axis"])
+    unsqueeze = backend.operator(OperatorNode("Unsqueeze", ("x", "axes"), ("y",)))
+
+    def call(sequence: list[Any]) -> Sequence[Any]:
+        names = tuple(f"x{i}" for i in range(len(sequence)))
+        parts = [unsqueeze.forward(each, np.array([axis], np.int64))[0] for each in sequence] if new else sequence
+        operator = backend.operator(OperatorNode("Concat", names, ("y",), {"axis": axis}))
+        found: Sequence[Any] = operator.forward(*parts)
+        return found
+
+    return call
+
+
+_MAKERS: dict[str, Callable[[OperatorNode, OperatorBackend], Call]] = {
+    "ConcatFromSequence": _concat_from_sequence,
+    "Identity": _identity,
+    "Optional": _optional,
+    "OptionalGetElement": _get_element,
+    "OptionalHasElement": _has_element,
+    "SequenceAt": _sequence_at,
+    "SequenceConstruct": _sequence_construct,
+    "SequenceEmpty": _sequence_empty,
+    "SequenceErase": _sequence_erase,
+    "SequenceInsert": _sequence_insert,
+    "SequenceLength": _sequence_length,
+    "SplitToSequence": _split_to_sequence,
+}
+
+
+# ONNX's control flow, If, Loop and Scan, for every framework: the conditions are read on the host, the rest is not.
+# A subgraph sees the values around it, so these are called with all of them, and only they are.
+
+
+_SCAN_WITHOUT_BATCH = 9
+
+Compile = Callable[[onnx.GraphProto], "Graph"]
+
+
+def takes_values(node: OperatorNode) -> bool:
+    """Whether the node has subgraphs, and so is called with the values around it first."""
+    return not node.domain and node.op_type in {"If", "Loop", "Scan"}
+
+
+def reads(node: onnx.NodeProto) -> Iterator[str]:
+    """The names of all values that a node reads, in its subgraphs too (their own among them)."""
+    yield from node.input
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            for inner in attribute.g.node:
+                yield from reads(inner)
+            yield from (each.name for each in attribute.g.output)
+
+
+def _control_call(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
+    """The node as a call of (values around it, its inputs)."""
+    return {"If": _if, "Loop": _loop, "Scan": _scan}[node.op_type](node, backend, compile_graph)
+
+
+def _known(backend: OperatorBackend, value: Any) -> np.ndarray[Any, Any]:
+    """A condition or a count on the host, where it may be already."""
+    return value if isinstance(value, np.ndarray) else backend.host(value)
+
+
+def _if(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
+    branches = [compile_graph(node["else_branch"]), compile_graph(node["then_branch"])]
+
+    def call(values: dict[str, Any], condition: Any) -> Sequence[Any]:
+        return branches[bool(_known(backend, condition))](dict(values))
+
+    return call
+
+
+def _loop(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
+    body = compile_graph(node["body"])
+    carried = len(body.inputs) - 2
+    stack = Stack(backend)
+
+    def call(values: dict[str, Any], trips: Any = None, condition: Any = None, *state: Any) -> Sequence[Any]:
+        most = None if trips is None else int(_known(backend, trips).item())
+        going = condition is None or bool(_known(backend, condition))
+        collected: list[list[Any]] = [[] for _ in body.outputs[1 + carried :]]
+        step = 0
+        while going and (most is None or step < most):
+            count = backend.array(np.array(step, np.int64))
+            flag = backend.array(np.array(True))
+            inner = dict(zip(body.inputs, (count, flag, *state), strict=True))
+            found = body({**values, **inner})
+            going = bool(backend.host(found[0]))
+            state = tuple(found[1 : 1 + carried])
+            for column, value in zip(collected, found[1 + carried :], strict=True):
+                column.append(value)
+            step += 1
+        scans = [stack(column, 0, node, at) for at, column in enumerate(collected)]
+        return [*state, *scans]
+
+    return call
+
+
+def _scan(node: OperatorNode, backend: OperatorBackend, compile_graph: Compile) -> Call:
+    if node.opset < _SCAN_WITHOUT_BATCH:
+        raise UnsupportedError("Scan of opset 8", "it scans a batch at a time, which opset 9 gave up", "convert it")
+    body, count = compile_graph(node["body"]), node["num_scan_inputs"]
+    carried = len(body.inputs) - count
+    scanned = len(body.outputs) - carried
+    axes, turns = node.get("scan_input_axes") or [0] * count, node.get("scan_input_directions") or [0] * count
+    out_axes = node.get("scan_output_axes") or [0] * scanned
+    out_turns = node.get("scan_output_directions") or [0] * scanned
+    stack = Stack(backend)
+    takes = [backend.operator(OperatorNode("Gather", ("x", "i"), ("y",), {"axis": axis})) for axis in axes]
+
+    def call(values: dict[str, Any], *inputs: Any) -> Sequence[Any]:
+        state, sequences = list(inputs[:carried]), inputs[carried:]
+        length = sequences[0].shape[axes[0]]
+        collected: list[list[Any]] = [[] for _ in range(scanned)]
+        for step in range(length):
+            at = [backend.array(np.array(length - 1 - step if turn else step, np.int64)) for turn in turns]
+            parts = [take.forward(x, i)[0] for take, x, i in zip(takes, sequences, at, strict=True)]
+            found = body({**values, **dict(zip(body.inputs, (*state, *parts), strict=True))})
+            state = found[:carried]
+            for column, value in zip(collected, found[carried:], strict=True):
+                column.append(value)
+        outputs = list(state)
+        for at_output, (column, axis, turn) in enumerate(zip(collected, out_axes, out_turns, strict=True)):
+            outputs.append(stack(column[::-1] if turn else column, axis, node, at_output))
+        return outputs
+
+    return call
+
+
+class Stack:
+    """Joins arrays along a new axis by the backend's own operators."""
+
+    def __init__(self, backend: OperatorBackend) -> None:
+        self._backend = backend
+        self._unsqueeze = backend.operator(OperatorNode("Unsqueeze", ("x", "axes"), ("y",)))
+        self._concat: dict[tuple[int, int], Any] = {}
+
+    def __call__(self, arrays: Sequence[Any], axis: int, node: OperatorNode, at: int) -> Any:
+        """The arrays along a new ``axis``; none at all make an array without elements, if its shape is declared."""
+        if not arrays:
+            return self._empty(node, at)
+        key = (axis, len(arrays))
+        if key not in self._concat:
+            names = tuple(f"x{i}" for i in range(len(arrays)))
+            self._concat[key] = self._backend.operator(OperatorNode("Concat", names, ("y",), {"axis": axis}))
+        axes = np.array([axis], np.int64)
+        return self._concat[key].forward(*(self._unsqueeze.forward(each, axes)[0] for each in arrays))[0]
+
+    def _empty(self, node: OperatorNode, at: int) -> Any:
+        graph = node["body"]
+        first = len(graph.output) - (len(node.outputs) - _carried(node))
+        declared = graph.output[first + at].type.tensor_type
+        if not declared.HasField("shape") or any(not each.HasField("dim_value") for each in declared.shape.dim):
+            raise UnsupportedError(
+                f"{node.op_type} without a single step", "its body does not declare the output's shape", "declare it"
+            )
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(declared.elem_type)
+        shape = (0, *(each.dim_value for each in declared.shape.dim))
+        return self._backend.array(np.empty(shape, dtype))
+
+
+def _carried(node: OperatorNode) -> int:
+    """The number of loop-carried values: what the body takes beyond the counter and the condition."""
+    return len(node["body"].input) - (2 if node.op_type == "Loop" else int(node["num_scan_inputs"]))
+
+
 __all__ += ["resolve"]
 
 Values = dict[str, Any]
-Call = Callable[..., Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -102,7 +460,7 @@ class Step:
     def __init__(self, proto: onnx.NodeProto, scope: Scope, constants: Mapping[str, Any]) -> None:
         self.inputs, self.outputs = list(proto.input), list(proto.output)
         node = scope.node(proto)
-        self._subgraphs = control.takes_values(node)
+        self._subgraphs = takes_values(node)
         self._call = resolve(node, proto, scope, constants)
 
     def __call__(self, values: Values) -> None:
@@ -119,9 +477,9 @@ def resolve(node: OperatorNode, proto: onnx.NodeProto, scope: Scope, constants: 
     local = scope.functions.get((node.domain, node.op_type, proto.overload))
     if local is not None:
         return _function(local, node, scope)
-    if control.takes_values(node):
-        return control.make(node, scope.backend, lambda graph: Graph(graph, scope, constants))
-    if (container := containers.make(node, scope.backend)) is not None:
+    if takes_values(node):
+        return _control_call(node, scope.backend, lambda graph: Graph(graph, scope, constants))
+    if (container := _container_call(node, scope.backend)) is not None:
         return container
     return Primitive(node, proto, scope, constants)
 
@@ -139,7 +497,7 @@ class Primitive:
         try:
             self._forward = scope.backend.operator(node).forward
         except UnsupportedError as error:
-            if not functions.has_body(node):
+            if not has_body(node):
                 raise
             self._refusal = error
 
@@ -156,25 +514,25 @@ class Primitive:
         try:
             return self._forward(*arguments)
         except UnsupportedError as error:
-            if not functions.has_body(self._node):
+            if not has_body(self._node):
                 raise
             return self._body(inputs, error)
 
     def _body(self, inputs: Sequence[Any], refusal: UnsupportedError) -> Sequence[Any]:
         """The outputs by ONNX's own definition, made once for the types at hand."""
-        types = functions.types_of(inputs, self._scope.backend)
+        types = types_of(inputs, self._scope.backend)
         key = tuple(each.SerializeToString() if each is not None else b"" for each in types)
         if key not in self._expanded:
-            body = functions.body(self._node, types)
-            if body is None:
+            expanded = body(self._node, types)
+            if expanded is None:
                 raise refusal
-            self._expanded[key] = _function(body, self._node, self._scope)
+            self._expanded[key] = _function(expanded, self._node, self._scope)
         return self._expanded[key](*inputs)
 
 
 def _function(function: onnx.FunctionProto, node: OperatorNode, scope: Scope) -> Call:
     """A function of ONNX as a call: its nodes with the attributes of ``node`` put in."""
-    graph = functions.instantiate(function, node)
+    graph = instantiate(function, node)
     program = Graph(graph, scope.within(function))
     # ONNX writes a definition without the nodes whose outputs were not asked for.
     made = {name for each in graph.node for name in each.output} | set(function.input)
@@ -222,7 +580,7 @@ def _constant(node: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
 
 def _last_uses(nodes: Sequence[onnx.NodeProto], kept: set[str]) -> list[list[str]]:
     """For each node, the values that no later one reads, those read in subgraphs included."""
-    last = {name: at for at, node in enumerate(nodes) for name in (*control.reads(node), *node.output)}
+    last = {name: at for at, node in enumerate(nodes) for name in (*reads(node), *node.output)}
     forget: list[list[str]] = [[] for _ in nodes]
     for name, at in last.items():
         if name and name not in kept:

@@ -133,12 +133,20 @@ def _figure(value: float | None) -> Cell:
     return Absent() if value is None else Text(f"{value:.3g}")
 
 
+def is_validated(entry: Entry) -> bool:
+    """Whether it was measured, and its result compared with the reference's."""
+    return entry.status == "measured" and not entry.checked.startswith("not checked")
+
+
 def summary_lines(summary: BenchmarkSummary) -> list[str]:
-    """One line a framework: how many were measured, and the geometric mean of ratios against the first."""
+    """One line a framework: how many were measured, how many unvalidated, and the mean of ratios against the first."""
     lines = []
-    for total in summary.totals:
+    for at, total in enumerate(summary.totals):
         counts = ", ".join(f"{count} {status}" for status, count in sorted(total.counts.items()))
         line = f"{total.framework}: {counts}"
+        entries = [of_problem[at] for _, of_problem in summary.rows]
+        if unchecked := sum(each.status == "measured" and not is_validated(each) for each in entries):
+            line += f" ({unchecked} not validated)"
         if total.verdict is not None:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((total.kinds or {}).items()))
             mean = format_verdict(total.verdict, summary.frameworks[0], total.framework)

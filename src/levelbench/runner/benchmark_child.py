@@ -65,7 +65,7 @@ def _carry_out(job: BenchmarkJob, tell: Callable[[Telling], None]) -> None:
 
 
 def _ceilings(job: BenchmarkJob) -> dict[str, Any]:
-    from levelbench.operators.benchmark.ceilings import backend_ceilings
+    from levelbench.operators.benchmark.run import backend_ceilings
     from levelbench.operators.frameworks import load_framework
 
     specification = job.specification

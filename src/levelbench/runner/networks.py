@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from levelbench.operators.benchmark.ceilings import merged
+from levelbench.operators.benchmark.run import merged
 from levelbench.records import new_id
 from levelbench.records.networks import (
     FOLDER,

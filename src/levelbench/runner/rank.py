@@ -97,7 +97,7 @@ class RankMember(Member):
             return False
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         # A framework's own data parallelism talks past the communicator.
-        return frame.f_globals.get("__name__") in (self._library, "levelbench.frameworks.torch.distributed.losing")
+        return frame.f_globals.get("__name__") in (self._library, "levelbench.frameworks.torch.communicator")
 
     def resumed(self, job: Job) -> tuple[Job, Snapshot | None]:
         """As the first rank finds; each reads its part."""

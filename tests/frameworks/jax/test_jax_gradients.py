@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from levelbench.errors import UnsupportedError
-from levelbench.operators.node import OperatorNode, operator_node
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, operator_node, structural
 
 RNG = np.random.default_rng(0)
 

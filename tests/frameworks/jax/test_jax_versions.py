@@ -6,8 +6,7 @@ from onnx import IR_VERSION, helper
 from onnx.reference import ReferenceEvaluator
 
 from levelbench.errors import UnsupportedError
-from levelbench.operators.node import OperatorNode, operator_node
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, operator_node, structural
 
 RNG = np.random.default_rng(3)
 

@@ -2,7 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from levelbench.frameworks.numpy.operators import correlation
+from levelbench.frameworks.numpy.operators import convolution
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -46,11 +46,11 @@ def test_a_convolution_and_its_gradients_are_torchs(case, with_bias, same_as_tor
 
 
 def test_blocks_of_images_and_rows_add_up(monkeypatch, same_as_torch):
-    monkeypatch.setattr(correlation, "_BLOCK", 700)
+    monkeypatch.setattr(convolution, "_BLOCK", 700)
     x, weight = normal(5, 3, 8, 8), normal(4, 3, 3, 3, seed=1)
     same_as_torch(lambda x, w: functional.conv2d(x, w, None, 1, 1), "Conv", x, weight, pads=(1, 1, 1, 1))
     same_as_torch(lambda x, w: functional.conv2d(x, w, None, 2), "Conv", x, weight, strides=(2, 2))
-    monkeypatch.setattr(correlation, "_BLOCK", 1)
+    monkeypatch.setattr(convolution, "_BLOCK", 1)
     same_as_torch(lambda x, w: functional.conv2d(x, w, None, 2), "Conv", x, weight, strides=(2, 2))
 
 

@@ -98,7 +98,7 @@ def test_the_state_of_ddp_is_the_same_on_all_ranks(ranks):
 
 
 def test_ddp_with_power_sgd_says_why_it_cannot_be_kept():
-    from levelbench.frameworks.torch.distributed.ddp import DdpStepper
+    from levelbench.frameworks.torch.distributed.steppers import DdpStepper
 
     stepper = object.__new__(DdpStepper)
     stepper._hook = "none"
@@ -124,7 +124,7 @@ def test_a_peer_that_does_not_come_is_told_as_a_lost_rank(ranks):
 )
 def test_only_what_the_library_says_of_its_peers_is_a_lost_rank(said, kind):
     # It imports PyTorch's compiler, which takes seconds: not while the suite is collected, which every worker does.
-    from levelbench.frameworks.torch.distributed.wrapped import WrappedExecutor
+    from levelbench.frameworks.torch.distributed.steppers import WrappedExecutor
 
     def passing(*inputs):
         raise RuntimeError(said)
@@ -147,7 +147,7 @@ def test_they_are_refused_over_what_is_not_pytorchs(scheme):
 
 @pytest.mark.parametrize("optimizer", [Muon(0.1), Native("torch.optim.Muon", lr=0.1)])
 def test_an_optimizer_that_looks_across_a_parameter_is_refused_by_fsdp2(optimizer):
-    from levelbench.frameworks.torch.distributed.fsdp import _require_elementwise
+    from levelbench.frameworks.torch.distributed.steppers import _require_elementwise
 
     _require_elementwise(SGD(0.1))
     _require_elementwise(Native("torch.optim.AdamW", lr=0.1))

@@ -89,12 +89,12 @@ def run_first(backend, node, *inputs):
     ("cubic", "half_pixel"), ("cubic", "align_corners"),
 ])  # fmt: skip
 def test_resizing_by_a_kernel_and_by_tables_agree(torch_backend, monkeypatch, mode, coordinates, sizes):
-    from levelbench.frameworks.torch.operators import resize
+    from levelbench.frameworks.torch.operators import images
 
     node = operator_node("Resize", ["x", "", "", "s"], mode=mode, coordinate_transformation_mode=coordinates)
     inputs = draw(1, 2, 4, 5), None, None, np.array([1, 2, *sizes])
     (kernel,) = run(torch_backend, node, *inputs, structural=(1, 2, 3))
-    monkeypatch.setattr(resize, "_by_kernel", lambda *_: None)
+    monkeypatch.setattr(images, "_by_kernel", lambda *_: None)
     (table,) = run(torch_backend, node, *inputs, structural=(1, 2, 3))
     np.testing.assert_allclose(kernel, table, rtol=1e-4, atol=1e-5)
 
@@ -102,28 +102,28 @@ def test_resizing_by_a_kernel_and_by_tables_agree(torch_backend, monkeypatch, mo
 @pytest.mark.parametrize("ceil", [0, 1])
 @pytest.mark.parametrize("include", [0, 1])
 def test_averages_by_a_kernel_and_by_sums_of_windows_agree(torch_backend, monkeypatch, ceil, include):
-    from levelbench.frameworks.torch.operators import pooling
+    from levelbench.frameworks.torch.operators import windows
 
     node = operator_node(
         "AveragePool", kernel_shape=[3, 2], strides=[2, 3], pads=[1, 1, 1, 1], ceil_mode=ceil, count_include_pad=include
     )
     x = draw(2, 3, 8, 9)
     (kernel,) = run(torch_backend, node, x)
-    monkeypatch.setattr(pooling, "_native", lambda _: False)
+    monkeypatch.setattr(windows, "_native", lambda _: False)
     (sums,) = run(torch_backend, node, x)
     np.testing.assert_allclose(kernel, sums, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("by_column", [0, 1])
 def test_places_of_maxima_are_the_same_however_they_are_padded(torch_backend, monkeypatch, by_column):
-    from levelbench.frameworks.torch.operators import pooling
+    from levelbench.frameworks.torch.operators import windows
 
     node = operator_node(
         "MaxPool", ["x"], ["y", "i"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], storage_order=by_column
     )
     x = draw(2, 3, 6, 7)
     kernel = run(torch_backend, node, x)
-    monkeypatch.setattr(pooling, "_native", lambda _: False)
+    monkeypatch.setattr(windows, "_native", lambda _: False)
     general = run(torch_backend, node, x)
     for one, other in zip(kernel, general, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -7,7 +7,7 @@ from levelbench.errors import UnknownNameError
 from levelbench.networks import Builder, Draw, GraphBuilder
 from levelbench.networks.zoo.blocks import ImageBuilder
 from levelbench.operators.custom import CustomOperator
-from levelbench.operators.custom.registry import register
+from levelbench.operators.custom.definition import register
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

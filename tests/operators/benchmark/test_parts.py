@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from levelbench.operators.benchmark import parts
-from levelbench.operators.benchmark.parts import parts_of, select
+from levelbench.operators.benchmark import checking
+from levelbench.operators.benchmark.checking import parts_of, select
 from levelbench.operators.node import operator_node
 
 PROBLEMS = {
@@ -33,7 +33,7 @@ def whole(request):
 
 def divided(node, inputs, output, direction, share):
     """The parts, with the limit so low that the reference may compute this share of the whole."""
-    flops = parts.LIMIT_FLOPS / share / (3 if direction == "backward" else 1)
+    flops = checking.LIMIT_FLOPS / share / (3 if direction == "backward" else 1)
     return parts_of(node, [each.shape for each in inputs], output.shape, flops, direction)
 
 
@@ -78,7 +78,7 @@ def test_what_is_cheap_is_compared_whole(whole, reference):
 
 def test_the_first_and_the_last_row_are_always_among_them():
     node = operator_node("Gemm", ["A", "B"])
-    (part,) = parts_of(node, [(1000, 8), (8, 1000)], (1000, 1000), 1e4 * parts.LIMIT_FLOPS)
+    (part,) = parts_of(node, [(1000, 8), (8, 1000)], (1000, 1000), 1e4 * checking.LIMIT_FLOPS)
     assert {0, 999} <= set(part.output[-2].tolist())
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from levelbench.operators.benchmark.ceilings import backend_gemm, merged, pace
-from levelbench.operators.benchmark.run import make_record
+from levelbench.operators.benchmark.run import backend_gemm, make_record, merged, pace
 from levelbench.operators.suites.single import parse_problem
 from levelbench.records.benchmarks import BenchmarkSpecification, read_benchmark
 

@@ -26,6 +26,6 @@ def compiled_operators(cache):
 
 @pytest.fixture
 def empty_registry(monkeypatch):
-    from levelbench.operators.custom import registry
+    from levelbench.operators.custom import definition
 
-    monkeypatch.setattr(registry, "_REGISTERED", {})
+    monkeypatch.setattr(definition, "_REGISTERED", {})

@@ -9,7 +9,7 @@ import pytest
 
 from levelbench.errors import CheckFailedError, DefinitionError, MissingError, UnknownNameError, UsageError
 from levelbench.operators.custom import CustomOperator, Spec, compiled, find, host, load_file, namespace, register
-from levelbench.operators.custom.registry import create, node_of
+from levelbench.operators.custom.definition import create, node_of
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
 pytestmark = pytest.mark.usefixtures("empty_registry")

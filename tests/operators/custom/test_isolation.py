@@ -9,8 +9,7 @@ import pytest
 
 from levelbench.errors import CheckFailedError, DataError, DefinitionError, MissingError, UnsupportedError, UsageError
 from levelbench.operators.custom import CustomOperator
-from levelbench.operators.custom.exchange import read_arrays, write_arrays
-from levelbench.operators.custom.isolation import run_isolated
+from levelbench.operators.custom.isolation import read_arrays, run_isolated, write_arrays
 
 X = np.ones(4, np.float32)
 

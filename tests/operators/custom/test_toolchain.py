@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from levelbench.errors import DefinitionError, MissingError, StoreError, UsageError
-from levelbench.operators.custom import load_file, toolchain
-from levelbench.operators.custom.compile import cache_folder, compile_source
-from levelbench.operators.custom.toolchain import dependencies
+from levelbench.operators.custom import compile as compiling
+from levelbench.operators.custom import load_file
+from levelbench.operators.custom.compile import cache_folder, compile_source, dependencies
 
 PLAIN = 'extern "C" __attribute__((visibility("default"))) int answer() { return %s; }\n'
 OPERATOR = """#include <levelbench.h>
@@ -49,7 +49,7 @@ def fake(tmp_path, monkeypatch):
         path.chmod(mode)
         monkeypatch.setenv("CXX", str(path))
 
-    toolchain._identity.cache_clear()
+    compiling._identity.cache_clear()
     return install
 
 

@@ -1,23 +1,37 @@
-"""NumPy's arrays as JAX's and back, and the devices that JAX sees.
+"""NumPy's arrays as JAX's and back, arrays packed into one, and the devices that JAX sees.
 
-The one idea: JAX has the element types of ``ml_dtypes`` as its own, so an array keeps its type on the way; 64-bit types
-are kept too, once JAX is told to (it is, for the whole process, when a backend is opened).
+JAX has the element types of ``ml_dtypes`` as its own, so an array keeps its type on the way; 64-bit types are kept too,
+once JAX is told to (it is, for the whole process, when a backend is opened).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from levelbench.distributed.packing import Packer
 from levelbench.errors import UnsupportedError
+from levelbench.measure.meters.base import Meter, Reading
 
-__all__ = ["device_of", "from_numpy", "is_differentiable", "lacking_device", "numpy_dtype", "to_numpy"]
+__all__ = [
+    "DeviceMemoryMeter",
+    "JaxPacker",
+    "device_of",
+    "from_numpy",
+    "is_differentiable",
+    "lacking_device",
+    "numpy_dtype",
+    "to_numpy",
+]
+
 
 _SMALL = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "bfloat16")
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
@@ -74,3 +88,55 @@ def to_numpy(array: Any) -> NDArray[Any]:
 def is_differentiable(dtype: np.dtype[Any]) -> bool:
     """Whether JAX takes derivatives by arrays of this type: floating-point and complex ones."""
     return bool(jax.numpy.issubdtype(dtype, np.inexact))
+
+
+# JAX's arrays as a flat one and back, each way one compiled program.
+
+
+class JaxPacker(Packer):
+    """One call instead of one for each array."""
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        super().__init__(arrays)
+        self._joined = jax.jit(_joined)
+        self._scaled = jax.jit(lambda parts, factor: _joined(parts) * factor)
+        self._cut = jax.jit(self.layout.unpack)
+
+    def pack(self, arrays: Mapping[str, Any], factor: float = 1.0) -> Any:
+        """Joined, and multiplied."""
+        parts = [arrays[name] for name in self.layout.shapes]
+        return self._joined(parts) if factor == 1.0 else self._scaled(parts, factor)
+
+    def unpack(self, flat: Any) -> dict[str, Any]:
+        """New arrays, as JAX has no views."""
+        return dict(self._cut(flat))
+
+
+def _joined(parts: list[Any]) -> Any:
+    return jnp.concatenate([jnp.ravel(each) for each in parts])
+
+
+# The peak of a device's memory as JAX's allocator counts it.
+
+
+class DeviceMemoryMeter(Meter):
+    """``device.memory_stats()``: the peak since the process began, for JAX offers no way to lower the mark.
+
+    What compilation tried out is in it. A CPU keeps no such count.
+    """
+
+    name = "peak_memory"
+    unit = "B"
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def start(self) -> None:
+        """Nothing to reset."""
+
+    def stop(self) -> Reading:
+        """The peak so far, in bytes."""
+        found = self._device.memory_stats() or {}
+        if "peak_bytes_in_use" not in found:
+            return Reading(self.name, self.unit, None, None, f"JAX counts no memory of {self._device.platform}")
+        return Reading(self.name, self.unit, float(found["peak_bytes_in_use"]), "memory_stats, never reset")

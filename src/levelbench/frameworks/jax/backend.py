@@ -1,6 +1,6 @@
 """JAX on one device: makes operators and executors, moves arrays, seeds, and waits for what was dispatched.
 
-The one idea: nodes that say the same share one compiled function, so a network with twenty equal layers compiles one.
+Nodes that say the same share one compiled function, so a network with twenty equal layers compiles one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DataError
 from levelbench.frameworks.jax import JaxFramework
-from levelbench.frameworks.jax.arrays import device_of, from_numpy, to_numpy
+from levelbench.frameworks.jax.arrays import DeviceMemoryMeter, device_of, from_numpy, to_numpy
 from levelbench.frameworks.jax.executor import JaxExecutor
-from levelbench.frameworks.jax.kernel import Kernel
-from levelbench.frameworks.jax.memory import DeviceMemoryMeter
-from levelbench.frameworks.jax.operator import JaxOperator
+from levelbench.frameworks.jax.operator import CompiledKernel, JaxOperator, signature
 from levelbench.frameworks.jax.operators import find
-from levelbench.frameworks.jax.signature import signature
 from levelbench.measure.ceilings import GemmMaker
 from levelbench.measure.clocks import HOST, Clock, DeviceClock
 from levelbench.measure.meters.base import Meter
@@ -66,7 +63,7 @@ class JaxBackend(Backend):
         jax.config.update("jax_enable_x64", True)
         self.device = device_of(device)
         self._name = device
-        self._kernels: dict[Any, Kernel] = {}
+        self._kernels: dict[Any, CompiledKernel] = {}
         self._traced: tuple[Any, int] | None = None
         self.seed(0)
 
@@ -107,7 +104,7 @@ class JaxBackend(Backend):
             return custom
         key = signature(node)
         # Taken out and put back, so that the first one is the one not asked for the longest.
-        kernel = self._kernels.pop(key, None) or Kernel(node, find(node), self)
+        kernel = self._kernels.pop(key, None) or CompiledKernel(node, find(node), self)
         self._kernels[key] = kernel
         if len(self._kernels) > _MOST_KERNELS:
             del self._kernels[next(iter(self._kernels))]
@@ -161,7 +158,7 @@ class JaxBackend(Backend):
 
     def packer(self, arrays: Mapping[str, Any]) -> Any:
         """Compiled programs: joined and cut in one call each."""
-        from levelbench.frameworks.jax.packing import JaxPacker
+        from levelbench.frameworks.jax.arrays import JaxPacker
 
         return JaxPacker(arrays)
 

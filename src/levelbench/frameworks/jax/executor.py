@@ -1,35 +1,122 @@
 """Executes a network on JAX: as one program of XLA, or operator by operator, with the gradients that JAX derives.
 
-The one idea: the lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the program
-that a hand-written function would make, called with one flat list of arguments. Loss and gradients are one program,
-too: :meth:`JaxExecutor.forward` runs it, :meth:`JaxExecutor.backward` hands over what it found.
+The lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the program that a
+hand-written function would make, called with one flat list of arrays. Loss and gradients are one program, too:
+:meth:`JaxExecutor.forward` runs it, :meth:`JaxExecutor.backward` hands over what it found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import onnx
 from numpy.typing import NDArray
 
-from levelbench.errors import UnsupportedError, UsageError
-from levelbench.frameworks.jax.drawing import Drawn, is_random
-from levelbench.frameworks.jax.live import Live
+from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
 from levelbench.frameworks.jax.operators import find
 from levelbench.measure.clocks import HOST
-from levelbench.networks.executor import Executor, OperatorTime, collected_times, require_inputs
+from levelbench.networks.executor import (
+    Executor,
+    LiveMapping,
+    OperatorTime,
+    collected_times,
+    require_inputs,
+    require_shape,
+)
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
-from levelbench.operators import functions
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
-from levelbench.operators.program import Primitive, Scope
+from levelbench.operators.program import Primitive, Scope, has_body
 
 if TYPE_CHECKING:
     from levelbench.frameworks.jax.backend import JaxBackend
 
-__all__ = ["JaxExecutor"]
+__all__ = ["Drawn", "JaxExecutor", "ReplaceableArrays", "is_random"]
+
+
+class ReplaceableArrays(LiveMapping):
+    """Some entries of ``slots``, by name. What is put in a place gets its dtype, as an assignment to an array does.
+
+    JAX's arrays are immutable: ``parameters["w"] -= step`` makes a new one and assigns it here.
+    """
+
+    def __init__(self, slots: list[Any], places: Mapping[str, int], native: Callable[[Any], Any]) -> None:
+        """``native`` makes an array on the device of what is none of JAX's."""
+        self._slots, self._places, self._native = slots, dict(places), native
+
+    def __getitem__(self, name: str) -> Any:
+        return self._slots[self._places[name]]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Raises ``UnknownNameError`` for a name that is not there, ``UsageError`` for another shape."""
+        if name not in self._places:
+            raise UnknownNameError("parameter", name, self._places)
+        at = self._places[name]
+        held = self._slots[at]
+        if value is held:
+            return
+        if not hasattr(value, "weak_type"):
+            value = self._native(value)
+        require_shape(name, held.shape, value.shape)
+        # A weak type would be another type to the compiler, and would take part in promotions otherwise.
+        self._slots[at] = value.astype(held.dtype) if value.dtype != held.dtype or value.weak_type else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def list(self, names: Sequence[str]) -> list[Any]:
+        """The arrays of these names."""
+        return [self[name] for name in names]
+
+
+# Random draws of a compiled network: arguments of its program, for a draw inside it would be the same at each call.
+
+
+class Drawn:
+    """A compiled function that takes a draw of the backend first."""
+
+    def __init__(self, function: Any, backend: JaxBackend) -> None:
+        self._function, self._backend = function, backend
+
+    def __call__(self, *arguments: Any) -> Any:
+        """One call, with a draw of its own."""
+        return self._function(self._backend.draw(), *arguments)
+
+    def lower(self, *arguments: Any) -> Any:
+        """JAX's own lowering."""
+        return self._function.lower(self._backend.draw(), *arguments)
+
+
+def is_random(network: Network) -> bool:
+    """Whether any node of the network, of its subgraphs or functions, draws random numbers."""
+    model = network.model
+    return _draws(model.graph.node) or any(_draws(each.node) for each in model.functions)
+
+
+def _draws(nodes: Iterable[onnx.NodeProto]) -> bool:
+    for node in nodes:
+        # Dropout draws in training mode alone, which is its third input.
+        if node.op_type != "Dropout" or len(node.input) > 2:
+            try:
+                if find(OperatorNode(node.op_type, (), (), domain=node.domain)).random:
+                    return True
+            except UnsupportedError:
+                pass
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH and _draws(attribute.g.node):
+                return True
+    return False
+
+
+# The lowered network is a pure function of arrays, so the compiled mode is ``jax.jit`` of it, the program that a hand-
+# written function would make, called with one flat list of arguments.
+
 
 Function = Callable[..., Any]
 
@@ -57,8 +144,12 @@ class JaxExecutor(Executor):
         names = list(arrays)
         slots = list(arrays.values())
         places = {name: at for at, name in enumerate(names)}
-        self.parameters = Live(slots, {name: at for name, at in places.items() if name in trained}, backend.array)
-        self.buffers = Live(slots, {name: at for name, at in places.items() if name not in trained}, backend.array)
+        self.parameters = ReplaceableArrays(
+            slots, {name: at for name, at in places.items() if name in trained}, backend.array
+        )
+        self.buffers = ReplaceableArrays(
+            slots, {name: at for name, at in places.items() if name not in trained}, backend.array
+        )
         self._slots, self._places = slots, places
         self._random = is_random(network)
         inference = network.for_inference
@@ -273,7 +364,7 @@ def _expandable(function: Function, node: OperatorNode, scope: Scope) -> Functio
         try:
             found = function(*inputs)
         except UnsupportedError:
-            if not functions.has_body(node):
+            if not has_body(node):
                 raise
             if not expanded:
                 expanded.append(Primitive(node, node.to_proto(), scope, {}))

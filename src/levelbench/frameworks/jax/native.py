@@ -1,7 +1,7 @@
 """A JAX function as an executor: the user's own function of arrays, jitted as a whole or dispatched as it is written.
 
-The one idea: nothing is converted, so what is measured is what the user wrote, also in its types: JAX computes in 32
-bits unless its user says otherwise, so the function is traced in that mode, whatever the rest of the process needs.
+Nothing is converted, so what is measured is what the user wrote, also in its types: JAX computes in 32 bits unless its
+user says otherwise, so the function is traced in that mode, whatever the rest of the process needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.jax.arrays import is_differentiable
-from levelbench.frameworks.jax.live import Live
+from levelbench.frameworks.jax.executor import ReplaceableArrays
 from levelbench.networks.executor import Executor
 from levelbench.networks.native import NativeModel
 
@@ -52,9 +52,9 @@ class JaxFunction(Executor):
             raise DefinitionError(f"the parameters of {model.name!r}", found, "return arrays in lists and dictionaries")
         self._slots = [backend.array(np.asarray(each)) for _, each in leaves]
         trained = {name: at for at, name in enumerate(names) if is_differentiable(self._slots[at].dtype)}
-        self.parameters = Live(self._slots, trained, backend.array)
+        self.parameters = ReplaceableArrays(self._slots, trained, backend.array)
         rest = {name: at for at, name in enumerate(names) if name not in trained}
-        self.buffers = Live(self._slots, rest, backend.array)
+        self.buffers = ReplaceableArrays(self._slots, rest, backend.array)
         self._trained = trained
         self._narrow = not any(each.dtype.name in _WIDE for each in self._slots)
         self._infer = self._ready(lambda inputs, leaves: tuple(_arrays(self._answer(inputs, leaves), model.name)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelbench.distributed.packing import Packer
 from levelbench.frameworks.numpy.executor import NumpyExecutor, make_operator
 from levelbench.frameworks.numpy.operators import random
 from levelbench.networks.executor import Backend, Executor, checked_parameters
@@ -15,7 +16,33 @@ from levelbench.networks.network import Network
 from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["NumpyBackend", "NumpyExecutor"]
+__all__ = ["NumpyBackend", "NumpyExecutor", "NumpyPacker"]
+
+
+class NumpyPacker(Packer):
+    """Writes into its buffer; nothing is allocated after the first time."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        super().__init__(arrays)
+        self._flat = np.empty(self.size, self.dtype)
+        self._views = self.layout.unpack(self._flat)
+
+    def put(self, name: str, array: NDArray[Any], factor: float = 1.0) -> NDArray[Any]:
+        """One pass over the array."""
+        view: NDArray[Any] = self._views[name]
+        if factor == 1.0:
+            view[...] = array
+        else:
+            np.multiply(array, factor, out=view)
+        return view
+
+    def packed(self) -> NDArray[Any]:
+        """The buffer."""
+        return self._flat
+
+    def unpack(self, flat: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Views."""
+        return dict(self._views) if flat is self._flat else super().unpack(flat)
 
 
 class NumpyBackend(Backend):
@@ -58,8 +85,6 @@ class NumpyBackend(Backend):
 
     def packer(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
         """A buffer with views of it."""
-        from levelbench.frameworks.numpy.packing import NumpyPacker
-
         return NumpyPacker(arrays)
 
     def mean(self, scalars: Sequence[Any]) -> float:

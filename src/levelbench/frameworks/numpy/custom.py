@@ -7,8 +7,7 @@ from typing import Any
 
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.custom import host
-from levelbench.operators.custom.definition import CustomOperator
-from levelbench.operators.custom.registry import create, node_of
+from levelbench.operators.custom.definition import CustomOperator, create, node_of
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["NumpyCustom", "custom_operator", "function"]

@@ -1,6 +1,6 @@
 """Executes a network on NumPy: the reference, with gradients by walking the graph back over Level 0's pullbacks.
 
-The one idea: what is between the parameters and the loss records its pullback as it runs; all else is just computed.
+What is between the parameters and the loss records its pullback as it runs; all else is just computed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
 from levelbench.frameworks.numpy.operator import NumpyOperator
-from levelbench.frameworks.numpy.operators.numeric import QuietPass
+from levelbench.frameworks.numpy.operators.kernel import QuietPass
 from levelbench.measure.clocks import HOST
 from levelbench.networks.executor import Executor, LiveArrays, OperatorTime, collected_times, require_inputs
 from levelbench.networks.lowering import Lowered, LoweredStep
 from levelbench.networks.network import Network
-from levelbench.operators import control
 from levelbench.operators.contract import Operator, OperatorBackend, Pullback
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
+from levelbench.operators.program import takes_values
 
 __all__ = ["NumpyExecutor", "make_operator"]
 
@@ -202,7 +202,7 @@ def _wanted(lowered: Lowered, parameters: set[str]) -> set[str]:
 
 
 def _operator(step: LoweredStep, backend: OperatorBackend) -> Operator:
-    if step.captures is not None or control.takes_values(step.node):
+    if step.captures is not None or takes_values(step.node):
         reason = "only operators on tensors are differentiated here"
         raise UnsupportedError(f"the gradient of {step.node.title} on numpy", reason, "use torch")
     return backend.operator(step.node)

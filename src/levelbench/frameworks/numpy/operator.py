@@ -1,22 +1,115 @@
 """An ONNX node on NumPy: our vectorised operator where there is one, ONNX's reference where there is none.
 
-The one idea: an operator of ours that meets a mode or a dtype it does not cover says so, and ONNX's is asked instead.
+An operator of ours that meets a mode or a dtype it does not cover says so, and ONNX's is asked instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import RuntimeContextError
+
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.numpy.fallback import Fallback
 from levelbench.frameworks.numpy.operators import OPERATORS, Kernel
 from levelbench.frameworks.numpy.operators.kernel import Wanted, as_outputs
-from levelbench.frameworks.numpy.versions import modern
 from levelbench.operators.contract import Array, Operator, Pullback
-from levelbench.operators.node import OperatorNode
+from levelbench.operators.node import OPSETS, OperatorNode, in_range
 
-__all__ = ["NumpyOperator"]
+__all__ = ["Fallback", "NumpyOperator", "modern"]
+
+
+_ELEMENTWISE = {
+    **dict.fromkeys(("Abs", "Ceil", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Tanh"), 6),
+    **dict.fromkeys(("Add", "Div", "Equal", "Greater", "Less", "Mul", "Pow", "Sub"), 7),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), 8),
+    **dict.fromkeys(("Erf", "Sign"), 9),
+}
+_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
+_SAME_SINCE = {
+    **_ELEMENTWISE,
+    **{f"Reduce{each}": 1 for each in _REDUCTIONS},
+    **dict.fromkeys(("Gather", "Identity", "MatMul", "Transpose"), 1),
+    "Cast": 9,
+    "Clip": 11,
+    "Concat": 4,
+    "Expand": 8,
+    "Flatten": 9,
+    "Gemm": 7,
+    "Reshape": 5,
+    "Slice": 10,
+    "Tile": 6,
+}
+"""The first version that computes what that of opset 13 does."""
+
+
+def modern(node: OperatorNode) -> OperatorNode:
+    """The node, or the same of opset 13; ``UnsupportedError`` for an opset that means something else."""
+    if in_range(node):
+        return node
+    oldest = _SAME_SINCE.get(node.op_type)
+    if oldest is not None and node.schema is not None and oldest <= node.schema.since_version < OPSETS[0]:
+        return replace(node, opset=OPSETS[0])
+    raise UnsupportedError(
+        f"{node.title} of opset {node.opset} on numpy",
+        f"opsets {OPSETS[0]} to {OPSETS[-1]} are implemented, and what did not change before them",
+        "convert the model with onnx.version_converter",
+    )
+
+
+# Operators that are not ours, forward only: ONNX's own reference implementation, for every opset it has.
+
+
+class Fallback(Operator):
+    """One node through ``onnx.reference``."""
+
+    def __init__(self, node: OperatorNode) -> None:
+        """``UnsupportedError`` for an operator that ONNX's reference does not implement, or only by expanding it."""
+        self.node = node
+        inputs = [f"x{at}" if name else "" for at, name in enumerate(node.inputs)]
+        outputs = [f"y{at}" if name else "" for at, name in enumerate(node.outputs)]
+        proto = node.to_proto()
+        proto.input[:], proto.output[:] = inputs, outputs
+        self._inputs, self._outputs = inputs, outputs
+        named = [each for each in outputs if each]
+        imports = [helper.make_opsetid(node.domain, node.opset)]
+        function = helper.make_function("levelbench", "one", [each for each in inputs if each], named, [proto], imports)
+        try:
+            self._evaluator = ReferenceEvaluator(function)
+        except (RuntimeContextError, NotImplementedError, RuntimeError) as error:
+            raise _refusal(node, error) from error
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ONNX's reference has a version of the operator for the very one that is in force at the opset."""
+        since = self.node.schema.since_version if self.node.schema is not None else 0
+        return type(self._evaluator.rt_nodes_[0]).__name__ == f"{self.node.op_type}_{since}"
+
+    def forward(self, *inputs: Any) -> tuple[Any, ...]:
+        """The outputs as ONNX's reference computes them."""
+        pairs = zip(self._inputs, inputs, strict=False)
+        given = {name: value for name, value in pairs if name and value is not None}
+        # An input that is named but left out is, for ONNX's reference, None.
+        given.update({name: None for name in self._inputs if name and name not in given})
+        with np.errstate(all="ignore"):
+            try:
+                found = iter(self._evaluator.run(None, given, attributes={}))
+            except NotImplementedError as error:
+                raise _refusal(self.node, error) from error
+        return tuple(_array(next(found)) if name else None for name in self._outputs)
+
+
+def _array(value: Any) -> Any:
+    return value if value is None or isinstance(value, list) else np.asarray(value)
+
+
+def _refusal(node: OperatorNode, error: Exception) -> UnsupportedError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return UnsupportedError(f"{node.title} of opset {node.opset} on numpy", reason, "use another framework")
 
 
 class NumpyOperator(Operator):

@@ -1,37 +1,242 @@
-"""Executes a network in one session of ONNX Runtime, optimised by it or left as it is; inference only.
+"""A network, or a whole ONNX model, as one session of ONNX Runtime, optimised by it or left as it is; inference only.
 
-The one idea: parameters are constants of the session, for only then does ONNX Runtime fold, fuse and pack them as it
-would for a deployed model. So a parameter that is replaced makes the session anew, at the next call and not before.
+Parameters are constants of the session, for only then does ONNX Runtime fold, fuse and pack them as it would for a
+deployed model. So a parameter that is replaced makes the session again, at the next call and not before.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import onnx
 import onnxruntime
 from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper
 from onnxruntime import OrtValue
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
-from levelbench.frameworks.onnxruntime.graphs import Model, model_of
-from levelbench.frameworks.onnxruntime.opsets import lowered, nodes_of
-from levelbench.frameworks.onnxruntime.sequences import pack, unpack
-from levelbench.frameworks.onnxruntime.sessions import Device, Preparation, Session
+from levelbench.frameworks.onnxruntime.sessions import (
+    Preparation,
+    Session,
+    SessionDevice,
+    from_numpy,
+    lowered,
+    nodes_of,
+    pack,
+    to_numpy,
+    unpack,
+)
 from levelbench.frameworks.onnxruntime.single import Seed, is_random
-from levelbench.frameworks.onnxruntime.values import from_numpy, to_numpy
 from levelbench.networks.executor import Executor, LiveMapping, OperatorTime, require_inputs
+from levelbench.networks.inspect import outer_reads
 from levelbench.networks.network import Network
 
-__all__ = ["OnnxRuntimeExecutor"]
+__all__ = ["OnnxRuntimeExecutor", "OnnxRuntimeModel", "SessionModel", "model_of", "node_name"]
+
+
+_WORTH_SHARING = 1024
+_HOST = SessionDevice("cpu")
+
+
+class SessionModel(NamedTuple):
+    """What a session is made of. ``inputs`` are those that the outputs depend on, in the network's order."""
+
+    proto: onnx.ModelProto
+    inputs: tuple[str, ...]
+    arrays: Mapping[str, OrtValue]
+    """Initialisers that are not in ``proto`` but beside it."""
+    parameters: frozenset[str]
+    """The parameters and buffers that the outputs depend on."""
+
+
+def node_name(index: int) -> str:
+    """The name of the node that is at ``index`` in ``network.nodes``; ONNX Runtime's profiler tells times by name."""
+    return f"levelbench.{index}"
+
+
+def model_of(network: Network, values: Mapping[str, OrtValue]) -> SessionModel:
+    """The model of ``network`` whose parameters have these ``values``."""
+    source = network.model.graph
+    needed, read = _needed(network)
+    inputs = tuple(each.name for each in network.inputs if each.name in read)
+    proto = onnx.ModelProto(ir_version=network.model.ir_version)
+    proto.opset_import.extend(network.model.opset_import)
+    proto.functions.extend(network.model.functions)
+    graph = proto.graph
+    graph.name = network.name or "network"
+    for index in needed:
+        graph.node.add().CopyFrom(source.node[index])
+        graph.node[-1].name = node_name(index)
+    # An input that has an initialiser is none here: it would keep its value from the optimiser.
+    graph.input.extend(each for each in source.input if each.name in inputs)
+    outputs = {each.name for each in network.outputs}
+    graph.output.extend(each for each in source.output if each.name in outputs)
+    graph.sparse_initializer.extend(each for each in source.sparse_initializer if each.values.name in read)
+    arrays: dict[str, OrtValue] = {}
+    for name in (each.name for each in network.parameters if each.name in read):
+        _give(graph, arrays, name, values[name])
+    for each in source.initializer:
+        if each.name not in read or each.name in values:
+            continue
+        if each.data_type == TensorProto.STRING or len(each.raw_data) < _WORTH_SHARING:
+            graph.initializer.append(each)
+        else:
+            _give(graph, arrays, each.name, from_numpy(numpy_helper.to_array(each), _HOST))
+    _name_outputs(proto)
+    parameters = frozenset(each.name for each in network.parameters if each.name in read)
+    return SessionModel(proto, inputs, arrays, parameters)
+
+
+def _give(graph: onnx.GraphProto, arrays: dict[str, OrtValue], name: str, value: OrtValue) -> None:
+    """An initialiser whose values are beside the model; one of no elements has nothing to be put there."""
+    size = value.tensor_size_in_bytes()
+    tensor = graph.initializer.add(name=name, data_type=value.element_type(), dims=value.shape())
+    if not size:
+        tensor.raw_data = b""
+        return
+    tensor.data_location = TensorProto.EXTERNAL
+    # ONNX Runtime replaces it before it looks for such a file.
+    tensor.external_data.add(key="location", value="memory")
+    tensor.external_data.add(key="length", value=str(size))
+    arrays[name] = value
+
+
+def _name_outputs(proto: onnx.ModelProto) -> None:
+    """Name the outputs that are left out where the operator's schema does not say that they may be.
+
+    ONNX Runtime refuses such a model or, for a Split, ends the process.
+    """
+    opsets = {each.domain: each.version for each in proto.opset_import}
+    nodes = [(node, opsets) for node in _nodes(proto.graph.node)]
+    for function in proto.functions:
+        own = {each.domain: each.version for each in function.opset_import}
+        nodes += [(node, {**opsets, **own}) for node in _nodes(function.node)]
+    nameless = [(node, at) for node, known in nodes for at in _left_out(node, known)]
+    if not nameless:
+        return
+    taken = {each.name for each in proto.graph.input} | {each.name for each in proto.graph.initializer}
+    for node, _ in nodes:
+        taken.update((*node.input, *node.output))
+        for graph in _subgraphs(node):
+            taken.update(each.name for each in (*graph.input, *graph.output, *graph.initializer))
+    for function in proto.functions:
+        taken.update((*function.input, *function.output))
+    free = (name for at in itertools.count() if (name := f"levelbench.unread.{at}") not in taken)
+    for (node, at), name in zip(nameless, free, strict=False):
+        node.output[at] = name
+
+
+def _left_out(node: onnx.NodeProto, opsets: Mapping[str, int]) -> list[int]:
+    """The places of outputs without a name that the schema does not call optional; none where there is no schema."""
+    places = [at for at, name in enumerate(node.output) if not name]
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    version = opsets.get(domain, opsets.get("ai.onnx", 0) if not domain else 0)
+    if not places or not onnx.defs.has(node.op_type, version, domain):
+        return []
+    outputs = onnx.defs.get_schema(node.op_type, version, domain).outputs
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    return [at for at in places if outputs and outputs[min(at, len(outputs) - 1)].option != optional]
+
+
+def _nodes(nodes: Any) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in _subgraphs(node):
+            yield from _nodes(graph.node)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _needed(network: Network) -> tuple[list[int], set[str]]:
+    """The places of the nodes that the outputs depend on, in order, and all values that are read on the way."""
+    nodes: list[Any] = list(network.model.graph.node)
+    read = {each.name for each in network.outputs}
+    needed = []
+    for index in range(len(nodes) - 1, -1, -1):
+        if read.intersection(nodes[index].output):
+            needed.append(index)
+            read.update(outer_reads(nodes[index]))
+    return needed[::-1], read
+
+
+# A whole ONNX model as one session of ONNX Runtime, with sequences as Python lists and empty optionals as ``None``.
+
+
+class OnnxRuntimeModel:
+    """A function of one native value an input of the graph; ``changes`` says what of the model's versions was lowered.
+
+    Raises ``UnsupportedError`` where ONNX Runtime refuses the model, ``UsageError`` where ONNX itself finds it invalid.
+    """
+
+    def __init__(self, model: onnx.ModelProto, device: SessionDevice, seed: Seed) -> None:
+        self._device, self._seed, self._seeded = device, seed, seed.count
+        self._model, self.changes = lowered(model)
+        self._random = any(is_random(each.op_type) for each in nodes_of(model))
+        self._session = self._ready()
+        given = {each.name for each in model.graph.initializer}
+        self._inputs = [(each.name, _element(each.type)) for each in model.graph.input if each.name not in given]
+        self._tensors_only = all(
+            each.type.WhichOneof("value") == "tensor_type" for each in (*model.graph.input, *model.graph.output)
+        )
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of the graph."""
+        if self._random and self._seeded != self._seed.count:
+            self._session, self._seeded = self._ready(), self._seed.count
+        if self._tensors_only:
+            return list(self._session.run(inputs))
+        names, values = [], []
+        for (name, element), value in zip(self._inputs, inputs, strict=True):
+            # ONNX Runtime takes an optional input that is not fed as one without a value.
+            if value is not None:
+                names.append(name)
+                values.append(pack(value, element, self._device) if isinstance(value, list) else value)
+        return [self._native(each) for each in self._session.run(values, names)]
+
+    def _ready(self) -> Session:
+        try:
+            return Session(self._model, self._device, "the model")
+        except UnsupportedError:
+            try:
+                onnx.checker.check_model(self._model)
+            except onnx.checker.ValidationError as error:
+                said = str(error).strip().splitlines()[0]
+                raise UsageError("the model", f"ONNX finds it invalid: {said}", "correct it") from error
+            raise
+
+    def _native(self, value: OrtValue) -> Any:
+        if not value.has_value():
+            return None
+        return unpack(value, self._device) if value.is_tensor_sequence() else value
+
+
+def _element(kind: onnx.TypeProto) -> int:
+    """ONNX's element type of a tensor, a sequence of tensors, or an optional one of these."""
+    match kind.WhichOneof("value"):
+        case "optional_type":
+            return _element(kind.optional_type.elem_type)
+        case "sequence_type":
+            return _element(kind.sequence_type.elem_type)
+    return int(kind.tensor_type.elem_type)
+
+
+# Executes a network in one session of ONNX Runtime, optimised by it or left as it is; inference only. So a parameter
+# that is replaced makes the session anew, at the next call and not before.
+
 
 _LEVELS = {
     "optimised": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
     "unoptimised": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
 }
-_HOST = Device("cpu")
 
 
 class OnnxRuntimeExecutor(Executor):
@@ -44,7 +249,7 @@ class OnnxRuntimeExecutor(Executor):
     network: Network
 
     def __init__(
-        self, network: Network, parameters: Mapping[str, NDArray[Any]], device: Device, seed: Seed, *, mode: str
+        self, network: Network, parameters: Mapping[str, NDArray[Any]], device: SessionDevice, seed: Seed, *, mode: str
     ) -> None:
         """Raises ``UnsupportedError`` with ONNX Runtime's own words where it refuses the network."""
         self.network, self.mode = network, mode
@@ -110,7 +315,7 @@ class OnnxRuntimeExecutor(Executor):
     def _run(self, session: Session, inputs: Sequence[Any]) -> object:
         return session.run(inputs, self._inputs) if self._tensors_only else self._infer_any(session, inputs)
 
-    def _model(self) -> Model:
+    def _model(self) -> SessionModel:
         return model_of(self._inference, self._values)
 
     def _make(self) -> Session:
@@ -120,7 +325,7 @@ class OnnxRuntimeExecutor(Executor):
         self._session = self._made(model, lambda _: None)
         return self._session
 
-    def _made(self, model: Model, prepare: Preparation) -> Session:
+    def _made(self, model: SessionModel, prepare: Preparation) -> Session:
         def options(found: onnxruntime.SessionOptions) -> None:
             found.graph_optimization_level = _LEVELS[self.mode]
             if model.arrays:
@@ -189,13 +394,3 @@ class _Live(LiveMapping):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def _element(kind: Any) -> int:
-    """ONNX's element type of a tensor, a sequence of tensors, or an optional one of these."""
-    match kind.WhichOneof("value"):
-        case "optional_type":
-            return _element(kind.optional_type.elem_type)
-        case "sequence_type":
-            return _element(kind.sequence_type.elem_type)
-    return int(kind.tensor_type.elem_type)

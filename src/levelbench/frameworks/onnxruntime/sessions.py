@@ -1,25 +1,49 @@
-"""Makes ONNX Runtime's sessions and runs them on its own values, without a copy and with errors that say what is meant.
+"""ONNX Runtime's sessions and values: made, run without a copy, and converted from and to NumPy's arrays.
 
-The one idea: ``run_with_ortvaluevector`` takes and gives native values on any device. ``run_with_ort_values`` does so
-too, but its Python wrapper iterates over a C++ vector, whose end costs 40 microseconds at each call.
+``run_with_ortvaluevector`` takes and gives native values on any device. ``run_with_ort_values`` does so too, but its
+Python wrapper iterates over a C++ vector, whose end costs 40 microseconds at each call.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime
+from numpy.typing import NDArray
+from onnx import defs, helper, numpy_helper
 from onnxruntime import OrtValue
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from levelbench.errors import UnsupportedError, UsageError
+from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION
 
-__all__ = ["Device", "Preparation", "Session", "WrongInputError", "lacking_device", "spins", "threads"]
+__all__ = [
+    "Preparation",
+    "Session",
+    "SessionDevice",
+    "WrongInputError",
+    "from_numpy",
+    "lacking_device",
+    "lowered",
+    "newest_ir",
+    "newest_opset",
+    "nodes_of",
+    "pack",
+    "spins",
+    "threads",
+    "to_numpy",
+    "unpack",
+]
+
 
 _REFUSALS = (
     native.EPFail,
@@ -39,14 +63,14 @@ _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 
 
 @dataclass(frozen=True)
-class Device:
+class SessionDevice:
     """Where values lie and sessions run."""
 
     kind: str
     index: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Device:
+    def parse(cls, text: str) -> SessionDevice:
         """``cpu``, ``cuda`` or ``cuda:N``; ``UsageError`` for anything else."""
         kind, _, index = text.partition(":")
         if kind not in ("cpu", "cuda") or (index and not (kind == "cuda" and index.isdecimal())):
@@ -67,7 +91,7 @@ class Device:
 def lacking_device(device: str) -> str | None:
     """``None`` if this build of ONNX Runtime can use ``device``, else the reason."""
     try:
-        wanted = Device.parse(device)
+        wanted = SessionDevice.parse(device)
     except UsageError:
         return f"this adapter runs on cpu and cuda, not on {device}"
     if wanted.kind == "cpu" or "CUDAExecutionProvider" in onnxruntime.get_available_providers():
@@ -107,7 +131,7 @@ class Session:
     def __init__(
         self,
         model: onnx.ModelProto,
-        device: Device,
+        device: SessionDevice,
         asked: str,
         *,
         only_device: bool = False,
@@ -170,3 +194,276 @@ def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     words = _CODE.sub("", lines[0])
     return words.rpartition("&) ")[2].rstrip(". ")
+
+
+# NumPy's arrays as ONNX Runtime's values and back, with types that NumPy has not, and strings.
+# On the CPU a value is made on top of the array's own memory. Four and two bits an element are the exception:
+# ``ml_dtypes`` keeps one in a byte, ONNX Runtime two or four of them, the first in the lowest bits.
+
+
+_BITS = {
+    onnx.TensorProto.INT4: 4,
+    onnx.TensorProto.UINT4: 4,
+    onnx.TensorProto.FLOAT4E2M1: 4,
+    onnx.TensorProto.INT2: 2,
+    onnx.TensorProto.UINT2: 2,
+}
+_HOST = SessionDevice("cpu")
+
+
+def from_numpy(array: NDArray[Any], device: SessionDevice) -> OrtValue:
+    """A value on ``device``; on the CPU it shares the memory of a contiguous array and keeps it alive.
+
+    Raises ``UnsupportedError`` for a type that ONNX Runtime has not.
+    """
+    if array.dtype.kind in "OSUT":
+        return _strings(array)
+    array = np.asarray(array, order="C")
+    element = _element_type(array.dtype)
+    if _is_numpys_own(array.dtype):
+        return OrtValue.ortvalue_from_numpy(array, device.kind, device.index)
+    packed = _pack(array, _BITS[element]) if element in _BITS else array
+    value = OrtValue.ortvalue_from_numpy_with_onnx_type(packed, element)
+    return value if device == _HOST else _moved(value, device)
+
+
+def to_numpy(value: OrtValue) -> NDArray[Any]:
+    """A copy on the host, with the same type (``ml_dtypes`` where NumPy has none)."""
+    element = value.element_type()
+    dtype = helper.tensor_dtype_to_np_dtype(element)
+    if element == onnx.TensorProto.STRING or (_is_numpys_own(dtype) and value.device_name() != "cpu"):
+        return np.array(value.numpy())
+    value = value if value.device_name() == "cpu" else _moved(value, _HOST)
+    shape, size = tuple(value.shape()), value.tensor_size_in_bytes()
+    if not size:
+        return np.empty(shape, dtype)
+    raw = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(value.data_ptr()))
+    if element in _BITS:
+        return _unpack(raw, _BITS[element], dtype, shape)
+    return raw.view(dtype).reshape(shape).copy()
+
+
+def _is_numpys_own(dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy defines the type: those of ``ml_dtypes`` are registered with it, and have a 2 here."""
+    return dtype.isbuiltin == 1
+
+
+def _element_type(dtype: np.dtype[Any]) -> int:
+    try:
+        element = helper.np_dtype_to_tensor_dtype(dtype)
+    except (KeyError, ValueError):
+        element = None
+    if element is None or dtype.kind == "c":
+        raise UnsupportedError(f"an array of {dtype} on ONNX Runtime", "it has no such tensors", "use another type")
+    return int(element)
+
+
+def _strings(array: NDArray[Any]) -> OrtValue:
+    """Strings are made by a session that holds them: the package makes no value of them directly."""
+    texts = np.array([_text(each) for each in array.ravel()], object).reshape(array.shape)
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])],
+        "strings",
+        [],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(texts, "x")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
+    return Session(model, _HOST, "an array of strings").run(())[0]
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _moved(value: OrtValue, device: SessionDevice) -> OrtValue:
+    moved = OrtValue.ortvalue_from_shape_and_type(value.shape(), value.element_type(), device.kind, device.index)
+    onnxruntime.copy_tensors([value], [moved])
+    return moved
+
+
+def _pack(array: NDArray[Any], bits: int) -> NDArray[np.uint8]:
+    """The elements, ``bits`` of each, side by side at the front of an array with as many bytes as there are elements.
+
+    The bytes behind them belong to no element; the shape is the array's, as the value is to have.
+    """
+    share = 8 // bits
+    lowest = array.ravel().view(np.uint8) & np.uint8((1 << bits) - 1)
+    padded = np.zeros(-(-lowest.size // share) * share, np.uint8)
+    padded[: lowest.size] = lowest
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    packed = np.zeros(array.size, np.uint8)
+    packed[: padded.size // share] = np.bitwise_or.reduce(padded.reshape(-1, share) << shifts, axis=1)
+    return packed.reshape(array.shape)
+
+
+def _unpack(raw: NDArray[np.uint8], bits: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The inverse of :func:`_pack`; as in ``ml_dtypes``, the upper bits of a byte are zero, of negative numbers too."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (raw[:, None] >> shifts) & np.uint8((1 << bits) - 1)
+    flat = parts.ravel()[: int(np.prod(shape))]
+    return flat.view(dtype).reshape(shape)
+
+
+# Which versions ONNX Runtime takes, and the lawful change of a model's opset to one of them.
+# An opset is a set of operator versions. A model means the same under two opsets if each of its operators has the same
+# version in both, so its import may be lowered to the newest that ONNX Runtime takes; if one of them differs, it may
+# not. The newest are found by asking ONNX Runtime, once, and not written down here.
+
+
+_PROBE_OPSET = 13
+_LOWERED = ("", "ai.onnx.ml")
+
+
+@cache
+def newest_ir() -> int:
+    """The newest version of ONNX's file format that ONNX Runtime takes."""
+    tried = range(onnx.IR_VERSION, IR_VERSION, -1)
+    return next((each for each in tried if _takes(each, {"": _PROBE_OPSET})), IR_VERSION)
+
+
+@cache
+def newest_opset(domain: str = "") -> int:
+    """The newest opset that ONNX Runtime takes of ONNX's own domain, or of ``ai.onnx.ml``."""
+    known = defs.onnx_ml_opset_version() if domain else defs.onnx_opset_version()
+    return next((each for each in range(known, 0, -1) if _takes(IR_VERSION, {"": _PROBE_OPSET, domain: each})), 0)
+
+
+def lowered(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    """The model with versions that ONNX Runtime takes, and what was changed, in words; the model itself if nothing was.
+
+    Raises ``UnsupportedError`` where an operator of the model has another version in the newest opset it takes.
+    """
+    changes: list[str] = []
+    found = model
+    if model.ir_version > newest_ir():
+        found = _copy(model)
+        found.ir_version = newest_ir()
+        changes.append(f"IR version {model.ir_version} lowered to {newest_ir()}")
+    too_new = {each.domain: each.version for each in _imports(model) if _is_too_new(each)}
+    if not too_new:
+        return found, tuple(changes)
+    _refuse_changed(model, too_new)
+    found = _copy(model) if found is model else found
+    for each in _imports(found):
+        each.version = min(each.version, newest_opset(_plain(each.domain))) if _is_too_new(each) else each.version
+    for domain, version in too_new.items():
+        newest = newest_opset(_plain(domain))
+        changes.append(f"opset {version} lowered to {newest}, in which each of its operators has the same version")
+    return found, tuple(changes)
+
+
+def _takes(ir: int, imports: dict[str, int]) -> bool:
+    value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "probe", [value], [result])
+    opsets = [helper.make_opsetid(domain, version) for domain, version in imports.items()]
+    try:
+        Session(helper.make_model(graph, opset_imports=opsets, ir_version=ir), SessionDevice("cpu"), "a probe")
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _imports(model: onnx.ModelProto) -> Iterator[onnx.OperatorSetIdProto]:
+    yield from model.opset_import
+    for function in model.functions:
+        yield from function.opset_import
+
+
+def _plain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _is_too_new(each: onnx.OperatorSetIdProto) -> bool:
+    domain = _plain(each.domain)
+    return domain in _LOWERED and each.version > newest_opset(domain)
+
+
+def _refuse_changed(model: onnx.ModelProto, too_new: dict[str, int]) -> None:
+    """``UnsupportedError`` if one of the model's operators is not the same in the newest opset that is taken."""
+    own = {(each.domain, each.name) for each in model.functions}
+    for node in nodes_of(model):
+        if node.domain not in too_new or (node.domain, node.op_type) in own:
+            continue
+        asked, newest = too_new[node.domain], newest_opset(_plain(node.domain))
+        since = _since(node, asked)
+        if since is None or since != _since(node, newest):
+            change = f"{node.op_type} changed in opset {since}" if since else f"{node.op_type} is not known there"
+            raise UnsupportedError(
+                f"opset {asked} on ONNX Runtime",
+                f"it takes up to {newest}, and {change}",
+                "use another framework, or an older opset",
+            )
+
+
+def nodes_of(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a model, those of its subgraphs and functions included."""
+    yield from _nodes(model.graph.node)
+    for function in model.functions:
+        yield from _nodes(function.node)
+
+
+def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _nodes(graph.node)
+
+
+def _since(node: onnx.NodeProto, opset: int) -> int | None:
+    """The version of the operator in force at ``opset``; ``None`` where there is none, or the opset is unknown."""
+    domain = _plain(node.domain)
+    if opset > (defs.onnx_ml_opset_version() if domain else defs.onnx_opset_version()):
+        return None
+    try:
+        return int(defs.get_schema(node.op_type, opset, domain).since_version)
+    except defs.SchemaError:
+        return None
+
+
+# Sequences as lists of ONNX Runtime's values: its own operators pack and unpack them, so they stay on the device.
+
+
+def pack(values: Sequence[OrtValue], element: int, device: SessionDevice) -> OrtValue:
+    """The sequence of ``values``, whose elements have ONNX's type ``element``."""
+    if not values:
+        return _session("SequenceEmpty", (), element, device).run(())[0]
+    return _session("SequenceConstruct", ("tensor",) * len(values), element, device).run(values)[0]
+
+
+def unpack(sequence: OrtValue, device: SessionDevice) -> list[OrtValue]:
+    """The elements of a sequence."""
+    element = sequence.element_type()
+    length = int(to_numpy(_session("SequenceLength", ("sequence",), element, device).run([sequence])[0]))
+    at = _session("SequenceAt", ("sequence", "position"), element, device)
+    positions = [from_numpy(np.array(each, np.int64), device) for each in range(length)]
+    return [at.run([sequence, each])[0] for each in positions]
+
+
+@cache
+def _session(op_type: str, inputs: tuple[str, ...], element: int, device: SessionDevice) -> Session:
+    names = [f"x{at}" for at in range(len(inputs))]
+    tensor = helper.make_tensor_type_proto(element, None)
+    types = {
+        "tensor": tensor,
+        "sequence": helper.make_sequence_type_proto(tensor),
+        "position": helper.make_tensor_type_proto(onnx.TensorProto.INT64, []),
+    }
+    attributes: dict[str, Any] = {"dtype": element} if op_type == "SequenceEmpty" else {}
+    graph = helper.make_graph(
+        [helper.make_node(op_type, names, ["y"], **attributes)],
+        op_type,
+        [helper.make_value_info(name, types[kind]) for name, kind in zip(names, inputs, strict=True)],
+        [onnx.ValueInfoProto(name="y")],
+    )
+    opset = helper.make_opsetid("", DEFAULT_OPSET)
+    return Session(helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION), device, op_type)

@@ -1,7 +1,7 @@
 """An ONNX node on ONNX Runtime: a model of this one node, made ready for each combination of types it is called with.
 
-The one idea: no shape is written into the model, so one session serves all of them. Structural inputs become constants
-of the model, as they are in networks, until so many have been seen that they must be thought to vary.
+No shape is written into the model, so one session serves all of them. Structural inputs become constants of the model,
+as they are in networks, until so many have been seen that they must be thought to vary.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ from onnx import helper, numpy_helper
 from onnxruntime import InferenceSession, OrtValue
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.onnxruntime.opsets import lowered
-from levelbench.frameworks.onnxruntime.sessions import Device, Session, WrongInputError
-from levelbench.frameworks.onnxruntime.values import from_numpy
+from levelbench.frameworks.onnxruntime.sessions import Session, SessionDevice, WrongInputError, from_numpy, lowered
 from levelbench.operators.contract import Array, Operator
-from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import DEFAULT_OPSET, IR_VERSION, OperatorNode, structural
 
 __all__ = ["OnnxRuntimeOperator", "Seed", "is_random"]
 
@@ -52,7 +49,7 @@ class _Ready(NamedTuple):
 class OnnxRuntimeOperator(Operator):
     """Values in and out stay ONNX Runtime's, on its device."""
 
-    def __init__(self, node: OperatorNode, device: Device, seed: Seed) -> None:
+    def __init__(self, node: OperatorNode, device: SessionDevice, seed: Seed) -> None:
         self.node = node
         self._device, self._seed, self._seeded = device, seed, seed.count
         self._random = is_random(node.op_type)

@@ -50,7 +50,7 @@ class TorchFramework(Framework):
 
     def communicator(self, kind: str, place: Any, timeout_s: float) -> Any:
         """Over PyTorch's default process group."""
-        from levelbench.frameworks.torch.distributed.opening import open_group
+        from levelbench.frameworks.torch.communicator import open_group
 
         return open_group(kind, place, timeout_s)
 

@@ -149,7 +149,7 @@ class TorchBackend(Backend):
 
     def packer(self, arrays: Mapping[str, Tensor]) -> Any:
         """A buffer with views of it."""
-        from levelbench.frameworks.torch.packing import TorchPacker
+        from levelbench.frameworks.torch.arrays import TorchPacker
 
         return TorchPacker(arrays)
 

@@ -1,20 +1,25 @@
-"""A communicator over PyTorch's process groups: gloo on hosts, NCCL between GPUs.
+"""A communicator over PyTorch's process groups (gloo on hosts, NCCL between GPUs), and how they are opened.
 
-The one idea: the calls go to the group's backend itself, below ``torch.distributed``'s functions, whose checks and
-bookkeeping cost as much as a small message. gloo's messages between two ranks are posted by the calling thread, its
-collectives run on the group's own threads in the order in which they were asked for.
-
-The paths for NCCL follow PyTorch's documentation; no test has run them on GPUs.
+The calls go to the group's backend itself, below ``torch.distributed``'s functions, whose checks and bookkeeping cost
+as much as a small message. gloo's messages between two ranks are posted by the calling thread, its collectives run on
+the group's own threads in the order in which they were asked for. The group is PyTorch's default one, so a user's own
+code or DDP works next to it. The paths for NCCL follow PyTorch's documentation; no test has run them on GPUs.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import socket
+import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any
+from threading import Thread
+from typing import Any, final
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -31,12 +36,155 @@ from levelbench.distributed.communicator import (
 )
 from levelbench.distributed.packing import pieces
 from levelbench.distributed.traffic import Algorithms
-from levelbench.errors import CommunicationError, UnsupportedError, UsageError
-from levelbench.frameworks.torch.distributed.cargo import Cargo, result_like
-from levelbench.frameworks.torch.distributed.pending import Pending
+from levelbench.errors import CommunicationError, MissingError, UnsupportedError, UsageError
+from levelbench.frameworks.torch.arrays import from_numpy, to_numpy
 from levelbench.networks.executor import Array
+from levelbench.training.optimizers.arrays import namespace
 
-__all__ = ["TorchCommunicator"]
+__all__ = ["Cargo", "Pending", "TorchCommunicator", "interface_towards", "open_group", "raise_lost", "result_like"]
+
+
+_LIBRARIES = ("gloo", "nccl", "processgroup", "tcpstore")
+
+
+def raise_lost(what: str, error: RuntimeError) -> None:
+    """Raise ``CommunicationError`` where ``error`` is one of the library that talks; else nothing.
+
+    ``what`` was under way. To be called in the handler of the error, which raises it again.
+    """
+    said = str(error)
+    if isinstance(error, dist.DistError) or any(name in said.lower() for name in _LIBRARIES):
+        first = said.splitlines()[0] if said else type(error).__name__
+        raise CommunicationError(
+            what, f"a rank was lost or came too late: {first}", "read the logs of the other ranks"
+        ) from error
+
+
+# An operation of PyTorch's that is under way, as a handle.
+
+
+@final
+class Pending(Handle):
+    """A ``Work``, what to call it in an error (``named``), and what makes the result of it.
+
+    gloo cannot be asked whether a message has gone or come (``polled`` is false): there a thread waits from the first
+    question on, as a wait that is given up closes the connection.
+    """
+
+    def __init__(
+        self,
+        named: Callable[[str], AbstractContextManager[None]],
+        what: str,
+        work: Any,
+        result: Callable[[], Array],
+        *,
+        polled: bool,
+    ) -> None:
+        self._named, self._what, self._work, self._result, self._polled = named, what, work, result, polled
+        self._watch: Thread | None = None
+        self._error: RuntimeError | None = None
+
+    def wait(self) -> Array:
+        """The result."""
+        with self._named(self._what):
+            if self._watch is None:
+                self._work.wait()
+            else:
+                self._watch.join()
+                if self._error is not None:
+                    raise self._error
+        return self._result()
+
+    def done(self) -> bool:
+        """Whether the library says so, or the thread that waits has ended."""
+        if self._polled:
+            return bool(self._work.is_completed())
+        if self._watch is None:
+            self._watch = Thread(target=self._wait, name=self._what, daemon=True)
+            self._watch.start()
+        return not self._watch.is_alive()
+
+    def _wait(self) -> None:
+        try:
+            self._work.wait()
+        except RuntimeError as error:
+            self._error = error
+
+
+# Native arrays as the flat tensors that a library moves, and the way back.
+# What can be shared is shared. A tensor of the library's device and a writable NumPy array are moved where they lie;
+# anything else is copied on the way in, and on the way out into the array that was given where it can be.
+
+
+_COMMON = frozenset("fdil")
+"""Codes of NumPy's float32, float64, int32 and int64."""
+
+
+@final
+class Cargo:
+    """A native array as a flat, dense tensor on ``device``; ``reads``: the library will read it, and not only write."""
+
+    def __init__(self, array: Array, device: torch.device, *, reads: bool = True) -> None:
+        self._array = array
+        if isinstance(array, Tensor):
+            tensor = array.detach()
+            self._shape: tuple[int, ...] = tensor.shape
+            self._shared: bool = tensor.device == device and tensor.is_contiguous()
+            if self._shared:
+                self.flat = tensor.view(-1)
+            elif reads:
+                self.flat = tensor.to(device).reshape(-1)
+                if self.flat.data_ptr() == tensor.data_ptr():
+                    self.flat = self.flat.clone()
+            else:
+                self.flat = torch.empty(tensor.numel(), dtype=tensor.dtype, device=device)
+            return
+        self._shared = _lends(array) and device.type == "cpu"
+        if self._shared and array.dtype.char in _COMMON:
+            # What most messages are, without a search for names of types.
+            self._shape, self.flat = array.shape, torch.from_numpy(array).view(-1)
+            return
+        host = array if isinstance(array, np.ndarray) else np.asarray(array)
+        self._shape = host.shape
+        self.flat = from_numpy(host if self._shared else host.copy(), device).reshape(-1)
+
+    @property
+    def shares(self) -> bool:
+        """Whether what is written to :attr:`flat` is in the array at once."""
+        return self._shared
+
+    def result(self) -> Array:
+        """What is in :attr:`flat`, in the array that was given wherever that can be written to, else in one like it."""
+        array = self._array
+        if self._shared:
+            return array
+        if isinstance(array, Tensor):
+            with torch.no_grad():
+                array.copy_(self.flat.view(self._shape))
+            return array
+        if isinstance(array, np.ndarray) and array.flags.writeable:
+            array[...] = to_numpy(self.flat.view(self._shape))
+            return array
+        return result_like(array, self.flat, self._shape)
+
+
+def result_like(array: Array, flat: Tensor, shape: tuple[int, ...]) -> Array:
+    """The elements of a flat tensor as a new array of the kind and on the device of ``array``, of shape ``shape``."""
+    if isinstance(array, Tensor):
+        return flat.view(shape).to(array.device)
+    host = to_numpy(flat.view(shape))
+    if isinstance(array, np.ndarray | np.generic):
+        return host
+    return namespace(array).asarray(host, device=array.device)
+
+
+def _lends(array: Any) -> bool:
+    """Whether PyTorch can write into the memory of a NumPy array."""
+    return isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
+
+
+# A communicator over PyTorch's process groups: gloo on hosts, NCCL between GPUs.
+
 
 _NEIGHBOURS = (1 << 31) - 1
 """The tag of :meth:`Communicator.exchange`: the last that gloo takes."""
@@ -303,3 +451,102 @@ def _moved(flat: Tensor) -> Tensor:
 
 def _all_moved(flats: Sequence[Tensor]) -> list[Tensor]:
     return [_moved(each) for each in flats]
+
+
+# Opens PyTorch's process groups: the rendezvous, the network interface, and the way out.
+# The group is PyTorch's default one, so what a user's own code or DDP does without a word about groups works beside
+# the communicator.
+
+
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+_ASK_ADDRESS = 0x8915  # SIOCGIFADDR
+
+
+def open_group(kind: str, place: Any, timeout_s: float) -> TorchCommunicator:
+    """Meet the other ranks at ``place``'s address (``levelbench.distributed.launching.environment.Place``). Collective.
+
+    ``MissingError`` where this build of PyTorch lacks the backend, ``CommunicationError`` where not all ranks come in
+    time.
+    """
+    device = _device(kind, place)
+    if place.size > 1 and not place.port:
+        found = "the launcher agreed on no port where they meet"
+        raise UsageError(f"{place.size} ranks over {kind}", found, "set MASTER_ADDR and MASTER_PORT for all of them")
+    timeout = timedelta(seconds=timeout_s)
+    try:
+        store: dist.Store = dist.TCPStore(place.address, place.port, place.size, _hosts(place), timeout)
+        # What ranks said there before they were started again would be taken for what these say.
+        store = dist.PrefixStore(f"started-{os.environ.get(_RESTARTS, '0')}", store)
+        with _interface(kind, place):
+            dist.init_process_group(kind, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
+            group = dist.group.WORLD._get_backend(device)
+            communicator = TorchCommunicator(group, kind, device, timeout_s, _leave)
+            communicator.barrier()
+    except RuntimeError as error:
+        raise CommunicationError(
+            f"{place.size} ranks over {kind} that meet at {place.address} port {place.port}",
+            f"rank {place.rank} did not meet them all within {timeout_s:g} s: {str(error).splitlines()[0]}",
+            "see that all ranks were started, and that they can reach that address",
+        ) from error
+    return communicator
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _device(kind: str, place: Any) -> torch.device:
+    if kind == "gloo":
+        if not dist.is_gloo_available():
+            raise MissingError("a communicator over gloo", "this build of PyTorch has none", "use mpi")
+        return torch.device("cpu")
+    if kind != "nccl":
+        raise UnsupportedError(f"a communicator over {kind!r} of torch", "it opens gloo and nccl", "use one of them")
+    if not dist.is_nccl_available() or not torch.cuda.is_available():
+        found = "this build of PyTorch has none" if not dist.is_nccl_available() else "PyTorch sees no GPU here"
+        raise MissingError("a communicator over nccl", found, "use gloo")
+    device = torch.device("cuda", place.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _hosts(place: Any) -> bool:
+    """Whether this rank keeps the store: rank 0, unless torchrun's agent does."""
+    return place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+
+
+@contextmanager
+def _interface(kind: str, place: Any) -> Iterator[None]:
+    """Let gloo listen where the others find this rank: it would ask what the host is called, and trust the answer."""
+    found = interface_towards(place.address, place.port) if kind == "gloo" and _INTERFACE not in os.environ else None
+    if found is None:
+        yield
+        return
+    os.environ[_INTERFACE] = found
+    try:
+        yield
+    finally:
+        del os.environ[_INTERFACE]
+
+
+def interface_towards(address: str, port: int) -> str | None:
+    """The network interface from which packets to ``address`` leave; ``None`` where the system does not say."""
+    # A datagram socket is given its own address when it is told its peer's; nothing is sent.
+    with suppress(OSError), closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asked:
+        asked.connect((address, port or 1))
+        own = asked.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            if _address_of(asked, name) == own:
+                return name
+    return None
+
+
+def _address_of(asked: socket.socket, interface: str) -> str:
+    """Its IPv4 address; empty where it has none."""
+    try:
+        answer = fcntl.ioctl(asked.fileno(), _ASK_ADDRESS, struct.pack("256s", interface.encode()[:15]))
+    except OSError:
+        return ""
+    return socket.inet_ntoa(answer[20:24])

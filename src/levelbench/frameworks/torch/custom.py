@@ -1,7 +1,7 @@
 """Custom operators on PyTorch: each becomes a registered operator, ``torch.ops.levelbench.<name>``.
 
-The one idea: a registered operator with a shape function and a backward of its own is opaque to autograd, fake tensors
-and ``torch.compile`` alike, so all of them work with whatever runs inside.
+A registered operator with a shape function and a backward of its own is opaque to autograd, fake tensors and
+``torch.compile`` alike, so all of them work with whatever runs inside.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from levelbench.frameworks.torch import custom_kernels
 from levelbench.operators.contract import Array, Operator
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compiled import CompiledOperator
-from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs
-from levelbench.operators.custom.registry import create
+from levelbench.operators.custom.definition import CustomOperator, Spec, create, differentiable, infer_outputs
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["TorchCustom", "custom_operator", "function"]

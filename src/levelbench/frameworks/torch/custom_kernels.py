@@ -1,7 +1,7 @@
 """What runs when PyTorch calls a custom operator: C++ on the tensors' own memory, NumPy on it, or tensors as they are.
 
-The one idea: a tensor on the CPU and a NumPy array can be the same memory, so nothing is copied on the way in or out
-unless it is not contiguous.
+A tensor on the CPU and a NumPy array can be the same memory, so nothing is copied on the way in or out unless it is not
+contiguous.
 """
 
 from __future__ import annotations
@@ -18,17 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from levelbench.errors import CheckFailedError, UnsupportedError
-from levelbench.frameworks.torch.custom_namespace import NAMESPACE
 from levelbench.operators.custom import host
-from levelbench.operators.custom.compiled import CompiledOperator
+from levelbench.operators.custom.compiled import CPU, CUDA, CompiledOperator, Device, Plan, expect
 from levelbench.operators.custom.definition import CustomOperator, Spec, differentiable, infer_outputs
 from levelbench.operators.custom.library import cuda_class
-from levelbench.operators.custom.namespaces import provide
-from levelbench.operators.custom.plans import CPU, CUDA, Device, Plan, expect
 
 __all__ = ["backward", "forward", "spec_of", "torch_type"]
 
-provide(Tensor, NAMESPACE)
 
 _NAMES = (
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
@@ -125,9 +121,6 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor
 
 
-# Tensors as they are.
-
-
 def _native_forward(operator: CustomOperator, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     host.count_inputs(operator, len(inputs))
     given = [each.detach() for each in inputs]
@@ -185,9 +178,6 @@ def _held(found: Any, spec: Spec, kept: list[Tensor], what: str) -> Tensor:
         found = found.clone(memory_format=torch.contiguous_format)
     kept.append(found.contiguous())
     return kept[-1]
-
-
-# C++ on the tensors' own memory.
 
 
 def _compiled_forward(operator: Any, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:

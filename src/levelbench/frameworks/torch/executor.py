@@ -1,36 +1,163 @@
-"""Executes a network on PyTorch, eagerly or compiled: autograd's gradients, and tensors that never leave the device.
+"""Executes a network on PyTorch, eagerly or compiled, with autograd's gradients.
 
-The one idea: the network is lowered once into a function that makes the calls that a hand-written module makes, on live
-leaf tensors, without the module's bookkeeping. PyTorch's own functions are called bare; only once one of them refuses
-(a dtype without a kernel) are they replaced by operators that know another way.
+The lowered network is a function of tensors. Under ``torch.compile`` shapes are known when it is traced, so the shape
+arithmetic of a network runs then, in NumPy, and the compiler gets PyTorch's operators with nothing in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from levelbench.errors import UnsupportedError, UsageError
+from levelbench.errors import LevelbenchError, UnsupportedError, UsageError
 from levelbench.frameworks.torch.arrays import from_numpy
-from levelbench.frameworks.torch.live import Live
 from levelbench.frameworks.torch.operators import find
 from levelbench.frameworks.torch.precision import Numerics
-from levelbench.frameworks.torch.statistics import kept_only, updating
-from levelbench.networks.executor import Executor, OperatorTime, require_inputs
+from levelbench.networks.executor import CheckedArrays, Executor, OperatorTime, require_inputs, require_shape
 from levelbench.networks.lowering import Lowered
 from levelbench.networks.network import Network
-from levelbench.operators import functions
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
+from levelbench.operators.program import has_body
 
 if TYPE_CHECKING:
     from levelbench.frameworks.torch.backend import TorchBackend
 
-__all__ = ["TorchExecutor"]
+__all__ = ["Compiled", "LiveTensors", "TorchExecutor", "compiled", "kept_only", "updating"]
+
+
+class LiveTensors(CheckedArrays):
+    """Detached tensors that share the storage of a network's own; arrays of the host may be put in their places."""
+
+    def replaced(self, name: str, held: Tensor, value: Any) -> Tensor:
+        """``held``, with the values of ``value`` in its own dtype."""
+        if not isinstance(value, Tensor):
+            value = from_numpy(np.asarray(value), held.device)
+        # copy_ alone would stretch a smaller tensor.
+        require_shape(name, held.shape, value.shape)
+        with torch.no_grad():
+            held.copy_(value)
+        return held
+
+
+# A lowered network under ``torch.compile``: traced and compiled once for each set of input shapes.
+# Shapes are known when it is traced, so the shape arithmetic of a network runs then, in NumPy, and what the compiler
+# gets is a graph of PyTorch's operators with nothing in between. That is how ``jax.jit`` traces too.
+
+
+_CONTROL = ("If", "Loop", "Scan", "SequenceMap")
+
+
+def compiled(call: Callable[..., Any], *, whole: bool = False) -> Callable[..., Any]:
+    """A function or module under ``torch.compile``, for each set of shapes anew; ``whole``: in one graph, or not."""
+    with _quiet():
+        made: Callable[..., Any] = torch.compile(call, fullgraph=whole, dynamic=False)
+    return made
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch's compiler uses what PyTorch itself deprecates."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Compiled:
+    """``Lowered.function`` compiled whole (``fullgraph=True, dynamic=False``).
+
+    The first call with inputs of new shapes or types traces and compiles, which takes seconds to minutes; it raises
+    ``UnsupportedError`` where the network cannot be compiled because it depends on values (If, Loop).
+    """
+
+    def __init__(self, lowered: Lowered, name: str) -> None:
+        self._lowered, self._name = lowered, name
+        self._count = len(lowered.inputs)
+        self._made: dict[Any, Callable[..., tuple[Tensor, ...]]] = {}
+
+    def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
+        """The outputs."""
+        key = tuple([(each.shape, each.dtype) for each in arguments[: self._count]])
+        made = self._made.get(key)
+        return made(*arguments) if made is not None else self._first(key, arguments)
+
+    def _first(self, key: Any, arguments: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        try:
+            with _quiet():
+                made = compiled(self._trace(arguments), whole=True)
+                found: tuple[Tensor, ...] = made(*arguments)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            raise self._refusal(error) from error
+        self._made[key] = made
+        return found
+
+    def _trace(self, arguments: Sequence[Tensor]) -> Callable[..., tuple[Tensor, ...]]:
+        """The function as PyTorch's own operators, on tensors that have shapes and no values."""
+        # Here, for it takes PyTorch's symbolic algebra along, which an eager executor does without.
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        # Before autograd takes them apart, so that the graph can be differentiated like the function.
+        trace = make_fx(self._lowered.function, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True)
+        try:
+            graph = trace(*arguments)
+        except LevelbenchError:
+            raise
+        except Exception as error:  # PyTorch says in a dozen ways that a value was asked for
+            raise self._refusal(error) from error
+        forward: Callable[..., tuple[Tensor, ...]] = graph.forward
+        return forward
+
+    def _refusal(self, error: Exception) -> UnsupportedError:
+        control = [step.node.title for step in self._lowered.steps if step.node.op_type in _CONTROL]
+        error = getattr(error, "inner_exception", error)
+        lines = [line for line in str(error).strip().splitlines() if line.strip()]
+        found = f"{control[0]} depends on a value" if control else lines[0] if lines else type(error).__name__
+        return UnsupportedError(f"{self._name} on torch in mode 'compiled'", found.rstrip("."), "use mode eager")
+
+
+# Batch normalisation in training mode whose new running statistics are only kept, and not computed with.
+# PyTorch's kernel updates running statistics as it goes. Nobody differentiates these, so the network need not reduce
+# its activations a second time for them.
+
+
+def kept_only(network: Network) -> frozenset[str]:
+    """The values that update a buffer and do nothing else."""
+    read = {name for node in network.model.graph.node for name in node.input}
+    subgraphs = any(attribute.HasField("g") for node in network.model.graph.node for attribute in node.attribute)
+    shown = {each.name for each in network.model.graph.output}
+    return frozenset() if subgraphs else frozenset(network.updates.values()) - read - shown
+
+
+def updating(node: OperatorNode, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """BatchNormalization with its running statistics updated by the kernel; ``otherwise`` is the operator itself."""
+    epsilon, momentum = node["epsilon"], node["momentum"]
+
+    def train(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> Any:
+        count = x.numel() // x.shape[1]
+        if count < 2:
+            return otherwise(x, scale, bias, mean, variance)
+        new_mean, new_variance = mean.clone(), variance.clone()
+        y = torch.batch_norm(x, scale, bias, new_mean, new_variance, True, 1 - momentum, epsilon, True)
+        # PyTorch keeps the variance over n - 1, ONNX the one over n: m v + (1 - m) u becomes m v + (1 - m) u (n - 1)/n.
+        # Not in place, for autograd has saved the kernel's.
+        share = (count - 1) / count
+        return y, new_mean, torch.add(new_variance * share, variance, alpha=momentum / count)
+
+    return train
+
+
+# Executes a network on PyTorch, eagerly or compiled: autograd's gradients, and tensors that never leave the device.
+# The network is lowered once into a function that makes the calls that a hand-written module makes, on live leaf
+# tensors, without the module's bookkeeping. PyTorch's own functions are called bare; only once one of them refuses (a
+# dtype without a kernel) are they replaced by operators that know another way.
+
 
 _REFUSALS = (RuntimeError, TypeError, ValueError, UnsupportedError)
 
@@ -65,8 +192,8 @@ class TorchExecutor(Executor):
         trained = [each.name for each in network.parameters if each.trainable]
         live = {name: tensors[name].detach() for name in trained}
         self._leaves = {name: tensors[name].requires_grad_(trains) for name in trained}
-        self.parameters = Live(live)
-        self.buffers = Live({name: each for name, each in tensors.items() if name not in live})
+        self.parameters = LiveTensors(live)
+        self.buffers = LiveTensors({name: each for name, each in tensors.items() if name not in live})
         self._grad_mode = torch.no_grad if trains else torch.inference_mode
         outputs = [each.name for each in network.for_inference.outputs]
         self._infer = _Runner(self, outputs, {**self.parameters, **self.buffers})
@@ -147,8 +274,6 @@ class TorchExecutor(Executor):
         """The lowered function, as the mode has it."""
         if self.mode == "eager":
             return self._numerics.whole(lowered.function, len(lowered.inputs))
-        from levelbench.frameworks.torch.compiled import Compiled
-
         return self._numerics.whole(Compiled(lowered, self.network.name), len(lowered.inputs))
 
     def _prepare_training(self) -> None:
@@ -203,7 +328,7 @@ class TorchExecutor(Executor):
 
     def _operator(self, node: OperatorNode) -> Callable[..., Any] | None:
         """The backend's operator where its outputs are to be counted; ``None`` leaves it to the lowering."""
-        if len(node.outputs) < 2 or functions.has_body(node):
+        if len(node.outputs) < 2 or has_body(node):
             return None
         return _complete(node, self._backend.operator(node).forward)
 
@@ -211,7 +336,7 @@ class TorchExecutor(Executor):
 def _registered(node: OperatorNode) -> Callable[..., Any]:
     """A custom operator as one that is registered with PyTorch, so that a compiler takes it for opaque."""
     from levelbench.frameworks.torch.custom import function
-    from levelbench.operators.custom.registry import create
+    from levelbench.operators.custom.definition import create
 
     return function(create(node))
 

@@ -1,8 +1,8 @@
 """Many tensors as one array, so that an update rule runs through all of them in a few calls.
 
-The one idea: an operator on the list is one call of a ``torch._foreach`` function, which loops in C++ on the CPU and
-needs one kernel for many tensors on a GPU; the rule is the one that serves a single array. A list of one is called by
-PyTorch's plain functions, which cost a tenth of that to call.
+An operator on the list is one call of a ``torch._foreach`` function, which loops in C++ on the CPU and needs one kernel
+for many tensors on a GPU; the rule is the one that serves a single array. A list of one is called by PyTorch's plain
+functions, which cost a tenth of that to call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A ``torch.nn.Module`` as an executor: its own parameters, its own forward, autograd's gradients.
 
-The one idea: nothing is converted, so what is measured is what the user wrote.
+Nothing is converted, so what is measured is what the user wrote.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from levelbench.errors import DefinitionError, UnsupportedError, UsageError
-from levelbench.frameworks.torch.live import Live
+from levelbench.frameworks.torch.executor import LiveTensors
 from levelbench.networks.executor import Executor, OperatorTime
 from levelbench.networks.native import NativeModel
 
@@ -40,8 +40,8 @@ class TorchModule(Executor):
         self._call = self._module if mode == "eager" else _compiled(self._module)
         self._leaves = {name: each for name, each in self._module.named_parameters() if each.requires_grad}
         frozen = {name: each for name, each in self._module.named_parameters() if name not in self._leaves}
-        self.parameters = Live({name: each.detach() for name, each in self._leaves.items()})
-        self.buffers = Live({**frozen, **dict(self._module.named_buffers())})
+        self.parameters = LiveTensors({name: each.detach() for name, each in self._leaves.items()})
+        self.buffers = LiveTensors({**frozen, **dict(self._module.named_buffers())})
         self._loss: Tensor | None = None
         self._hooks: list[Any] = []
 
@@ -98,7 +98,7 @@ class TorchModule(Executor):
 
 def _compiled(module: torch.nn.Module) -> Any:
     # Imported here: the compiler takes a while, and eager modules do without.
-    from levelbench.frameworks.torch.compiled import compiled
+    from levelbench.frameworks.torch.executor import compiled
 
     return compiled(module)
 

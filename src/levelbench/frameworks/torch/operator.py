@@ -1,7 +1,7 @@
 """An ONNX node on PyTorch: one call of the function that its maker chose, and autograd's gradients of it.
 
-The one idea: the good path is that call and nothing else. What PyTorch has no kernel for is told apart by its own
-error, after it happened: tried again in a wider type for unsigned integers, refused for the rest.
+The good path is that call and nothing else. What PyTorch has no kernel for is told apart by its own error, after it
+happened: tried again in a wider type for unsigned integers, refused for the rest.
 """
 
 from __future__ import annotations

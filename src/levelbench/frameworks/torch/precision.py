@@ -1,8 +1,8 @@
 """In which numbers and in which layout a network runs: autocast to bfloat16, images and kernels in channels-last order.
 
-The one idea: parameters stay float32 and the lowered function stays what it is; it runs inside PyTorch's autocast, and
-what must not lose digits (losses, softmaxes, sums, exponentials) gets float32. PyTorch's autocast does that by itself
-on a GPU and only in part on a CPU, so it is done here, alike on every device.
+Parameters stay float32 and the lowered function stays what it is; it runs inside PyTorch's autocast, and what must not
+lose digits (losses, softmaxes, sums, exponentials) gets float32. PyTorch's autocast does that by itself on a GPU and
+only in part on a CPU, so it is done here, alike on every device.
 """
 
 from __future__ import annotations

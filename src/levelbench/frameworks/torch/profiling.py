@@ -1,8 +1,8 @@
 """PyTorch's own account of an executor: its profiler's time of each type of operator, and its allocator's peak.
 
-The one idea: the profiler is a witness beside our clock, so it is asked as a whole: the network runs as it always does,
-each node inside a named range, and what counts is the time that PyTorch's own operators (on a GPU its kernels) took
-within the range, not that of the Python around them.
+The profiler is a witness beside our clock, so it is asked as a whole: the network runs as it always does, each node
+inside a named range, and what counts is the time that PyTorch's own operators (on a GPU its kernels) took within the
+range, not that of the Python around them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The time of each operator or module: by the host's clock on the CPU, between CUDA events on a GPU.
 
-The one idea: on a GPU a clock on the host would time launches, and a wait after each operator its overhead. So the
-device is kept busy for as long as launching takes; it then works through what has piled up without a gap, and the
-events around each operator say how long that one took.
+On a GPU a clock on the host would time launches, and a wait after each operator its overhead. So the device is kept
+busy for as long as launching takes; it then works through what has piled up without a gap, and the events around each
+operator say how long that one took.
 """
 
 from __future__ import annotations

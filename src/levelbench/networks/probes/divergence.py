@@ -29,10 +29,9 @@ from levelbench.networks.probes.agreement import (
     noise,
 )
 from levelbench.networks.probes.running import Arrays, Runner, needed_nodes, node_alone, part_of, reads_of, with_probe
-from levelbench.operators.node import OperatorNode
+from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import Oracle, fault_of
 from levelbench.operators.probes.subject import HostOperator
-from levelbench.operators.structure import structural
 
 __all__ = ["BUDGET", "Pairing", "audit", "first_divergence", "first_wrong_gradient", "random_values"]
 

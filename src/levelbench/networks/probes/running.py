@@ -22,10 +22,9 @@ from levelbench.checks.arrays import Host, is_float
 from levelbench.networks.executor import Backend, Executor
 from levelbench.networks.network import Network
 from levelbench.networks.values import Parameter, element_type
-from levelbench.operators import control
 from levelbench.operators.contract import OperatorBackend
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
+from levelbench.operators.program import reads
 
 __all__ = ["Arrays", "Runner", "needed_nodes", "node_alone", "part_of", "reads_of", "with_probe"]
 
@@ -107,7 +106,7 @@ def needed_nodes(graph: onnx.GraphProto, outputs: Iterable[str]) -> tuple[list[i
         at = made.get(name)
         if at is not None and at not in found:
             found.add(at)
-            wanted.extend(control.reads(graph.node[at]))
+            wanted.extend(reads(graph.node[at]))
     return sorted(found), read
 
 
@@ -143,7 +142,7 @@ def reads_of(network: Network, index: int) -> list[str]:
     graph = network.model.graph
     made = {name for node in graph.node for name in node.output}
     made |= {each.name for each in (*graph.input, *graph.initializer)}
-    return [name for name in dict.fromkeys(control.reads(graph.node[index])) if name and name in made]
+    return [name for name in dict.fromkeys(reads(graph.node[index])) if name and name in made]
 
 
 def node_alone(

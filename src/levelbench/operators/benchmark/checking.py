@@ -1,11 +1,13 @@
 """Is the measured result right: against the reference in float64, on the same inputs.
 
-The one idea: the reference is NumPy's operator on inputs widened to float64, so what is left is the framework's own
-rounding, and the tolerance is what the dtype and the length of the sums explain.
+The reference is NumPy's operator on inputs widened to float64, so what is left is the framework's own rounding, and the
+tolerance is what the dtype and the length of the sums explain. A large problem is compared in a part that can be
+computed alone: rows, images, sequences.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,15 +17,137 @@ from numpy.typing import NDArray
 
 from levelbench.checks.arrays import Tolerance, compare_values, errors, is_float, tolerance_for
 from levelbench.errors import UnsupportedError
-from levelbench.operators.benchmark.parts import Part, parts_of, select
 from levelbench.operators.contract import Operator
-from levelbench.operators.node import OperatorNode
+from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import sum_length
-from levelbench.operators.structure import structural
 
-__all__ = ["Finding", "check"]
+__all__ = ["LIMIT_FLOPS", "Finding", "Part", "check", "parts_of"]
+
+
+LIMIT_FLOPS = 1e9
+"""Operations that the reference of one problem may take, about."""
 
 Host = NDArray[Any]
+Selection = dict[int, NDArray[np.intp]]
+"""Indices by axis."""
+Shapes = Sequence[tuple[int, ...] | None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Selections of the inputs and of the output, and what is compared: the output, or the gradients of some inputs.
+
+    ``gradients`` are positions of inputs; their gradients are those of the selected inputs, selected alike.
+    """
+
+    inputs: tuple[Selection, ...]
+    output: Selection
+    gradients: tuple[int, ...] = ()
+    said: str = "whole"
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out."""
+        return not self.output and not any(self.inputs)
+
+    def of_inputs(self, arrays: Sequence[Host | None]) -> list[Host | None]:
+        """The selected inputs."""
+        return [None if a is None else select(a, s) for a, s in zip(arrays, self.inputs, strict=True)]
+
+
+def select(array: Host, selection: Selection) -> Host:
+    """The selected part of an array."""
+    for axis, indices in selection.items():
+        array = np.take(array, indices, axis)
+    return array
+
+
+def parts_of(
+    node: OperatorNode, shapes: Shapes, output: tuple[int, ...], flops: float | None, direction: str = "forward"
+) -> list[Part]:
+    """The parts to compare; one that is whole where that is cheap enough, or where no rule knows how to divide.
+
+    ``flops`` are those of the forward alone.
+    """
+    cost = 0.0 if flops is None else flops * (3 if direction == "backward" else 1)
+    everything = tuple(at for at, shape in enumerate(shapes) if shape is not None) if direction == "backward" else ()
+    whole = [Part(tuple({} for _ in shapes), {}, everything)]
+    rule = {"Conv": _conv, "GRU": _recurrent, "Gemm": _product, "LSTM": _recurrent, "MatMul": _product}.get(
+        "LSTM" if node.op_type == "RNN" else node.op_type
+    )
+    if cost <= LIMIT_FLOPS or rule is None:
+        return whole
+    return rule(node, shapes, output, cost, direction) or whole
+
+
+def _spread(total: int, count: float) -> NDArray[np.intp]:
+    """About ``count`` indices of ``total``, evenly spread, the first and the last among them."""
+    wanted = min(total, max(1, int(count)))
+    return np.unique(np.linspace(0, total - 1, wanted).round().astype(np.intp))
+
+
+def _product(node: OperatorNode, shapes: Shapes, output: tuple[int, ...], cost: float, direction: str) -> list[Part]:
+    if shapes[0] is None or shapes[1] is None or len(shapes[0]) < 2 or len(shapes[1]) < 2 or len(shapes) > 2:
+        return []
+    a, b = shapes[0], shapes[1]
+    gemm = node.op_type == "Gemm"
+    row_axis, column_axis = (-1 if gemm and node["transA"] else -2), (-2 if gemm and node["transB"] else -1)
+    rows, columns = a[row_axis], b[column_axis]
+    if direction == "forward":
+        share = math.sqrt(LIMIT_FLOPS / cost)
+        some, other = _spread(rows, rows * share), _spread(columns, columns * share)
+        said = f"{len(some)} of {rows} rows, {len(other)} of {columns} columns"
+        return [Part(({row_axis: some}, {column_axis: other}), {-2: some, -1: other}, said=said)]
+    if len(a) > 2 or len(b) > 2:
+        return []
+    some, other = (_spread(n, n * LIMIT_FLOPS / cost) for n in (rows, columns))
+    return [
+        Part(({row_axis: some}, {}), {-2: some}, (0,), f"gradient of the left operand in {len(some)} of {rows} rows"),
+        Part(({}, {column_axis: other}), {-1: other}, (1,), f"of the right one in {len(other)} of {columns} columns"),
+    ]
+
+
+def _conv(node: OperatorNode, shapes: Shapes, output: tuple[int, ...], cost: float, direction: str) -> list[Part]:
+    if shapes[0] is None or shapes[1] is None:
+        return []
+    images, channels, divisible = shapes[0][0], output[1], int(node["group"]) == 1
+    rest: list[Selection] = [{} for _ in shapes[2:]]
+    some = _spread(images, images * LIMIT_FLOPS / cost)
+    if direction == "forward":
+        a_image = cost / images
+        kept = _spread(channels, channels * LIMIT_FLOPS / a_image if a_image > LIMIT_FLOPS and divisible else channels)
+        filters: Selection = {0: kept} if len(kept) < channels else {}
+        maps: Selection = {1: kept} if filters else {}
+        said = f"{len(some)} of {images} images" + f", {len(kept)} of {channels} channels" * bool(filters)
+        return [Part(({0: some}, filters, *(dict(filters) for _ in rest)), {0: some, **maps}, said=said)]
+    parts = [Part(({0: some}, {}, *rest), {0: some}, (0,), f"gradient of X in {len(some)} of {images} images")]
+    if not divisible:
+        return [*parts[:-1], Part(parts[0].inputs, parts[0].output, (0,), f"{parts[0].said}, none of W")]
+    kept = _spread(channels, channels * LIMIT_FLOPS / cost)
+    given = tuple({0: kept} for _ in shapes[1:])
+    said = f"of W in {len(kept)} of {channels} channels"
+    return [*parts, Part(({}, *given), {1: kept}, tuple(range(1, len(shapes))), said)]
+
+
+def _recurrent(node: OperatorNode, shapes: Shapes, output: tuple[int, ...], cost: float, direction: str) -> list[Part]:
+    """Sequences do not see each other, and a step does not see later ones."""
+    if shapes[0] is None or any(shape is not None for shape in shapes[4:]) or node["layout"] or not node.outputs[0]:
+        return []
+    steps, batch = shapes[0][0], shapes[0][1]
+    rest: list[Selection] = [{} for _ in shapes[1:]]
+    some = _spread(batch, batch * LIMIT_FLOPS / cost)
+    if direction == "backward":
+        said = f"gradient of X in {len(some)} of {batch} sequences, none of W and R"
+        return [Part(({1: some}, *rest), {2: some}, (0,), said)]
+    a_sequence = cost / batch
+    first = steps
+    if a_sequence > LIMIT_FLOPS and node["direction"] == "forward":
+        first = max(1, int(steps * LIMIT_FLOPS / a_sequence))
+    until: Selection = {0: np.arange(first)} if first < steps else {}
+    said = f"{len(some)} of {batch} sequences" + f", the first {first} of {steps} steps" * bool(until)
+    return [Part(({1: some, **until}, *rest), {2: some, **until}, said=said)]
+
+
 Hosts = Sequence[Host | None]
 _RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"})
 

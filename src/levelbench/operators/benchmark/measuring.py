@@ -1,7 +1,7 @@
 """Measures one problem on one framework: does it fit, is it right, how long does it take.
 
-The one idea: whatever a problem does (it does not fit, is refused, raises, is wrong), it ends in a case that says so,
-and the next problem is measured. The measured call ends when its outputs are computed.
+Whatever a problem does (it does not fit, is refused, raises, is wrong), it ends in a case that says so, and the next
+problem is measured. The measured call ends when its outputs are computed.
 """
 
 from __future__ import annotations
@@ -11,26 +11,93 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import helper, numpy_helper, shape_inference
 
 from levelbench.checks.arrays import is_float
-from levelbench.errors import LevelbenchError, MissingError, UnsupportedError
+from levelbench.errors import LevelbenchError, MissingError, UnsupportedError, UsageError
 from levelbench.measure.caches import Flusher
 from levelbench.measure.clocks import HOST
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.sampling import Sample, sample
 from levelbench.measure.stopping import Budget, Precision
 from levelbench.operators.benchmark.checking import Finding, Results, check
-from levelbench.operators.benchmark.signatures import input_signatures, output_signatures, signature
 from levelbench.operators.contract import Operator, OperatorBackend
-from levelbench.operators.cost import Cost, cost_of
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
-from levelbench.operators.suites.problems import make_inputs, node_of
+from levelbench.operators.cost import Cost, Signature, cost_of
+from levelbench.operators.node import OperatorNode, structural
+from levelbench.operators.suites.single import dtype_of, make_inputs, node_of
 from levelbench.records.benchmarks import Case, Problem
 from levelbench.records.redaction import redact
 
-__all__ = ["Limits", "measure_problem"]
+__all__ = ["Limits", "input_signatures", "measure_problem", "output_signatures", "refuse_unfit", "signature"]
+
+
+def signature(array: NDArray[Any] | None) -> Signature | None:
+    """The signature of an array."""
+    return None if array is None else Signature(array.shape, array.dtype.itemsize, is_float(array.dtype))
+
+
+def input_signatures(problem: Problem) -> list[Signature | None]:
+    """One an input of the node, ``None`` for one that is left out."""
+    known = {tensor.name: tensor for tensor in problem.tensors}
+    found: list[Signature | None] = []
+    for name in problem.inputs:
+        if not name:
+            found.append(None)
+            continue
+        dtype = dtype_of(known[name].dtype)
+        found.append(Signature(known[name].shape, dtype.itemsize, is_float(dtype)))
+    return found
+
+
+def output_signatures(problem: Problem) -> Sequence[Signature | None]:
+    """One an output, as far as ONNX can infer it before anything is run; none at all where it cannot."""
+    try:
+        return _inferred(problem)
+    except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError):
+        return ()
+
+
+def refuse_unfit(problem: Problem) -> None:
+    """``UsageError`` for inputs that, as ONNX infers, do not fit the operator or each other."""
+    try:
+        _inferred(problem)
+    except shape_inference.InferenceError as error:
+        reason = str(error).splitlines()[0].removeprefix("[ShapeInferenceError] ")
+        raise UsageError(f"operator {problem.name}", reason, "give shapes and attributes that fit") from error
+    except (onnx.checker.ValidationError, RuntimeError):
+        # What ONNX cannot infer may still be right.
+        return
+
+
+def _inferred(problem: Problem) -> Sequence[Signature | None]:
+    node = node_of(problem)
+    if node.schema is None:
+        return ()
+    types, data = {}, {}
+    for tensor in problem.tensors:
+        dtype = dtype_of(tensor.dtype)
+        types[tensor.name] = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), tensor.shape)
+        if tensor.values is not None:
+            data[tensor.name] = numpy_helper.from_array(np.asarray(tensor.values, dtype).reshape(tensor.shape))
+    opset = [helper.make_opsetid(node.domain, node.opset)]
+    found = shape_inference.infer_node_outputs(
+        node.schema, node.to_proto(), types, data, opset_imports=opset, ir_version=onnx.IR_VERSION
+    )
+    return [_of_type(found[name]) if name in found else None for name in node.outputs]
+
+
+def _of_type(proto: Any) -> Signature | None:
+    tensor = proto.tensor_type
+    if not tensor.elem_type or not tensor.HasField("shape"):
+        return None
+    sizes = [each.dim_value if each.HasField("dim_value") else None for each in tensor.shape.dim]
+    if any(size is None for size in sizes):
+        return None
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    return Signature(tuple(int(size) for size in sizes if size is not None), dtype.itemsize, is_float(dtype))
+
 
 Host = NDArray[Any]
 _MEMORY_SHARE = 0.8

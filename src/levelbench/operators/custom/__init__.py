@@ -5,9 +5,7 @@ The names here are what an operator's file imports; how a framework runs it is i
 
 from __future__ import annotations
 
-from levelbench.operators.custom.definition import Cost, CustomOperator, Spec
+from levelbench.operators.custom.definition import Cost, CustomOperator, Spec, find, namespace, register
 from levelbench.operators.custom.library import compiled, load_file
-from levelbench.operators.custom.namespaces import namespace
-from levelbench.operators.custom.registry import find, register
 
 __all__ = ["Cost", "CustomOperator", "Spec", "compiled", "find", "load_file", "namespace", "register"]

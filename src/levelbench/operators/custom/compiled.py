@@ -1,23 +1,30 @@
-"""An operator written in C++, as a class like one written in Python.
+"""An operator written in C++, as a class like one written in Python; the C structures of ``levelbench.h``.
 
-The one idea: what is known from specs alone (shapes of outputs, C structures, workspace) is worked out once for given
-specs, so that a call is two allocations, a few addresses and one C function.
+What is known from specs alone (shapes of outputs, C structures, workspace) is worked out once for given specs, so that
+a call is two allocations, a few addresses and one C function.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import ml_dtypes  # noqa: F401  # it teaches NumPy the name bfloat16
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench.errors import UnknownNameError, UnsupportedError, UsageError
-from levelbench.operators.custom import abi
-from levelbench.operators.custom.binary import Library
+from levelbench.errors import (
+    CheckFailedError,
+    DefinitionError,
+    LevelbenchError,
+    UnknownNameError,
+    UnsupportedError,
+    UsageError,
+)
 from levelbench.operators.custom.definition import (
     Attribute,
     Cost,
@@ -25,12 +32,335 @@ from levelbench.operators.custom.definition import (
     Spec,
     as_array,
     count_inputs,
+    differentiable,
     infer_outputs,
     spec_of,
 )
-from levelbench.operators.custom.plans import Device, Plan, Pool, check, expect
 
-__all__ = ["CompiledOperator"]
+__all__ = [
+    "ABI",
+    "CPU",
+    "CUDA",
+    "CompiledOperator",
+    "DataType",
+    "Device",
+    "Library",
+    "NativeCall",
+    "NativeTensor",
+    "Plan",
+    "Pool",
+    "RawAttribute",
+    "address_of",
+    "check",
+    "data_type",
+    "dtype_of",
+    "expect",
+    "failure_of",
+]
+
+
+ABI: Final = 1
+"""The version of the functions that ``levelbench.h`` defines."""
+
+
+class DataType(ctypes.Structure):
+    """``DLDataType``."""
+
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class NativeTensor(ctypes.Structure):
+    """``DLTensor``, its device in line."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("dtype", DataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class NativeCall(ctypes.Structure):
+    """``levelbench::RawCall``."""
+
+    _fields_ = (
+        ("inputs", ctypes.POINTER(NativeTensor)),
+        ("outputs", ctypes.POINTER(NativeTensor)),
+        ("gradients", ctypes.POINTER(NativeTensor)),
+        ("input_gradients", ctypes.POINTER(NativeTensor)),
+        ("input_count", ctypes.c_int32),
+        ("output_count", ctypes.c_int32),
+        ("workspace", ctypes.c_void_p),
+        ("workspace_bytes", ctypes.c_int64),
+        ("stream", ctypes.c_void_p),
+        ("message", ctypes.c_char_p),
+        ("message_size", ctypes.c_int64),
+    )
+
+
+class RawAttribute(ctypes.Structure):
+    """``levelbench::RawAttribute``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_int32),
+        ("length", ctypes.c_int64),
+        ("ints", ctypes.POINTER(ctypes.c_int64)),
+        ("floats", ctypes.POINTER(ctypes.c_double)),
+        ("texts", ctypes.POINTER(ctypes.c_char_p)),
+    )
+
+
+_CODES: Final[dict[np.dtype[Any], tuple[int, int]]] = {
+    **{np.dtype(f"int{bits}"): (0, bits) for bits in (8, 16, 32, 64)},
+    **{np.dtype(f"uint{bits}"): (1, bits) for bits in (8, 16, 32, 64)},
+    **{np.dtype(f"float{bits}"): (2, bits) for bits in (16, 32, 64)},
+    np.dtype(ml_dtypes.bfloat16): (4, 16),
+    np.dtype("complex64"): (5, 64),
+    np.dtype("complex128"): (5, 128),
+    np.dtype(bool): (6, 8),
+}
+_DTYPES: Final = {code: dtype for dtype, code in _CODES.items()}
+
+
+def data_type(dtype: np.dtype[Any]) -> DataType:
+    """DLPack's name of a dtype; ``UnsupportedError`` where it has none."""
+    if dtype not in _CODES:
+        raise UnsupportedError(f"an array of {dtype} in C++", "no C++ operator can take it", "convert it")
+    code, bits = _CODES[dtype]
+    return DataType(code, bits, 1)
+
+
+def dtype_of(found: DataType) -> np.dtype[Any]:
+    """The dtype of DLPack's name; ``UnsupportedError`` where NumPy has none."""
+    dtype = _DTYPES.get((found.code, found.bits)) if found.lanes == 1 else None
+    if dtype is None:
+        what = f"NumPy has no type of DLPack's code {found.code}, {found.bits} bits, {found.lanes} lanes"
+        raise UnsupportedError("an output of a C++ operator", what, "choose another type in infer")
+    return dtype
+
+
+# The C functions of a compiled operator file.
+
+
+class Library:
+    """The C functions of one compiled file. Loading runs code of the file: it can crash the process."""
+
+    def __init__(self, path: Path, source: Path) -> None:
+        self.path, self.source = path, source
+        try:
+            self._loaded = ctypes.CDLL(str(path))
+            found = self._loaded.levelbench_abi()
+        except (OSError, AttributeError) as error:
+            raise DefinitionError(f"the operator file {source}", str(error), "include levelbench.h") from None
+        if found != ABI:
+            what = f"its header is of ABI {found}, and this is {ABI}"
+            raise DefinitionError(f"the operator file {source}", what, "use the header that levelbench ships")
+        pointer, integer = ctypes.c_void_p, ctypes.c_int32
+        self.forward = self._function("forward", integer, pointer, pointer)
+        self.backward = self._function("backward", integer, pointer, pointer)
+        self.create = self._function("create", pointer, integer, pointer, integer, pointer, ctypes.c_int64)
+        self.infer = self._function("infer", integer, *[pointer] * 4, ctypes.c_int64, pointer)
+        self.workspace = self._function("workspace", integer, pointer, pointer, integer, pointer)
+        self.cost = self._function("cost", integer, *[pointer] * 5)
+        self.descriptions = self._descriptions()
+
+    def _function(self, name: str, answers: Any, *takes: Any) -> Any:
+        found = getattr(self._loaded, f"levelbench_{name}")
+        found.restype, found.argtypes = answers, takes
+        return found
+
+    def _descriptions(self) -> list[dict[str, Any]]:
+        describe = self._function("describe", ctypes.c_char_p, ctypes.c_int32)
+        found = [json.loads(describe(at)) for at in range(self._loaded.levelbench_count())]
+        if not found:
+            do = "write LEVELBENCH_OPERATOR(Name, float, double) after the struct"
+            raise DefinitionError(f"the operator file {self.source}", "it defines no operator", do)
+        for each in found:
+            if each["wrong"]:
+                what = f"{each['name']} refuses its own defaults: {each['wrong']}"
+                raise DefinitionError(f"the operator file {self.source}", what, "choose defaults that can be used")
+        return found
+
+
+def address_of(function: Any) -> int:
+    """The address of one of a library's functions, for callers other than Python."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+# Calls of a compiled operator: its C structures for arrays of given specs, in which only addresses change.
+# A call fills in addresses and nothing else. What is in use by one thread is not in the pool, so a second thread, or a
+# backward run by another one, makes a plan of its own.
+
+
+CPU: Final = 1
+CUDA: Final = 2
+_MESSAGE_BYTES: Final = 2048
+_ALIGNMENT: Final = 64
+_MOST_KEYS: Final = 512
+
+Device = tuple[int, int]
+"""DLPack's device: its type and its number."""
+
+
+def check(status: int, call: NativeCall, what: str) -> None:
+    """Raise what the operator said, as :func:`failure_of` has it."""
+    if status:
+        raise failure_of(status, what, call.message.decode(errors="replace"))
+
+
+def failure_of(status: int, what: str, said: str) -> LevelbenchError:
+    """The error of a status of ``levelbench.h``.
+
+    ``UnsupportedError`` for a type or a device that it is not written for, ``UsageError`` for inputs whose dtypes do
+    not go together, ``CheckFailedError`` for what it threw.
+    """
+    if status == 3:
+        return UsageError(what, said, "give inputs whose types go together")
+    if status == 2:
+        return UnsupportedError(what, said, "add the type to LEVELBENCH_OPERATOR, or convert the inputs")
+    return CheckFailedError(what, f"it threw: {said}", "correct the operator or its inputs")
+
+
+def expect(what: str, given: Sequence[Spec | None], wanted: Sequence[Spec]) -> None:
+    """``UsageError`` for arrays that are not as wanted: C++ would read or write beyond their end.
+
+    What is ``None`` is another's to fill in.
+    """
+    if len(given) != len(wanted):
+        raise UsageError(what, f"there are {len(given)}, and {len(wanted)} are needed", "give one an output")
+    for at, (each, spec) in enumerate(zip(given, wanted, strict=True)):
+        if each is not None and each != spec:
+            said = f"number {at} is {each.dtype}{list(each.shape)} for {spec.dtype}{list(spec.shape)}"
+            raise UsageError(what, said, "give them the outputs' shapes and dtypes")
+
+
+_SCRATCH = threading.local()
+
+
+def _scratch(size: int) -> int:
+    """The address of this thread's workspace, which grows to the largest that was asked for; aligned."""
+    if getattr(_SCRATCH, "size", 0) < size:
+        # The old one goes first: there need not be room for both.
+        _SCRATCH.size, _SCRATCH.buffer = 0, None
+        _SCRATCH.buffer = buffer = np.empty(size + _ALIGNMENT, np.uint8)
+        start = buffer.__array_interface__["data"][0]
+        _SCRATCH.address, _SCRATCH.size = start + -start % _ALIGNMENT, size
+    return int(_SCRATCH.address)
+
+
+class Plan:
+    """The structures of a forward and of its backward. Addresses are plain integers; ``None`` where there is no array.
+
+    ``workspace_bytes`` and ``backward_workspace_bytes`` are what the operator asks for; a caller may set them. On the
+    CPU they are one piece of memory a thread; on a GPU the caller allocates them and passes their address.
+    """
+
+    def __init__(self, title: str, inputs: Sequence[Spec], outputs: Sequence[Spec], device: Device = (CPU, 0)) -> None:
+        self._title, self._device = title, device
+        self.outputs = tuple(outputs)
+        self.wanted = tuple(differentiable(each) for each in inputs)
+        self.graded = tuple(differentiable(each) for each in outputs)
+        self.workspace_bytes = self.backward_workspace_bytes = 0
+        self._kept: list[Any] = []
+        self._message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        self.call = NativeCall(input_count=len(inputs), output_count=len(outputs), message_size=_MESSAGE_BYTES)
+        self.call.message = ctypes.cast(self._message, ctypes.c_char_p)
+        self._inputs = self._tensors("inputs", inputs)
+        self._outputs = self._tensors("outputs", outputs)
+        self._gradients = self._tensors("gradients", outputs, self.graded)
+        self._input_gradients = self._tensors("input_gradients", inputs, self.wanted)
+        self._address = ctypes.addressof(self.call)
+
+    def _tensors(self, field: str, specs: Sequence[Spec], present: Sequence[bool] | None = None) -> list[NativeTensor]:
+        """The structures, whose addresses of data are to be filled in; absent ones have rank -1."""
+        array = (NativeTensor * max(len(specs), 1))()
+        for at, spec in enumerate(specs):
+            shape = (ctypes.c_int64 * max(len(spec.shape), 1))(*spec.shape)
+            rank = len(spec.shape) if present is None or present[at] else -1
+            dtype = data_type(spec.dtype)
+            array[at] = NativeTensor(None, *self._device, rank, dtype, shape, None, 0)
+            self._kept.append(shape)
+        self._kept.append(array)
+        setattr(self.call, field, array)
+        return [array[at] for at in range(len(specs))]
+
+    def expect_gradients(self, given: Sequence[Spec | None]) -> None:
+        """``UsageError`` for gradients that C++ could not read as those of the outputs."""
+        graded = [each if has else None for each, has in zip(given, self.graded, strict=False)]
+        expect(f"the gradients of outputs of {self._title}", [*graded, *given[len(graded) :]], self.outputs)
+
+    def forward(
+        self,
+        function: Callable[[int, int], int],
+        handle: int,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        workspace: int | None = None,
+        stream: int | None = None,
+    ) -> None:
+        """Run the operator on arrays at these addresses."""
+        for tensor, address in zip(self._inputs, inputs, strict=True):
+            tensor.data = address
+        for tensor, address in zip(self._outputs, outputs, strict=True):
+            tensor.data = address
+        self._lend(workspace, self.workspace_bytes, stream)
+        if status := function(handle, self._address):
+            check(status, self.call, f"forward of {self._title}")
+
+    def backward(
+        self,
+        function: Callable[[int, int], int],
+        handle: int,
+        gradients: Sequence[int | None],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        input_gradients: Sequence[int | None],
+        workspace: int | None = None,
+        stream: int | None = None,
+    ) -> None:
+        """Run its backward on arrays at these addresses; those of gradients of inputs hold zeros."""
+        groups = ((self._gradients, gradients), (self._inputs, inputs), (self._outputs, outputs))
+        for tensors, addresses in (*groups, (self._input_gradients, input_gradients)):
+            for tensor, address in zip(tensors, addresses, strict=True):
+                tensor.data = address
+        self._lend(workspace, self.backward_workspace_bytes, stream)
+        if status := function(handle, self._address):
+            check(status, self.call, f"backward of {self._title}")
+
+    def _lend(self, workspace: int | None, size: int, stream: int | None) -> None:
+        # Also where there is none: a plan serves forward and backward, and each has a workspace of its own size.
+        self.call.workspace = _scratch(size) if size and workspace is None else workspace
+        self.call.workspace_bytes = size
+        if stream is not None:
+            self.call.stream = stream
+
+
+class Pool:
+    """Plans that are not in use, by specs and device."""
+
+    def __init__(self, make: Callable[[tuple[Spec, ...], Device], Plan]) -> None:
+        self._make = make
+        self._free: dict[tuple[tuple[Spec, ...], Device], list[Plan]] = {}
+
+    def take(self, specs: tuple[Spec, ...], device: Device = (CPU, 0)) -> Plan:
+        """A plan; give it back when the call is done."""
+        try:
+            # One operation of the interpreter: no two threads pop the same.
+            return self._free[specs, device].pop()
+        except (KeyError, IndexError):
+            return self._make(specs, device)
+
+    def give(self, specs: tuple[Spec, ...], plan: Plan, device: Device = (CPU, 0)) -> None:
+        """Let others use it."""
+        if len(self._free) > _MOST_KEYS:
+            self._free.clear()
+        self._free.setdefault((specs, device), []).append(plan)
+
 
 _ROOM: Final = 256
 """Dimensions that all outputs of an operator may have together."""
@@ -80,13 +410,13 @@ class CompiledOperator(CustomOperator):
             raise UnsupportedError(f"{self.name} of {typed}", known, do)
         plan = Plan(self.name, inputs, ())
         plan.call.output_count = count
-        ranks, shapes, dtypes = (ctypes.c_int32 * count)(), (ctypes.c_int64 * _ROOM)(), (abi.DataType * count)()
+        ranks, shapes, dtypes = (ctypes.c_int32 * count)(), (ctypes.c_int64 * _ROOM)(), (DataType * count)()
         status = self.library.infer(self.handle, ctypes.addressof(plan.call), ranks, shapes, _ROOM, dtypes)
         if status:
             raise ValueError(plan.call.message.decode(errors="replace"))
         found, at = [], 0
         for rank, dtype in zip(ranks, dtypes, strict=True):
-            found.append(Spec(tuple(shapes[at : at + rank]), abi.dtype_of(dtype)))
+            found.append(Spec(tuple(shapes[at : at + rank]), dtype_of(dtype)))
             at += rank
         return tuple(found)
 
@@ -208,7 +538,7 @@ def _create(
     key = (library.path, index, repr(sorted(attributes.items())))
     if key in _INSTANCES:
         return _INSTANCES[key]
-    raw = (abi.RawAttribute * max(len(attributes), 1))()
+    raw = (RawAttribute * max(len(attributes), 1))()
     kept: list[Any] = []
     for at, (each, value) in enumerate(attributes.items()):
         raw[at] = _raw(each, value, kinds[each], kept)
@@ -220,11 +550,11 @@ def _create(
     return int(made)
 
 
-def _raw(name: str, value: Attribute, code: str, kept: list[Any]) -> abi.RawAttribute:
+def _raw(name: str, value: Attribute, code: str, kept: list[Any]) -> RawAttribute:
     items: list[Any] = value if isinstance(value, list) else [value]
     kind = code.lower()
     ints = (ctypes.c_int64 * max(len(items), 1))(*(items if kind == "i" else ()))
     floats = (ctypes.c_double * max(len(items), 1))(*(items if kind == "f" else ()))
     texts = (ctypes.c_char_p * max(len(items), 1))(*([each.encode() for each in items] if kind == "s" else ()))
     kept.extend((ints, floats, texts))
-    return abi.RawAttribute(name.encode(), ord(code), len(items), ints, floats, texts)
+    return RawAttribute(name.encode(), ord(code), len(items), ints, floats, texts)

@@ -1,7 +1,8 @@
 """What a custom operator is: a class with a forward, and with a backward where it is to be trained through.
 
-The one idea: the class says what is computed and never in which framework; shapes and dtypes of outputs follow from
-those of inputs alone (``infer``), so that compilers can trace it without running it.
+The class says what is computed and never in which framework; shapes and dtypes of outputs follow from those of inputs
+alone (``infer``), so that compilers can trace it without running it. A node of the domain ``levelbench.custom`` finds
+its class by name.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from types import MappingProxyType, ModuleType
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
 __all__ = [
     "Attribute",
@@ -26,10 +28,17 @@ __all__ = [
     "Spec",
     "as_array",
     "count_inputs",
+    "create",
     "differentiable",
+    "find",
     "infer_outputs",
+    "names",
+    "namespace",
+    "node_of",
+    "register",
     "spec_of",
 ]
+
 
 Attribute = int | float | str | list[int] | list[float] | list[str]
 """The value of an attribute: what ONNX's nodes can carry."""
@@ -239,3 +248,92 @@ def infer_outputs(operator: CustomOperator, inputs: Sequence[Spec]) -> tuple[Spe
 
 def _listed(specs: Sequence[Spec]) -> str:
     return ", ".join(f"{spec.dtype}[{','.join(map(str, spec.shape))}]" for spec in specs)
+
+
+# Custom operators by name: what a node of the domain ``levelbench.custom`` means in this process.
+
+
+Class = TypeVar("Class", bound=type[CustomOperator])
+
+_REGISTERED: dict[str, type[CustomOperator]] = {}
+
+
+def register(cls: Class) -> Class:
+    """Make the class known by its name; can be written above it as ``@register``.
+
+    A class of the same name takes the place of an older one of the same file, as when a file is loaded again, and of
+    the one that it derives from. ``DefinitionError`` where an unrelated class of another file has the name.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, CustomOperator)) or inspect.isabstract(cls):
+        raise DefinitionError(f"custom operator {cls!r}", "it is no class with a forward", "register a CustomOperator")
+    known = _REGISTERED.get(cls.name)
+    if known is not None and not _related(known, cls) and _origin(known) != _origin(cls):
+        found = f"{_origin(known)} has an operator of that name already"
+        raise DefinitionError(f"custom operator {cls.name!r} of {_origin(cls)}", found, "set another `name`")
+    _REGISTERED[cls.name] = cls
+    return cls
+
+
+def _related(one: type[CustomOperator], other: type[CustomOperator]) -> bool:
+    return issubclass(one, other) or issubclass(other, one)
+
+
+def _origin(cls: type[CustomOperator]) -> str:
+    """The file of a class, else its module."""
+    source = getattr(cls, "source", None)
+    try:
+        # A class derived from a compiled one is its own file's, not that of the C++.
+        return str(inspect.getfile(cls) if source is None or "source" not in cls.__dict__ else source)
+    except (TypeError, OSError):
+        return cls.__module__
+
+
+def names() -> list[str]:
+    """The names that are registered."""
+    return sorted(_REGISTERED)
+
+
+def find(name: str) -> type[CustomOperator]:
+    """The class of that name; ``UnknownNameError`` with the nearest ones."""
+    if name not in _REGISTERED:
+        do = "load its file first: levelbench.operators.custom.load_file(path)"
+        raise UnknownNameError("custom operator", name, _REGISTERED, do)
+    return _REGISTERED[name]
+
+
+def create(node: OperatorNode) -> CustomOperator:
+    """The operator that a node describes.
+
+    Raises ``UnknownNameError`` for a name or an attribute that does not exist, ``UsageError`` for another number of
+    inputs or outputs, or an attribute of another type.
+    """
+    cls = find(node.op_type)
+    for kind, given, known in (("inputs", node.inputs, cls.inputs), ("outputs", node.outputs, cls.outputs)):
+        if len(given) != len(known) or not all(given):
+            found = f"the node has {sum(map(bool, given))} {kind}, the operator {len(known)}: {', '.join(known)}"
+            raise UsageError(node.title, found, "give as many")
+    return cls(**node.attributes)
+
+
+def node_of(operator: CustomOperator) -> OperatorNode:
+    """The ONNX node of an operator, with its inputs' and outputs' own names."""
+    return OperatorNode(operator.name, operator.inputs, operator.outputs, dict(operator.attributes), CUSTOM_DOMAIN, 1)
+
+
+def namespace(*arrays: Any) -> ModuleType:
+    """The functions of the Array API standard for arrays of whichever framework.
+
+    An operator begins with ``xp = namespace(x)``. Numbers are ignored. Raises ``UnsupportedError`` for something that
+    is no array of the standard.
+    """
+    # Imported here, for few operators ask for it.
+    from array_api_compat import array_namespace
+
+    given = [each for each in arrays if not isinstance(each, bool | int | float | complex | None)]
+    try:
+        found: ModuleType = array_namespace(*given or [np.empty(0)])
+    except TypeError as error:
+        kinds = " and a ".join(dict.fromkeys(type(each).__name__ for each in given))
+        has = f"a {kinds} has no namespace of the Array API standard"
+        raise UnsupportedError("namespace(...)", has, "give arrays of numpy, torch or jax") from error
+    return found

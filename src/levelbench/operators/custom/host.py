@@ -1,7 +1,7 @@
 """Runs a custom operator on NumPy arrays, and holds it to what it said: numbers, shapes and dtypes of what it returns.
 
-The one idea: an operator that returns another shape than it inferred would corrupt a compiled program, so it is found
-out here, by name, before any framework sees the array.
+An operator that returns another shape than it inferred would corrupt a compiled program, so it is found out here, by
+name, before any framework sees the array.
 """
 
 from __future__ import annotations

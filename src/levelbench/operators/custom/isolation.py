@@ -1,7 +1,7 @@
-"""Runs a custom operator in a process of its own, so that one that crashes is reported and takes nothing with it.
+"""A custom operator in a process of its own (``python -m levelbench.operators.custom.isolation FOLDER``).
 
-The one idea: arrays travel as raw bytes in files and everything else as JSON, so nothing that the operator's process
-writes is executed when it is read.
+One that crashes is reported and takes nothing with it. Arrays travel as raw bytes in files and everything else as JSON,
+so nothing that the operator's process writes is executed when it is read.
 """
 
 from __future__ import annotations
@@ -14,18 +14,63 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import ml_dtypes  # noqa: F401  # it teaches NumPy the name bfloat16
+import numpy as np
 from numpy.typing import NDArray
 
 from levelbench import errors
-from levelbench.errors import CheckFailedError, DefinitionError, LevelbenchError
+from levelbench.errors import (
+    CheckFailedError,
+    DataError,
+    DefinitionError,
+    LevelbenchError,
+    UnknownNameError,
+    UsageError,
+)
+from levelbench.operators.custom import host
+from levelbench.operators.custom.compiled import CompiledOperator
 from levelbench.operators.custom.definition import CustomOperator
-from levelbench.operators.custom.exchange import read_arrays, write_arrays
+from levelbench.operators.custom.library import load_file
 
-__all__ = ["Isolated", "run_isolated"]
+__all__ = ["Isolated", "main", "read_arrays", "run_isolated", "write_arrays"]
+
+
+def write_arrays(folder: Path, kind: str, arrays: Sequence[NDArray[Any] | None]) -> list[dict[str, Any] | None]:
+    """Write each to ``folder/<kind>-<number>``; the answer describes them."""
+    described: list[dict[str, Any] | None] = []
+    for at, each in enumerate(arrays):
+        if each is None:
+            described.append(None)
+            continue
+        native = np.asarray(each, each.dtype.newbyteorder("="), order="C")
+        (folder / f"{kind}-{at}").write_bytes(native.tobytes())
+        described.append({"file": f"{kind}-{at}", "dtype": native.dtype.name, "shape": list(native.shape)})
+    return described
+
+
+def read_arrays(folder: Path, described: Sequence[Mapping[str, Any] | None]) -> list[NDArray[Any] | None]:
+    """The arrays; ``DataError`` for a file that is not what its description says, or is not in ``folder``."""
+    return [None if each is None else _read(folder, each) for each in described]
+
+
+def _read(folder: Path, said: Mapping[str, Any]) -> NDArray[Any]:
+    file = folder / Path(str(said["file"])).name
+    try:
+        dtype = np.dtype(str(said["dtype"]))
+        if dtype.hasobject:
+            raise TypeError(f"{dtype} holds Python objects")
+        return np.fromfile(file, dtype).reshape([int(size) for size in said["shape"]])
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"the array {file.name}", str(error), "run the operator again") from None
+
+
+# Runs a custom operator in a process of its own, so that one that crashes is reported and takes nothing with it.
+
 
 _PACKAGES: Final = str(Path(__file__).resolve().parents[3])
 
@@ -96,7 +141,7 @@ def _run(folder: Path, asked: str, timeout_s: float) -> str:
     """What the process said on its standard error; ``CheckFailedError`` unless it left an answer."""
     inherited = os.environ.get("PYTHONPATH")
     paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
-    words = [sys.executable, "-X", "faulthandler", "-m", "levelbench.operators.custom.worker", str(folder)]
+    words = [sys.executable, "-X", "faulthandler", "-m", "levelbench.operators.custom.isolation", str(folder)]
     with (folder / "said").open("wb") as sink:
         # A session of its own, so that what it starts ends with it.
         process = subprocess.Popen(
@@ -167,3 +212,60 @@ def _again(said: Mapping[str, str], trace: str) -> LevelbenchError:
     LevelbenchError.__init__(failure, said["asked"], said["found"], said["do"])
     failure.trace = said.get("trace") or trace
     return failure
+
+
+# The process of an isolated operator: It reads ``request.json``, says in ``stage`` what it is at, and leaves
+# ``answer.json``.
+
+
+def main(folder: Path) -> None:
+    """Do what the request asks, and write the answer."""
+    request = json.loads((folder / "request.json").read_text())
+    try:
+        answer = _answer(folder, request)
+    except LevelbenchError as error:
+        answer = {"error": _error(type(error).__name__, error.asked, error.found, error.do, error.trace)}
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the boundary to code that is not ours
+        asked = f"operator {request['name'] or Path(request['path']).name} in its own process"
+        stage = (folder / "stage").read_text()
+        found = f"its {stage} raised {type(error).__name__}: {error}"
+        trace = traceback.format_exc()
+        answer = {"error": _error("CheckFailedError", asked, found, "correct the operator or its inputs", trace)}
+    (folder / "answer.json").write_text(json.dumps(answer))
+
+
+def _error(kind: str, asked: str, found: str, do: str, trace: str) -> dict[str, str]:
+    return {"kind": kind, "asked": asked, "found": found, "do": do, "trace": trace}
+
+
+def _answer(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    stage = folder / "stage"
+    stage.write_text("loading")
+    operator = _choose(load_file(request["path"]), request)
+    if isinstance(operator, CompiledOperator):
+        operator.poison = True
+    inputs = [each for each in read_arrays(folder, request["inputs"]) if each is not None]
+    stage.write_text("forward")
+    outputs = host.forward(operator, inputs)
+    answer: dict[str, Any] = {"outputs": write_arrays(folder, "output", outputs), "input_gradients": None}
+    if request["gradients"] is not None:
+        gradients = read_arrays(folder, request["gradients"])
+        stage.write_text("backward")
+        slopes = host.backward(operator, gradients, inputs, outputs)
+        answer["input_gradients"] = write_arrays(folder, "slope", slopes)
+    stage.write_text("end")
+    return answer
+
+
+def _choose(classes: list[type[CustomOperator]], request: dict[str, Any]) -> CustomOperator:
+    known = {each.name: each for each in classes}
+    name = request["name"]
+    if not name and len(known) > 1:
+        raise UsageError(request["path"], f"it defines {', '.join(known)}", "say which by its name")
+    if name and name not in known:
+        raise UnknownNameError("operator of the file", name, known)
+    return (known[name] if name else classes[0])(**request["attributes"])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -23,9 +23,8 @@ from levelbench.checks.arrays import Host, is_float
 from levelbench.checks.findings import Finding, Report, failed
 from levelbench.checks.isolation import JsonLine, Say, run_isolated
 from levelbench.errors import DefinitionError, MissingError, UnknownNameError, UsageError
-from levelbench.operators.custom.definition import CustomOperator
+from levelbench.operators.custom.definition import CustomOperator, node_of
 from levelbench.operators.custom.library import load_file
-from levelbench.operators.custom.registry import node_of
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.probes.check import DTYPES, check_operator
 from levelbench.operators.probes.forward import Oracle

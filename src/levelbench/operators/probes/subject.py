@@ -21,8 +21,7 @@ from numpy.typing import DTypeLike
 from levelbench.checks.arrays import Host, is_float
 from levelbench.errors import DefinitionError, LevelbenchError, UnsupportedError, UsageError
 from levelbench.operators.contract import Operator, OperatorBackend
-from levelbench.operators.node import OperatorNode
-from levelbench.operators.structure import structural
+from levelbench.operators.node import OperatorNode, structural
 
 __all__ = [
     "HostOperator",

@@ -1,7 +1,7 @@
 """DeepBench's problems (Baidu Research, Apache-2.0; README.md beside the CSV files) as ONNX nodes.
 
-The one idea: the sizes are data and a dozen lines a kind turn them into nodes. Values are scaled so that results are of
-size 1 whatever the size of the problem, which keeps half precisions and recurrent states in range.
+The sizes are data and a dozen lines a kind turn them into nodes. Values are scaled so that results are of size 1
+whatever the size of the problem, which keeps half precisions and recurrent states in range.
 """
 
 from __future__ import annotations

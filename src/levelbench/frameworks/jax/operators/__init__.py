@@ -1,57 +1,17 @@
 """ONNX's operators as functions of JAX's arrays, by group; importing this registers them all."""
 
-from levelbench.frameworks.jax.operators import (
-    activations,
-    arithmetic,
-    attention,
-    cast,
-    convolution,
-    creation,
-    detection,
+from levelbench.frameworks.jax.operators import (  # noqa: F401  # each registers its operators
     elementwise,
-    indexing,
+    images,
     learning,
-    linear,
-    losses,
     normalization,
-    optimizers,
-    pooling,
     quantization,
     random,
-    recurrent,
     reductions,
-    resize,
-    sampling,
+    sequences,
     shapes,
-    signal,
+    windows,
 )
-from levelbench.frameworks.jax.operators.registry import entry as find
-from levelbench.frameworks.jax.operators.registry import names
+from levelbench.frameworks.jax.operators.registry import find, names
 
-__all__ = [
-    "activations",
-    "arithmetic",
-    "attention",
-    "cast",
-    "convolution",
-    "creation",
-    "detection",
-    "elementwise",
-    "find",
-    "indexing",
-    "learning",
-    "linear",
-    "losses",
-    "names",
-    "normalization",
-    "optimizers",
-    "pooling",
-    "quantization",
-    "random",
-    "recurrent",
-    "reductions",
-    "resize",
-    "sampling",
-    "shapes",
-    "signal",
-]
+__all__ = ["find", "names"]

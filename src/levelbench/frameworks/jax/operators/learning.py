@@ -1,6 +1,6 @@
-"""Operators of ``ai.onnx.ml`` on numbers (ArrayFeatureExtractor, Binarizer, LabelEncoder, TreeEnsemble), and TfIdf.
+"""Operators of ``ai.onnx.ml`` on numbers: Binarizer, LabelEncoder, TreeEnsemble.
 
-The one idea: tables of labels, trees and word sequences are constants, looked up for all rows at once.
+Tables of labels, trees and word sequences are constants, looked up for all rows at once.
 """
 
 from __future__ import annotations
@@ -14,20 +14,9 @@ from jax import lax
 from levelbench.frameworks.jax.operators.registry import Function, maker, refuse
 from levelbench.operators.node import OperatorNode
 
-__all__: list[str] = []
-
 _DOMAIN = "ai.onnx.ml"
 _MEMBER = 6
 _AVERAGE, _SUM, _MIN, _MAX = range(4)
-
-
-@maker("ArrayFeatureExtractor", domain=_DOMAIN)
-def _array_feature_extractor(_: OperatorNode) -> Function:
-    def extract(x: Any, indices: Any) -> Any:
-        found = jnp.take(x, indices.reshape(-1), -1)
-        return found[None] if x.ndim == 1 else found
-
-    return extract
 
 
 @maker("Binarizer", domain=_DOMAIN)
@@ -125,50 +114,4 @@ def _tree_ensemble(node: OperatorNode) -> Function:
     return tree_ensemble
 
 
-def _grams(node: OperatorNode) -> list[tuple[int, Any, Any]]:
-    """(length, sequences, columns of the output) of the sequences whose lengths are wanted."""
-    pool, starts = np.asarray(node["pool_int64s"], np.int64), list(node["ngram_counts"])
-    columns = np.asarray(node["ngram_indexes"], np.int64)
-    found, first = [], 0
-    for length, (start, end) in enumerate(zip(starts, [*starts[1:], len(pool)], strict=True), 1):
-        sequences = pool[start:end].reshape(-1, length)
-        if len(sequences) and int(node["min_gram_length"]) <= length <= int(node["max_gram_length"]):
-            found.append((length, sequences, columns[first : first + len(sequences)]))
-        first += len(sequences)
-    return found
-
-
-@maker("TfIdfVectorizer")
-def _tfidf(node: OperatorNode) -> Function:
-    """How often each known sequence occurs in a row, its elements up to ``max_skip_count`` apart."""
-    if node.get("pool_int64s") is None:
-        raise refuse(node, "JAX has no strings")
-    mode, weights, most = node["mode"], node.get("weights"), int(node["max_skip_count"])
-    size = int(np.max(node["ngram_indexes"])) + 1
-    grams = _grams(node)
-
-    def tfidf(x: Any) -> Any:
-        rows = x.reshape(1, -1) if x.ndim < 2 else x
-        counts = jnp.zeros((rows.shape[0], size), jnp.float32)
-        for length, sequences, columns in grams:
-            # Single elements have no distance, and count once.
-            for skip in range(1, 2 if length == 1 else most + 2):
-                windows = rows.shape[1] - skip * (length - 1)
-                if windows > 0:
-                    places = np.arange(windows)[:, None] + skip * np.arange(length)
-                    same = jnp.all(rows[:, places][:, :, None] == sequences, -1)
-                    counts = counts.at[:, columns].add(jnp.sum(same, 1).astype(jnp.float32))
-        if mode == "IDF":
-            counts = (counts > 0).astype(jnp.float32)
-        if mode != "TF" and weights is not None:
-            # A weight belongs to the sequence at its place in the list, and so to that one's column.
-            counts = counts * _by_column(np.asarray(weights, np.float32), node, size)
-        return counts if x.ndim == 2 else counts[0]
-
-    return tfidf
-
-
-def _by_column(weights: Any, node: OperatorNode, size: int) -> Any:
-    found = np.ones(size, np.float32)
-    found[np.asarray(node["ngram_indexes"], np.int64)] = weights
-    return found
+# Update rules of ``ai.onnx.preview.training``: Adagrad, Adam, Momentum, for any number of parameters at once.

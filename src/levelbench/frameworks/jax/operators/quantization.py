@@ -1,7 +1,7 @@
 """Quantised operators: (De)QuantizeLinear by tensor, axis or block, and products of quantised matrices and images.
 
-The one idea: a scale or zero point is first spread so that it broadcasts against the array; the rest is arithmetic.
-Products are taken exactly, in 32-bit integers.
+A scale or zero point is first spread so that it broadcasts against the array; the rest is arithmetic. Products are
+taken exactly, in 32-bit integers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from levelbench.frameworks.jax.arrays import numpy_dtype
-from levelbench.frameworks.jax.operators.cast import cast
+from levelbench.frameworks.jax.operators.elementwise import cast
 from levelbench.frameworks.jax.operators.registry import Function, maker
 from levelbench.operators.node import OperatorNode
 

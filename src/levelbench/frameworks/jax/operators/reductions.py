@@ -1,4 +1,8 @@
-"""Reductions over axes, ArgMax and ArgMin, cumulative sums and products, TopK."""
+"""Reductions over axes, running sums, TopK, products of matrices, Fourier transforms, losses.
+
+float32 products are taken in float32 on every device; an accelerator's faster, coarser ones (TF32, bfloat16 passes) are
+not what ONNX asks for.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,48 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from levelbench.frameworks.jax.operators.registry import Function, maker
+from levelbench.frameworks.jax.operators.registry import Function, maker, plain
 from levelbench.operators.node import OperatorNode
 
-__all__: list[str] = []
+__all__ = ["PRECISION"]
+
+
+PRECISION = lax.Precision.HIGHEST
+
+plain(
+    {
+        "Det": jnp.linalg.det,
+        "MatMul": lambda a, b: jnp.matmul(a, b, precision=PRECISION),
+    }
+)
+
+
+@maker("Gemm")
+def _gemm(node: OperatorNode) -> Function:
+    alpha, beta = float(node["alpha"]), float(node["beta"])
+    trans_a, trans_b = bool(node["transA"]), bool(node["transB"])
+
+    def gemm(a: Any, b: Any, c: Any = None) -> Any:
+        product = jnp.matmul(a.T if trans_a else a, b.T if trans_b else b, precision=PRECISION)
+        product = product if alpha == 1 else (alpha * product).astype(product.dtype)
+        if c is None:
+            return product
+        return product + (c if beta == 1 else (beta * c).astype(c.dtype))
+
+    return gemm
+
+
+@maker("Einsum")
+def _einsum(node: OperatorNode) -> Function:
+    equation = node["equation"].replace(" ", "")
+    return lambda *inputs: jnp.einsum(equation, *inputs, precision=PRECISION)
+
+
+# Reductions over axes, ArgMax and ArgMin, cumulative sums and products, TopK.
+
 
 Reduce = Callable[..., Any]
 
@@ -119,3 +159,98 @@ def _top_k(node: OperatorNode) -> Function:
         return jnp.take_along_axis(x, indices, axis), indices.astype(jnp.int64)
 
     return top_k
+
+
+# NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, with class weights and an index to ignore.
+
+
+def _loss(node: OperatorNode, log_probability: Any, target: Any, weight: Any) -> Any:
+    """Logarithms of shape (N, C, d...) and targets of shape (N, d...): a loss each, or one for all."""
+    ignored = node.get("ignore_index")
+    kept = jnp.ones(target.shape, bool) if ignored is None else target != ignored
+    # An index to be ignored may be none of the classes.
+    index = jnp.where(kept, target, 0)
+    chosen = jnp.take_along_axis(log_probability, jnp.expand_dims(index, 1), 1)[:, 0]
+    weights = jnp.ones(target.shape, chosen.dtype) if weight is None else weight[index]
+    weights = jnp.where(kept, weights, 0)
+    losses = -chosen * weights
+    match node["reduction"]:
+        case "none":
+            return losses
+        case "sum":
+            return jnp.sum(losses)
+    if weight is None and ignored is None:
+        return jnp.mean(losses)
+    return jnp.sum(losses) / jnp.sum(weights)
+
+
+@maker("NegativeLogLikelihoodLoss")
+def _negative_log_likelihood(node: OperatorNode) -> Function:
+    return lambda x, target, weight=None: _loss(node, x, target, weight)
+
+
+@maker("SoftmaxCrossEntropyLoss")
+def _softmax_cross_entropy(node: OperatorNode) -> Function:
+    def softmax_cross_entropy(scores: Any, labels: Any, weight: Any = None) -> Any:
+        log_probability = jax.nn.log_softmax(scores, 1)
+        return _loss(node, log_probability, labels, weight), log_probability
+
+    return softmax_cross_entropy
+
+
+# DFT and STFT. Complex numbers are pairs of reals along the last axis, as ONNX has them.
+
+
+def _complex(x: Any) -> Any:
+    wide = x if x.dtype.itemsize >= 4 else x.astype(jnp.float32)
+    return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
+
+
+def _exact(x: Any) -> Any:
+    """ONNX's tests of the forward transform were computed in 64 bits: a frequency that is absent is nearer to zero."""
+    return x.astype(jnp.float64) if x.dtype.itemsize < 8 else x
+
+
+def _pairs(x: Any, dtype: Any) -> Any:
+    return jnp.stack([jnp.real(x), jnp.imag(x)], -1).astype(dtype)
+
+
+@maker("DFT")
+def _dft(node: OperatorNode) -> Function:
+    inverse, onesided = bool(node["inverse"]), bool(node["onesided"])
+    given = int(node.get("axis", -2))
+
+    def dft(x: Any, length: Any = None, axis: Any = None) -> Any:
+        at = (given if axis is None else int(axis.item())) % x.ndim
+        signal = _complex(x if inverse else _exact(x))
+        if inverse and onesided:
+            count = 2 * (x.shape[at] - 1) if length is None else int(length.item())
+            return jnp.fft.irfft(signal, count, at)[..., None].astype(x.dtype)
+        count = x.shape[at] if length is None else int(length.item())
+        if inverse:
+            return _pairs(jnp.fft.ifft(signal, count, at), x.dtype)
+        if onesided and not jnp.iscomplexobj(signal):
+            return _pairs(jnp.fft.rfft(signal, count, at), x.dtype)
+        whole = jnp.fft.fft(signal, count, at)
+        return _pairs(jnp.take(whole, np.arange(count // 2 + 1), at) if onesided else whole, x.dtype)
+
+    return dft
+
+
+@maker("STFT")
+def _stft(node: OperatorNode) -> Function:
+    onesided = bool(node["onesided"])
+
+    def stft(x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+        signal = _complex(x)
+        size = int(length.item()) if length is not None else signal.shape[1] if window is None else window.shape[0]
+        hop = int(step.item())
+        frames = 1 + (signal.shape[1] - size) // hop
+        cut = signal[:, np.arange(frames)[:, None] * hop + np.arange(size)]
+        weighted = cut if window is None else cut * window
+        if onesided and not jnp.iscomplexobj(weighted):
+            return _pairs(jnp.fft.rfft(weighted, size, -1), x.dtype)
+        whole = jnp.fft.fft(weighted, size, -1)
+        return _pairs(whole[..., : size // 2 + 1] if onesided else whole, x.dtype)
+
+    return stft

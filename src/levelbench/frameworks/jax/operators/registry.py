@@ -1,7 +1,8 @@
 """The register of makers: which function turns a node of an operator into a function of JAX's arrays.
 
-The one idea: a maker reads the node's attributes once and answers with a pure function that JAX can trace, compile and
-differentiate; XLA fuses what it is written in, so it is written for the reader.
+A maker reads the node's attributes once and answers with a pure function that JAX can trace, compile and differentiate;
+XLA fuses what it is written in, so it is written for the reader. The shared operators are there first; one of JAX's own
+takes the place of a shared one.
 """
 
 from __future__ import annotations
@@ -9,45 +10,46 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from levelbench.errors import UnsupportedError
+import jax.numpy as jnp
+
+from levelbench.frameworks.shared.operators import SHARED, Native, SharedMaker
+from levelbench.frameworks.shared.registry import Makers
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Entry", "Function", "Maker", "entry", "maker", "names", "plain", "refuse"]
+__all__ = ["Function", "JaxEntry", "Maker", "find", "maker", "names", "plain", "refuse"]
 
 Function = Callable[..., Any]
 """Arrays in (``None`` for one that is left out, NumPy's for structural ones), an array or a tuple out."""
 
 Maker = Callable[[OperatorNode], Function]
+Condition = Callable[[OperatorNode], bool]
 
 
-class Entry(NamedTuple):
+class JaxEntry(NamedTuple):
     """How an operator is made."""
 
     make: Maker
-    eager: Callable[[OperatorNode], bool]
+    eager: Condition
     """Whether the shape of an output depends on values, so that the node cannot be compiled as a whole."""
     random: bool = False
     """Whether the function takes a key of JAX's random numbers first."""
-    backward: Callable[[OperatorNode], Function] | None = None
+    backward: Maker | None = None
     """Makes (gradients, inputs, outputs) -> gradients of inputs, where JAX cannot find them from the inputs alone."""
 
 
-_REGISTER: dict[tuple[str, str], Entry] = {}
+_MAKERS: Makers[JaxEntry] = Makers("jax")
+names, find, refuse = _MAKERS.names, _MAKERS.find, _MAKERS.refuse
 
 
 def maker(
-    *names: str,
-    domain: str = "",
-    eager: bool | Callable[[OperatorNode], bool] = False,
-    random: bool = False,
-    backward: Callable[[OperatorNode], Function] | None = None,
+    *names: str, domain: str = "", eager: bool | Condition = False, random: bool = False, backward: Maker | None = None
 ) -> Callable[[Maker], Maker]:
     """Register a maker of the operators ``names``."""
 
     def register(make: Maker) -> Maker:
-        asked = eager if callable(eager) else lambda _: eager
+        condition = eager if callable(eager) else lambda _: eager
         for name in names:
-            _REGISTER[domain, name] = Entry(make, asked, random, backward)
+            _MAKERS.add(domain, name, JaxEntry(make, condition, random, backward))
         return make
 
     return register
@@ -63,19 +65,16 @@ def _always(function: Function) -> Maker:
     return lambda _: function
 
 
-def names() -> list[str]:
-    """The operators that are registered, as ``Conv`` or ``domain::Name``."""
-    return sorted(f"{domain}::{name}" if domain else name for domain, name in _REGISTER)
+_NATIVE = Native(jnp, jnp.asarray)
+_EAGER: dict[str, Condition] = {
+    # Without a number of samples, the size of a region says how many there are.
+    "RoiAlign": lambda node: int(node["sampling_ratio"]) == 0,
+}
 
 
-def entry(node: OperatorNode) -> Entry:
-    """The entry of a node's operator; ``UnsupportedError`` where there is none."""
-    found = _REGISTER.get((node.domain, node.op_type))
-    if found is None:
-        raise UnsupportedError(f"operator {node.title} on jax", "this adapter has none", "use another framework")
-    return found
+def _shared(make: SharedMaker) -> Maker:
+    return lambda node: make(node, _NATIVE)
 
 
-def refuse(node: OperatorNode, found: str, do: str = "use another framework") -> UnsupportedError:
-    """The error that says what of an operator JAX, or this adapter, cannot do."""
-    return UnsupportedError(f"{node.title} on jax", found, do)
+for (_domain, _name), _make in SHARED.items():
+    maker(_name, domain=_domain, eager=_EAGER.get(_name, False))(_shared(_make))

@@ -1,7 +1,7 @@
-"""Shapes: Reshape to Transpose, joining and splitting, Slice, Pad, Tile, blocks of space and depth.
+"""Shapes, indices and constants: Reshape to Transpose, joining and splitting, gathering and scattering, arrays made.
 
-The one idea: every shape, axis and size is structural, so it is known when the function is traced, and XLA turns most
-of these into nothing.
+Every shape, axis and size is structural, so it is known when the function is traced, and XLA turns most of these into
+nothing. Two answers, NonZero's and Unique's, have a size that only their values tell; they run outside compiled code.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from levelbench.frameworks.jax.arrays import numpy_dtype
 from levelbench.frameworks.jax.operators.registry import Function, maker, refuse
 from levelbench.operators.node import OperatorNode
-
-__all__: list[str] = []
 
 
 @maker("Shape", eager=True)
@@ -27,30 +26,6 @@ def _shape(node: OperatorNode) -> Function:
 @maker("Size", eager=True)
 def _size(_: OperatorNode) -> Function:
     return lambda x: jnp.asarray(np.array(x.size, np.int64))
-
-
-@maker("Reshape")
-def _reshape(node: OperatorNode) -> Function:
-    zero_is_zero = bool(node.get("allowzero", 0))
-
-    def reshape(x: Any, shape: Any) -> Any:
-        sizes = [int(each) for each in shape]
-        if not zero_is_zero:
-            sizes = [x.shape[at] if each == 0 else each for at, each in enumerate(sizes)]
-        return x.reshape(sizes)
-
-    return reshape
-
-
-@maker("Flatten")
-def _flatten(node: OperatorNode) -> Function:
-    axis = int(node["axis"])
-
-    def flatten(x: Any) -> Any:
-        at = axis + x.ndim if axis < 0 else axis
-        return x.reshape(int(np.prod(x.shape[:at])), int(np.prod(x.shape[at:])))
-
-    return flatten
 
 
 @maker("Squeeze")
@@ -199,16 +174,159 @@ def _trilu(node: OperatorNode) -> Function:
     return lambda x, k=None: function(x, 0 if k is None else int(k.item()))
 
 
-@maker("ReverseSequence")
-def _reverse_sequence(node: OperatorNode) -> Function:
-    time, batch = int(node["time_axis"]), int(node["batch_axis"])
+# Gathering and scattering by index, Compress, NonZero, Unique. Negative indices count from the end.
 
-    def reverse_sequence(x: Any, lengths: Any) -> Any:
-        moved = jnp.moveaxis(x, (batch, time), (0, 1))
-        step = jnp.arange(moved.shape[1])
-        length = lengths[:, None]
-        source = jnp.where(step < length, length - 1 - step, step)
-        source = source.reshape(*source.shape, *[1] * (moved.ndim - 2))
-        return jnp.moveaxis(jnp.take_along_axis(moved, source, 1), (0, 1), (batch, time))
 
-    return reverse_sequence
+@maker("Gather")
+def _gather(node: OperatorNode) -> Function:
+    axis = int(node["axis"])
+    return lambda x, indices: jnp.take(x, indices, axis)
+
+
+@maker("GatherElements")
+def _gather_elements(node: OperatorNode) -> Function:
+    axis = int(node["axis"])
+
+    def gather_elements(x: Any, indices: Any) -> Any:
+        # The other axes of the indices may be shorter.
+        cut = [slice(each) for each in indices.shape]
+        cut[axis] = slice(None)
+        return jnp.take_along_axis(x[tuple(cut)], indices, axis)
+
+    return gather_elements
+
+
+def _write(node: OperatorNode, place: Any, updates: Any) -> Any:
+    """Updates put at a place, or joined with what is there."""
+    match node.get("reduction", "none"):
+        case "none":
+            return place.set(updates)
+        case "add":
+            return place.add(updates)
+        case "mul":
+            return place.multiply(updates)
+        case "max":
+            return place.max(updates)
+        case "min":
+            return place.min(updates)
+    raise refuse(node, f"there is no reduction {node['reduction']!r}")
+
+
+@maker("Scatter", "ScatterElements")
+def _scatter_elements(node: OperatorNode) -> Function:
+    axis = int(node["axis"])
+
+    def scatter_elements(x: Any, indices: Any, updates: Any) -> Any:
+        where: list[Any] = list(np.ogrid[tuple(slice(each) for each in indices.shape)])
+        where[axis] = indices
+        return _write(node, x.at[tuple(where)], updates)
+
+    return scatter_elements
+
+
+@maker("ScatterND")
+def _scatter_nd(node: OperatorNode) -> Function:
+    def scatter_nd(x: Any, indices: Any, updates: Any) -> Any:
+        return _write(node, x.at[tuple(jnp.moveaxis(indices, -1, 0))], updates)
+
+    return scatter_nd
+
+
+@maker("TensorScatter")
+def _tensor_scatter(node: OperatorNode) -> Function:
+    """Writes a stretch along ``axis`` of each batch element's cache, from an index of its own on."""
+    axis, circular = int(node["axis"]), node["mode"] == "circular"
+
+    def tensor_scatter(cache: Any, update: Any, start: Any = None) -> Any:
+        moved, written = jnp.moveaxis(cache, axis, 1), jnp.moveaxis(update, axis, 1)
+        first = jnp.zeros(cache.shape[0], jnp.int64) if start is None else start.astype(jnp.int64)
+        place = first[:, None] + jnp.arange(written.shape[1])
+        place = place % moved.shape[1] if circular else place
+        return jnp.moveaxis(moved.at[jnp.arange(cache.shape[0])[:, None], place].set(written), 1, axis)
+
+    return tensor_scatter
+
+
+@maker("Compress")
+def _compress(node: OperatorNode) -> Function:
+    axis = node.get("axis")
+
+    def compress(x: Any, condition: Any) -> Any:
+        chosen = np.flatnonzero(condition)
+        return jnp.take(x.reshape(-1), chosen, 0) if axis is None else jnp.take(x, chosen, int(axis))
+
+    return compress
+
+
+@maker("NonZero", eager=True)
+def _non_zero(_: OperatorNode) -> Function:
+    def non_zero(x: Any) -> Any:
+        if x.ndim == 0:
+            return jnp.zeros((0, int(bool(x))), jnp.int64)
+        return jnp.stack(jnp.nonzero(x)).astype(jnp.int64)
+
+    return non_zero
+
+
+@maker("Unique", eager=True)
+def _unique(node: OperatorNode) -> Function:
+    axis, in_order = node.get("axis"), bool(node["sorted"])
+
+    def unique(x: Any) -> Any:
+        values, first, inverse, counts = jnp.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
+        inverse = inverse.reshape(-1)
+        if not in_order:
+            order = jnp.argsort(first)
+            values, first, counts = jnp.take(values, order, axis or 0), first[order], counts[order]
+            inverse = jnp.argsort(order)[inverse]
+        return values, *(each.astype(jnp.int64) for each in (first, inverse, counts))
+
+    return unique
+
+
+# Arrays out of nothing but their shape: Constant, ConstantOfShape, EyeLike, Range, OneHot, windows, mel filters.
+
+
+@maker("Constant")
+def _constant(node: OperatorNode) -> Function:
+    kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
+    for name, dtype in kinds.items():
+        if name in node.attributes:
+            array = np.asarray(node[name], dtype)
+            return lambda: jnp.asarray(array)
+    if "value" not in node.attributes:
+        raise refuse(node, "strings and sparse tensors are not there")
+    value = np.asarray(node["value"])
+    if value.dtype.kind in "OSUT":
+        raise refuse(node, "JAX has no strings")
+    return lambda: jnp.asarray(value)
+
+
+@maker("ConstantOfShape")
+def _constant_of_shape(node: OperatorNode) -> Function:
+    value = np.asarray(node.get("value", np.zeros(1, np.float32))).reshape(-1)[0]
+    return lambda shape: jnp.full(tuple(int(each) for each in shape), value, value.dtype)
+
+
+@maker("EyeLike")
+def _eye_like(node: OperatorNode) -> Function:
+    k, code = int(node["k"]), node.get("dtype")
+
+    def eye_like(x: Any) -> Any:
+        rows, columns = x.shape
+        return jnp.eye(rows, columns, k=k, dtype=x.dtype if code is None else numpy_dtype(code))
+
+    return eye_like
+
+
+@maker("Range")
+def _arange(_: OperatorNode) -> Function:
+    def stretch(start: Any, limit: Any, delta: Any) -> Any:
+        kind = np.int64 if start.dtype.kind in "iu" else np.float64
+        first, end, step = (each.astype(kind).item() for each in (start, limit, delta))
+        count = max(int(np.ceil((end - first) / step)), 0)
+        return jnp.asarray((first + step * np.arange(count, dtype=kind)).astype(start.dtype))
+
+    return stretch

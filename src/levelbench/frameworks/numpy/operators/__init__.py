@@ -1,6 +1,6 @@
 """ONNX's operators in NumPy, vectorised, forward and backward: one module a family.
 
-The one idea: a module that holds a registry named ``OPERATORS`` adds its operators by being in this folder.
+A module that holds a registry named ``OPERATORS`` adds its operators by being in this folder.
 """
 
 from __future__ import annotations

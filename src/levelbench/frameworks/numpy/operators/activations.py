@@ -1,23 +1,185 @@
-"""Activation functions with a kink or an exponential side, forward and backward.
+"""Activation functions and the softmax family, forward and backward, and the error function behind Gelu.
 
-The one idea: at a kink the gradient is PyTorch's: 0 for Relu at 0, that of the negative side for LeakyRelu, PRelu, Elu,
-Celu and Selu.
+At a kink the gradient is PyTorch's: 0 for Relu at 0, that of the negative side for LeakyRelu, PRelu, Elu, Celu and
+Selu.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import pi, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from levelbench.frameworks.numpy.operators.broadcast import unbroadcast
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.numeric import Array, alone, keep, lift, lower, quiet, within
-from levelbench.frameworks.numpy.operators.pointwise import activation, negative_expm1
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Kernel,
+    Maker,
+    Registry,
+    activation,
+    alone,
+    blockwise,
+    is_narrow,
+    keep,
+    lift,
+    logistic,
+    lower,
+    negative_expm1,
+    quiet,
+    unbroadcast,
+    within,
+)
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "erf", "erf_slope", "log_softmax", "rows", "softmax"]
+
+
+# erf(x) = x P(x²) / Q(x²) for |x| <= 3.92, and 1 in float32 at the limit: minimax in the relative error, 2.9e-8.
+# The rounding of its steps adds up to 6 units in the last place, near 1.
+_P = (1.1283791, 0.1903055, 0.052734725, 0.0037605721, 0.00028461782, 2.0491518e-06)
+_Q = (1.0, 0.50198674, 0.11406643, 0.014960049, 0.0011609852, 3.8067577e-05)
+_LIMIT = 3.94
+
+# Constant term first.
+_NEAR_P = (
+    5.55923013010394962768e4,
+    7.00332514112805075473e3,
+    2.23200534594684319226e3,
+    9.00260197203842689217e1,
+    9.60497373987051638749e0,
+)
+_NEAR_Q = (
+    4.92673942608635921086e4,
+    2.26290000613890934246e4,
+    4.59432382970980127987e3,
+    5.21357949780152679795e2,
+    3.35617141647503099647e1,
+    1.0,
+)
+_MIDDLE_P = (
+    1.23033935479799725e03,
+    2.05107837782607147e03,
+    1.71204761263407058e03,
+    8.81952221241769090e02,
+    2.98635138197400131e02,
+    6.61191906371416295e01,
+    8.88314979438837594e00,
+    5.64188496988670089e-1,
+    2.15311535474403846e-8,
+)
+_MIDDLE_Q = (
+    1.23033935480374942e03,
+    3.43936767414372164e03,
+    4.36261909014324716e03,
+    3.29079923573345963e03,
+    1.62138957456669019e03,
+    5.37181101862009858e02,
+    1.17693950891312499e02,
+    1.57449261107098347e01,
+    1.0,
+)
+_FAR_P = (
+    6.58749161529837803e-4,
+    1.60837851487422766e-2,
+    1.25781726111229246e-1,
+    3.60344899949804439e-1,
+    3.05326634961232344e-1,
+    1.63153871373020978e-2,
+)
+_FAR_Q = (
+    2.33520497626869185e-3,
+    6.05183413124413191e-2,
+    5.27905102951428412e-1,
+    1.87295284992346725e00,
+    2.56852019228982242e00,
+    1.0,
+)
+_NEAR, _MIDDLE, _FAR = 1.0, 4.0, 6.0
+_INVERSE_ROOT_PI = 0.5641895835477563
+
+
+def erf(out: Array, x: Array) -> None:
+    """Fill ``out`` with 2/sqrt(pi) times the integral of exp(-t²) from 0 to x; float32 or float64, flat."""
+    if x.dtype == np.float32:
+        _erf_float32(out, x)
+    else:
+        out[...] = _erf_float64(x)
+
+
+def erf_slope(x: Array) -> Array:
+    """The derivative of erf, 2/sqrt(pi) exp(-x²)."""
+    slope: Array = np.multiply(x, x)
+    np.negative(slope, out=slope)
+    np.exp(slope, out=slope)
+    slope *= x.dtype.type(2 * _INVERSE_ROOT_PI)
+    return slope
+
+
+def _horner(coefficients: Sequence[float], x: NDArray[np.float64]) -> NDArray[Any]:
+    result = x * coefficients[-1]
+    for each in coefficients[-2:0:-1]:
+        result += each
+        result *= x
+    result += coefficients[0]
+    return result
+
+
+def _estrin(coefficients: Sequence[float], x: Array, square: Array) -> Array:
+    """A polynomial of degree 5 by pairs of powers: fewer roundings follow each other than in Horner's scheme."""
+    c0, c1, c2, c3, c4, c5 = (np.float32(each) for each in coefficients)
+    result: Array = x * c5
+    result += c4
+    result *= square
+    pair = x * c3
+    pair += c2
+    result += pair
+    result *= square
+    np.multiply(x, c1, out=pair)
+    pair += c0
+    result += pair
+    return result
+
+
+def _erf_float32(out: Array, x: Array) -> None:
+    limited = np.clip(x, np.float32(-_LIMIT), np.float32(_LIMIT))
+    square = limited * limited
+    fourth = square * square
+    np.multiply(limited, _estrin(_P, square, fourth), out=out)
+    out /= _estrin(_Q, square, fourth)
+    np.clip(out, np.float32(-1), np.float32(1), out=out)
+
+
+def _erf_float64(x: NDArray[np.float64]) -> NDArray[Any]:
+    size = np.abs(x)
+    # All elements first take the formula of small ones: it leaves NaN as it is.
+    result = np.minimum(size, _NEAR)
+    result = np.copysign(result, x)
+    square = result * result
+    result *= _horner(_NEAR_P, square) / _horner(_NEAR_Q, square)
+    result[size > _MIDDLE] = 1.0
+    middle = np.flatnonzero((size > _NEAR) & (size <= _MIDDLE))
+    if middle.size:
+        y = size[middle]
+        result[middle] = 1.0 - _gaussian(y) * (_horner(_MIDDLE_P, y) / _horner(_MIDDLE_Q, y))
+    far = np.flatnonzero((size > _MIDDLE) & (size < _FAR))
+    if far.size:
+        y = size[far]
+        square = 1.0 / (y * y)
+        ratio = square * _horner(_FAR_P, square) / _horner(_FAR_Q, square)
+        result[far] = 1.0 - _gaussian(y) * (_INVERSE_ROOT_PI - ratio) / y
+    return np.copysign(result, x)
+
+
+def _gaussian(y: NDArray[np.float64]) -> NDArray[Any]:
+    """exp(-y²), with y² split so that its rounding is not magnified: y = h + (y - h), h a multiple of 1/16."""
+    coarse = np.floor(y * 16.0) / 16.0
+    return np.exp(-coarse * coarse) * np.exp(-(y - coarse) * (y + coarse))
+
+
+# Activation functions with a kink or an exponential side, forward and backward.
+
 
 OPERATORS = Registry()
 
@@ -198,3 +360,256 @@ def _shrink(node: OperatorNode) -> Kernel:
         keep(out, outside, out=out)
 
     return activation(fill, lambda x, y: (np.abs(x) > limit).astype(x.dtype))
+
+
+# Smooth activation functions, forward and backward: Gelu, Sigmoid, Swish, SwiGLU, Mish, Softplus.
+# All are made of one exponential, tanh or erf, and of products done in place.
+
+
+@OPERATORS.add("Gelu")
+def _gelu(node: OperatorNode) -> Kernel:
+    """The product of x and the normal distribution's probability of less than x, or its approximation by tanh."""
+    if node["approximate"] == "tanh":
+        return _gelu_tanh()
+
+    def fill(out: Array, x: Array) -> None:
+        # Its erf is most of the time, forward and backward: up to six times PyTorch's (NumPy has none).
+        erf(out, x * x.dtype.type(sqrt(0.5)))
+        out += 1
+        out *= x
+        out *= x.dtype.type(0.5)
+
+    def slope(x: Array, y: Array) -> Array:
+        scaled = x * x.dtype.type(sqrt(0.5))
+        density = erf_slope(scaled)
+        density *= x
+        density *= x.dtype.type(sqrt(0.125))
+        probability = np.empty_like(x)
+        erf(probability, scaled)
+        probability += 1
+        probability *= x.dtype.type(0.5)
+        probability += density
+        return probability
+
+    return activation(fill, slope)
+
+
+def _gelu_tanh() -> Kernel:
+    scale, cubic = sqrt(2 / pi), 0.044715
+
+    def bent(x: Array) -> Array:
+        result: Array = x * x
+        result *= x.dtype.type(scale * cubic)
+        result += x.dtype.type(scale)
+        result *= x
+        np.tanh(result, out=result)
+        return result
+
+    def fill(out: Array, x: Array) -> None:
+        np.add(bent(x), 1, out=out)
+        out *= x
+        out *= x.dtype.type(0.5)
+
+    def slope(x: Array, y: Array) -> Array:
+        t = bent(x)
+        inner = scale + 3 * scale * cubic * x * x
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
+
+    return activation(fill, slope)
+
+
+@OPERATORS.add("Sigmoid")
+def _sigmoid(node: OperatorNode) -> Kernel:
+    return activation(logistic, lambda x, y: y * (1 - y))
+
+
+@OPERATORS.add("Swish")
+def _swish(node: OperatorNode) -> Kernel:
+    """The product x sigmoid(alpha x)."""
+    alpha = node["alpha"]
+
+    def fill(out: Array, x: Array) -> None:
+        logistic(out, x if alpha == 1 else x * x.dtype.type(alpha))
+        out *= x
+
+    def slope(x: Array, y: Array) -> Array:
+        return _swish_slope(x, alpha)
+
+    return activation(fill, slope)
+
+
+def _swish_slope(x: Array, alpha: float) -> Array:
+    scaled = x if alpha == 1 else x * x.dtype.type(alpha)
+    gate = np.empty_like(x)
+    logistic(gate, scaled)
+    return gate * (1 + scaled * (1 - gate))
+
+
+@OPERATORS.add("SwiGLU")
+def _swiglu(node: OperatorNode) -> Kernel:
+    """The product a sigmoid(alpha a) b, for a and b of one shape."""
+    alpha = node["alpha"]
+
+    def fill(out: Array, a: Array, b: Array) -> None:
+        logistic(out, a if alpha == 1 else a * a.dtype.type(alpha))
+        out *= a
+        out *= b
+
+    def by_a(out: Array, gradient: Array, a: Array, b: Array) -> None:
+        np.multiply(_swish_slope(a, alpha), gradient, out=out)
+        out *= b
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+        return blockwise(by_a, gradient, *inputs), blockwise(fill, inputs[0], gradient)
+
+    return Kernel(lambda a, b: blockwise(fill, a, b), alone(backward))
+
+
+@OPERATORS.add("Mish")
+def _mish(node: OperatorNode) -> Kernel:
+    """The product x tanh(ln(1 + exp(x))), by n / (n + 2) with n = exp(x) (exp(x) + 2): one exponential, and no tanh."""
+
+    def gate(x: Array) -> Array:
+        # From 20 on n / (n + 2) rounds to 1 in float64, too.
+        power = np.exp(np.minimum(x, x.dtype.type(20)))
+        power *= power + 2
+        power /= power + 2
+        return power
+
+    def fill(out: Array, x: Array) -> None:
+        np.multiply(x, gate(x), out=out)
+
+    def slope(x: Array, y: Array) -> Array:
+        value, share = gate(x), np.empty_like(x)
+        logistic(share, x)
+        return value + x * share * (1 - value * value)
+
+    return activation(fill, slope)
+
+
+@OPERATORS.add("Softplus")
+def _softplus(node: OperatorNode) -> Kernel:
+    """ln(1 + exp(x)), as max(x, 0) + ln(1 + exp(-|x|))."""
+
+    def fill(out: Array, x: Array) -> None:
+        np.abs(x, out=out)
+        np.negative(out, out=out)
+        np.exp(out, out=out)
+        # ln(1 + u) without the C library's log1p: the rounding of 1 + u is divided out (Kahan).
+        rounded = out + 1
+        step = rounded - 1
+        np.log(rounded, out=rounded)
+        tiny = step == 0
+        step += tiny
+        rounded += tiny
+        out *= rounded
+        out /= step
+        out += np.maximum(x, x.dtype.type(0))
+
+    def slope(x: Array, y: Array) -> Array:
+        result = np.empty_like(x)
+        logistic(result, x)
+        return result
+
+    return activation(fill, slope)
+
+
+# Softmax, LogSoftmax and Hardmax along one axis, forward and backward.
+# The largest element is subtracted first, so that no exponential overflows; the passes that follow are done in place
+# over blocks that stay in the cache.
+
+
+_BLOCK = 1 << 16
+_SHORT = 64
+
+
+def rows(function: Callable[..., None], axis: int, *arrays: Array) -> Array:
+    """``function(out, *blocks)`` over blocks of shape (outer, axis, inner); ``out`` may be none of the others."""
+    first = arrays[0]
+    if first.ndim == 0 or first.size == 0:
+        shape: tuple[int, ...] = (1, 1, 1) if first.ndim == 0 else (0, 1, 1)
+    else:
+        axis %= first.ndim
+        outer = int(np.prod(first.shape[:axis], dtype=np.int64))
+        shape = (outer, first.shape[axis], first.size // (outer * first.shape[axis]))
+    flat = [each.reshape(shape) for each in arrays]
+    result = np.empty(first.shape, first.dtype)
+    target = result.reshape(shape)
+    step = max(1, _BLOCK // max(1, shape[1] * shape[2]))
+    if shape[2] == 1 and shape[1] < _SHORT:
+        _short_rows(function, target[..., 0], [each[..., 0] for each in flat], step)
+        return result
+    with quiet():
+        for start in range(0, shape[0], step):
+            blocks = [lift(each[start : start + step]) for each in flat]
+            if not is_narrow(first.dtype):
+                function(target[start : start + step], *blocks)
+                continue
+            scratch = np.empty(blocks[0].shape, np.float32)
+            function(scratch, *blocks)
+            target[start : start + step] = lower(scratch, first.dtype)
+    return result
+
+
+def _short_rows(function: Callable[..., None], target: Array, flat: Sequence[Array], step: int) -> None:
+    """The same with the short axis in front: NumPy reduces long runs side by side, but starts anew for each row."""
+    with quiet():
+        for start in range(0, len(target), step):
+            blocks = [np.array(lift(each[start : start + step]).T, order="C")[None] for each in flat]
+            scratch = np.empty_like(blocks[0])
+            function(scratch, *blocks)
+            target[start : start + step] = lower(scratch[0].T, target.dtype)
+
+
+def softmax(out: Array, x: Array) -> None:
+    """Fill ``out`` with exp(x) over its sum along axis 1; both (outer, axis, inner)."""
+    np.subtract(x, x.max(axis=1, keepdims=True), out=out)
+    np.exp(out, out=out)
+    out /= out.sum(axis=1, keepdims=True)
+
+
+def log_softmax(out: Array, x: Array) -> None:
+    """Fill ``out`` with x minus the logarithm of the sum of exp(x) along axis 1; both (outer, axis, inner)."""
+    np.subtract(x, x.max(axis=1, keepdims=True), out=out)
+    out -= np.log(np.exp(out).sum(axis=1, keepdims=True))
+
+
+def _softmax_gradient(out: Array, gradient: Array, y: Array) -> None:
+    np.multiply(gradient, y, out=out)
+    out -= y * out.sum(axis=1, keepdims=True)
+
+
+def _log_softmax_gradient(out: Array, gradient: Array, y: Array) -> None:
+    np.exp(y, out=out)
+    out *= gradient.sum(axis=1, keepdims=True)
+    np.subtract(gradient, out, out=out)
+
+
+def _maker(fill: Callable[..., None], pull: Callable[..., None]) -> Maker:
+    def maker(node: OperatorNode) -> Kernel:
+        axis = node["axis"]
+
+        def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+            return (rows(pull, axis, gradient, output),)
+
+        return Kernel(lambda x: rows(fill, axis, x), alone(backward))
+
+    return maker
+
+
+OPERATORS.add("Softmax")(_maker(softmax, _softmax_gradient))
+OPERATORS.add("LogSoftmax")(_maker(log_softmax, _log_softmax_gradient))
+
+
+@OPERATORS.add("Hardmax")
+def _hardmax(node: OperatorNode) -> Kernel:
+    """1 at the first of the largest elements along the axis, else 0; its gradient is zero."""
+
+    def forward(x: Array) -> Array:
+        result = np.zeros_like(x)
+        if x.size:
+            chosen = np.expand_dims(np.argmax(lift(x), axis=node["axis"]), node["axis"])
+            np.put_along_axis(result, chosen, np.ones((), x.dtype), axis=node["axis"])
+        return result
+
+    return Kernel(forward, alone(lambda gradient, inputs, output: (np.zeros_like(inputs[0]),)))

@@ -1,21 +1,355 @@
-"""Conv and ConvTranspose of any number of spatial axes, forward and backward.
-
-The one idea: each is the other's gradient by the input, so both are made of the same three products.
-"""
+"""Conv and ConvTranspose as products of matrices, and where the windows of convolutions and pools lie."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.numpy.operators.correlation import correlate, input_gradient, weight_gradient
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry, Wanted
-from levelbench.frameworks.numpy.operators.numeric import Array, is_real, lift, lower, quiet, within
-from levelbench.frameworks.numpy.operators.windows import Sliding, Windows
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Kernel,
+    Registry,
+    Wanted,
+    is_real,
+    lift,
+    lower,
+    quiet,
+    within,
+)
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "Sliding", "Windows", "correlate", "crop", "input_gradient", "pad", "weight_gradient"]
+
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over an array's spatial axes, one entry an axis."""
+
+    kernel: Sizes
+    strides: Sizes
+    dilations: Sizes
+    before: Sizes
+    after: Sizes
+    out: Sizes
+
+    @property
+    def reach(self) -> Sizes:
+        """Elements from a window's first to its last, both included."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether there is a border around the array."""
+        return any(self.before) or any(self.after)
+
+    def taps(self) -> Iterator[tuple[Sizes, tuple[slice, ...]]]:
+        """Each position in the kernel, with the slices of the padded array that it sees as the window moves."""
+        for tap in product(*(range(size) for size in self.kernel)):
+            starts = [at * d for at, d in zip(tap, self.dilations, strict=True)]
+            steps = zip(starts, self.strides, self.out, strict=True)
+            yield tap, tuple(slice(a, a + s * (n - 1) + 1, s) for a, s, n in steps)
+
+    def along(self, axis: int, size: int) -> Iterator[tuple[slice, slice]]:
+        """Each position in the kernel along an axis of ``size``: its windows inside the array, the elements they see.
+
+        Positions that only see the border are left out.
+        """
+        stride, out = self.strides[axis], self.out[axis]
+        for at in range(self.kernel[axis]):
+            start = at * self.dilations[axis] - self.before[axis]
+            first = max(-(start // stride), 0)
+            stop = min((size - 1 - start) // stride + 1, out)
+            if first < stop:
+                begin = first * stride + start
+                yield slice(first, stop), slice(begin, begin + (stop - first - 1) * stride + 1, stride)
+
+    def inside(self, spatial: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+        """As :meth:`along`, for each position in the kernel of all axes, in row-major order."""
+        for chosen in product(*(tuple(self.along(axis, size)) for axis, size in enumerate(spatial))):
+            yield tuple(out for out, _ in chosen), tuple(seen for _, seen in chosen)
+
+    def view(self, padded: Array) -> Array:
+        """All windows of ``padded`` (batch, channels, spatial axes) as (batch, channels, kernel axes, out axes)."""
+        steps = padded.strides[2:]
+        inner = tuple(step * d for step, d in zip(steps, self.dilations, strict=True))
+        outer = tuple(step * s for step, s in zip(steps, self.strides, strict=True))
+        shape = (*padded.shape[:2], *self.kernel, *self.out)
+        return as_strided(padded, shape, (*padded.strides[:2], *inner, *outer), writeable=False)
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """A node's attributes about windows; :meth:`over` tells where they lie on an array."""
+
+    strides: Sequence[int] | None
+    dilations: Sequence[int] | None
+    pads: Sequence[int] | None
+    auto_pad: str
+    ceil: bool
+
+    @classmethod
+    def of(cls, node: OperatorNode) -> Sliding:
+        """Those of a Conv or a pool."""
+        ceil = bool(node.get("ceil_mode", 0))
+        return cls(node.get("strides"), node.get("dilations"), node.get("pads"), node.get("auto_pad", "NOTSET"), ceil)
+
+    def over(self, spatial: Sizes, kernel: Sequence[int]) -> Windows:
+        """The windows on an array of these spatial sizes (ONNX's formulas of Conv and MaxPool)."""
+        rank = len(spatial)
+        strides = tuple(self.strides or (1,) * rank)
+        dilations = tuple(self.dilations or (1,) * rank)
+        pads = tuple(self.pads or (0,) * 2 * rank) if self.auto_pad == "NOTSET" else (0,) * 2 * rank
+        sizes = []
+        for axis in range(rank):
+            reach = dilations[axis] * (kernel[axis] - 1) + 1
+            ends = (pads[axis], pads[rank + axis])
+            sizes.append(self._along(spatial[axis], reach, strides[axis], ends))
+        before, after, out = zip(*sizes, strict=True)
+        return Windows(tuple(kernel), strides, dilations, before, after, out)
+
+    def _along(self, size: int, reach: int, stride: int, ends: tuple[int, int]) -> tuple[int, int, int]:
+        """Padding before, after, and the number of windows along one axis."""
+        if self.auto_pad.startswith("SAME"):
+            out = -(-size // stride)
+            total = max((out - 1) * stride + reach - size, 0)
+            small, large = total // 2, total - total // 2
+            return (small, large, out) if self.auto_pad == "SAME_UPPER" else (large, small, out)
+        before, after = ends
+        room = size + before + after - reach
+        out = (-(-room // stride) if self.ceil else room // stride) + 1
+        if self.ceil and (out - 1) * stride >= size + before:
+            # A window that would start in the padding behind the array is none.
+            out -= 1
+        return before, after, max(out, 0)
+
+
+def pad(x: Array, before: Sequence[int], after: Sequence[int], value: Any = 0) -> Array:
+    """``x`` (batch, channels, spatial axes) with a border of ``value``; itself, contiguous, where there is none."""
+    if not any(before) and not any(after):
+        return np.ascontiguousarray(x)
+    sizes = tuple(b + n + a for b, n, a in zip(before, x.shape[2:], after, strict=True))
+    shape = (*x.shape[:2], *sizes)
+    padded = np.zeros(shape, x.dtype) if value == 0 else np.full(shape, value, x.dtype)
+    crop(padded, before, x.shape[2:])[...] = x
+    return padded
+
+
+def crop(padded: Array, before: Sequence[int], spatial: Sequence[int]) -> Array:
+    """The array inside the border: the reverse of :func:`pad`."""
+    inside: Any = (..., *(slice(b, b + n) for b, n in zip(before, spatial, strict=True)))
+    found: Array = padded[inside]
+    return found
+
+
+# The three products behind Conv and ConvTranspose: a correlation and its gradients by the input and by the weight.
+# Windows are copied next to each other (im2col) a few images at a time, so that the copies stay in the cache and one
+# product of matrices for each group does the arithmetic. Depthwise convolutions pay for it: their products are vectors
+# times matrices, bound by the copies, and take about four times as long as PyTorch's.
+
+
+_BLOCK = 1 << 18
+"""Elements of the copied windows of a block: about 1 MiB of float32, which the caches of a core hold."""
+
+_WIDE = 4
+"""With more outputs than so many times the inputs, adding up windows of the input is cheaper than copying those of the
+gradient."""
+
+
+class _Block(NamedTuple):
+    """Images and rows (positions on the first spatial axis) of the output that are computed at once."""
+
+    images: slice
+    rows: slice
+    shape: tuple[int, ...]
+
+
+def correlate(
+    x: Array, weight: Array, windows: Windows, group: int, bias: Array | None = None, kept: list[Array] | None = None
+) -> Array:
+    """Conv: x (N, C, spatial axes), weight (M, C / group, kernel), bias (M) to (N, M, ``windows.out``).
+
+    Where all windows fit one block, they are put into ``kept``: :func:`weight_gradient` can use them again.
+    """
+    if _is_pointwise(windows):
+        return _pointwise(x, _matrix(weight, group), bias)
+    padded = pad(x, windows.before, windows.after)
+    result = np.empty((len(x), len(weight), *windows.out), x.dtype)
+    fits = x.shape[1] * prod(windows.kernel) * len(x) * prod(windows.out) <= _BLOCK
+    if _pays_by_rows(weight, windows, group) and not (fits and kept is not None):
+        products = _by_rows(padded, weight, windows, group)
+    else:
+        products = _by_windows(padded, weight, windows, group, kept if fits else None)
+    column = None if bias is None else bias.reshape(-1, *(1,) * len(windows.out))
+    for block, found in products:
+        target = result[block.images, :, block.rows]
+        np.copyto(target, found) if column is None else np.add(found, column, out=target)
+    return result
+
+
+def _by_windows(
+    padded: Array, weight: Array, windows: Windows, group: int, kept: list[Array] | None
+) -> Iterator[tuple[_Block, Array]]:
+    """Each block of the output (images, outputs, rows), as one product with whole windows."""
+    matrix = _matrix(weight, group)
+    for block, columns in _columns(padded, windows, group):
+        yield block, np.matmul(matrix, columns).reshape(len(weight), *block.shape).swapaxes(0, 1)
+        if kept is not None:
+            kept.append(columns)
+
+
+def _pays_by_rows(weight: Array, windows: Windows, group: int) -> bool:
+    """Whether the outputs to be added up are fewer than the elements of windows that need no copy."""
+    saved = group * weight.shape[1] * prod(windows.kernel[1:])
+    return windows.strides[0] == 1 and windows.kernel[0] > 1 and len(weight) <= saved
+
+
+def _by_rows(padded: Array, weight: Array, windows: Windows, group: int) -> Iterator[tuple[_Block, Array]]:
+    """As :func:`_by_windows`, where the first stride is 1: for each row of the kernel a product, all added up.
+
+    Windows are copied along the other axes alone; the rows that a row of the kernel sees are a slice of the copy.
+    """
+    outputs = len(weight)
+    channels, inner, reach = padded.shape[1], prod(windows.out[1:]), windows.reach[0]
+    elements = channels * prod(windows.kernel[1:])
+    matrices = [_matrix(np.ascontiguousarray(weight[:, :, at]), group) for at in range(windows.kernel[0])]
+    sizes = (windows.out[0] + reach - 1, *windows.out[1:])
+    view = replace(windows, kernel=(1, *windows.kernel[1:]), out=sizes).view(padded)[:, :, 0]
+    spread = (slice(None),) * (len(windows.out) - 1)
+    for block in _blocks(len(padded), elements, windows.out):
+        images, rows, *_ = block.shape
+        seen: Any = (block.images, slice(None), *spread, slice(block.rows.start, block.rows.stop + reach - 1))
+        columns = np.ascontiguousarray(view[seen]).reshape(images, group, elements // group, -1)
+        total: Any = 0
+        for at, matrix in enumerate(matrices):
+            start = at * windows.dilations[0] * inner
+            product = np.matmul(matrix, columns[..., start : start + rows * inner])
+            total = product if at == 0 else np.add(total, product, out=total)
+        yield block, total.reshape(images, outputs, *block.shape[1:])
+
+
+def input_gradient(g: Array, weight: Array, windows: Windows, group: int, spatial: tuple[int, ...]) -> Array:
+    """The gradient (N, C, ``spatial``) by the input, given that by the output, (N, M, ``windows.out``).
+
+    This is also what ConvTranspose computes.
+    """
+    channels = group * weight.shape[1]
+    if _is_pointwise(windows):
+        return _pointwise(g, _matrix(weight, group).swapaxes(1, 2), None)
+    mirrored = _mirrored(windows, spatial) if g.shape[1] <= _WIDE * channels else None
+    if mirrored is not None:
+        return correlate(g, _turned(weight, group), mirrored, group)
+    matrix = np.ascontiguousarray(_matrix(weight, group).swapaxes(1, 2))
+    sizes = (b + n + a for b, n, a in zip(windows.before, spatial, windows.after, strict=True))
+    padded = np.zeros((len(g), channels, *sizes), g.dtype)
+    for block in _blocks(len(g), channels * prod(windows.kernel), windows.out):
+        rows = _rows(g, block, group)
+        spread = np.matmul(matrix, rows).reshape(channels, *windows.kernel, *block.shape)
+        first = replace(windows, out=block.shape[1:])
+        part = padded[block.images, :, block.rows.start * windows.strides[0] :]
+        for tap, where in first.taps():
+            seen: Any = (slice(None), slice(None), *where)
+            at: Any = (slice(None), *tap)
+            part[seen] += spread[at].swapaxes(0, 1)
+    return crop(padded, windows.before, spatial)
+
+
+def weight_gradient(x: Array, g: Array, windows: Windows, group: int, kept: Sequence[Array] = ()) -> Array:
+    """The gradient (M, C / group, kernel) by the weight, given that by the output."""
+    outputs, inputs = g.shape[1], x.shape[1] // group
+    if kept:
+        whole = _Block(slice(None), slice(None), (len(g), *windows.out))
+        return np.matmul(_rows(g, whole, group), kept[0].swapaxes(1, 2)).reshape(outputs, inputs, *windows.kernel)
+    total = np.zeros((group, outputs // group, inputs * prod(windows.kernel)), g.dtype)
+    for block, columns in _columns(pad(x, windows.before, windows.after), windows, group):
+        total += np.matmul(_rows(g, block, group), columns.swapaxes(1, 2))
+    return total.reshape(outputs, inputs, *windows.kernel)
+
+
+def _matrix(weight: Array, group: int) -> Array:
+    return weight.reshape(group, len(weight) // group, -1)
+
+
+def _turned(weight: Array, group: int) -> Array:
+    """The weight of the correlation that undoes a stride of 1: mirrored in space, inputs and outputs swapped."""
+    outputs, inputs, *kernel = weight.shape
+    turned = weight.reshape(group, outputs // group, inputs, *kernel).swapaxes(1, 2)
+    mirror: Any = (..., *(slice(None, None, -1) for _ in kernel))
+    return np.ascontiguousarray(turned[mirror]).reshape(group * inputs, outputs // group, *kernel)
+
+
+def _is_pointwise(windows: Windows) -> bool:
+    return not windows.is_padded and all(each == 1 for each in (*windows.kernel, *windows.strides))
+
+
+def _pointwise(x: Array, matrix: Array, bias: Array | None) -> Array:
+    """A kernel of one element: a product for each image, on the arrays as they lie."""
+    group, outputs, inputs = matrix.shape
+    images = np.ascontiguousarray(x).reshape(len(x), group, inputs, prod(x.shape[2:]))
+    result = np.matmul(matrix, images).reshape(len(x), group * outputs, *x.shape[2:])
+    if bias is not None:
+        result += bias.reshape(-1, *(1,) * (x.ndim - 2))
+    return result
+
+
+def _mirrored(windows: Windows, spatial: tuple[int, ...]) -> Windows | None:
+    """The windows on the gradient of the output; ``None`` with a stride, or a border wider than the kernel."""
+    before = tuple(reach - 1 - b for reach, b in zip(windows.reach, windows.before, strict=True))
+    sizes = zip(spatial, windows.out, before, windows.reach, strict=True)
+    after = tuple(n - out - b + reach - 1 for n, out, b, reach in sizes)
+    if any(each != 1 for each in windows.strides) or min(*before, *after) < 0:
+        return None
+    return replace(windows, before=before, after=after, out=spatial)
+
+
+def _blocks(batch: int, height: int, out: tuple[int, ...]) -> Iterator[_Block]:
+    """Covers all images and rows with blocks of about ``_BLOCK`` elements, for ``height`` elements a window."""
+    row = max(height * prod(out[1:]), 1)
+    rows = min(max(_BLOCK // row, 1), max(out[0], 1))
+    images = max(_BLOCK // (row * max(out[0], 1)), 1)
+    for start in range(0, batch, images):
+        stop = min(start + images, batch)
+        for top in range(0, out[0], rows):
+            bottom = min(top + rows, out[0])
+            yield _Block(slice(start, stop), slice(top, bottom), (stop - start, bottom - top, *out[1:]))
+
+
+def _columns(padded: Array, windows: Windows, group: int) -> Iterator[tuple[_Block, Array]]:
+    """The windows of each block as (group, elements of a window, windows); the memory is used again."""
+    view = windows.view(padded)
+    channels, rank = padded.shape[1], len(windows.out)
+    elements = channels * prod(windows.kernel)
+    # (images, channels, kernel, out) to (channels, kernel, images, out): the order of the product.
+    order = (*range(1, 2 + rank), 0, *range(2 + rank, 2 + 2 * rank))
+    memory: Array | None = None
+    for block in _blocks(len(padded), elements, windows.out):
+        size = elements * prod(block.shape)
+        if memory is None or memory.size < size:
+            memory = np.empty(size, padded.dtype)
+        columns = memory[:size].reshape(channels, *windows.kernel, *block.shape)
+        part = (block.images, slice(None), *(slice(None),) * rank, block.rows)
+        np.copyto(columns, view[part].transpose(order))
+        yield block, columns.reshape(group, elements // group, -1)
+
+
+def _rows(g: Array, block: _Block, group: int) -> Array:
+    """The block of a gradient as (group, channels of a group, windows)."""
+    part = g[block.images, :, block.rows].swapaxes(0, 1)
+    return np.ascontiguousarray(part).reshape(group, g.shape[1] // group, -1)
+
+
+# Conv and ConvTranspose of any number of spatial axes, forward and backward.
+# Each is the other's gradient by the input, so both are made of the same three products.
+
 
 OPERATORS = Registry()
 

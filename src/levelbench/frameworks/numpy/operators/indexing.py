@@ -1,23 +1,31 @@
-"""Gather in its three forms, OneHot and ReverseSequence, forward and backward.
-
-The one idea: the gradient of a gather is a scatter that adds; where rows repeat (an embedding), they are sorted and
-summed in runs, because NumPy's ``add.at`` on rows takes a step an element.
-"""
+"""Reading and writing elements by index, with their gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from levelbench.errors import UsageError
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.numeric import Array, alone, is_real, lift, within
+from levelbench.frameworks.numpy.operators.elementwise import no_gradient
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Kernel,
+    Registry,
+    alone,
+    is_narrow,
+    is_real,
+    lift,
+    lower,
+    quiet,
+    within,
+)
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS", "add_rows", "flat_positions", "flat_rows", "wrapped"]
+
 
 OPERATORS = Registry()
 
@@ -169,3 +177,207 @@ def _reverse_sequence(node: OperatorNode) -> Kernel:
         return np.moveaxis(turned, (0, 1), (time_axis, batch_axis))
 
     return Kernel(reverse, alone(lambda gradient, inputs, output: (reverse(gradient, inputs[1]), None)))
+
+
+# ScatterElements and ScatterND with their reductions, forward and backward.
+# Both write rows of a flattened array at flat positions (ScatterElements' rows are of one element), so one
+# implementation serves them. Without a reduction, of several updates to a place the last stays, and ONNX defines no
+# gradient for that: each gets the whole. Where min and max are tied, the gradient is shared evenly, as PyTorch does.
+
+
+Locate = Callable[[Sequence[int], Array], tuple[Array, int]]
+"""(shape of data, indices) -> rows of the flattened data, elements of a row."""
+
+_UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scattered(data: Array, rows: Array, updates: Array, reduction: str) -> Array:
+    """A copy of ``data`` (count, width) with ``updates`` (n, width) put at ``rows`` or combined with what is there."""
+    result = data.copy()
+    if reduction == "none":
+        result[rows] = updates
+    elif reduction == "add" and data.shape[1] > 1 and data.dtype.kind == "f":
+        result += add_rows(updates, rows, len(data))
+    elif data.shape[1] == 1:
+        _UFUNCS[reduction].at(result[:, 0], rows, updates[:, 0])
+    else:
+        _UFUNCS[reduction].at(result, rows, updates)
+    return result
+
+
+def _pulled(g: Array, data: Array, rows: Array, updates: Array, y: Array, reduction: str) -> tuple[Array, Array]:
+    """The gradients of data (count, width) and updates (n, width)."""
+    taken = g[rows]
+    match reduction:
+        case "none":
+            kept = g.copy()
+            kept[rows] = 0
+            return kept, taken
+        case "add":
+            return g, taken
+        case "mul":
+            return _pulled_product(g, data, rows, updates)
+    holds, won = data == y, updates == y[rows]
+    count = holds + add_rows(won.astype(g.dtype), rows, len(data))
+    share = g / np.maximum(count, 1)
+    return np.where(holds, share, 0), np.where(won, share[rows], 0)
+
+
+def _pulled_product(g: Array, data: Array, rows: Array, updates: Array) -> tuple[Array, Array]:
+    """Products of all others: zeros are counted, and only the rest is multiplied and divided by."""
+    zero = updates == 0
+    filled = np.where(zero, updates.dtype.type(1), updates)
+    product = _scattered(np.ones_like(data), rows, filled, "mul")
+    zeros = add_rows(zero.astype(g.dtype), rows, len(data))
+    by_data = np.where(zeros == 0, g * product, 0)
+    others = np.where(zero, zeros[rows] == 1, zeros[rows] == 0)
+    by_updates = np.where(others, (g * data * product)[rows] / filled, 0)
+    return by_data, by_updates
+
+
+def _scatter(locate: Locate, reduction: str) -> Kernel:
+    def forward(data: Array, indices: Array, updates: Array) -> Array:
+        rows, width = locate(data.shape, indices)
+        if not (rows.size and width):
+            return data.copy()
+        flat, rising = data.reshape(-1, width), updates.reshape(-1, width)
+        if reduction == "none":
+            return _scattered(flat, rows, rising, reduction).reshape(data.shape)
+        with quiet():
+            return lower(_scattered(lift(flat), rows, lift(rising), reduction), data.dtype).reshape(data.shape)
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+        data, indices, updates = inputs
+        rows, width = locate(data.shape, indices)
+        if not (rows.size and width):
+            return gradient, None, np.zeros_like(updates)
+        g, x, u, y = (lift(each).reshape(-1, width) for each in (gradient, data, updates, output))
+        by_data, by_updates = _pulled(g, x, rows, u, y, reduction)
+        found = within(by_data.reshape(data.shape), data), within(by_updates.reshape(updates.shape), updates)
+        return found[0], None, found[1]
+
+    return Kernel(forward, alone(backward))
+
+
+@OPERATORS.add("ScatterElements", "Scatter")
+def _scatter_elements(node: OperatorNode) -> Kernel:
+    axis = node["axis"]
+
+    def locate(shape: Sequence[int], indices: Array) -> tuple[Array, int]:
+        return flat_positions(shape, indices, axis).reshape(-1), 1
+
+    return _scatter(locate, node.get("reduction", "none"))
+
+
+@OPERATORS.add("ScatterND")
+def _scatter_nd(node: OperatorNode) -> Kernel:
+    return _scatter(lambda shape, indices: flat_rows(shape, indices, 0), node.get("reduction", "none"))
+
+
+# Operators that choose elements: TopK, Compress, NonZero, Trilu.
+# The largest of a row are found by a partial sort of values, and the lowest indices among equals by counting them;
+# only what was chosen is sorted.
+
+
+@OPERATORS.add("TopK")
+def _top_k(node: OperatorNode) -> Kernel:
+    """The k largest or smallest along ``axis`` in order, and their indices; the lower index first among equals.
+
+    NaN counts as larger than any number. ``sorted=0`` leaves the order open, so it is sorted, too.
+    """
+    axis, largest = node["axis"], bool(node["largest"])
+
+    def forward(x: Array, k: Array) -> tuple[Array, Array]:
+        rows = np.moveaxis(x, axis, -1)
+        values = lift(rows) if is_narrow(x.dtype) else rows
+        indices = _best(values, int(np.asarray(k).item()), largest)
+        chosen = np.take_along_axis(rows, indices, -1)
+        return np.moveaxis(chosen, -1, axis), np.moveaxis(indices, -1, axis)
+
+    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        if gradients[0] is None or not is_real(inputs[0]):
+            return None, None
+        result = np.zeros_like(inputs[0])
+        indices = outputs[1] if len(outputs) > 1 and outputs[1] is not None else forward(*inputs)[1]
+        np.put_along_axis(result, indices, gradients[0], axis)
+        return result, None
+
+    return Kernel(forward, backward)
+
+
+def _in_order(rows: Array, largest: bool) -> Array:
+    """Indices that sort the last axis, equal elements by index."""
+    if not largest:
+        return np.argsort(rows, axis=-1, kind="stable")
+    # Backwards twice: it holds for unsigned integers, too, which have no negative.
+    backwards = np.argsort(rows[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return np.asarray(rows.shape[-1] - 1 - backwards)
+
+
+def _best(rows: Array, k: int, largest: bool) -> Array:
+    size = rows.shape[-1]
+    if k * 4 > size or (rows.dtype.kind == "f" and bool(np.isnan(rows).any())):
+        return np.ascontiguousarray(_in_order(rows, largest)[..., :k])
+    if k == 0:
+        return np.empty((*rows.shape[:-1], 0), np.int64)
+    at = size - k if largest else k - 1
+    threshold = np.partition(rows, at, axis=-1)[..., at : at + 1]
+    better = rows > threshold if largest else rows < threshold
+    equal = rows == threshold
+    missing = k - np.count_nonzero(better, axis=-1, keepdims=True)
+    if np.any(np.count_nonzero(equal, axis=-1, keepdims=True) != missing):
+        equal &= np.cumsum(equal, axis=-1) <= missing
+    better |= equal
+    chosen = np.flatnonzero(better).reshape(*rows.shape[:-1], k) % size
+    order = _in_order(np.take_along_axis(rows, chosen, -1), largest)
+    return np.take_along_axis(chosen, order, -1)
+
+
+@OPERATORS.add("Compress")
+def _compress(node: OperatorNode) -> Kernel:
+    """Slices of x (elements of it flattened, without ``axis``) where the condition holds; a short one is false on."""
+    axis = node.get("axis")
+
+    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        x, condition = inputs
+        if gradients[0] is None or not is_real(x):
+            return None, None
+        chosen = np.flatnonzero(condition)
+        if axis is None:
+            flat = np.zeros(x.size, x.dtype)
+            flat[chosen] = gradients[0]
+            return flat.reshape(x.shape), None
+        result = np.zeros_like(x)
+        np.moveaxis(result, axis, 0)[chosen] = np.moveaxis(gradients[0], axis, 0)
+        return result, None
+
+    return Kernel(lambda x, condition: np.compress(condition, x, axis), backward)
+
+
+@OPERATORS.add("NonZero")
+def _non_zero(node: OperatorNode) -> Kernel:
+    """Indices of elements that are not zero, (rank, count), in row order."""
+
+    def forward(x: Array) -> Array:
+        if x.ndim == 0:
+            return np.empty((0, np.count_nonzero(x)), np.int64)
+        return np.stack(np.nonzero(x)).astype(np.int64, copy=False)
+
+    return Kernel(forward, no_gradient)
+
+
+@OPERATORS.add("Trilu")
+def _trilu(node: OperatorNode) -> Kernel:
+    """The upper or lower triangle of each matrix, from the k-th diagonal on."""
+    part = np.triu if node["upper"] else np.tril
+
+    def triangle(x: Array, k: Any) -> Array:
+        return part(x, 0 if k is None else int(np.asarray(k).item()))
+
+    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        rest = (None,) * (len(inputs) - 1)
+        if gradients[0] is None or not is_real(inputs[0]):
+            return None, *rest
+        return triangle(gradients[0], inputs[1] if rest else None), *rest
+
+    return Kernel(lambda x, k=None: triangle(x, k), backward)

@@ -1,23 +1,31 @@
-"""Gemm and MatMul, forward and backward, on BLAS.
-
-The one idea: a stack of matrices times one matrix is one product of a taller matrix. Integers have no BLAS: where no
-sum can exceed what float64 holds exactly, they are multiplied as float64.
-"""
+"""Matrix products: MatMul, Gemm and Einsum, forward and backward."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from levelbench.frameworks.numpy.operators.broadcast import unbroadcast
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.numeric import Array, is_real, lift, lower, quiet, selective, within
+from levelbench.errors import UsageError
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Kernel,
+    Registry,
+    is_real,
+    lift,
+    lower,
+    quiet,
+    selective,
+    unbroadcast,
+    within,
+)
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS", "matmul"]
+__all__ = ["OPERATORS", "contract", "matmul"]
+
 
 OPERATORS = Registry()
 
@@ -102,3 +110,161 @@ def _gemm(node: OperatorNode) -> Kernel:
         return found
 
     return Kernel(forward, selective(backward), selective=True)
+
+
+# Einsum by matrix products, and its gradient by Einsum.
+# Two operands are one product of matrices, once their axes are sorted into those that both keep (a stack), those that
+# are summed (the inner axis) and those of one alone; and the gradient of an operand is the sum over the labels that it
+# has not of the gradient of the output times the other operands.
+
+
+Labels = tuple[int, ...]
+"""An axis's label: a letter's number, or a negative one for an axis of the ellipsis, counted from its end."""
+Term = tuple[Labels, Array]
+
+
+@OPERATORS.add("Einsum")
+def _einsum(node: OperatorNode) -> Kernel:
+    """Einstein's summation: ellipsis, repeated labels and the implicit output as in NumPy."""
+    equation = node["equation"].replace(" ", "")
+
+    def forward(*inputs: Array) -> Array:
+        labels, output = _parse(equation, [each.ndim for each in inputs])
+        with quiet():
+            result = contract([(each, lift(x)) for each, x in zip(labels, inputs, strict=True)], output)
+            return lower(result, inputs[0].dtype)
+
+    def backward(gradient: Array, inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Array | None]:
+        labels, kept = _parse(equation, [each.ndim for each in inputs])
+        terms = [(each, lift(x)) for each, x in zip(labels, inputs, strict=True)]
+        found: list[Array | None] = [None] * len(inputs)
+        for at, (mine, x) in enumerate(terms):
+            if not wanted[at]:
+                continue
+            others = [(kept, lift(gradient)), *terms[:at], *terms[at + 1 :]]
+            found[at] = within(_gradient(mine, x.shape, others), inputs[at])
+        return found
+
+    return Kernel(forward, selective(backward), selective=True)
+
+
+def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
+    """The labels of each operand and of the output, the ellipsis written out."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise UsageError(f"Einsum {equation!r}", f"{len(ranks)} operands for {len(terms)} terms", "give one a term")
+    hidden = [
+        rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)
+    ]
+    labels = [_labels(term, count) for term, count in zip(terms, hidden, strict=True)]
+    for term, each, rank in zip(terms, labels, ranks, strict=True):
+        if len(each) != rank:
+            raise UsageError(f"Einsum {equation!r}", f"an operand of rank {rank} for {term!r}", "label each axis")
+    if arrow:
+        return labels, _labels(right, max(hidden))
+    counts = Counter(label for each in labels for label in each if label >= 0)
+    once = sorted(label for label, count in counts.items() if count == 1)
+    return labels, (*range(-max(hidden), 0), *once)
+
+
+def _labels(term: str, hidden: int) -> Labels:
+    before, dots, after = term.partition("...")
+    middle = range(-hidden, 0) if dots else ()
+    return (*map(ord, before), *middle, *map(ord, after))
+
+
+def contract(terms: Sequence[Term], output: Labels) -> Array:
+    """The sum over all labels that ``output`` has not of the product of ``terms``, with axes in the order of it."""
+    remaining = list(terms)
+    while len(remaining) > 1:
+        first, second = _next(remaining)
+        a, b = remaining[first], remaining[second]
+        remaining = [each for at, each in enumerate(remaining) if at not in (first, second)]
+        needed = set(output).union(*(labels for labels, _ in remaining))
+        remaining.append(_pair(a, b, needed))
+    labels, array = _alone(remaining[0], set(output))
+    return array.transpose([labels.index(label) for label in output])
+
+
+def _next(terms: Sequence[Term]) -> tuple[int, int]:
+    """The two operands to multiply next: those that NumPy's greedy search takes first."""
+    if len(terms) == 2:
+        return 0, 1
+    names = {label: at for at, label in enumerate(dict.fromkeys(label for labels, _ in terms for label in labels))}
+    arguments = [each for labels, array in terms for each in (array, [names[label] for label in labels])]
+    path, _ = np.einsum_path(*arguments, [], optimize="greedy")
+    first, second = sorted(path[1])[:2]
+    return first, second
+
+
+def _alone(term: Term, needed: set[int]) -> Term:
+    """One operand with its diagonals taken and the labels that nobody needs summed out."""
+    labels, array = term
+    kept = tuple(dict.fromkeys(label for label in labels if label in needed))
+    if kept == labels:
+        return term
+    names = {label: at for at, label in enumerate(dict.fromkeys(labels))}
+    return kept, np.asarray(np.einsum(array, [names[each] for each in labels], [names[each] for each in kept]))
+
+
+def _pair(a: Term, b: Term, needed: set[int]) -> Term:
+    a, b = _alone(a, needed | set(b[0])), _alone(b, needed | set(a[0]))
+    a, b = _alone(_unstretched(a, b), needed | set(b[0])), _alone(_unstretched(b, a), needed | set(a[0]))
+    a, b = _alone(a, needed | set(b[0])), _alone(b, needed | set(a[0]))
+    shared = [label for label in a[0] if label in b[0]]
+    stack = [label for label in shared if label in needed]
+    inner = [label for label in shared if label not in needed]
+    mine = [label for label in a[0] if label not in shared]
+    theirs = [label for label in b[0] if label not in shared]
+    left, right = _sorted(a, stack, mine, inner), _sorted(b, stack, inner, theirs)
+    shape = (*left.shape[: len(stack)], *_sizes(a, mine), *_sizes(b, theirs))
+    heads = left.shape[: len(stack)]
+    left = left.reshape(*heads, _product(_sizes(a, mine)), _product(_sizes(a, inner)))
+    right = right.reshape(*heads, _product(_sizes(b, inner)), _product(_sizes(b, theirs)))
+    # Without an inner axis it is an outer product: nothing for BLAS to do.
+    result = matmul(left, right) if inner else left * right
+    return (*stack, *mine, *theirs), result.reshape(shape)
+
+
+def _unstretched(term: Term, other: Term) -> Term:
+    """Without the axes of size 1 that the other operand has longer: they repeat a value."""
+    labels, array = term
+    longer = dict(zip(other[0], other[1].shape, strict=True))
+    drop = [at for at, label in enumerate(labels) if array.shape[at] == 1 and longer.get(label, 1) != 1]
+    if not drop:
+        return term
+    return tuple(label for at, label in enumerate(labels) if at not in drop), array.squeeze(tuple(drop))
+
+
+def _sorted(term: Term, *groups: Sequence[int]) -> Array:
+    labels, array = term
+    return array.transpose([labels.index(label) for group in groups for label in group])
+
+
+def _sizes(term: Term, labels: Sequence[int]) -> tuple[int, ...]:
+    return tuple(term[1].shape[term[0].index(label)] for label in labels)
+
+
+def _product(sizes: Sequence[int]) -> int:
+    return int(np.prod(sizes, dtype=np.int64))
+
+
+def _gradient(labels: Labels, shape: tuple[int, ...], others: Sequence[Term]) -> Array:
+    """The gradient of an operand of ``shape``, given those of the output and the other operands."""
+    own = tuple(dict.fromkeys(labels))
+    known = set().union(*(each for each, _ in others))
+    kept = tuple(label for label in own if label in known)
+    result = contract(others, kept)
+    sizes = [shape[labels.index(label)] for label in own]
+    # An axis that was stretched gets the sum of the gradients of its copies, one that was summed out a copy a place.
+    stretched = tuple(at for at, label in enumerate(kept) if result.shape[at] != 1 and sizes[own.index(label)] == 1)
+    result = result.sum(axis=stretched, keepdims=True) if stretched else result
+    result = result[tuple(slice(None) if label in kept else None for label in own)]
+    full = np.broadcast_to(result, sizes)
+    if own == labels:
+        return full.copy()
+    gradient = np.zeros(shape, result.dtype)
+    names = {label: at for at, label in enumerate(own)}
+    np.einsum(gradient, [names[label] for label in labels], list(range(len(own))))[...] = full
+    return gradient

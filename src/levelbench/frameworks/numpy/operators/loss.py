@@ -1,8 +1,4 @@
-"""NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, forward and backward.
-
-The one idea: both pick one element a position along the class axis and weigh it; a target that is ignored has weight 0,
-and the mean divides by the sum of weights, as PyTorch's does.
-"""
+"""NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss, forward and backward."""
 
 from __future__ import annotations
 
@@ -11,14 +7,45 @@ from typing import Any
 
 import numpy as np
 
-from levelbench.frameworks.numpy.operators.cross_entropy import is_plain, mean_cross_entropy
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.numeric import Array, is_real, lift, lower, quiet, within
-from levelbench.frameworks.numpy.operators.softmax import log_softmax, rows
+from levelbench.frameworks.numpy.operators.activations import log_softmax, rows
+from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, is_real, lift, lower, quiet, within
 from levelbench.operators.contract import Pullback
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "is_plain", "mean_cross_entropy"]
+
+
+_WORKING = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def is_plain(scores: Array, target: Array) -> bool:
+    """Whether these are rows of scores in a working dtype with a label each, as :func:`mean_cross_entropy` takes."""
+    return scores.ndim == 2 and target.ndim == 1 and scores.size > 0 and scores.dtype in _WORKING
+
+
+def mean_cross_entropy(scores: Array, target: Array) -> tuple[Array, Pullback]:
+    """The mean of -log softmax(scores)[target], and its pullback; scores (batch, classes), target (batch,)."""
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    rows = np.arange(len(target))
+    chosen = shifted[rows, target]
+    np.exp(shifted, out=shifted)
+    sums = shifted.sum(axis=1, keepdims=True)
+    loss = np.asarray((np.log(sums[:, 0]) - chosen).mean(dtype=scores.dtype))
+
+    def pullback(*gradients: Any) -> tuple[Array | None, ...]:
+        if gradients[0] is None:
+            return None, None
+        share = scores.dtype.type(gradients[0]) / scores.dtype.type(len(target))
+        gradient = shifted * (share / sums)
+        gradient[rows, target] -= share
+        return gradient, None
+
+    return loss, pullback
+
+
+# Both pick one element a position along the class axis and weigh it; a target that is ignored has weight 0, and the
+# mean divides by the sum of weights, as PyTorch's does.
+
 
 OPERATORS = Registry()
 

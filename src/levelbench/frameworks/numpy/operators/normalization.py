@@ -1,23 +1,98 @@
-"""BatchNormalization, InstanceNormalization and GroupNormalization, forward and backward.
-
-The one idea: x - mean is computed before anything is multiplied, which costs a pass over the array and saves the digits
-that scale * x - scale * mean would lose.
-"""
+"""Normalisation over the batch, layers, groups, instances, axes and norms, forward and backward."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.numeric import Array, lift, lower, quiet, within
-from levelbench.frameworks.numpy.operators.standardise import staged, standardise, standardise_gradient
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Kernel,
+    Registry,
+    alone,
+    lift,
+    lower,
+    quiet,
+    unbroadcast,
+    within,
+)
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "Standardised", "dots", "stage", "staged", "standardise", "standardise_gradient"]
+
+
+_LONG = 4096
+
+
+def stage(node: OperatorNode) -> np.dtype[Any]:
+    """The type that ``stash_type`` asks the statistics to be computed in: float32, unless it is told another."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(node.get("stash_type", TensorProto.FLOAT)))
+
+
+def staged(x: Array, node: OperatorNode) -> Array:
+    """``x`` in its working dtype or, if the node asks for it, in a wider one."""
+    wide = lift(x)
+    return wide.astype(np.float64) if stage(node) == np.float64 else wide
+
+
+class Standardised(NamedTuple):
+    """``values`` (rows, n), and by row, as columns (rows, 1), the mean and 1 / sqrt(variance + epsilon)."""
+
+    values: Array
+    mean: Array
+    inverse: Array
+
+
+def dots(a: Array, b: Array) -> Array:
+    """The dot product of each pair of rows, as a column."""
+    found: Array = np.einsum("ij,ij->i", a, b)[:, None]
+    return found
+
+
+def standardise(rows: Array, epsilon: float) -> Standardised:
+    """``rows`` (rows, n) standardised; the variance is that of the population."""
+    mean = _mean(rows)
+    values = rows - mean
+    inverse = 1 / np.sqrt(dots(values, values) / rows.shape[1] + rows.dtype.type(epsilon))
+    values *= inverse
+    return Standardised(values, mean, inverse)
+
+
+def _mean(rows: Array) -> Array:
+    """By row, as a column; short rows as a product of matrices, long ones pairwise, which loses fewer digits."""
+    n = rows.shape[1]
+    if n > _LONG or not n:
+        return rows.mean(axis=1, keepdims=True)
+    found: Array = rows @ np.ones((n, 1), rows.dtype)
+    found /= n
+    return found
+
+
+def standardise_gradient(g: Array, found: Standardised, by_mean: Any = None, by_inverse: Any = None) -> Array:
+    """The gradient by the rows, given those by the values and, as columns, by the mean and by the inverse."""
+    n = g.shape[1]
+    along = dots(g, found.values) / n
+    if by_inverse is not None:
+        # The derivative of the inverse by x is -inverse^2 values / n.
+        along = along + by_inverse * (found.inverse / n)
+    result: Array = found.values * -along
+    result += g
+    result -= _mean(g)
+    result *= found.inverse
+    if by_mean is not None:
+        result += by_mean / n
+    return result
+
+
+# BatchNormalization, InstanceNormalization and GroupNormalization, forward and backward.
+# X - mean is computed before anything is multiplied, which costs a pass over the array and saves the digits that scale
+# * x - scale * mean would lose.
+
 
 OPERATORS = Registry()
 
@@ -159,3 +234,170 @@ def _by_channel(given: tuple[Array, ...], groups: int, node: OperatorNode, keep:
         return within(by_x, x), within(by_scale, scale), within(by_bias, bias)
 
     return (lower(y.reshape(x.shape), x.dtype),), pullback
+
+
+# LayerNormalization, RMSNormalization and LRN, forward and backward.
+# All three divide by a root mean square; the first two of the trailing axes, the last of nearby channels.
+
+
+def _rows(x: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
+    """``x`` as (rows, elements of the axes from ``axis`` on), and the shape of one value a row."""
+    axis = axis % x.ndim
+    lead = x.shape[:axis]
+    return np.ascontiguousarray(x).reshape(prod(lead), prod(x.shape[axis:])), (*lead, *(1,) * (x.ndim - axis))
+
+
+@OPERATORS.add("LayerNormalization")
+def _layer_normalization(node: OperatorNode) -> Kernel:
+    """Standardised over the axes from ``axis`` on (Ba, Kiros and Hinton 2016); computed in float32 or wider."""
+    axis, epsilon = int(node["axis"]), node["epsilon"]
+
+    def differentiate(*inputs: Any, keep: bool = True) -> Any:
+        x, scale, bias = (*inputs, None)[:3]
+        rows, column = _rows(staged(x, node), axis)
+        with quiet():
+            found = standardise(rows, epsilon)
+            values = found.values.reshape(x.shape)
+            y = np.multiply(values, lift(scale), out=None if keep else values)
+            if bias is not None:
+                y += lift(bias)
+
+        def pullback(gradient: Any, by_mean: Any = None, by_inverse: Any = None) -> tuple[Any, ...]:
+            with quiet():
+                g = np.zeros_like(values) if gradient is None else lift(gradient)
+                others = [None if each is None else lift(each).reshape(-1, 1) for each in (by_mean, by_inverse)]
+                by_x = standardise_gradient((g * lift(scale)).reshape(rows.shape), found, *others).reshape(x.shape)
+                by_scale = within(unbroadcast(g * values, scale.shape), scale)
+                by_bias = None if bias is None else within(unbroadcast(g, bias.shape), bias)
+            return (within(by_x, x), by_scale, by_bias)[: len(inputs)]
+
+        kept = (lower(each.reshape(column), stage(node)) for each in (found.mean, found.inverse))
+        return (lower(y, x.dtype), *kept), pullback
+
+    return Kernel(lambda *inputs: differentiate(*inputs, keep=False)[0], vjp=differentiate)
+
+
+@OPERATORS.add("RMSNormalization")
+def _rms_normalization(node: OperatorNode) -> Kernel:
+    """Computes x / sqrt(mean of x^2 + epsilon) over the axes from ``axis`` on, scaled (Zhang and Sennrich 2019)."""
+    axis, epsilon = int(node["axis"]), node["epsilon"]
+
+    def differentiate(x: Array, scale: Array) -> Any:
+        rows, _ = _rows(staged(x, node), axis)
+        n = max(rows.shape[1], 1)
+        with quiet():
+            inverse = 1 / np.sqrt(dots(rows, rows) / n + rows.dtype.type(epsilon))
+            values = rows * inverse
+            y = values.reshape(x.shape) * lift(scale)
+
+        def pullback(gradient: Any) -> tuple[Any, ...]:
+            if gradient is None:
+                return None, None
+            with quiet():
+                g = lift(gradient)
+                by_values = (g * lift(scale)).reshape(rows.shape)
+                by_x = by_values - values * (dots(by_values, values) / n)
+                by_x *= inverse
+                by_scale = unbroadcast(g * values.reshape(x.shape), scale.shape)
+            return within(by_x.reshape(x.shape), x), within(by_scale, scale)
+
+        return (lower(y, x.dtype),), pullback
+
+    return Kernel(lambda *inputs: differentiate(*inputs)[0], vjp=differentiate)
+
+
+@OPERATORS.add("LRN")
+def _lrn(node: OperatorNode) -> Kernel:
+    """Computes x / (bias + alpha / size * sum of x^2 over ``size`` near channels)^beta (Krizhevsky et al. 2012)."""
+    alpha, beta, bias, size = node["alpha"], node["beta"], node["bias"], int(node["size"])
+    before, after = (size - 1) // 2, size // 2
+
+    def base(x: Array) -> Array:
+        found = _over_channels(x * x, before, after)
+        found *= x.dtype.type(alpha / size)
+        found += x.dtype.type(bias)
+        return found
+
+    def forward(x: Array) -> Array:
+        wide = lift(x)
+        with quiet():
+            return lower(wide * base(wide) ** wide.dtype.type(-beta), x.dtype)
+
+    def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
+        x, g = lift(inputs[0]), lift(gradient)
+        root = base(x)
+        power = root ** x.dtype.type(-beta)
+        # Each channel is in the windows of those around it, with before and after exchanged.
+        spread = _over_channels(g * x * power / root, after, before)
+        return (lower(g * power - x * spread * x.dtype.type(2 * alpha * beta / size), inputs[0].dtype),)
+
+    return Kernel(forward, alone(backward))
+
+
+def _over_channels(x: Array, before: int, after: int) -> Array:
+    """The sums over each channel, ``before`` channels before it and ``after`` behind it."""
+    channels = x.shape[1]
+    found = x.copy()
+    for shift in range(1, min(before, channels - 1) + 1):
+        found[:, shift:] += x[:, :-shift]
+    for shift in range(1, min(after, channels - 1) + 1):
+        found[:, :-shift] += x[:, shift:]
+    return found
+
+
+# LpNormalization and MeanVarianceNormalization, forward and backward: an array divided by a norm of itself.
+
+
+_EPSILON = 1e-9
+"""What ONNX's definition of MeanVarianceNormalization adds to the standard deviation."""
+
+
+@OPERATORS.add("LpNormalization")
+def _lp_normalization(node: OperatorNode) -> Kernel:
+    """X over its L1 or L2 norm along an axis; zeros where the norm is zero."""
+    axis, p = node["axis"], node["p"]
+
+    def norm(x: Array) -> Array:
+        if p == 1:
+            return np.asarray(np.abs(x).sum(axis=axis, keepdims=True))
+        return np.asarray(np.sqrt(np.square(x).sum(axis=axis, keepdims=True)))
+
+    def forward(x: Array) -> Array:
+        wide = lift(x)
+        with quiet():
+            size = norm(wide)
+            return lower(np.where(size == 0, wide.dtype.type(0), wide / size), x.dtype)
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+        x, y, g = lift(inputs[0]), lift(output), lift(gradient)
+        size = norm(x)
+        slope = np.sign(x) if p == 1 else y
+        by_x = (g - slope * (g * y).sum(axis=axis, keepdims=True)) / size
+        return (within(np.where(size == 0, x.dtype.type(0), by_x), inputs[0]),)
+
+    return Kernel(forward, alone(backward))
+
+
+@OPERATORS.add("MeanVarianceNormalization")
+def _mean_variance_normalization(node: OperatorNode) -> Kernel:
+    """X less its mean, over its standard deviation plus 1e-9, along axes."""
+    axes = tuple(node.get("axes") or (0, 2, 3))
+
+    def parts(x: Array) -> tuple[Array, Array]:
+        centred = x - x.mean(axis=axes, keepdims=True)
+        return centred, np.sqrt(np.square(centred).mean(axis=axes, keepdims=True))
+
+    def forward(x: Array) -> Array:
+        with quiet():
+            centred, deviation = parts(lift(x))
+            return lower(centred / (deviation + deviation.dtype.type(_EPSILON)), x.dtype)
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+        g = lift(gradient)
+        centred, deviation = parts(lift(inputs[0]))
+        size = deviation + deviation.dtype.type(_EPSILON)
+        share = (g * centred).mean(axis=axes, keepdims=True) / (size * size * deviation)
+        by_centred = g / size - centred * np.where(deviation == 0, deviation.dtype.type(0), share)
+        return (within(by_centred - by_centred.mean(axis=axes, keepdims=True), inputs[0]),)
+
+    return Kernel(forward, alone(backward))

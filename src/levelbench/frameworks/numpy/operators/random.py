@@ -1,7 +1,7 @@
 """Dropout, Bernoulli and the random tensors, from NumPy's generators.
 
-The one idea: a node with a seed draws from a generator of its own, made with the kernel, so the same calls give the
-same numbers; the others share one that ``seed`` restarts.
+A node with a seed draws from a generator of its own, made with the kernel, so the same calls give the same numbers; the
+others share one that ``seed`` restarts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import numpy as np
 from onnx import helper
 
 from levelbench.errors import DataError, UnsupportedError
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.logic import no_gradient
-from levelbench.frameworks.numpy.operators.numeric import Array, is_real, lift, lower
+from levelbench.frameworks.numpy.operators.elementwise import no_gradient
+from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, is_real, lift, lower
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS", "restore", "seed", "state"]

@@ -1,29 +1,385 @@
-"""RNN, GRU and LSTM: directions, lengths, initial states and layouts around a cell, forward and backward.
-
-The one idea: a step whose sequence has ended keeps the states and puts out zeros, so a reversed direction over padded
-sequences needs no reordering: it starts at the end and waits.
-"""
+"""RNN, GRU and LSTM, forward and backward through time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from levelbench.frameworks.numpy.operators.cells import Cell, GruCell, LstmCell, RnnCell
-from levelbench.frameworks.numpy.operators.gates import Gate, gates_of
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.numeric import Array, lift, lower, quiet, within
-from levelbench.frameworks.numpy.operators.unrolled import Unrolled
+from levelbench.errors import UnsupportedError
+from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, lift, logistic, lower, quiet, within
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "Cell", "Gate", "GruCell", "LstmCell", "Pulled", "RnnCell", "Unrolled", "gates_of"]
+
+
+class Gate(NamedTuple):
+    """``apply(x)`` is the activation; ``slope(x, y)`` its derivative at x, where it is y."""
+
+    apply: Callable[[Array], Array]
+    slope: Callable[[Array, Array], Array]
+
+
+def _sigmoid(x: Array) -> Array:
+    result = np.empty_like(x)
+    logistic(result, x)
+    return result
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+# Each makes a gate of (alpha, beta).
+_MAKERS: dict[str, Callable[[Any, Any], Gate]] = {
+    "affine": lambda a, b: Gate(lambda x: a * x + b, lambda x, y: np.full_like(x, a)),
+    "elu": lambda a, b: Gate(
+        lambda x: np.where(x >= 0, x, a * np.expm1(np.minimum(x, 0))), lambda x, y: np.where(x >= 0, 1, y + a)
+    ),
+    "hardsigmoid": lambda a, b: Gate(
+        lambda x: np.clip(a * x + b, 0, 1), lambda x, y: np.where((y > 0) & (y < 1), a, 0).astype(x.dtype)
+    ),
+    "leakyrelu": lambda a, b: Gate(
+        lambda x: np.where(x >= 0, x, a * x), lambda x, y: np.where(x >= 0, 1, a).astype(x.dtype)
+    ),
+    "relu": lambda a, b: Gate(lambda x: np.maximum(x, 0), lambda x, y: (x > 0).astype(x.dtype)),
+    "scaledtanh": lambda a, b: Gate(lambda x: a * np.tanh(b * x), lambda x, y: b * (a - y * y / a)),
+    "sigmoid": lambda a, b: Gate(_sigmoid, lambda x, y: y * (1 - y)),
+    "softplus": lambda a, b: Gate(_softplus, lambda x, y: _sigmoid(x)),
+    "softsign": lambda a, b: Gate(lambda x: x / (1 + np.abs(x)), lambda x, y: (1 - np.abs(y)) ** 2),
+    "tanh": lambda a, b: Gate(np.tanh, lambda x, y: 1 - y * y),
+    "thresholdedrelu": lambda a, b: Gate(
+        lambda x: np.where(x >= a, x, 0).astype(x.dtype), lambda x, y: (x >= a).astype(x.dtype)
+    ),
+}
+
+# What alpha and beta are where the node gives none; a function that is not here takes neither.
+_DEFAULTS: dict[str, tuple[float | None, float | None]] = {
+    "affine": (1.0, 0.0),
+    "elu": (1.0, None),
+    "hardsigmoid": (0.2, 0.5),
+    "leakyrelu": (0.01, None),
+    "scaledtanh": (1.0, 1.0),
+    "thresholdedrelu": (1.0, None),
+}
+
+
+def gates_of(node: OperatorNode, defaults: Sequence[str], directions: int) -> list[list[Gate]]:
+    """The gates of each direction; alphas and betas go, in order, to the functions that take them.
+
+    ``UnsupportedError`` for a function that ONNX does not list.
+    """
+    names = list(node.attributes.get("activations") or list(defaults) * directions)
+    alphas, betas = (iter(node.get(each) or ()) for each in ("activation_alpha", "activation_beta"))
+    gates = [_gate(name, alphas, betas) for name in names[: len(defaults) * directions]]
+    return [gates[at : at + len(defaults)] for at in range(0, len(gates), len(defaults))]
+
+
+def _gate(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Gate:
+    key = name.lower()
+    if key not in _MAKERS:
+        known = ", ".join(_MAKERS)
+        raise UnsupportedError(f"the activation {name!r} on numpy", f"ONNX names {known}", "use one of these")
+    alpha, beta = _DEFAULTS.get(key, (None, None))
+    return _MAKERS[key](
+        alpha if alpha is None else float(next(alphas, alpha)), beta if beta is None else float(next(betas, beta))
+    )
+
+
+# One step of an RNN, a GRU and an LSTM, forward and backward.
+# What does not depend on the step before (x W' + b) is computed for all steps at once and comes in as ``x``; likewise
+# a step only hands back the gradients by what entered its gates, from which those of the weights follow.
+
+
+States = tuple[Array, ...]
+
+
+class Pulled(NamedTuple):
+    """What a step's backward hands back, (batch, gates * hidden) for the first two."""
+
+    by_x: Array
+    """The gradient by ``x``."""
+    by_recurrent: Array
+    """The gradient by what the recurrent weights contribute."""
+    states: States
+    """The gradients by the states before the step."""
+
+
+class Cell(ABC):
+    """A step of one direction: ``recurrent`` is R (gates * hidden, hidden), ``clip`` a bound on what enters a gate."""
+
+    default: tuple[str, ...]
+
+    def __init__(self, recurrent: Array, gates: Sequence[Gate], clip: float | None) -> None:
+        self.recurrent = recurrent
+        self.hidden = recurrent.shape[1]
+        self.gates = gates
+        self.clip = clip
+
+    @abstractmethod
+    def forward(self, x: Array, states: States) -> tuple[States, Any]:
+        """The states after the step, the hidden one first, and what :meth:`backward` needs."""
+
+    @abstractmethod
+    def backward(self, gradients: States, saved: Any) -> Pulled:
+        """Given the gradients by the states after the step."""
+
+    def bounded(self, x: Array) -> Array:
+        """What enters a gate, clipped."""
+        return x if self.clip is None else np.clip(x, -self.clip, self.clip)
+
+    def through(self, gradient: Array, gate: Gate, x: Array, y: Array) -> Array:
+        """The gradient by what enters a gate, given that by what leaves it."""
+        found = gradient * gate.slope(x, y)
+        # Where it was clipped, x lies on the bound.
+        return found if self.clip is None else np.where(np.abs(x) < self.clip, found, 0).astype(x.dtype)
+
+
+class RnnCell(Cell):
+    """H' = f(x + H R')."""
+
+    default = ("Tanh",)
+
+    def forward(self, x: Array, states: States) -> tuple[States, Any]:
+        """As above."""
+        a = self.bounded(x + states[0] @ self.recurrent.T)
+        h = self.gates[0].apply(a)
+        return (h,), (a, h)
+
+    def backward(self, gradients: States, saved: Any) -> Pulled:
+        """As above."""
+        by_a = self.through(gradients[0], self.gates[0], *saved)
+        return Pulled(by_a, by_a, (by_a @ self.recurrent,))
+
+
+class GruCell(Cell):
+    """z, r = f(x + H R'); n = g(x + (r H) R') or, linear before reset, g(x + r (H R' + b)); H' = (1 - z) n + z H."""
+
+    default = ("Sigmoid", "Tanh")
+    linear_before_reset = False
+    recurrent_bias: Any = 0
+    """That of n, added before the reset."""
+
+    def forward(self, x: Array, states: States) -> tuple[States, Any]:
+        """As above."""
+        (h,), n = states, self.hidden
+        f, g = self.gates
+        a = self.bounded(x[:, : 2 * n] + h @ self.recurrent[: 2 * n].T)
+        both = f.apply(a)
+        z, r = both[:, :n], both[:, n:]
+        inner = h @ self.recurrent[2 * n :].T + self.recurrent_bias if self.linear_before_reset else r * h
+        c = x[:, 2 * n :] + (r * inner if self.linear_before_reset else inner @ self.recurrent[2 * n :].T)
+        c = self.bounded(c)
+        new = g.apply(c)
+        return (new + z * (h - new),), (h, a, both, inner, c, new)
+
+    def backward(self, gradients: States, saved: Any) -> Pulled:
+        """As above; by_recurrent of n is that by ``inner R'``, or by ``inner`` if linear before reset."""
+        (by_h,), (h, a, both, inner, c, new) = gradients, saved
+        n = self.hidden
+        z, r = both[:, :n], both[:, n:]
+        weight = self.recurrent[2 * n :]
+        by_c = self.through(by_h * (1 - z), self.gates[1], c, new)
+        before = by_h * z
+        if self.linear_before_reset:
+            by_r, by_inner = by_c * inner, by_c * r
+            before += by_inner @ weight
+        else:
+            by_product, by_inner = by_c @ weight, by_c
+            by_r = by_product * h
+            before += by_product * r
+        by_both = np.concatenate([by_h * (h - new), by_r], axis=1)
+        by_a = self.through(by_both, self.gates[0], a, both)
+        before += by_a @ self.recurrent[: 2 * n]
+        return Pulled(np.concatenate([by_a, by_c], axis=1), np.concatenate([by_a, by_inner], axis=1), (before,))
+
+
+class LstmCell(Cell):
+    """i, o, f, c from x + H R' (o after the new C); C' = f C + i c; H' = o h(C')."""
+
+    default = ("Sigmoid", "Tanh", "Tanh")
+    peepholes: Array | None = None
+    """(3, hidden) by which C enters i, o and f."""
+    input_forget = False
+
+    def forward(self, x: Array, states: States) -> tuple[States, Any]:
+        """As above."""
+        (h, cell), n = states, self.hidden
+        f, g, last = self.gates
+        a = x + h @ self.recurrent.T
+        if self.peepholes is not None:
+            a[:, :n] += self.peepholes[0] * cell
+            a[:, 2 * n : 3 * n] += self.peepholes[2] * cell
+        if self.peepholes is None:
+            a = self.bounded(a)
+            y = f.apply(a[:, : 3 * n])
+        else:
+            # The output gate sees the new C, and must wait for it.
+            a[:, :n], a[:, 2 * n :] = self.bounded(a[:, :n]), self.bounded(a[:, 2 * n :])
+            y = np.empty_like(a[:, : 3 * n])
+            y[:, :n], y[:, 2 * n :] = f.apply(a[:, :n]), f.apply(a[:, 2 * n : 3 * n])
+        i = y[:, :n]
+        if self.input_forget:
+            y[:, 2 * n :] = 1 - i
+        new = g.apply(a[:, 3 * n :])
+        after = y[:, 2 * n :] * cell + i * new
+        if self.peepholes is not None:
+            a[:, n : 2 * n] = self.bounded(a[:, n : 2 * n] + self.peepholes[1] * after)
+            y[:, n : 2 * n] = f.apply(a[:, n : 2 * n])
+        shown = last.apply(after)
+        return (y[:, n : 2 * n] * shown, after), (cell, a, y, new, after, shown)
+
+    def backward(self, gradients: States, saved: Any) -> Pulled:
+        """As above."""
+        (by_h, by_after), (cell, a, y, new, after, shown) = gradients, saved
+        n = self.hidden
+        f, g, last = self.gates
+        i, o, forget = y[:, :n], y[:, n : 2 * n], y[:, 2 * n :]
+        by_a = np.empty_like(a)
+        by_a[:, n : 2 * n] = self.through(by_h * shown, f, a[:, n : 2 * n], o)
+        by_after = by_after + by_h * o * last.slope(after, shown)
+        if self.peepholes is not None:
+            by_after = by_after + by_a[:, n : 2 * n] * self.peepholes[1]
+        by_i, by_forget = by_after * new, by_after * cell
+        if self.input_forget:
+            by_i, by_forget = by_i - by_forget, np.zeros_like(by_forget)
+        by_a[:, :n] = self.through(by_i, f, a[:, :n], i)
+        by_a[:, 2 * n : 3 * n] = self.through(by_forget, f, a[:, 2 * n : 3 * n], forget)
+        by_a[:, 3 * n :] = self.through(by_after * i, g, a[:, 3 * n :], new)
+        by_cell = by_after * forget
+        if self.peepholes is not None:
+            by_cell += by_a[:, :n] * self.peepholes[0] + by_a[:, 2 * n : 3 * n] * self.peepholes[2]
+        return Pulled(by_a, by_a, (by_a @ self.recurrent, by_cell))
+
+
+# A recurrent cell run over a sequence in one direction, and its gradients (backpropagation through time).
+# Only the recurrent products wait for the step before. Those with W, and the gradients by W, R and b, are one product
+# of matrices each over all steps.
+
+
+X, W, R, B, LENGTHS, H, C, P = range(8)
+
+
+class Unrolled:
+    """``y`` (steps, batch, hidden) and the states after the ``last`` step of each sequence.
+
+    ``inputs`` are those of the node, time first, in their working dtype; ``keep`` says whether :meth:`pull` follows.
+    """
+
+    def __init__(
+        self, cell: Cell, inputs: Sequence[Any], direction: int, backwards: bool, states: int, keep: bool
+    ) -> None:
+        x, self._cell, self._at = inputs[X], cell, direction
+        self._x, self._weight = x, inputs[W][direction]
+        self._bias, self._valid = inputs[B], _valid(inputs[LENGTHS], x.shape)
+        steps, batch, _ = x.shape
+        self._order = list(reversed(range(steps))) if backwards else list(range(steps))
+        entered = (x.reshape(steps * batch, x.shape[2]) @ self._weight.T).reshape(steps, batch, len(self._weight))
+        if self._bias is not None:
+            entered += self._own_bias(len(self._weight))
+        zero = np.zeros((batch, cell.hidden), x.dtype)
+        self.first = tuple(
+            zero if inputs[at] is None else np.ascontiguousarray(inputs[at][direction]) for at in (H, C)[:states]
+        )
+        self.y = np.zeros((steps, batch, cell.hidden), x.dtype)
+        self._before: list[Array] = []
+        self._saved: list[Any] = []
+        self.last = self._run(entered, keep)
+
+    def _own_bias(self, gates: int) -> Array:
+        """What of the biases enters before the steps: all, but that of n in a GRU that is linear before its reset."""
+        bias: Array = self._bias[self._at]
+        both = bias[:gates] + bias[gates:]
+        if isinstance(self._cell, GruCell) and self._cell.linear_before_reset:
+            both[2 * self._cell.hidden :] = bias[2 * self._cell.hidden : gates]
+        return both
+
+    def _run(self, entered: Array, keep: bool) -> tuple[Array, ...]:
+        states = self.first
+        for t in self._order:
+            after, saved = self._cell.forward(entered[t], states)
+            if keep:
+                self._before.append(states[0])
+                self._saved.append(saved)
+            if self._valid is None:
+                states, self.y[t] = after, after[0]
+            else:
+                now = self._valid[t]
+                states = tuple(np.where(now, new, old) for new, old in zip(after, states, strict=True))
+                self.y[t] = np.where(now, after[0], 0)
+        return states
+
+    def pull(self, gradients: Sequence[Any], direction: int) -> dict[int, Array]:
+        """The gradients by input position, given those of Y (steps, directions, batch, hidden), Y_h and Y_c."""
+        by_y = None if gradients[0] is None else gradients[0][:, direction]
+        states = tuple(
+            np.zeros_like(first) if g is None else g[direction]
+            for first, g in zip(self.first, gradients[1:], strict=False)
+        )
+        pulled: list[Pulled] = []
+        for t, saved in zip(reversed(self._order), reversed(self._saved), strict=True):
+            if by_y is not None:
+                states = (states[0] + by_y[t], *states[1:]) if self._valid is None else self._ended(states, by_y[t], t)
+            now = None if self._valid is None else self._valid[t]
+            entering = states if now is None else tuple(np.where(now, each, 0) for each in states)
+            step = self._cell.backward(entering, saved)
+            if now is None:
+                states = step.states
+            else:
+                pairs = zip(step.states, states, strict=True)
+                states = tuple(np.where(now, new, kept) for new, kept in pairs)
+            pulled.append(step)
+        return self._weights(pulled[::-1], states)
+
+    def _ended(self, states: tuple[Array, ...], by_y: Array, t: int) -> tuple[Array, ...]:
+        """Where a sequence has ended, y is zero whatever the states."""
+        return (states[0] + np.where(self._valid[t], by_y, 0), *states[1:])
+
+    def _weights(self, pulled: Sequence[Pulled], states: tuple[Array, ...]) -> dict[int, Array]:
+        """The gradients by all inputs, from those of all steps in the order they were run in."""
+        cell, n = self._cell, self._cell.hidden
+        steps, batch, _ = self._x.shape
+        width = len(self._weight)
+        by_x = np.stack([each.by_x for each in pulled]).reshape(-1, width)
+        by_recurrent = np.stack([each.by_recurrent for each in pulled]).reshape(-1, width)
+        before = np.stack(self._before).reshape(-1, n)
+        x = self._x[self._order].reshape(steps * batch, self._x.shape[2])
+        by_input = np.empty_like(self._x)
+        by_input[self._order] = (by_x @ self._weight).reshape(self._x.shape)
+        by_r = by_recurrent.T @ before
+        if isinstance(cell, GruCell) and not cell.linear_before_reset:
+            # There R multiplies the state after the reset.
+            by_r[2 * n :] = by_recurrent[:, 2 * n :].T @ np.stack([each[3] for each in self._saved]).reshape(-1, n)
+        found = {X: by_input, W: by_x.T @ x, R: by_r, H: states[0]}
+        found[B] = np.concatenate([by_x.sum(axis=0), by_recurrent.sum(axis=0)])
+        if len(states) > 1:
+            found[C] = states[1]
+        if isinstance(cell, LstmCell):
+            cells, after = (np.stack([each[at] for each in self._saved]).reshape(-1, n) for at in (0, 4))
+            sums = [
+                np.einsum("ij,ij->j", by_x[:, at * n : (at + 1) * n], state)
+                for at, state in ((0, cells), (1, after), (2, cells))
+            ]
+            found[P] = np.concatenate(sums)
+        return found
+
+
+def _valid(lengths: Any, shape: tuple[int, ...]) -> Any:
+    """For each step and sequence, (steps, batch, 1), whether it has not ended; ``None`` where all are whole."""
+    if lengths is None or bool((np.asarray(lengths) >= shape[0]).all()):
+        return None
+    return (np.arange(shape[0])[:, None] < np.asarray(lengths)[None, :])[:, :, None]
+
+
+# RNN, GRU and LSTM: directions, lengths, initial states and layouts around a cell, forward and backward.
+# A step whose sequence has ended keeps the states and puts out zeros, so a reversed direction over padded sequences
+# needs no reordering: it starts at the end and waits.
+
 
 OPERATORS = Registry()
 
-X, W, R, B, LENGTHS, H, C, P = range(8)
-"""The positions of the inputs."""
 
 MakeCell = Callable[[Sequence[Gate], Sequence[Any], int], Cell]
 """(gates, inputs, direction) -> the cell."""

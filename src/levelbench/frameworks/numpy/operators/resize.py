@@ -1,21 +1,20 @@
 """Resize: nearest, linear and cubic, with all coordinates that ONNX names, forward and backward.
 
-The one idea: each axis in turn is mapped linearly, by taking a few elements for each output, or by a product with the
-map's matrix where there are many; the gradient is the product with its transpose.
+Each axis in turn is mapped linearly, by taking a few elements for each output, or by a product with the map's matrix
+where there are many; the gradient is the product with its transpose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isclose, prod
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from levelbench.errors import UnsupportedError
-from levelbench.frameworks.numpy.operators.interpolation import Taps, taps
-from levelbench.frameworks.numpy.operators.kernel import Kernel, Registry
-from levelbench.frameworks.numpy.operators.numeric import Array, alone, is_real, lift, lower
+from levelbench.frameworks.numpy.operators.kernel import Array, Kernel, Registry, alone, is_real, lift, lower
+from levelbench.frameworks.shared.resize import AxisChange, Taps, changes_of, rule_of, taps_of
 from levelbench.operators.node import OperatorNode
 
 __all__ = ["OPERATORS"]
@@ -26,66 +25,36 @@ _MANY = 4
 """More elements than this for each output, and a product of matrices is faster."""
 
 
-class _Axis(NamedTuple):
-    """One axis that changes."""
-
-    axis: int
-    size: int
-    taps: Taps
-
-
 @OPERATORS.add("Resize")
 def _resize(node: OperatorNode) -> Kernel:
-    nearest, beyond = node["mode"] == "nearest", node["extrapolation_value"]
+    rule = rule_of(node)
+    nearest = rule.mode == "nearest"
 
     def forward(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None) -> Array:
         if not nearest and not is_real(x):
             raise UnsupportedError(f"Resize of {x.dtype} on numpy", "it interpolates floats only", "cast the input")
         found = x if nearest else lift(x)
-        for each in _axes(node, x.shape, roi, scales, sizes):
-            found = _along(found, each)
-            if each.taps.outside is not None and each.taps.outside.any():
-                found[(slice(None),) * each.axis + (each.taps.outside,)] = beyond
+        for each in changes_of(node, x.shape, roi, scales, sizes):
+            taps = taps_of(each, rule)
+            found = _along(found, each, taps)
+            if taps.outside is not None and taps.outside.any():
+                found[(slice(None),) * each.axis + (taps.outside,)] = rule.extrapolation
         return lower(found, x.dtype)
 
     def backward(gradient: Array, inputs: Sequence[Any], y: Array) -> tuple[Array | None, ...]:
         x, *others = inputs
         found = lift(gradient)
-        for each in reversed(_axes(node, x.shape, *others, *(None,) * (3 - len(others)))):
-            found = _back(found, each)
+        for each in reversed(changes_of(node, x.shape, *others)):
+            found = _back(found, each, taps_of(each, rule))
         return lower(found, x.dtype), *(None,) * len(others)
 
     return Kernel(forward, alone(backward))
 
 
-def _axes(node: OperatorNode, shape: tuple[int, ...], roi: Any, scales: Any, sizes: Any) -> list[_Axis]:
-    """The axes that change, with their maps."""
-    chosen = [int(axis) % len(shape) for axis in node.get("axes") or range(len(shape))]
-    if sizes is not None and np.size(sizes):
-        outs = [int(each) for each in sizes]
-        factors = [out / shape[axis] for out, axis in zip(outs, chosen, strict=True)]
-        policy = node.get("keep_aspect_ratio_policy", "stretch")
-        if policy != "stretch":
-            factor = min(factors) if policy == "not_larger" else max(factors)
-            factors = [factor] * len(chosen)
-            outs = [int(factor * shape[axis] + 0.5) for axis in chosen]
-    else:
-        factors = [float(each) for each in scales]
-        outs = [int(factor * shape[axis]) for factor, axis in zip(factors, chosen, strict=True)]
-    crops = roi is not None and np.size(roi) and node["coordinate_transformation_mode"] == "tf_crop_and_resize"
-    found = []
-    for at, (axis, factor, out) in enumerate(zip(chosen, factors, outs, strict=True)):
-        part = (float(roi[at]), float(roi[at + len(chosen)])) if crops else None
-        if isclose(factor, 1) and out == shape[axis] and part in (None, (0.0, 1.0)):
-            continue
-        found.append(_Axis(axis, shape[axis], taps(node, shape[axis], out, factor, part)))
-    return found
-
-
-def _along(x: Array, each: _Axis) -> Array:
-    indices, weights, _ = each.taps
+def _along(x: Array, each: AxisChange, taps: Taps) -> Array:
+    indices, weights, _ = taps
     if indices.shape[1] > _MANY:
-        return _product(each.taps.matrix(each.size, x.dtype), x, each.axis)
+        return _product(_matrix(taps, each.size, x.dtype), x, each.axis)
     if indices.shape[1] == 1:
         return x.take(indices[:, 0], axis=each.axis)
     shape = (-1, *(1,) * (x.ndim - each.axis - 1))
@@ -98,11 +67,20 @@ def _along(x: Array, each: _Axis) -> Array:
     return found
 
 
-def _back(g: Array, each: _Axis) -> Array:
-    matrix = each.taps.matrix(each.size, g.dtype)
-    if each.taps.outside is not None:
-        matrix[each.taps.outside] = 0
+def _back(g: Array, each: AxisChange, taps: Taps) -> Array:
+    matrix = _matrix(taps, each.size, g.dtype)
+    if taps.outside is not None:
+        matrix[taps.outside] = 0
     return _product(matrix.T, g, each.axis)
+
+
+def _matrix(taps: Taps, size: int, dtype: np.dtype[Any]) -> Array:
+    """The map of an axis as a matrix (outputs, ``size``)."""
+    found = np.zeros((len(taps.places), size), dtype)
+    rows = np.arange(len(taps.places))
+    for column, weight in zip(taps.places.T, taps.weights.T, strict=True):
+        found[rows, column] += weight.astype(dtype)
+    return found
 
 
 def _product(matrix: Array, x: Array, axis: int) -> Array:

@@ -1,7 +1,7 @@
 """PyTorch's own data parallelism as schemes, to measure ours against: DDP and FSDP2.
 
-The one idea: these are yardsticks, so what talks is the library itself, with its own messages under the library's own
-names. They pass by the communicator, which therefore counts none of them; ``traffic`` is what their papers say.
+These are yardsticks, so what talks is the library itself, with its own messages under the library's own names. They
+pass by the communicator, which therefore counts none of them; ``traffic`` is what their papers say.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class DistributedDataParallel(Scheme):
 
     def load(self) -> None:
         """PyTorch's part of it, which takes seconds."""
-        importlib.import_module("levelbench.frameworks.torch.distributed.ddp")
+        importlib.import_module("levelbench.frameworks.torch.distributed.steppers")
 
     def start(self, worker: Worker) -> SchemeStepper:
         """Go to work, with rank 0's parameters and buffers."""
         _require(self.name, worker)
-        from levelbench.frameworks.torch.distributed.ddp import DdpStepper
+        from levelbench.frameworks.torch.distributed.steppers import DdpStepper
 
         return DdpStepper(self, worker)
 
@@ -123,12 +123,12 @@ class FullyShardedDataParallel(Scheme):
 
     def load(self) -> None:
         """PyTorch's part of it, which takes seconds."""
-        importlib.import_module("levelbench.frameworks.torch.distributed.fsdp")
+        importlib.import_module("levelbench.frameworks.torch.distributed.steppers")
 
     def start(self, worker: Worker) -> SchemeStepper:
         """Go to work, with rank 0's parameters and buffers."""
         _require(self.name, worker)
-        from levelbench.frameworks.torch.distributed.fsdp import FsdpStepper
+        from levelbench.frameworks.torch.distributed.steppers import FsdpStepper
 
         return FsdpStepper(self, worker)
 

@@ -1,17 +1,100 @@
-"""Arithmetic, comparisons, logic and bits, element by element with broadcasting."""
+"""Element by element: arithmetic, comparisons, logic, bits, activations, the softmax family, casts."""
 
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from levelbench.frameworks.torch.operators.registry import Function, maker, plain
-from levelbench.frameworks.torch.operators.unsigned import divide, modular, ordered, remainder, shift_right
+from levelbench.frameworks.torch.arrays import FLOAT8, POWER_OF_TWO, SMALL, small_to_bytes, torch_dtype
+from levelbench.frameworks.torch.operators.registry import Function, maker, plain, refuse
 from levelbench.operators.node import OperatorNode
 
-__all__: list[str] = []
+__all__ = ["cast", "divide", "modular", "ordered", "remainder", "shift_right", "to_float8", "to_small"]
+
+
+_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
+_TOP = -(2**63)
+
+
+def _first(inputs: tuple[Any, ...]) -> torch.dtype:
+    return next(each.dtype for each in inputs if isinstance(each, Tensor) and each.dtype in _WIDER)
+
+
+def _wide(value: Any) -> Any:
+    return value.to(_WIDER[value.dtype]) if isinstance(value, Tensor) and value.dtype in _WIDER else value
+
+
+def modular(function: Function, inputs: tuple[Any, ...]) -> Any:
+    """For results that are right modulo a power of two: sums, products, bits, left shifts."""
+    dtype = _first(inputs)
+    found = function(*[_wide(each) for each in inputs])
+    return found.to(dtype) if found.dtype == _WIDER[dtype] else found
+
+
+def ordered(function: Function, inputs: tuple[Any, ...]) -> Any:
+    """For results that depend on the order alone: comparisons, maxima, sorting."""
+    dtype = _first(inputs)
+    found = function(*[_in_order(each) for each in inputs])
+    if isinstance(found, tuple):
+        return tuple(_back(each, dtype) for each in found[:1]) + found[1:]
+    return _back(found, dtype)
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.dtype == torch.uint64:
+        return value.view(torch.int64) ^ _TOP
+    return _wide(value)
+
+
+def _back(value: Tensor, dtype: torch.dtype) -> Tensor:
+    if value.dtype != _WIDER[dtype]:
+        return value
+    return (value ^ _TOP).view(dtype) if dtype == torch.uint64 else value.to(dtype)
+
+
+def divide(function: Function, inputs: tuple[Any, ...]) -> Any:
+    """Quotients: wide integers by ``function``, those of 64 bits without a sign."""
+    if _first(inputs) != torch.uint64:
+        return modular(function, inputs)
+    a, b = (each.view(torch.int64) for each in inputs)
+    return _quotient(a, b).view(torch.uint64)
+
+
+def remainder(function: Function, inputs: tuple[Any, ...]) -> Any:
+    """Remainders, likewise."""
+    if _first(inputs) != torch.uint64:
+        return modular(function, inputs)
+    a, b = (each.view(torch.int64) for each in inputs)
+    return (a - _quotient(a, b) * b).view(torch.uint64)
+
+
+def _quotient(a: Tensor, b: Tensor) -> Tensor:
+    """Of 64 bits without a sign: of the halved dividend, then corrected (Warren, Hacker's Delight, section 9-3)."""
+    half = torch.div(_logical_shift(a, torch.ones_like(a)), b, rounding_mode="trunc") << 1
+    quotient = half + ((a - half * b) ^ _TOP).ge(b ^ _TOP)
+    # A divisor of 2^63 and up goes into the dividend once, or not at all.
+    return torch.where(b < 0, (a ^ _TOP).ge(b ^ _TOP).to(torch.int64), quotient)
+
+
+def shift_right(_: Function, inputs: tuple[Any, ...]) -> Tensor:
+    """The logical shift to the right; more bits than there are make zero."""
+    dtype = _first(inputs)
+    x, bits = (_wide(each) for each in inputs)
+    return _logical_shift(x, bits).to(dtype)
+
+
+def _logical_shift(x: Tensor, bits: Tensor) -> Tensor:
+    kept = torch.where(bits > 0, ~(torch.full_like(x, -1) << (64 - bits).clamp(0, 63)), -1)
+    found = (x >> bits.clamp(max=63)) & kept.to(x.dtype)
+    return torch.where(bits > 63, torch.zeros_like(found), found)
+
+
+# Arithmetic, comparisons, logic and bits, element by element with broadcasting.
+
 
 _UNSIGNED = {torch.uint16, torch.uint32, torch.uint64}
 
@@ -173,3 +256,240 @@ def _bit_shift(node: OperatorNode) -> Function:
         return torch.where(outside, fill, function(x, bits.clamp(0, width - 1)))
 
     return shift
+
+
+# Activation functions, gated ones among them, and the softmax family.
+
+
+# PyTorch's softplus is the identity beyond its threshold; log(1 + exp(-40)) is below half a unit of a double there.
+_STRAIGHT = 40.0
+
+plain(
+    {
+        "HardSwish": functional.hardswish,
+        "Mish": functional.mish,
+        "Relu": torch.relu,
+        "Sigmoid": torch.sigmoid,
+        "Softsign": functional.softsign,
+    }
+)
+
+
+@maker("Softplus")
+def _softplus(_: OperatorNode) -> Function:
+    return lambda x: functional.softplus(x, 1.0, _STRAIGHT)
+
+
+@maker("LeakyRelu")
+def _leaky_relu(node: OperatorNode) -> Function:
+    alpha = node["alpha"]
+    return lambda x: functional.leaky_relu(x, alpha)
+
+
+@maker("Elu")
+def _elu(node: OperatorNode) -> Function:
+    alpha = node["alpha"]
+    return lambda x: functional.elu(x, alpha)
+
+
+@maker("Celu")
+def _celu(node: OperatorNode) -> Function:
+    alpha = node["alpha"]
+    return lambda x: functional.celu(x, alpha)
+
+
+@maker("Selu")
+def _selu(node: OperatorNode) -> Function:
+    alpha, gamma = node["alpha"], node["gamma"]
+    return lambda x: functional.elu(x, alpha) * gamma
+
+
+@maker("Gelu")
+def _gelu(node: OperatorNode) -> Function:
+    if node["approximate"] == "tanh":
+        return lambda x: functional.gelu(x, approximate="tanh")
+    return functional.gelu
+
+
+@maker("HardSigmoid")
+def _hard_sigmoid(node: OperatorNode) -> Function:
+    alpha, beta = node["alpha"], node["beta"]
+    return lambda x: torch.clamp(x * alpha + beta, 0.0, 1.0)
+
+
+@maker("PRelu")
+def _prelu(_: OperatorNode) -> Function:
+    def prelu(x: Tensor, slope: Tensor) -> Tensor:
+        if x.is_floating_point():
+            if slope.numel() == 1:
+                return torch.prelu(x, slope.reshape(1))
+            if slope.dim() == x.dim() - 1 and slope.numel() == slope.shape[0] == x.shape[1]:
+                return torch.prelu(x, slope.reshape(-1))
+        return torch.where(x < 0, x * slope, x)
+
+    return prelu
+
+
+@maker("Shrink")
+def _shrink(node: OperatorNode) -> Function:
+    bias, threshold = node["bias"], node["lambd"]
+
+    def shrink(x: Tensor) -> Tensor:
+        inner = torch.where(x > threshold, x - bias, 0)
+        return torch.where(x < -threshold, x + bias, inner).to(x.dtype)
+
+    return shrink
+
+
+@maker("Swish")
+def _swish(node: OperatorNode) -> Function:
+    return _swish_of(node["alpha"])
+
+
+@maker("SwiGLU")
+def _swiglu(node: OperatorNode) -> Function:
+    swish = _swish_of(node["alpha"])
+    return lambda gate, value: swish(gate) * value
+
+
+def _swish_of(alpha: float) -> Function:
+    """X sigmoid(alpha x)."""
+    if alpha == 1.0:
+        return functional.silu
+    return lambda x: x * torch.sigmoid(x * alpha)
+
+
+@maker("ThresholdedRelu")
+def _thresholded_relu(node: OperatorNode) -> Function:
+    alpha = node["alpha"]
+    return lambda x: functional.threshold(x, alpha, 0.0)
+
+
+@maker("Softmax")
+def _softmax(node: OperatorNode) -> Function:
+    axis = node["axis"]
+    return lambda x: torch.softmax(x, axis)
+
+
+@maker("LogSoftmax")
+def _log_softmax(node: OperatorNode) -> Function:
+    axis = node["axis"]
+    return lambda x: torch.log_softmax(x, axis)
+
+
+@maker("Hardmax")
+def _hardmax(node: OperatorNode) -> Function:
+    axis = node["axis"]
+
+    def hardmax(x: Tensor) -> Tensor:
+        return torch.zeros_like(x).scatter_(axis, x.argmax(axis, keepdim=True), 1)
+
+    return hardmax
+
+
+# Conversions between types, float8 with saturation and without, and integers below a byte.
+
+
+_SPECIAL = frozenset({*FLOAT8, *SMALL, POWER_OF_TWO} - {None})
+_MANTISSA = 2**23
+_E4M3FN_LIMIT = 464.0
+
+
+def cast(x: Tensor, dtype: torch.dtype, saturate: bool = True, round_mode: str = "up") -> Tensor:
+    """ONNX's Cast: IEEE types overflow to infinity, integers wrap, float8 saturates or overflows as asked."""
+    if x.dtype in SMALL:
+        x = small_to_bytes(x)
+    if dtype in FLOAT8:
+        return to_float8(x, dtype, saturate)
+    if dtype in SMALL:
+        return to_small(x, dtype)
+    if dtype == POWER_OF_TWO:
+        return _to_power_of_two(x, saturate, round_mode)
+    if x.dtype == POWER_OF_TWO and dtype == torch.float32:
+        return _from_power_of_two(x)
+    return x.to(dtype)
+
+
+def to_float8(x: Tensor, dtype: torch.dtype, saturate: bool) -> Tensor:
+    """Rounded to the nearest, ties to even; beyond the largest value that one, or infinity or NaN."""
+    x = x.to(torch.float32)
+    if saturate:
+        largest = torch.finfo(dtype).max
+        return x.clamp(-largest, largest).to(dtype)
+    if dtype == torch.float8_e4m3fn:
+        # PyTorch stops at the largest value, 448; from half a step above it ONNX wants NaN.
+        x = torch.where(x.abs() > _E4M3FN_LIMIT, torch.nan, x)
+    return x.to(dtype)
+
+
+def to_small(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Integers of four or two bits, one a byte: the lowest bits of the whole part."""
+    bits, signed = SMALL[dtype]
+    whole = x.to(torch.int32)
+    above = 32 - bits
+    kept = (whole << above) >> above if signed else whole & (2**bits - 1)
+    return kept.to(torch.int8 if signed else torch.uint8).view(dtype)
+
+
+def _to_power_of_two(x: Tensor, saturate: bool, round_mode: str) -> Tensor:
+    """The exponents of x, 2^-127 to 2^127, rounded up, down or to the nearest; NaN is all ones."""
+    bits = x.to(torch.float32).view(torch.int32)
+    exponent, mantissa = (bits >> 23) & 0xFF, bits & (_MANTISSA - 1)
+    half = _MANTISSA // 2
+    # A subnormal number is below 2^-126: rounding up is to 2^-126 once it exceeds 2^-127, whose mantissa is a half.
+    subnormal = exponent == 0
+    if round_mode == "up":
+        carry = torch.where(subnormal, mantissa > half, mantissa > 0)
+    elif round_mode == "nearest":
+        # Ties go to the even mantissa, which has one bit: upwards where its hidden bit is the only one.
+        carry = torch.where(subnormal, mantissa > half, (mantissa > half) | ((mantissa == half) & (exponent > 0)))
+    else:
+        carry = torch.zeros_like(subnormal)
+    rounded = exponent + carry.to(torch.int32)
+    finite = torch.isfinite(x)
+    rounded = torch.where(rounded > 254, 254 if saturate else 255, rounded)
+    if not saturate:
+        rounded = torch.where((x == 0) | ~finite, 255, rounded)
+    rounded = torch.where(torch.isnan(x), 255, rounded)
+    return rounded.to(torch.uint8).view(POWER_OF_TWO)
+
+
+def _from_power_of_two(x: Tensor) -> Tensor:
+    exponent = x.view(torch.uint8).to(torch.int32)
+    bits = torch.where(exponent == 0, _MANTISSA // 2, exponent << 23)
+    bits = torch.where(exponent == 255, 0x7FC00000, bits)
+    return bits.to(torch.int32).view(torch.float32)
+
+
+@maker("Cast")
+def _cast(node: OperatorNode) -> Function:
+    dtype = torch_dtype(node["to"])
+    saturate, round_mode = bool(node.get("saturate", 1)), node.get("round_mode", "up")
+    special = dtype in _SPECIAL
+
+    def convert(x: Tensor) -> Tensor:
+        if special or x.dtype in _SPECIAL:
+            return cast(x, dtype, saturate, round_mode)
+        return x.to(dtype)
+
+    return convert
+
+
+@maker("CastLike")
+def _cast_like(node: OperatorNode) -> Function:
+    saturate, round_mode = bool(node.get("saturate", 1)), node.get("round_mode", "up")
+    return lambda x, like: cast(x, like.dtype, saturate, round_mode)
+
+
+@maker("BitCast")
+def _bit_cast(node: OperatorNode) -> Function:
+    dtype = torch_dtype(node["to"])
+    if dtype in SMALL:
+        raise refuse(node, "PyTorch keeps integers of four and two bits in a byte each")
+
+    def bit_cast(x: Tensor) -> Tensor:
+        if x.dtype in SMALL:
+            raise refuse(node, "PyTorch keeps integers of four and two bits in a byte each")
+        return x.view(dtype)
+
+    return bit_cast

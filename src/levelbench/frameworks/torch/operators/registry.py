@@ -1,59 +1,61 @@
 """The register of makers: which function turns a node of an operator into a call on tensors.
 
-The one idea: a maker reads the node's attributes once and answers with the function to call, PyTorch's own wherever
-that one does the same, so that a call costs what PyTorch's costs.
+A maker reads the node's attributes once and answers with the function to call, PyTorch's own wherever that one does the
+same, so that a call costs what PyTorch's costs. The shared operators are there first; one of PyTorch's own takes the
+place of a shared one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
+import array_api_compat.torch as xp
 import torch
 
-from levelbench.errors import UnsupportedError
+from levelbench.frameworks.shared.operators import SHARED, Native, SharedMaker
+from levelbench.frameworks.shared.registry import Makers
+from levelbench.frameworks.torch.arrays import from_numpy
 from levelbench.operators.node import OperatorNode
 
-__all__ = ["Entry", "Function", "device_maker", "find", "make", "maker", "names", "plain", "refuse"]
+__all__ = ["Function", "TorchEntry", "device_maker", "find", "maker", "names", "plain", "refuse"]
 
 Function = Callable[..., Any]
 """Native arrays in (``None`` for one that is left out, NumPy's for structural ones), a tensor or a tuple out."""
 
 Retry = Callable[[Function, tuple[Any, ...]], Any]
+DeviceMaker = Callable[[OperatorNode, torch.device], Function]
+Maker = Callable[[OperatorNode], Function]
 
 
-class Entry(NamedTuple):
+class TorchEntry(NamedTuple):
     """How an operator is made."""
 
-    make: Callable[[OperatorNode, torch.device], Function]
+    make: DeviceMaker
     unsigned: Retry | None
     """How to call the function for unsigned integers for which PyTorch has no kernel of it."""
 
 
-_REGISTER: dict[tuple[str, str], Entry] = {}
+_MAKERS: Makers[TorchEntry] = Makers("torch")
+names, find, refuse = _MAKERS.names, _MAKERS.find, _MAKERS.refuse
 
 
-def device_maker(
-    *names: str, domain: str = "", unsigned: Retry | None = None
-) -> Callable[[Callable[[OperatorNode, torch.device], Function]], Callable[[OperatorNode, torch.device], Function]]:
+def device_maker(*names: str, domain: str = "", unsigned: Retry | None = None) -> Callable[[DeviceMaker], DeviceMaker]:
     """Register a maker of the operators ``names`` that must know the device."""
 
-    def register(
-        make: Callable[[OperatorNode, torch.device], Function],
-    ) -> Callable[[OperatorNode, torch.device], Function]:
+    def register(make: DeviceMaker) -> DeviceMaker:
         for name in names:
-            _REGISTER[domain, name] = Entry(make, unsigned)
+            _MAKERS.add(domain, name, TorchEntry(make, unsigned))
         return make
 
     return register
 
 
-def maker(
-    *names: str, domain: str = "", unsigned: Retry | None = None
-) -> Callable[[Callable[[OperatorNode], Function]], Callable[[OperatorNode], Function]]:
+def maker(*names: str, domain: str = "", unsigned: Retry | None = None) -> Callable[[Maker], Maker]:
     """Register a maker of the operators ``names``."""
 
-    def register(make: Callable[[OperatorNode], Function]) -> Callable[[OperatorNode], Function]:
+    def register(make: Maker) -> Maker:
         device_maker(*names, domain=domain, unsigned=unsigned)(lambda node, _: make(node))
         return make
 
@@ -63,31 +65,16 @@ def maker(
 def plain(functions: Mapping[str, Function], unsigned: Retry | None = None) -> None:
     """Register operators without attributes that are one function each."""
     for name, function in functions.items():
-        _REGISTER["", name] = Entry(_always(function), unsigned)
+        device_maker(name, unsigned=unsigned)(_always(function))
 
 
-def _always(function: Function) -> Callable[[OperatorNode, torch.device], Function]:
+def _always(function: Function) -> DeviceMaker:
     return lambda _, __: function
 
 
-def names() -> list[str]:
-    """The operators that are registered, as ``Conv`` or ``domain::Name``."""
-    return sorted(f"{domain}::{name}" if domain else name for domain, name in _REGISTER)
+def _shared(make: SharedMaker) -> DeviceMaker:
+    return lambda node, device: make(node, Native(xp, partial(from_numpy, device=device)))
 
 
-def find(node: OperatorNode) -> Entry:
-    """The entry of a node's operator; ``UnsupportedError`` where there is none."""
-    found = _REGISTER.get((node.domain, node.op_type))
-    if found is None:
-        raise UnsupportedError(f"operator {node.title} on torch", "this adapter has none", "use another framework")
-    return found
-
-
-def make(node: OperatorNode, device: torch.device) -> Function:
-    """The function of a node; ``UnsupportedError`` where there is none."""
-    return find(node).make(node, device)
-
-
-def refuse(node: OperatorNode, found: str, do: str = "use another framework") -> UnsupportedError:
-    """The error that says what of an operator PyTorch, or this adapter, cannot do."""
-    return UnsupportedError(f"{node.title} on torch", found, do)
+for (_domain, _name), _make in SHARED.items():
+    device_maker(_name, domain=_domain)(_shared(_make))

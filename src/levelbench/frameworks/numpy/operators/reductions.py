@@ -1,0 +1,297 @@
+"""Reductions over axes, ArgMax and ArgMin, running sums and products.
+
+Each reduction is a forward that keeps the reduced axes and a gradient by the kept shapes; which axes, and whether they
+are kept in the end, is decided once for all of them. Ties in ReduceMax and ReduceMin share the gradient evenly, as
+those of PyTorch's amax do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from levelbench.frameworks.numpy.operators.elementwise import no_gradient
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Kernel,
+    Maker,
+    Registry,
+    alone,
+    is_narrow,
+    is_real,
+    lift,
+    lower,
+    quiet,
+    within,
+)
+from levelbench.operators.node import OperatorNode
+
+__all__ = ["OPERATORS"]
+
+
+OPERATORS = Registry()
+
+Axes = tuple[int, ...]
+Forward = Callable[[Array, Axes], Array]
+"""(x, axes) -> the result with reduced axes of size 1."""
+Gradient = Callable[[Array, Array, Array, Axes], Array]
+"""(gradient, x, result, axes), all with reduced axes of size 1 -> what broadcasts to the gradient of x."""
+
+_SHORT = 64
+_RUN = 256
+
+
+def _axes(node: OperatorNode, rank: int, given: Any) -> Axes:
+    """The axes to reduce: an input of newer versions of an operator, an attribute of older ones."""
+    axes = node.get("axes") if given is None else np.asarray(given).reshape(-1).tolist()
+    if not axes:
+        return () if node.get("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted(axis % rank for axis in axes))
+
+
+def _reduction(reduce: Forward, pull: Gradient) -> Maker:
+    def maker(node: OperatorNode) -> Kernel:
+        keep = node["keepdims"]
+
+        def forward(x: Array, given: Any = None) -> Array:
+            axes = _axes(node, x.ndim, given)
+            with quiet():
+                y = lower(reduce(lift(x), axes), x.dtype)
+            return y if keep else y.reshape([size for at, size in enumerate(x.shape) if at not in axes])
+
+        def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+            x, rest = inputs[0], (None,) * (len(inputs) - 1)
+            if gradients[0] is None or not is_real(x):
+                return None, *rest
+            axes = _axes(node, x.ndim, inputs[1] if len(inputs) > 1 else None)
+            kept = _kept(x, axes)
+            wide = [lift(each).reshape(kept) for each in (gradients[0], outputs[0])]
+            with quiet():
+                found = np.broadcast_to(pull(wide[0], lift(x), wide[1], axes), x.shape)
+            return within(found, x), *rest
+
+        return Kernel(forward, backward)
+
+    return maker
+
+
+def _count(x: Array, axes: Axes) -> int:
+    return prod(x.shape[axis] for axis in axes)
+
+
+def _kept(x: Array, axes: Axes) -> list[int]:
+    return [1 if at in axes else size for at, size in enumerate(x.shape)]
+
+
+def _trailing(x: Array, axes: Axes) -> int:
+    """The number of elements reduced to one, if the axes are the last ones and there is something to reduce; else 0."""
+    return _count(x, axes) if x.size and axes == tuple(range(x.ndim - len(axes), x.ndim)) else 0
+
+
+def _sum(x: Array, axes: Axes) -> Array:
+    count = _trailing(x, axes)
+    if x.dtype.kind == "f" and 1 < count < _SHORT:
+        # NumPy starts anew for each row; a product with ones does not.
+        return (x.reshape(-1, count) @ np.ones(count, x.dtype)).reshape(_kept(x, axes))
+    rows = _leading(x, axes)
+    if x.dtype.kind == "f" and rows > _RUN and x.flags.c_contiguous:
+        return _sum_of_rows(x.reshape(rows, x.size // rows)).reshape(_kept(x, axes))
+    return np.asarray(np.add.reduce(x, axis=axes, keepdims=True, dtype=x.dtype))
+
+
+def _leading(x: Array, axes: Axes) -> int:
+    """The number of rows that are added up, if the axes are the first ones, but not all; else 0."""
+    return _count(x, axes) if x.size and len(axes) < x.ndim and axes == tuple(range(len(axes))) else 0
+
+
+def _sum_of_rows(rows: Array) -> Array:
+    """The sum of rows in runs, then of the runs' sums: NumPy adds rows one by one, and the error grows with them."""
+    while len(rows) > _RUN:
+        whole = len(rows) // _RUN * _RUN
+        sums = np.add.reduce(rows[:whole].reshape(-1, _RUN, rows.shape[1]), axis=1)
+        rows = np.concatenate([sums, rows[whole:]])
+    return np.asarray(np.add.reduce(rows, axis=0))
+
+
+def _mean(x: Array, axes: Axes) -> Array:
+    if x.dtype.kind == "f":
+        return _sum(x, axes) / x.dtype.type(_count(x, axes))
+    # Integers are cut off towards zero.
+    return np.trunc(np.add.reduce(x, axis=axes, keepdims=True, dtype=np.float64) / _count(x, axes))
+
+
+def _real(x: Array) -> Array:
+    """Integers as float64: what goes through a square root or a logarithm is cut off to an integer at the end."""
+    return x if x.dtype.kind == "f" else x.astype(np.float64)
+
+
+def _log_sum_exp(x: Array, axes: Axes) -> Array:
+    x = _real(x)
+    top = np.maximum.reduce(x, axis=axes, keepdims=True, initial=-np.inf)
+    # An infinite maximum is not subtracted: infinity minus itself is no number.
+    base = np.where(np.isfinite(top), top, x.dtype.type(0))
+    shifted = np.asarray(x - base)
+    np.exp(shifted, out=shifted)
+    return np.asarray(np.log(_sum(shifted, axes)) + base)
+
+
+def _log_sum_exp_gradient(g: Array, x: Array, y: Array, axes: Axes) -> Array:
+    share = x - np.where(np.isfinite(y), y, y.dtype.type(0))
+    np.exp(share, out=share)
+    share *= g
+    return share
+
+
+def _extreme(function: np.ufunc, sign: int) -> Maker:
+    def reduce(x: Array, axes: Axes) -> Array:
+        if _count(x, axes) == 0:
+            return np.asarray(function.reduce(x, axis=axes, keepdims=True, initial=_least(x.dtype, sign)))
+        count = _trailing(x, axes)
+        if 1 < count < _SHORT:
+            # NumPy starts anew for each row, but reduces rows that lie side by side together.
+            columns = np.array(x.reshape(-1, count).T, order="C")
+            return np.asarray(function.reduce(columns, axis=0)).reshape(_kept(x, axes))
+        return np.asarray(function.reduce(x, axis=axes, keepdims=True))
+
+    def pull(g: Array, x: Array, y: Array, axes: Axes) -> Array:
+        ties = x == y
+        count = np.add.reduce(ties, axis=axes, keepdims=True, dtype=np.int64)
+        return np.where(ties, g / count.astype(g.dtype), g.dtype.type(0))
+
+    return _reduction(reduce, pull)
+
+
+def _least(dtype: np.dtype[Any], sign: int) -> Any:
+    """What an empty set has as maximum (``sign`` -1) or minimum."""
+    if dtype.kind == "b":
+        return sign > 0
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
+    return sign * np.inf
+
+
+def _product(x: Array, axes: Axes) -> Array:
+    # NumPy multiplies one after the other, where PyTorch has several chains: up to 12 times its time.
+    return np.asarray(np.multiply.reduce(x, axis=axes, keepdims=True, dtype=x.dtype))
+
+
+def _product_gradient(g: Array, x: Array, y: Array, axes: Axes) -> Array:
+    """The product of all others: y / x, but without division where there are zeros."""
+    if np.all(x):
+        return g * y / x
+    rest = [axis for axis in range(x.ndim) if axis not in axes]
+    moved = x.transpose(*rest, *axes)
+    rows = moved.reshape(*(x.shape[axis] for axis in rest), _count(x, axes))
+    before, after = np.ones_like(rows), np.ones_like(rows)
+    np.multiply.accumulate(rows[..., :-1], axis=-1, out=before[..., 1:])
+    np.multiply.accumulate(rows[..., :0:-1], axis=-1, out=after[..., -2::-1])
+    before *= after
+    return g * before.reshape(moved.shape).transpose(np.argsort((*rest, *axes)))
+
+
+for _name, _forward, _gradient in (
+    ("L1", lambda x, axes: _sum(np.abs(x), axes), lambda g, x, y, axes: g * np.sign(x)),
+    (
+        "L2",
+        lambda x, axes: np.sqrt(_sum(np.square(_real(x)), axes)),
+        lambda g, x, y, axes: x * np.where(y == 0, y, g / y),
+    ),
+    ("LogSum", lambda x, axes: np.log(_sum(_real(x), axes)), lambda g, x, y, axes: g / _sum(x, axes)),
+    ("LogSumExp", _log_sum_exp, _log_sum_exp_gradient),
+    ("Mean", _mean, lambda g, x, y, axes: g / g.dtype.type(_count(x, axes))),
+    ("Prod", _product, _product_gradient),
+    ("Sum", _sum, lambda g, x, y, axes: g),
+    ("SumSquare", lambda x, axes: _sum(np.square(x), axes), lambda g, x, y, axes: 2 * g * x),
+):
+    OPERATORS.add(f"Reduce{_name}")(_reduction(_forward, _gradient))
+
+OPERATORS.add("ReduceMax")(_extreme(np.maximum, -1))
+OPERATORS.add("ReduceMin")(_extreme(np.minimum, 1))
+
+
+def _position(function: Callable[..., Any]) -> Maker:
+    def maker(node: OperatorNode) -> Kernel:
+        axis, keep, last = node["axis"], bool(node["keepdims"]), node.get("select_last_index", 0)
+
+        def forward(x: Array) -> Array:
+            values = lift(x) if is_narrow(x.dtype) else x
+            if not last:
+                return np.asarray(function(values, axis=axis, keepdims=keep), np.int64)
+            found = function(np.flip(values, axis), axis=axis, keepdims=keep)
+            return np.asarray(x.shape[axis] - 1 - found, np.int64)
+
+        return Kernel(forward, no_gradient)
+
+    return maker
+
+
+OPERATORS.add("ArgMax")(_position(np.argmax))
+OPERATORS.add("ArgMin")(_position(np.argmin))
+
+
+# CumSum and CumProd, forward and backward.
+# ``reverse`` flips the axis and ``exclusive`` shifts it by one, so the plain cumulative sum and product,
+# and their gradients, are all that there is to compute. NumPy adds one after the other: up to 8 times PyTorch's time.
+
+
+def _sum_gradient(gradient: Array, x: Array) -> Array:
+    return np.flip(np.cumsum(np.flip(gradient, -1), axis=-1, dtype=gradient.dtype), -1)
+
+
+def _running_product_gradient(gradient: Array, x: Array) -> Array:
+    """The sum of gradient times product from each element on, over the element.
+
+    Where a zero is the first of its row, the products that hold it are taken without it; nothing passes it.
+    """
+    zeros = x == 0
+    first = zeros & (np.cumsum(zeros, axis=-1) == 1)
+    passed = np.cumsum(first, axis=-1) - first > 0
+    without = np.where(first, x.dtype.type(1), x)
+    kept = _sum_gradient(gradient * np.cumprod(without, axis=-1, dtype=x.dtype), x)
+    plain = _sum_gradient(gradient * np.cumprod(x, axis=-1, dtype=x.dtype), x)
+    divided = plain / np.where(zeros, x.dtype.type(1), x)
+    return np.where(first, kept, np.where(passed, x.dtype.type(0), divided))
+
+
+def _shift(x: Array, first: float) -> Array:
+    """Moved by one along the last axis, ``first`` in front."""
+    result = np.full_like(x, first)
+    result[..., 1:] = x[..., :-1]
+    return result
+
+
+def _cumulative(function: Callable[..., Array], start: float, pull: Callable[[Array, Array], Array]) -> Maker:
+    def maker(node: OperatorNode) -> Kernel:
+        exclusive, reverse = node["exclusive"], node["reverse"]
+
+        def turned(x: Array, axis: Any) -> Array:
+            moved = np.moveaxis(lift(x), int(np.asarray(axis).item()), -1)
+            return np.flip(moved, -1) if reverse else moved
+
+        def back(y: Array, axis: Any, like: Array) -> Array:
+            restored = np.moveaxis(np.flip(y, -1) if reverse else y, -1, int(np.asarray(axis).item()))
+            return within(restored, like)
+
+        def forward(x: Array, axis: Array) -> Array:
+            rows = turned(x, axis)
+            y = function(rows, axis=-1, dtype=rows.dtype)
+            return back(_shift(y, start) if exclusive else y, axis, x)
+
+        def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+            x, axis = inputs
+            rows = turned(gradient, axis)
+            if exclusive:
+                rows = np.flip(_shift(np.flip(rows, -1), 0), -1)
+            with quiet():
+                return back(pull(rows, turned(x, axis)), axis, x), None
+
+        return Kernel(forward, alone(backward))
+
+    return maker
+
+
+OPERATORS.add("CumSum")(_cumulative(np.cumsum, 0, _sum_gradient))
+OPERATORS.add("CumProd")(_cumulative(np.cumprod, 1, _running_product_gradient))

@@ -1,0 +1,360 @@
+"""Operators that arrange elements: reshapes, transpositions, joining and splitting, slices, padding, tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from levelbench.errors import UnsupportedError
+from levelbench.frameworks.numpy.operators.elementwise import no_gradient
+from levelbench.frameworks.numpy.operators.kernel import (
+    Array,
+    Kernel,
+    Maker,
+    Registry,
+    alone,
+    is_narrow,
+    is_real,
+    lift,
+    unbroadcast,
+    within,
+)
+from levelbench.operators.node import OperatorNode
+
+__all__ = ["OPERATORS"]
+
+
+OPERATORS = Registry()
+
+
+def _reshaped(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+    return gradient.reshape(inputs[0].shape), *(None,) * (len(inputs) - 1)
+
+
+def _integers(given: Any) -> list[int]:
+    return [int(each) for each in np.asarray(given).reshape(-1)]
+
+
+@OPERATORS.add("Reshape")
+def _reshape(node: OperatorNode) -> Kernel:
+    allow_zero = node.get("allowzero", 0)
+
+    def forward(x: Array, shape: Array) -> Array:
+        sizes = _integers(shape)
+        if not allow_zero:
+            sizes = [size if size else x.shape[at] for at, size in enumerate(sizes)]
+        return x.reshape(sizes)
+
+    return Kernel(forward, alone(_reshaped))
+
+
+@OPERATORS.add("Flatten")
+def _flatten(node: OperatorNode) -> Kernel:
+    axis = node["axis"]
+
+    def forward(x: Array) -> Array:
+        at = axis + x.ndim if axis < 0 else axis
+        return x.reshape(prod(x.shape[:at]), prod(x.shape[at:]))
+
+    return Kernel(forward, alone(_reshaped))
+
+
+@OPERATORS.add("Squeeze")
+def _squeeze(node: OperatorNode) -> Kernel:
+    def forward(x: Array, axes: Array | None = None) -> Array:
+        return np.squeeze(x) if axes is None else np.squeeze(x, tuple(_integers(axes)))
+
+    return Kernel(forward, alone(_reshaped))
+
+
+@OPERATORS.add("Unsqueeze")
+def _unsqueeze(node: OperatorNode) -> Kernel:
+    return Kernel(lambda x, axes: np.expand_dims(x, tuple(_integers(axes))), alone(_reshaped))
+
+
+@OPERATORS.add("Transpose")
+def _transpose(node: OperatorNode) -> Kernel:
+    order = node.get("perm")
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+        return (gradient.transpose(None if order is None else np.argsort(order)),)
+
+    return Kernel(lambda x: x.transpose(order), alone(backward))
+
+
+@OPERATORS.add("Expand")
+def _expand(node: OperatorNode) -> Kernel:
+    """Broadcasting in both directions: a size of 1 in the shape keeps that of x. The answer is a read-only view."""
+
+    def forward(x: Array, shape: Array) -> Array:
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_integers(shape))))
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+        return within(unbroadcast(lift(gradient), inputs[0].shape), inputs[0]), None
+
+    return Kernel(forward, alone(backward))
+
+
+@OPERATORS.add("Tile")
+def _tile(node: OperatorNode) -> Kernel:
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+        x, repeats = inputs
+        pairs = [size for pair in zip(_integers(repeats), x.shape, strict=True) for size in pair]
+        summed = lift(gradient).reshape(pairs).sum(axis=tuple(range(0, 2 * x.ndim, 2)))
+        return within(summed, x), None
+
+    return Kernel(lambda x, repeats: np.tile(x, _integers(repeats)), alone(backward))
+
+
+def _blocks(to_space: bool) -> Maker:
+    """DepthToSpace, or the reverse: (batch, channels block², height, width) and (batch, channels, height block, ...).
+
+    The depth is (block, block, channels) with mode DCR, (channels, block, block) with CRD.
+    """
+
+    def maker(node: OperatorNode) -> Kernel:
+        size, column_first = node["blocksize"], node.get("mode", "DCR") == "CRD"
+
+        def widen(x: Array) -> Array:
+            batch, depth, height, width = x.shape
+            channels = depth // (size * size)
+            if column_first:
+                parts = x.reshape(batch, channels, size, size, height, width).transpose(0, 1, 4, 2, 5, 3)
+            else:
+                parts = x.reshape(batch, size, size, channels, height, width).transpose(0, 3, 4, 1, 5, 2)
+            return parts.reshape(batch, channels, height * size, width * size)
+
+        def deepen(x: Array) -> Array:
+            batch, channels, height, width = x.shape
+            parts = x.reshape(batch, channels, height // size, size, width // size, size)
+            parts = parts.transpose(0, 1, 3, 5, 2, 4) if column_first else parts.transpose(0, 3, 5, 1, 2, 4)
+            return parts.reshape(batch, channels * size * size, height // size, width // size)
+
+        there, back = (widen, deepen) if to_space else (deepen, widen)
+        return Kernel(there, alone(lambda gradient, inputs, output: (back(gradient),)))
+
+    return maker
+
+
+OPERATORS.add("DepthToSpace")(_blocks(to_space=True))
+OPERATORS.add("SpaceToDepth")(_blocks(to_space=False))
+
+
+def _made(forward: Callable[..., Any]) -> Kernel:
+    return Kernel(forward, no_gradient)
+
+
+@OPERATORS.add("Shape")
+def _shape(node: OperatorNode) -> Kernel:
+    part = slice(node.get("start", 0), node.get("end"))
+    return _made(lambda x: np.array(x.shape[part], np.int64))
+
+
+@OPERATORS.add("Size")
+def _size(node: OperatorNode) -> Kernel:
+    return _made(lambda x: np.array(x.size, np.int64))
+
+
+@OPERATORS.add("Range")
+def _range(node: OperatorNode) -> Kernel:
+    """Numbers from start up to limit by delta; narrow floating-point types in that of ``stash_type``."""
+    wide = np.float64 if node.get("stash_type", 1) == 11 else np.float32
+
+    def forward(start: Array, limit: Array, delta: Array) -> Array:
+        dtype = start.dtype
+        if is_narrow(dtype):
+            bounds = [float(np.asarray(each).reshape(())) for each in (start, limit, delta)]
+            return np.arange(*bounds, dtype=wide).astype(dtype)
+        return np.arange(start.item(), limit.item(), delta.item()).astype(dtype)
+
+    return _made(forward)
+
+
+@OPERATORS.add("ConstantOfShape")
+def _constant_of_shape(node: OperatorNode) -> Kernel:
+    given = node.get("value")
+    value = np.zeros(1, np.float32) if given is None else np.asarray(given).reshape(-1)
+    return _made(lambda shape: np.full(_integers(shape), value[0], value.dtype))
+
+
+@OPERATORS.add("Constant")
+def _constant(node: OperatorNode) -> Kernel:
+    (name,) = node.attributes
+    value = node.attributes[name]
+    match name:
+        case "value":
+            array = np.asarray(value)
+        case "value_int" | "value_ints":
+            array = np.asarray(value, np.int64)
+        case "value_float" | "value_floats":
+            array = np.asarray(value, np.float32)
+        case "value_string" | "value_strings":
+            array = np.asarray(value, object)
+        case _:
+            raise UnsupportedError(f"Constant with {name}", "numpy has no sparse tensors", "use a dense one")
+    return _made(lambda: array)
+
+
+# Concat, Split, Slice and Pad, forward and backward.
+# Each copies whole blocks, so the gradient of a block is the block of the gradient; only padding that repeats elements
+# adds some of them up.
+
+
+def _along(axis: int, rank: int, part: slice) -> tuple[slice, ...]:
+    return tuple(part if at == axis % rank else slice(None) for at in range(rank))
+
+
+@OPERATORS.add("Concat")
+def _concat(node: OperatorNode) -> Kernel:
+    axis = node["axis"]
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array, ...]:
+        ends = np.cumsum([each.shape[axis] for each in inputs])[:-1]
+        return tuple(np.split(gradient, ends, axis))
+
+    return Kernel(lambda *inputs: np.concatenate(inputs, axis), alone(backward))
+
+
+@OPERATORS.add("Split")
+def _split(node: OperatorNode) -> Kernel:
+    """Views of x; without ``split`` equal ones, of which the last is smaller where it must be."""
+    axis, count = node["axis"], node.get("num_outputs") or len(node.outputs)
+
+    def forward(x: Array, split: Array | None = None) -> tuple[Array, ...]:
+        size = x.shape[axis]
+        if split is None:
+            share = -(-size // count)
+            ends = [min(share * at, size) for at in range(1, count)]
+        else:
+            ends = np.cumsum(_integers(split))[:-1].tolist()
+        return tuple(np.split(x, ends, axis))
+
+    def backward(gradients: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+        x, rest = inputs[0], (None,) * (len(inputs) - 1)
+        if not is_real(x) or all(each is None for each in gradients):
+            return None, *rest
+        parts = zip(gradients, forward(*inputs), strict=True)
+        return np.concatenate([np.zeros_like(y) if g is None else g for g, y in parts], axis), *rest
+
+    return Kernel(forward, backward)
+
+
+@OPERATORS.add("Slice")
+def _slice(node: OperatorNode) -> Kernel:
+    """A view of x; negative steps walk back, positions outside are moved to the edge."""
+
+    def parts(x: Array, starts: Array, ends: Array, axes: Any = None, steps: Any = None) -> tuple[slice, ...]:
+        first, last = _integers(starts), _integers(ends)
+        where = range(len(first)) if axes is None else _integers(axes)
+        strides = [1] * len(first) if steps is None else _integers(steps)
+        found = [slice(None)] * x.ndim
+        for axis, start, end, step in zip(where, first, last, strides, strict=True):
+            found[axis] = _part(x.shape[axis], start, end, step)
+        return tuple(found)
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+        result = np.zeros_like(inputs[0])
+        result[parts(*inputs)] = gradient
+        return result, *(None,) * (len(inputs) - 1)
+
+    return Kernel(lambda x, *where: x[parts(x, *where)], alone(backward))
+
+
+def _part(size: int, start: int, end: int, step: int) -> slice:
+    """ONNX's slice: unlike Python's, a start before the first place is moved to it when it walks back, too."""
+    first, last = (each + size if each < 0 else each for each in (start, end))
+    if step > 0 or not size:
+        return slice(max(first, 0), max(last, 0), step)
+    first, last = min(max(first, 0), size - 1), max(last, -1)
+    return slice(first, None if last < 0 else last, step)
+
+
+@OPERATORS.add("Pad")
+def _pad(node: OperatorNode) -> Kernel:
+    """Padding by a constant, the edge, the mirror image or the other side; negative pads cut off."""
+    mode = node["mode"]
+
+    def widths(x: Array, pads: Array, axes: Any = None) -> list[tuple[int, int]]:
+        where = range(x.ndim) if axes is None else [axis % x.ndim for axis in _integers(axes)]
+        values, found = _integers(pads), [(0, 0)] * x.ndim
+        for at, axis in enumerate(where):
+            found[axis] = (values[at], values[at + len(where)])
+        return found
+
+    def forward(x: Array, pads: Array, value: Any = None, axes: Any = None) -> Array:
+        pairs = widths(x, pads, axes)
+        kept = x[_kept(x.shape, pairs)]
+        grown = [(max(before, 0), max(after, 0)) for before, after in pairs]
+        if mode == "constant":
+            nothing = "" if x.dtype.kind in "OSU" else 0
+            return _framed(kept, grown, nothing if value is None else np.asarray(value).reshape(()))
+        result = _framed(kept, grown, None)
+        for axis, pair in enumerate(grown):
+            _fill(result, axis, pair, mode)
+        return result
+
+    def backward(gradient: Array, inputs: Sequence[Any], output: Array) -> tuple[Array | None, ...]:
+        x, pads, value, axes = (*inputs, None, None)[:4]
+        pairs = widths(x, pads, axes)
+        inner = tuple(slice(max(b, 0), size - max(a, 0)) for (b, a), size in zip(pairs, gradient.shape, strict=True))
+        kept = _kept(x.shape, pairs)
+        result = np.zeros_like(x)
+        wide = lift(gradient)
+        if mode == "constant":
+            result[kept] = gradient[inner]
+        else:
+            for axis, (before, after) in enumerate(pairs):
+                wide = _folded(wide, axis, (max(before, 0), max(after, 0)), mode)
+            result[kept] = wide
+        by_value = None
+        if mode == "constant" and is_real(value):
+            by_value = within((wide.sum() - wide[inner].sum()).reshape(value.shape), value)
+        return (result, None, by_value, None)[: len(inputs)]
+
+    return Kernel(forward, alone(backward))
+
+
+def _kept(shape: Sequence[int], pairs: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    """What negative pads leave."""
+    return tuple(slice(max(-b, 0), size - max(-a, 0)) for (b, a), size in zip(pairs, shape, strict=True))
+
+
+def _framed(x: Array, pairs: Sequence[tuple[int, int]], value: Any) -> Array:
+    result = np.empty([size + b + a for (b, a), size in zip(pairs, x.shape, strict=True)], x.dtype)
+    if value is not None and any(b or a for b, a in pairs):
+        result[...] = value
+    result[tuple(slice(b, b + size) for (b, _), size in zip(pairs, x.shape, strict=True))] = x
+    return result
+
+
+def _fill(result: Array, axis: int, pair: tuple[int, int], mode: str) -> None:
+    """Fill the padding of an axis from its middle; the other axes' padding takes part once it is filled."""
+    before, after = pair
+    size, rank = result.shape[axis] - before - after, result.ndim
+    sources = _sources(size, pair, mode) + before
+    for start, stop in ((0, before), (before + size, before + size + after)):
+        if start < stop:
+            result[_along(axis, rank, slice(start, stop))] = result.take(sources[start:stop], axis=axis)
+
+
+def _sources(size: int, pair: tuple[int, int], mode: str) -> Array:
+    """Which element of an axis each one of the padded axis repeats."""
+    return np.pad(np.arange(size), pair, mode=mode)  # type: ignore[call-overload]
+
+
+def _folded(gradient: Array, axis: int, pair: tuple[int, int], mode: str) -> Array:
+    """The gradient of an axis before it was padded: that of its padding is added where it came from."""
+    before, after = pair
+    if not (before or after):
+        return gradient
+    size = gradient.shape[axis] - before - after
+    sources, rank = _sources(size, pair, mode).tolist(), gradient.ndim
+    result = gradient[_along(axis, rank, slice(before, before + size))].copy()
+    # One step a row of padding, which is a few; each adds a whole row.
+    for at in (*range(before), *range(before + size, before + size + after)):
+        to = sources[at]
+        result[_along(axis, rank, slice(to, to + 1))] += gradient[_along(axis, rank, slice(at, at + 1))]
+    return result

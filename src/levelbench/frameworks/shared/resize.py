@@ -1,0 +1,161 @@
+"""Resize and Upsample: which elements each place of an output takes, and with which weights, for every framework.
+
+Resizing is separable, so each axis has a table of its own. It follows from sizes and scales alone, so it is made in
+NumPy, on the host, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import floor, isclose
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelbench.errors import UnsupportedError
+from levelbench.operators.node import OperatorNode
+
+__all__ = ["AxisChange", "ResizeRule", "Taps", "changes_of", "rule_of", "taps_of"]
+
+_MODES = ("nearest", "linear", "cubic")
+
+
+class ResizeRule(NamedTuple):
+    """The attributes of a node; the defaults are those of Upsample, which is what Resize does with these."""
+
+    mode: str = "nearest"
+    coordinates: str = "asymmetric"
+    nearest: str = "floor"
+    cubic: float = -0.75
+    antialias: bool = False
+    exclude_outside: bool = False
+    extrapolation: float = 0.0
+
+
+class AxisChange(NamedTuple):
+    """How one axis changes: ``scale`` may differ from ``target / size``; a part from ``start`` to ``end`` is shown."""
+
+    axis: int
+    size: int
+    target: int
+    scale: float
+    start: float = 0.0
+    end: float = 1.0
+
+
+class Taps(NamedTuple):
+    """Elements to take, and their weights, both (target, taps); ``outside`` places take the extrapolation value."""
+
+    places: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    outside: NDArray[np.bool_] | None
+
+
+def rule_of(node: OperatorNode) -> ResizeRule:
+    """What Resize or Upsample asks for; ``UnsupportedError`` for a mode that ONNX does not have."""
+    if node["mode"] not in _MODES:
+        raise UnsupportedError(node.title, f"there is no mode {node['mode']!r}", f"use one of {', '.join(_MODES)}")
+    if node.op_type == "Upsample":
+        return ResizeRule(node["mode"])
+    return ResizeRule(
+        node["mode"],
+        node["coordinate_transformation_mode"],
+        node["nearest_mode"],
+        float(node["cubic_coeff_a"]),
+        bool(node.get("antialias", 0)),
+        bool(node["exclude_outside"]),
+        float(node["extrapolation_value"]),
+    )
+
+
+def changes_of(
+    node: OperatorNode, shape: Sequence[int], roi: Any = None, scales: Any = None, sizes: Any = None
+) -> list[AxisChange]:
+    """The axes that change, for an input of ``shape`` and the other inputs of Resize, which are NumPy's."""
+    axes = [int(axis) % len(shape) for axis in node.get("axes") or range(len(shape))]
+    if sizes is not None and sizes.size:
+        targets = [int(each) for each in sizes]
+        factors = [target / shape[axis] for target, axis in zip(targets, axes, strict=True)]
+        policy = node.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            factors = [min(factors) if policy == "not_larger" else max(factors)] * len(axes)
+            targets = [int(factor * shape[axis] + 0.5) for factor, axis in zip(factors, axes, strict=True)]
+    else:
+        factors = [float(each) for each in scales]
+        targets = [int(factor * shape[axis]) for factor, axis in zip(factors, axes, strict=True)]
+    crops = roi is not None and roi.size and node.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    region = [float(each) for each in roi] if crops else [0.0] * len(axes) + [1.0] * len(axes)
+    found = [
+        AxisChange(axis, shape[axis], target, factor, start, end)
+        for axis, target, factor, start, end in zip(
+            axes, targets, factors, region[: len(axes)], region[len(axes) :], strict=True
+        )
+    ]
+    return [
+        each
+        for each in found
+        if each.target != each.size or not isclose(each.scale, 1) or (each.start, each.end) != (0.0, 1.0)
+    ]
+
+
+@lru_cache(maxsize=256)
+def taps_of(change: AxisChange, rule: ResizeRule) -> Taps:
+    """The table of one axis; it is kept, so nobody may write to it."""
+    last = change.size - 1
+    x = _origins(change, rule)
+    outside = (x < 0) | (x > last) if rule.coordinates == "tf_crop_and_resize" else None
+    if rule.mode == "nearest":
+        rounded = {
+            "round_prefer_floor": np.ceil(x - 0.5),
+            "round_prefer_ceil": np.floor(x + 0.5),
+            "floor": np.floor(x),
+            "ceil": np.ceil(x),
+        }[rule.nearest]
+        return Taps(np.clip(rounded.astype(np.int64), 0, last)[:, None], np.ones((len(x), 1)), outside)
+    left = np.floor(x)
+    shrink = min(change.scale, 1.0) if rule.antialias else 1.0
+    reach = 1 if rule.mode == "linear" else 2
+    # A filter stretched by 1 / shrink sees the elements less than reach / shrink away.
+    first = floor(-reach / shrink) + 1
+    offsets = np.arange(first, 2 - first)
+    distance = np.abs(offsets - (x - left)[:, None]) * shrink
+    weights = np.clip(1 - distance, 0, 1) if reach == 1 else _cubic(distance, rule.cubic)
+    places = left.astype(np.int64)[:, None] + offsets
+    if shrink < 1:
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    if rule.exclude_outside:
+        weights = np.where((places < 0) | (places > last), 0, weights)
+        total = weights.sum(axis=1, keepdims=True)
+        weights = weights / np.where(total == 0, 1, total)
+    return Taps(np.clip(places, 0, last), weights, outside)
+
+
+def _cubic(distance: NDArray[np.float64], a: float) -> NDArray[np.float64]:
+    """Keys' cubic convolution (1981, equation 4) with coefficient ``a``."""
+    d = distance
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def _origins(change: AxisChange, rule: ResizeRule) -> NDArray[np.float64]:
+    """Where each place of the output lies on the input (ONNX Resize, ``coordinate_transformation_mode``)."""
+    at, size, scale = np.arange(change.target, dtype=np.float64), change.size, change.scale
+    width = scale * size
+    match rule.coordinates:
+        case "half_pixel":
+            return (at + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            return (at + 0.5) / scale - 0.5 if width > 1 else np.zeros_like(at)
+        case "half_pixel_symmetric":
+            return size / 2 * (1 - change.target / width) + (at + 0.5) / scale - 0.5
+        case "asymmetric":
+            return at / scale
+        case "align_corners":
+            return np.zeros_like(at) if width == 1 else at * (size - 1) / (width - 1)
+        case "tf_crop_and_resize":
+            step = at / (width - 1) if width != 1 else np.full_like(at, 0.5)
+            return change.start * (size - 1) + step * (change.end - change.start) * (size - 1)
+    raise UnsupportedError(f"Resize by {rule.coordinates!r}", "ONNX has no such coordinates", "use half_pixel")

@@ -1,0 +1,308 @@
+"""DDP and FSDP2 at work, around an executor whose training passes go through a wrapped module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch._dynamo
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from levelbench.distributed.scheme import SchemeStepper, Worker
+from levelbench.distributed.schemes.base import (
+    BaseStepper,
+    arrays_of,
+    begin_as_rank_zero,
+    kept_arrays,
+    those_under,
+    under,
+)
+from levelbench.errors import UnsupportedError, UsageError
+from levelbench.frameworks.torch.communicator import raise_lost
+from levelbench.frameworks.torch.executor import TorchExecutor
+from levelbench.measure.timeline import Phase
+from levelbench.networks.executor import Executor, OperatorTime
+from levelbench.training.optimizers.averaging import AveragingRule
+from levelbench.training.optimizers.base import Optimizer, UpdateRule
+from levelbench.training.optimizers.wrappers import Native
+
+if TYPE_CHECKING:
+    from levelbench.frameworks.torch.distributed.schemes import DistributedDataParallel, FullyShardedDataParallel
+
+__all__ = ["DdpStepper", "FsdpStepper", "WrappedExecutor", "leaves_of", "loss_of"]
+
+
+# The first module that is wrapped would import it, on the clock of whoever wraps it.
+
+
+_FORWARD, _BACKWARD = (f"a {name} pass through PyTorch's data parallelism" for name in ("forward", "backward"))
+
+
+def leaves_of(executor: Executor, scheme: str) -> dict[str, Tensor]:
+    """The tensors that autograd gives gradients, by parameter: those that the loss may depend on."""
+    leaves: dict[str, Tensor] | None = getattr(executor, "_leaves", None)
+    if leaves is None:
+        raise UnsupportedError(
+            f"scheme {scheme!r} on a {type(executor).__name__}",
+            "it has no tensors of autograd's",
+            "use framework torch",
+        )
+    read = getattr(executor, "_trained_names", leaves)
+    return {name: leaves[name] for name in read}
+
+
+def loss_of(executor: Any) -> Tensor:
+    """The loss of the forward pass that just was, with its graph, which is taken from the executor."""
+    loss, executor._loss = executor._loss, None
+    found: Tensor = loss
+    return found
+
+
+class WrappedExecutor(Executor):
+    """``executor`` whose training passes go through ``module``, which answers with the loss and its graph.
+
+    ``weight`` is asked for at each forward pass: by how much the loss counts in the mean over ranks. ``local`` makes of
+    a leaf, or of its gradient, what the optimizer works on.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        module: Any,
+        leaves: Mapping[str, Any],
+        weight: Callable[[], float],
+        local: Callable[[Any], Tensor] = Tensor.detach,
+    ) -> None:
+        self._executor, self._module, self._leaves = executor, module, leaves
+        self._weight, self._local = weight, local
+        self.network, self.mode = executor.network, executor.mode
+        self.parameters, self.buffers = executor.parameters, executor.buffers
+        self._loss: Tensor | None = None
+
+    def infer(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The executor's own."""
+        found: tuple[Tensor, ...] = self._executor.infer(*inputs)
+        return found
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The loss of this rank's part."""
+        try:
+            loss = self._module(*inputs)
+        except RuntimeError as error:
+            raise_lost(_FORWARD, error)
+            raise
+        weight = self._weight()
+        self._loss = loss if weight == 1.0 else loss * weight
+        detached: Tensor = loss.detach()
+        return detached
+
+    def backward(self) -> Mapping[str, Tensor]:
+        """The gradients that the library leaves: of the whole batch. They are its own until the next backward pass."""
+        loss, self._loss = self._loss, None
+        if loss is None:
+            raise UsageError("the gradients of a loss", "no forward came before", "call forward first, once for each")
+        for leaf in self._leaves.values():
+            leaf.grad = None
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            raise_lost(_BACKWARD, error)
+            raise
+        local = self._local
+        return {
+            name: torch.zeros_like(local(leaf)) if leaf.grad is None else local(leaf.grad)
+            for name, leaf in self._leaves.items()
+        }
+
+    def operator_times(self, *inputs: Tensor, repeats: int = 1) -> list[OperatorTime]:
+        """The executor's own."""
+        return self._executor.operator_times(*inputs, repeats=repeats)
+
+
+# DDP at work: a module without parameters of its own, around an executor's tensors.
+
+
+class _Network(torch.nn.Module):
+    """An executor's forward pass, over the executor's own tensors."""
+
+    def __init__(self, executor: Executor, leaves: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._executor = executor
+        # Not register_parameter: that takes its own type alone, and the graph hangs on these very tensors.
+        for at, leaf in enumerate(leaves.values()):
+            self._parameters[f"p{at}"] = leaf  # type: ignore[assignment,unused-ignore]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The loss."""
+        self._executor.forward(*inputs)
+        return loss_of(self._executor)
+
+
+class DdpStepper(BaseStepper):
+    """The worker's optimizer on gradients that DDP has averaged."""
+
+    kept = True
+
+    def __init__(self, scheme: DistributedDataParallel, worker: Worker) -> None:
+        super().__init__(worker)
+        executor, size = worker.executor, worker.communicator.size
+        leaves = leaves_of(executor, scheme.name)
+        self._hook = scheme.hook
+        self._unread = [name for name in executor.parameters if name not in leaves]
+        try:
+            module = _around(_Network(executor, leaves), scheme)
+        except RuntimeError as error:
+            raise_lost("the start of ddp", error)
+            raise
+        _hook(scheme, module, worker.communicator.name)
+        self.executor = WrappedExecutor(executor, module, leaves, lambda: self.share * size)
+
+    @property
+    def unkept(self) -> str | None:
+        """With PowerSGD the library's hook holds what it left out, and does not give it away."""
+        return "PyTorch's PowerSGD hook keeps what it left out to itself" if self._hook == "power-sgd" else None
+
+    def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
+        """What is left is the update."""
+        if self._unread:
+            zeros = {name: torch.zeros_like(self.parameters[name]) for name in self._unread}
+            gradients = {**gradients, **zeros}
+        self.update(gradients, step, factor)
+
+
+def _around(network: _Network, scheme: DistributedDataParallel) -> torch.nn.parallel.DistributedDataParallel:
+    return torch.nn.parallel.DistributedDataParallel(
+        network,
+        bucket_cap_mb=scheme.bucket_mb,
+        # All ranks have rank 0's by now.
+        init_sync=False,
+        broadcast_buffers=False,
+        find_unused_parameters=scheme.unused,
+        gradient_as_bucket_view=True,
+        static_graph=scheme.static_graph,
+    )
+
+
+def _hook(scheme: DistributedDataParallel, module: Any, library: str) -> None:
+    """Register PyTorch's own hook."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    if scheme.hook == "fp16":
+        module.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif scheme.hook == "bf16":
+        if library != "nccl":
+            raise UnsupportedError("ddp with the hook bf16", f"PyTorch has none over {library}", "use fp16, or nccl")
+        module.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    elif scheme.hook == "power-sgd":
+        state = powerSGD_hook.PowerSGDState(
+            process_group=dist.group.WORLD,
+            matrix_approximation_rank=scheme.power_rank,
+            start_powerSGD_iter=scheme.power_start,
+        )
+        module.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+
+# FSDP2 at work: parameters that live in parts, gathered for the executor's own forward pass.
+
+
+_ELEMENTWISE = frozenset(
+    f"torch.optim.{name}"
+    for name in ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
+)
+
+
+class _ShardedNetwork(torch.nn.Module):
+    """An executor's forward pass over this module's parameters, which FSDP fills before it."""
+
+    def __init__(self, executor: TorchExecutor, leaves: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._executor = executor
+        runner: Any = executor._forward
+        self._runner, self._given = runner, runner.arrays
+        names = list(runner.lowered.arrays)
+        self._places = [names.index(name) for name in leaves]
+        for at, leaf in enumerate(leaves.values()):
+            self.register_parameter(f"p{at}", torch.nn.Parameter(leaf.detach().clone()))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The loss."""
+        arrays = list(self._given)
+        for at, place in enumerate(self._places):
+            arrays[place] = getattr(self, f"p{at}")
+        self._runner.arrays = tuple(arrays)
+        self._executor.forward(*inputs)
+        return loss_of(self._executor)
+
+
+class FsdpStepper(SchemeStepper):
+    """The worker's optimizer on this rank's parts."""
+
+    kept = True
+
+    def __init__(self, scheme: FullyShardedDataParallel, worker: Worker) -> None:
+        executor, communicator = worker.executor, worker.communicator
+        if not isinstance(executor, TorchExecutor):
+            found = f"it wraps networks of framework torch, not a {type(executor).__name__}"
+            raise UnsupportedError(f"scheme {scheme.name!r}", found, "use ddp")
+        _require_elementwise(worker.optimizer)
+        begin_as_rank_zero(worker)
+        self._worker, self._whole = worker, executor.parameters
+        leaves = leaves_of(executor, scheme.name)
+        module = _ShardedNetwork(executor, leaves)
+        device = next(iter(leaves.values())).device.type
+        mesh = init_device_mesh(device, (communicator.size,))
+        fully_shard(module, mesh=mesh, reshard_after_forward=scheme.reshard)
+        self._sharded: dict[str, Any] = dict(zip(leaves, module.parameters(), strict=True))
+        # Views of the parts: an update of them is one of the module's.
+        self._parts = {name: _part(each) for name, each in self._sharded.items()}
+        self.inner = worker.optimizer.start(worker.backend, self._parts)
+        weight = communicator.size
+        self.executor = WrappedExecutor(executor, module, self._sharded, lambda: self.share * weight, _part)
+
+    def step(self, gradients: Mapping[str, Tensor], step: int, factor: float) -> None:
+        """Update the parts."""
+        self._worker.switch(Phase.UPDATE)
+        self.inner.step(gradients, step, factor)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The parts of this rank, and the optimizer's state of them."""
+        return kept_arrays("part", self._worker.backend, self._parts) | under("optimizer", self.inner.state())
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """All of that."""
+        with torch.no_grad():
+            for name, each in arrays_of("part", self._worker.backend, state).items():
+                self._parts[name].copy_(each)
+        self.inner.restore(those_under("optimizer", state))
+
+    def meet(self) -> None:
+        """Gather all parts into the executor's parameters, to be evaluated."""
+        self._worker.switch(Phase.COMMUNICATE)
+        try:
+            with torch.no_grad():
+                for name, each in self._sharded.items():
+                    self._whole[name].copy_(each.full_tensor())
+        except RuntimeError as error:
+            raise_lost("gathering the parts of FSDP", error)
+            raise
+
+
+def _part(sharded: Any) -> Tensor:
+    """What this rank has of it: a view."""
+    part: Tensor = sharded.detach().to_local()
+    return part
+
+
+def _require_elementwise(optimizer: Optimizer) -> None:
+    rule = isinstance(optimizer, UpdateRule) and optimizer.elementwise and not isinstance(optimizer, AveragingRule)
+    if not rule and not (isinstance(optimizer, Native) and optimizer.name in _ELEMENTWISE):
+        raise UnsupportedError(
+            f"{type(optimizer).__name__} with the scheme fsdp2",
+            "each rank holds a part of every parameter, and it looks across them",
+            "use an elementwise optimizer that does not average, or the scheme ddp",
+        )
