@@ -100,7 +100,8 @@ def events(
     last = {"test": round(max(qualities[-1] - 0.005, 0.0), 5)} | seen
     facts = DatasetFacts(data, {"train": 100_000}, {"digits": "0" * 64}, "by index", "CC BY 4.0", synthetic)
     shown = [each.quality[split] for each in found if isinstance(each, Evaluation)]
-    why = "target reached" if find_crossing(shown, target, rule="confirmed") else "all epochs done"
+    crossed = find_crossing(shown, target, rule="confirmed")
+    why = "target reached" if crossed is not None and crossed.index == len(shown) - 1 else "all epochs done"
     return [*found, End("done", sum(phases.values()), phases, last, dataset=facts, stopped_by=why)]
 
 

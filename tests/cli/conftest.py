@@ -29,7 +29,11 @@ def specification(framework="numpy", task="digits", threshold=0.96, crossing="co
 
 
 def environment(machine="m1"):
-    return {"machine": {"id": machine, "cpu": {"model": f"processor {machine}"}}, "libraries": {"numpy": "2.4"}}
+    return {
+        "machine": {"id": machine, "cpu": {"model": f"processor {machine}"}},
+        "libraries": {"numpy": "2.4"},
+        "before_clock": {"cpu_s": 0.5},
+    }
 
 
 def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1", status="done", minute=0, suspect=()):
@@ -70,6 +74,8 @@ def write_run(store, spec, seed, identity, qualities, step_ms=1.0, machine="m1",
             return writer.path
         writer.append(Measurement("peak_memory", "bytes", 64.0 * 2**20, "vmhwm-reset"))
         writer.append(Measurement("energy", "J", None, None, "no counter here"))
+        writer.append(Measurement("cpu_utilisation", "share", None, None, "not measured here"))
+        writer.append(Measurement("untrained_quality", "top1", 0.1, "64 validation examples, after the run"))
         last = {"validation": qualities[-1], "test": qualities[-1] - 0.01}
         total = sum(phases.values())
         sights = [Sight(at, (ns, ns), (ns, ns), (ns, ns), None) for at, ns in ((0, 0), (len(qualities), total))]
@@ -87,8 +93,8 @@ def store(tmp_path):
     folder = tmp_path / "store"
     for seed in range(5):
         noise = 1 + 0.01 * ((seed * 7) % 5 - 2)
-        write_run(folder, specification(), seed, f"aaaa000{seed}", REACHES, noise, minute=2 * seed)
-        write_run(folder, specification("torch"), seed, f"bbbb000{seed}", REACHES, 1.5 * noise, minute=2 * seed + 1)
+        write_run(folder, specification(), seed, f"aaaa000{seed}", REACHES, noise, minute=2 * seed + seed % 2)
+        write_run(folder, specification("torch"), seed, f"bbbb000{seed}", REACHES, 1.5 * noise, minute=2 * seed + 1 - seed % 2)
     return folder
 
 

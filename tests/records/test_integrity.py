@@ -229,11 +229,25 @@ def test_time_and_processor_time_that_the_machine_did_not_have_are_found(found, 
     assert told == [] if said is None else told[0].startswith(said)
 
 
+def test_an_evaluation_that_reaches_the_target_is_the_last_one(found, make_header, make_events):
+    rows = make_events(stopped_by="target reached")
+    places = [at for at, each in enumerate(rows) if isinstance(each, Evaluation)]
+    for at in places[:2]:
+        rows[at] = msgspec.structs.replace(rows[at], quality={"validation": 1.0})
+    header = msgspec.structs.replace(
+        make_header(), specification=msgspec.structs.replace(make_header().specification, crossing="confirmed")
+    )
+    assert any("the target was reached, and training went on" in each for each in found(events=rows, header=header))
+
+
 def test_a_run_that_went_on_has_the_time_of_an_earlier_process_on_its_clock(found, make_header, make_events):
     environment = {"machine": MACHINE, "load": {"counters": counters(100.0, 1.0, 1.0)}}
     head = msgspec.structs.replace(make_header(), environment=environment)
     after = {"load": {"counters": counters(101.5, 2.0, 2.0)}}
-    assert found(events=make_events(environment_after=after, before_ns=2 * SECOND), header=head) == []
+    said = {"before_ns": 2 * SECOND, "suspect": ["it went on from a checkpoint at step 10: what came after is lost"]}
+    assert found(events=make_events(environment_after=after, **said), header=head) == []
+    (unsaid,) = found(events=make_events(environment_after=after, before_ns=2 * SECOND), header=head)
+    assert "it does not say that it went on" in unsaid
     assert found(events=make_events(environment_after=after), header=head) != []
 
 

@@ -14,13 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Between", "Sessions", "between_sessions", "schedule_of"]
+__all__ = ["Between", "Sessions", "between_sessions", "order_bias", "schedule_of"]
 
 Span = tuple[float, float]
 """When a run started and ended, in seconds on one clock."""
 
 PAUSE_S = 600.0
 """A pause after which a run shares less with the one before it."""
+
+PAUSE_RUNS = 6.0
+"""Where runs are long, a pause is longer than so many of them: other arms may have had their turn meanwhile."""
+
+UNBALANCED = 0.5
+"""By how many places one arm may come after the other on average; two that swap who goes first stay below."""
 
 APART_S = 6.0 * 3600.0
 """A pause after which a run is of another session, when sessions of one thing say how much they vary."""
@@ -85,12 +91,41 @@ def _alone_between_pauses(spans: Sequence[Span], arms: Sequence[int]) -> bool:
     """Whether one arm had several runs, and the other none, between two pauses: what they share is then that arm's."""
     members: list[list[int]] = []
     ended = -math.inf
+    pause_s = max(PAUSE_S, PAUSE_RUNS * max(end - start for start, end in spans))
     for (start, end), arm in zip(spans, arms, strict=True):
-        if start - ended > PAUSE_S or not members:
+        if start - ended > pause_s or not members:
             members.append([])
         members[-1].append(arm)
         ended = max(ended, end)
     return any(len(each) > 1 and len(set(each)) == 1 for each in members)
+
+
+def order_bias(
+    times_a: Sequence[float], times_b: Sequence[float], spans_a: Sequence[Span], spans_b: Sequence[Span]
+) -> float:
+    """The most that a steady drift may add to log(b / a) of arms that took turns, where one of them mostly went first.
+
+    ``A B A B`` puts every run of b one place after its partner, so that a drift of 1 % a run reads as 1 %. The drift is
+    the slope of the logarithms over the order of all runs, with a level of its own for each arm, by least squares; one
+    standard error is added to it. 0 where who goes first is balanced, as in ``A B B A``, or there are too few runs.
+    """
+    spans, n = [*spans_a, *spans_b], len(spans_a) + len(spans_b)
+    place = np.empty(n)
+    place[sorted(range(n), key=lambda at: spans[at])] = np.arange(n)
+    arm = np.repeat([0.0, 1.0], [len(spans_a), len(spans_b)])
+    late = float(place[arm == 1.0].mean() - place[arm == 0.0].mean())
+    if abs(late) <= UNBALANCED or n < 5:
+        return 0.0
+    logs = np.log(np.asarray([*times_a, *times_b], dtype=np.float64))
+    centred, level = place.copy(), logs.copy()
+    for each in (0.0, 1.0):
+        centred[arm == each] -= place[arm == each].mean()
+        level[arm == each] -= logs[arm == each].mean()
+    spread = float(centred @ centred)
+    slope = float(centred @ level) / spread
+    left = level - slope * centred
+    error = math.sqrt(float(left @ left) / (n - 3) / spread)
+    return (abs(slope) + error) * abs(late)
 
 
 def session_means(times: Sequence[float], sessions: Sequence[Sequence[int]]) -> list[float]:

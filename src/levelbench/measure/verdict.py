@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from levelbench.measure.design import Between, Sessions, Span, schedule_of, session_means
+from levelbench.measure.design import Between, Sessions, Span, order_bias, schedule_of, session_means
 from levelbench.measure.statistics.accelerated import Arm, log_rank_p, log_rank_sign, time_ratio
 from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
 from levelbench.measure.statistics.distributions import normal_quantile, t_quantile
@@ -36,6 +36,7 @@ NOT_INTERLEAVED = "not interleaved: run them together, with --fresh"
 """How the reason ends of a verdict that was not given because the arms did not take turns."""
 
 _LEAST_SESSIONS = 3
+_MARGIN, _LEVEL = 0.02, 0.95
 
 
 class VerdictKind(StrEnum):
@@ -118,7 +119,10 @@ def verdict(
     if complete:
         step = resolution_of(case.a.reached, case.b.reached) if resolution is None else resolution
         if sessions is None:
-            return _complete(case, paired, step)
+            bias = 0.0
+            if spans_a is not None and spans_b is not None:
+                bias = order_bias(case.a.reached, case.b.reached, spans_a, spans_b)
+            return _complete(case, paired, step, bias)
         return _one_after_the_other(case, sessions, between, step)
     if sessions is not None:
         return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {NOT_INTERLEAVED}")
@@ -182,18 +186,25 @@ def _too_few(case: _Case) -> Verdict:
     return case.says(VerdictKind.UNCLEAR, ratio, reason=why)
 
 
-def _complete(case: _Case, paired: bool, resolution: float) -> Verdict:
+def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verdict:
+    """``bias`` is what a drift may have added, as one arm mostly went first."""
     test = paired_log_ratio if paired else welch_log_ratio
     found = test(case.a.reached, case.b.reached, case.level, resolution=resolution)
-    kind = case.kind(found.interval)
+    interval = found.interval
+    if bias:
+        wider = math.exp(bias)
+        interval = Interval(interval.low / wider, interval.high * wider, case.level, interval.method)
+    kind = case.kind(interval)
     more = None
     if kind is VerdictKind.UNCLEAR:
         error = settling_error(math.log(found.ratio), math.log1p(case.margin), case.level)
         more = more_runs(found.deviation_a, case.n_a, found.deviation_b, case.n_b, error, case.level)
     said = ["paired by seed"] if paired else []
+    if bias:
+        said.append("widened by the drift, as one mostly ran before the other")
     if found.trimmed:
         said.append(f"outliers trimmed, {found.trimmed} at each end (with them the ratio is {found.untrimmed:.3g})")
-    return case.says(kind, found.ratio, found.interval, more, ", ".join(said))
+    return case.says(kind, found.ratio, interval, more, ", ".join(said))
 
 
 def _one_after_the_other(case: _Case, sessions: Sessions, between: Between | None, resolution: float) -> Verdict:
@@ -241,7 +252,10 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
     kind = case.kind(found.interval)
     p_value = log_rank_p(case.a, case.b)
     if kind is VerdictKind.UNCLEAR and not bounded:
-        reason += "; too few of them to bound the ratio of the times"
+        hopeless = any(map(math.isinf, (*case.a.given_up, *case.b.given_up)))
+        reason += "; "
+        reason += "runs that could never arrive leave no ratio" if hopeless else "too few to bound the ratio"
+        reason += " of the times"
     if kind is VerdictKind.UNCLEAR and p_value <= 1.0 - case.level:
         # No ratio of times makes the arms alike, because too many of one could never have arrived.
         kind, ratio, found = (
@@ -296,6 +310,10 @@ def format_verdict(v: Verdict, name_a: str, name_b: str) -> str:
     ``FASTER  torch/numpy = 0.81 [0.78, 0.84]  n = 5 + 5``; decimals follow from the interval's width.
     """
     parts = [str(v.kind), _format_ratio(v, f"{name_b}/{name_a}"), f"n = {v.n_a} + {v.n_b}"]
+    if v.margin != _MARGIN:
+        parts.append(f"SAME within {v.margin:.3g}")
+    if v.level < _LEVEL:
+        parts.append(f"at a level of {v.level:.3g}")
     if v.reason:
         parts.append(v.reason)
     if v.runs_to_settle is not None:

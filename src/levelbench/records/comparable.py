@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from levelbench.errors import IncomparableError, RecordError
-from levelbench.measure.verdict import LEAST_RUNS
 from levelbench.records.groups import RunGroup
 from levelbench.records.schema import DatasetFacts
 from levelbench.records.summary import RunSummary, without_figures
@@ -27,6 +26,8 @@ __all__ = ["Caveat", "Comparability", "Sides", "Weight", "comparable", "doubts_o
 Weight = Literal["refuse", "no verdict", "doubt", "note"]
 _ORDER: tuple[Weight, ...] = ("refuse", "no verdict", "doubt", "note")
 _SHOWN = 4
+_FINE = 5
+"""So many phases with nanoseconds in them are never the same by chance."""
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -115,9 +116,12 @@ class Comparability:
         asked = f"comparing {self.sides.a.label} with {self.sides.b.label}"
         wrong = [each.sentence for each in self.refusals if each.subject == "contradictions"]
         if wrong:
-            raise RecordError(asked, "; ".join(wrong), "restore these records from a copy, or remove the runs")
-        if found := [each.sentence for each in self.refusals]:
-            raise IncomparableError(asked, "; ".join(found), _remedy({each.subject for each in self.refusals}))
+            more = f"; and so do {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+            raise RecordError(
+                asked, "; ".join(wrong[:_SHOWN]) + more, "restore these records from a copy, or remove the runs"
+            )
+        if said := [each.sentence for each in self.refusals]:
+            raise IncomparableError(asked, "; ".join(said), _remedy({each.subject for each in self.refusals}))
 
 
 def comparable(a: RunGroup, b: RunGroup, *, across_machines: bool = False) -> Comparability:
@@ -178,15 +182,22 @@ def _shared_runs(sides: Sides) -> Iterator[Caveat]:
 
 
 def _copies(sides: Sides) -> Iterator[Caveat]:
-    """Two runs never start at one moment and take the same time to the nanosecond: one is a copy that was renamed."""
+    """Two runs never take the same times to the nanosecond, phase by phase: one is a copy that was renamed."""
     first: dict[tuple[Any, ...], RunSummary] = {}
     for run in sides.runs:
         if not run.phases_s:
             continue
-        one = first.setdefault((run.started, run.wall_s, *sorted(run.phases_s.items())), run)
+        one = first.setdefault(_times_of(run), run)
         if one.id != run.id:
-            text = f"the runs {one.id} and {run.id} are one run: they began at the same time, {run.started}"
-            yield Caveat("copies", "refuse", f"{text}, and all their times are the same")
+            text = f"the runs {one.id} and {run.id} are one run"
+            yield Caveat("copies", "refuse", f"{text}: all their times are the same to the nanosecond")
+
+
+def _times_of(run: RunSummary) -> tuple[Any, ...]:
+    """What two runs never share. Times that are given in round numbers may coincide; then their start decides."""
+    fine = [seconds for seconds in run.phases_s.values() if round(seconds * 1e9) % 1000]
+    start = () if len(fine) >= _FINE else (run.started,)
+    return (*start, run.wall_s, *sorted(run.phases_s.items()))
 
 
 def _chains(sides: Sides) -> Iterator[Caveat]:
@@ -245,6 +256,8 @@ def _data_of(runs: Iterable[RunSummary]) -> Iterator[Caveat]:
             yield Caveat(subject, "refuse", f"they differ in {what}: {' against '.join(map(_short, values[:2]))}")
     if changed := _unlike([each.digests for each in facts if each.digests]):
         yield Caveat("labels", "refuse", f"they differ in the labels of the {', '.join(changed)} split")
+    if changed := _unlike([each.inputs for each in facts if each.inputs]):
+        yield Caveat("inputs", "refuse", f"they differ in the inputs of the {', '.join(changed)} split")
 
 
 def _sizes(facts: DatasetFacts) -> str:
@@ -414,11 +427,16 @@ def _pairing(sides: Sides) -> Iterator[Caveat]:
 
 def _looks(sides: Sides) -> Iterator[Caveat]:
     """Runs that were added after a look, or made again until they pleased, by the hand of whoever saw the results."""
+    from levelbench.measure.verdict import LEAST_RUNS
+
     for group, runs in ((sides.a, sides.runs_a), (sides.b, sides.runs_b)):
         # Below that number there is no verdict to look at, as in a first try with -n 1.
         planned = sorted({run.planned_runs for run in runs if run.planned_runs >= LEAST_RUNS})
+        single = sum(0 < run.planned_runs < LEAST_RUNS for run in runs)
         if any(run.planned_effect for run in runs):
-            planned = []  # looks that were planned: the interval is as wide as they ask for
+            planned, single = [], 0  # looks that were planned: the interval is as wide as they ask for
+        if single > LEAST_RUNS:
+            planned = [*sorted({run.planned_runs for run in runs if 0 < run.planned_runs < LEAST_RUNS}), *planned]
         if len(planned) > 1 or (planned and len({run.seed for run in runs}) > planned[-1]):
             steps = f"{', then '.join(map(str, planned))} runs were asked for, and there are {len(runs)}"
             text = f"the runs of {group.label} were made in several steps ({steps}), and the interval is of one look"
@@ -429,6 +447,15 @@ def _looks(sides: Sides) -> Iterator[Caveat]:
             weight: Weight = "doubt" if max(again) > 1 else "note"
             times = f", one of them {max(again)}" if max(again) > 1 else ""
             yield Caveat("fresh runs", weight, f"{text}{times}: levelbench list runs --all shows what they replaced")
+
+
+def _unfinished(sides: Sides) -> Iterator[Caveat]:
+    """Whoever ends the slow ones of an arm has chosen its runs."""
+    for group in (sides.a, sides.b):
+        left = [run for run in group.unfinished if run.status == "interrupted"]
+        if left:
+            text = f"{len(left)} run{'s' * (len(left) > 1)} of {group.label} {'were' if len(left) > 1 else 'was'}"
+            yield Caveat("interrupted runs", "doubt", f"{text} interrupted and not counted: levelbench run makes them")
 
 
 def _ranges(seeds: Iterable[int]) -> str:
@@ -492,6 +519,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _machine,
     _budgets,
     _pairing,
+    _unfinished,
     _looks,
     _environment,
     _chains,

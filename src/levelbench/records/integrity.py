@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["contradictions", "require_consistent"]
 
+_AGAIN = "its ranks were started again"
+_UNTRAINED = ("untrained_quality", "chance_quality")
 _NS = 1e-9
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 """The phases that a trainer is in while it makes steps."""
@@ -105,6 +107,9 @@ def _first_schema(record: Record) -> Iterator[str]:
         "digests of the task's quality and data": bool(header.source.quality or header.source.data),
         "digests of imported modules": bool(header.source.modules),
         "what other clocks saw": end is not None and end.witness is not None,
+        "what its process did before its clock": "before_clock" in header.environment,
+        "the quality of its untrained network": any(each.name in _UNTRAINED for each in record.measurements),
+        "digests of labels": end is not None and end.dataset is not None and bool(end.dataset.digests),
     }
     if found := [what for what, there in later.items() if there]:
         yield f"it says that it is of schema 1, which never had {', '.join(found)}"
@@ -245,6 +250,11 @@ def _going_on(record: Record) -> Iterator[str]:
     """Training went on after each evaluation but the last, so none of them may have been a reason to stop."""
     curve = record.evaluations
     first = next((each.loss for each in curve if each.loss is not None), None)
+    if record.end is not None and record.end.stopped_by == "target reached":
+        at = _crossed(record)
+        if at is not None and at < len(curve) - 1:
+            yield f"{_place(curve[at])} the target was reached, and training went on"
+            return
     for number, each in enumerate(curve[:-1], 1):
         exploded = first is not None and each.loss is not None and abs(each.loss) > 20.0 * max(abs(first), 1e-3)
         if each.loss is None or exploded:
@@ -283,6 +293,8 @@ def _end(record: Record) -> Iterator[str]:
     if not curve:
         yield "it is done and has no evaluation"
         return
+    if end.before_ns and record.checksum and not any("went on from" in each or _AGAIN in each for each in end.suspect):
+        yield f"{_s(end.before_ns)} of it are those of an earlier process, and it does not say that it went on from one"
     last = curve[-1]
     for name, value in last.quality.items():
         if not _same(end.quality.get(name), value):
@@ -301,7 +313,7 @@ def _reason(record: Record, end: End) -> Iterator[str]:
     why, count = end.stopped_by or "", len(record.evaluations)
     if (end.error is not None) != why.startswith("diverged") and why:
         yield f"it ended because of {why!r}, and its error is {end.error!r}"
-    if why == "target reached" and not _reached(record):
+    if why == "target reached" and _crossed(record) is None:
         yield "it ended because the target was reached, and its evaluations do not reach it"
     kinds = ("s spent", "samples spent") if why.startswith("budget of ") else ("evaluations",)
     told = why.startswith("budget of ") or why.startswith("plateau")
@@ -309,14 +321,15 @@ def _reason(record: Record, end: End) -> Iterator[str]:
         yield f"it ended because of {why!r}, which its last evaluation does not show"
 
 
-def _reached(record: Record) -> bool:
+def _crossed(record: Record) -> int | None:
+    """The index of the evaluation at which the run's own target was reached by its own rule."""
     from levelbench.measure.crossing import find_crossing
 
     specification = record.header.specification
     target = specification.target
     qualities = [each.quality.get(target.split, math.nan) for each in record.evaluations]
     found = find_crossing(qualities, target.threshold, direction=target.direction, rule=specification.crossing)
-    return found is not None
+    return None if found is None else found.index
 
 
 def _machine(record: Record) -> Iterator[str]:

@@ -62,6 +62,7 @@ class DatasetFacts(Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
     synthetic: bool = False
     digests: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the labels by split, as they were trained on and looked at; empty in older records."""
 
 

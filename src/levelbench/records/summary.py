@@ -198,7 +198,10 @@ def _derived(record: Record) -> list[str]:
     from levelbench.measure.environment import doubts
 
     said = {without_figures(each) for each in record.end.suspect}
-    found = doubts(record.header.environment, record.end.environment_after)
+    try:
+        found = doubts(record.header.environment, record.end.environment_after)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []  # an environment of other types, which states nothing
     return [each for each in found if without_figures(each) not in said]
 
 

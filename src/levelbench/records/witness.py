@@ -97,6 +97,11 @@ def witness_doubts(record: Record) -> list[str]:
             f"the machine was suspended for {witness.slept_ns * 1e-9:.3g} s while it ran: keep the machine awake"
         )
     late_ns = max((delay for delay, _ in _delays_ns(record, witness)), default=0)
+    typical = [delay for delay, claimed in _delays_ns(record, witness) if delay > max(_LEAST_NS, DOUBT * claimed)]
+    if len(typical) > max(1, len(_delays_ns(record, witness)) // 2):
+        found.append(
+            "most of its evaluations have an earlier time in the record than its own clock had after them: run it again"
+        )
     if late_ns > max(REFUSE * end_ns, _LATE_NS):
         found.append(
             f"an evaluation was reported {late_ns * 1e-9:.3g} s after the time that it has in the record: run it again "

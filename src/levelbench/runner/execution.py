@@ -348,6 +348,7 @@ def _end(
         dataset.licence,
         dataset.synthetic,
         dataset.label_digests(),
+        dataset.input_digests(),
     )
     why = outcome.stopped_by
     return End(

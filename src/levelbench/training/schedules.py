@@ -21,6 +21,9 @@ _STEEPEST = 1.0
 _UNEVEN = 0.05
 _BELOW = 0.9
 _MOST_BELOW = 0.05
+_OCTAVES = 12
+_GOLDEN = 0.6180339887498949
+_BETWEEN = 0.02
 
 
 class Schedule(ABC):
@@ -47,10 +50,12 @@ def has_fixed_length(schedule: Schedule) -> bool:
     it is constant, or falls as a power of the progress, by no more than 1 / progress. Any other fall was fitted to the
     planned length, whatever ``fixed_length`` says.
     """
-    return schedule.fixed_length or _comes_down(schedule)
+    return schedule.fixed_length or (type(schedule) not in (Constant, InverseSquareRoot) and _comes_down(schedule))
 
 
 def _comes_down(schedule: Schedule) -> bool:
+    if _falls_between(schedule):
+        return True
     shares = [at / _GRID for at in range(_GRID + 1)]
     values = [schedule.factor(share) for share in shares]
     highest = max(values)
@@ -72,6 +77,24 @@ def _comes_down(schedule: Schedule) -> bool:
         return True
     slopes = [math.log(b / a) / math.log(ratio) for a, b in pairwise(points)]
     return min(slopes) < -_STEEPEST - _UNEVEN or max(slopes) - min(slopes) > _UNEVEN
+
+
+def _falls_between(schedule: Schedule) -> bool:
+    """Whether it falls where the grid does not look: near the beginning, or between its points but not on them.
+
+    A power of the progress falls by the same share over each octave; nothing open-ended falls by more than that.
+    """
+    early = [2.0 ** (-at / 4) for at in range(4 * _OCTAVES, -1, -1)]
+    values = [schedule.factor(share) for share in early]
+    if any(b < a * 2 ** (-(_STEEPEST + _UNEVEN) / 4) * (1 - 1e-9) for a, b in pairwise(values) if 0 < a < math.inf):
+        return True
+    points = [((at + 1) * _GOLDEN % 1.0) for at in range(2 * _GRID)]
+    around = [
+        (schedule.factor(math.floor(share * _GRID) / _GRID), schedule.factor(share), share) for share in sorted(points)
+    ]
+    low = sum(inside < _BELOW * left * (1 - 1 / (share * _GRID + 1)) ** (_STEEPEST + _UNEVEN)
+              for left, inside, share in around if left > 0)  # fmt: skip
+    return low > _BETWEEN * len(around)
 
 
 def _falls_before(values: list[float]) -> bool:
