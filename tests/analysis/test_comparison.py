@@ -12,20 +12,43 @@ def arm(run, factor, seeds=range(5), **replaced):
     return [run(factor * luck, seed=seed, **replaced) for seed, luck in zip(seeds, LUCK, strict=True)]
 
 
+def alternating(a, b):
+    """Both arms in turns, A B B A A B ...: who goes first is balanced."""
+    for at, pair in enumerate(zip(a, b, strict=True)):
+        for later, each in enumerate(pair if at % 2 == 0 else pair[::-1]):
+            yield replace(each, started=f"2026-01-01T00:01:{2 * at + later:02d}+00:00")
+
+
 def test_arms_with_the_same_seeds_are_compared_in_pairs(run, group):
-    found = compare(group("a", arm(run, 1.0)), group("b", reversed(arm(run, 1.1))))
+    runs = list(alternating(arm(run, 1.0), arm(run, 1.1)))
+    first = {each.id for each in runs[0::4]} | {each.id for each in runs[3::4]}
+    a, b = [each for each in runs if each.id in first], [each for each in runs if each.id not in first]
+    found = compare(group("a", a), group("b", reversed(b)))
     assert found.verdict.kind == "SLOWER"
     assert found.verdict.reason == "paired by seed"
     assert found.verdict.ratio == pytest.approx(1.1)
 
 
 def test_arms_with_other_seeds_are_not(run, group):
-    turns = [replace(each, started=f"2026-01-01T00:01:{2 * at:02d}+00:00") for at, each in enumerate(arm(run, 1.0))]
-    others = arm(run, 1.1, seeds=range(5, 10))
-    others = [replace(each, started=f"2026-01-01T00:01:{2 * at + 1:02d}+00:00") for at, each in enumerate(others)]
-    found = compare(group("a", turns), group("b", others))
+    runs = list(alternating(arm(run, 1.0), arm(run, 1.1, seeds=range(5, 10))))
+    a, b = [each for each in runs if each.seed < 5], [each for each in runs if each.seed >= 5]
+    found = compare(group("a", a), group("b", b))
     assert (found.verdict.kind, found.verdict.reason) == ("UNCLEAR", "")
     assert found.verdict.low is not None
+
+
+def test_arms_of_which_one_always_goes_first_are_widened_by_the_drift(run, group):
+    def at(place, seconds, seed):
+        run_at = run(seconds * 1.01**place, seed=seed)
+        return replace(run_at, started=f"2026-01-01T00:01:{place:02d}+00:00")
+
+    noise = [1.0, 1.001, 0.999, 1.002, 0.998, 1.0, 1.001]
+    a = [at(2 * seed, noise[seed], seed) for seed in range(7)]
+    b = [at(2 * seed + 1, noise[-seed], seed) for seed in range(7)]
+    found = compare(group("a", a), group("b", b)).verdict
+    assert found.kind != "SLOWER"
+    assert found.low < 1.0 < found.high
+    assert "widened by the drift" in found.reason
 
 
 def test_arms_that_ran_one_after_the_other_get_no_verdict(run, group):

@@ -94,7 +94,9 @@ def store(tmp_path):
     for seed in range(5):
         noise = 1 + 0.01 * ((seed * 7) % 5 - 2)
         write_run(folder, specification(), seed, f"aaaa000{seed}", REACHES, noise, minute=2 * seed + seed % 2)
-        write_run(folder, specification("torch"), seed, f"bbbb000{seed}", REACHES, 1.5 * noise, minute=2 * seed + 1 - seed % 2)
+        write_run(
+            folder, specification("torch"), seed, f"bbbb000{seed}", REACHES, 1.5 * noise, minute=2 * seed + 1 - seed % 2
+        )
     return folder
 
 

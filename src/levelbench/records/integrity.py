@@ -250,7 +250,8 @@ def _going_on(record: Record) -> Iterator[str]:
     """Training went on after each evaluation but the last, so none of them may have been a reason to stop."""
     curve = record.evaluations
     first = next((each.loss for each in curve if each.loss is not None), None)
-    if record.end is not None and record.end.stopped_by == "target reached":
+    stops = record.header.specification.crossing in ("confirmed", "first")
+    if stops and record.end is not None and record.end.stopped_by == "target reached":
         at = _crossed(record)
         if at is not None and at < len(curve) - 1:
             yield f"{_place(curve[at])} the target was reached, and training went on"

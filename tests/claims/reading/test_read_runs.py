@@ -109,7 +109,7 @@ def test_where_a_run_did_not_arrive_there_is_no_ratio(tmp_path):
     assert (found.sides[1].runs_made, found.sides[1].runs_reached, found.sides[1].time_s) == (5, 0, None)
 
 
-@pytest.mark.parametrize("part", [{"target": 0.8}, {"crossing": "first"}, {"clock": "dawnbench"}])
+@pytest.mark.parametrize("part", [{"target": 0.8}, {"crossing": "sustained"}, {"clock": "dawnbench"}])
 def test_groups_with_another_target_crossing_or_clock_are_claims_of_their_own(tmp_path, part):
     write_runs(tmp_path)
     other = specification(**part) if "target" not in part else specification()
