@@ -1,5 +1,7 @@
 """The one gate: what it refuses, where it withholds a verdict, what it says beside one."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -106,6 +108,33 @@ def test_a_copy_of_a_run_under_another_id_is_refused_with_both_ids(run, group):
     for pair in ((group("a", a), group("b", [copy])), (group("a", [*a, copy]), group("b", [run(1.1)]))):
         with pytest.raises(IncomparableError, match=f"the runs {a[0].id} and fffffff0 are one run"):
             compare(*pair)
+
+
+def test_copies_are_found_whatever_they_say_of_their_start(run, group):
+    phases = {
+        name: 0.123456789 + at * 0.001000301
+        for at, name in enumerate(("data", "forward", "backward", "update", "other"))
+    }
+    one = run(1.0, seed=0, phases_s=phases)
+    other = run(1.0, seed=7, phases_s=phases, started="2026-02-01T00:00:00.000+00:00")
+    gate = comparable(group("a", [one]), group("b", [other]))
+    assert [each.subject for each in gate.refusals] == ["copies"]
+
+
+def test_interrupted_runs_that_are_left_out_are_a_doubt(sides, run, group):
+    a, b = sides()
+    cut = replace(b, unfinished=(run(1.0, seed=9, status="interrupted"),))
+    found = [each.sentence for each in comparable(a, cut).caveats]
+    assert any(each.startswith("1 run of b was interrupted and not counted") for each in found)
+
+
+def test_other_inputs_with_the_same_labels_are_refused(run, group):
+    a, b = (
+        [run(1.0 + seed, seed=seed, dataset=msgspec.structs.replace(FACTS, inputs={"validation": digest}))]
+        for seed, digest in enumerate(("1f", "2e"))
+    )
+    assert ("refuse", "inputs") in said((group("a", a), group("b", b)))
+    assert ("refuse", "inputs") not in said((group("a", a), group("b", [run(2.0, seed=1, dataset=FACTS)])))
 
 
 def test_runs_without_checksums_are_a_note(sides):

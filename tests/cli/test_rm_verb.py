@@ -114,3 +114,18 @@ def test_a_file_that_is_no_record_of_the_store_is_not_removed(call, store, tmp_p
     stranger.write_text("not a record\n")
     assert call("rm", stranger, "--yes", "--store", store)[0] != 0
     assert stranger.exists()
+
+
+def test_a_file_of_the_store_that_is_no_record_is_not_removed(call, store):
+    notes = store / "notes.jsonl"
+    notes.write_text("a word to myself\n")
+    code, _, err = call("rm", notes, "--yes", "--store", store)
+    assert (code, notes.exists()) == (2, True)
+    assert "it is no record of a run" in err
+
+
+def test_records_of_another_store_are_not_removed(call, store, tmp_path):
+    code, _, err = call("rm", store / "digits", "--yes", "--store", tmp_path / "other")
+    assert code == 2
+    assert "it lies outside of the store" in err
+    assert list(store.rglob("*.jsonl"))

@@ -1,9 +1,11 @@
 """Whether two arms took turns is seen from when their runs took place."""
 
+import math
+
 import numpy as np
 import pytest
 
-from levelbench.measure.design import Between, between_sessions, schedule_of
+from levelbench.measure.design import Between, between_sessions, order_bias, schedule_of
 from levelbench.measure.verdict import VerdictKind, verdict
 
 
@@ -15,6 +17,22 @@ def spans(order, *, gap=1.0, pauses=()):
         found[arm].append((now, now + 10.0))
         now += 10.0
     return found["A"], found["B"]
+
+
+def test_other_arms_that_had_their_turn_are_no_pause():
+    # Three arms of 700 s a run, A B C C B A: of A and C, each has two runs in a row, 700 s from the other's.
+    places = {"a": (0, 5, 6, 11), "c": (2, 3, 8, 9)}
+    a, c = ([(700.0 * at, 700.0 * at + 699.0) for at in places[arm]] for arm in "ac")
+    assert schedule_of(a, c, paired=True) is None
+
+
+def test_an_arm_that_always_goes_first_takes_the_drift_along():
+    spans = [(10.0 * at, 10.0 * at + 9.0) for at in range(12)]
+    times = [1.01**at for at in range(12)]
+    assert order_bias(times[0::2], times[1::2], spans[0::2], spans[1::2]) == pytest.approx(math.log(1.01))
+    swapped = [0, 3, 4, 7, 8, 11], [1, 2, 5, 6, 9, 10]
+    a, b = ([times[at] for at in arm] for arm in swapped)
+    assert order_bias(a, b, *([spans[at] for at in arm] for arm in swapped)) == 0.0
 
 
 @pytest.mark.parametrize("order", ["ABBAAB", "ABABAB", "ABBAABBAAB", "AABAABAAB"])

@@ -143,7 +143,7 @@ def test_a_second_file_that_scores_on_training_data_is_refused_by_the_gate_and_d
         found.append(summarise(carry_out(plan, store, None, Quiet())[0, at]))
     a, b = group_runs(found)
     gate = comparable(a, b)
-    assert {each.subject for each in gate.refusals} == {"split sizes", "labels"}
+    assert {each.subject for each in gate.refusals} == {"split sizes", "labels", "inputs"}
     assert "100% of the validation examples that were looked at are training examples" in " ".join(found[1].suspect)
     assert "training examples" not in " ".join(found[0].suspect)
 

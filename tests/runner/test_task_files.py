@@ -1,6 +1,9 @@
 """What a task's file does while it is imported is seen, and quick probes look at it before its first run."""
 
 import dataclasses
+import gc
+import signal
+import sys
 
 import pytest
 from tests.runner.campaigns import NUMPY, Quiet, plan_of
@@ -75,6 +78,46 @@ def test_a_file_that_is_opened_after_the_import_is_nothing_to_it(task_with):
 def test_a_process_that_is_started_at_import_is_refused(task_with):
     with pytest.raises(DefinitionError, match="it starts a process while it is imported"):
         load_task(task_with("import subprocess, sys\nsubprocess.run([sys.executable, '-c', ''])\n"))
+
+
+_CHILD = "import os, sys, time\nfrom multiprocessing.util import spawnv_passfds\n" + (
+    "spawnv_passfds(os.fsencode(sys.executable), [sys.executable, '-c', 'import time; time.sleep(1)'], [])\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ("import signal\nsignal.signal(signal.SIGUSR2, lambda *_: None)\n", "a signal handler"),
+        ("import gc\ndef later(*_): pass\ngc.callbacks.append(later)\n", "a callback of the garbage collector"),
+        ("import sys\nclass Finder:\n    def find_spec(*_): pass\nsys.meta_path.append(Finder())\n", "an import hook"),
+        (_CHILD, "it starts a process while it is imported"),
+        ("import sqlite3\nsqlite3.connect(__file__.replace('with_more.py', 'large'))\n", "it opens data"),
+    ],
+)
+def test_what_could_work_before_the_clock_without_being_called_is_refused(task_with, tmp_path, more, found):
+    before = [*gc.callbacks], [*sys.meta_path], signal.getsignal(signal.SIGUSR2)
+    (tmp_path / "large").write_bytes(bytes(70_000))
+    try:
+        with pytest.raises(DefinitionError, match=found):
+            load_task(task_with(more))
+    finally:
+        gc.callbacks[:], sys.meta_path[:] = before[:2]
+        signal.signal(signal.SIGUSR2, before[2])
+
+
+def test_a_package_that_is_imported_by_name_is_a_packages_doing(task_with):
+    work = "import time\nuntil = time.process_time() + 0.4\nwhile time.process_time() < until: pass\n"
+    _, seen = load_watched(task_with("import importlib\nimportlib.import_module('xml.dom.pulldom')\n"))
+    assert seen.cpu_s < 0.1
+    _, seen = load_watched(task_with(work))
+    assert seen.cpu_s >= 0.4
+
+
+def test_processor_time_between_the_import_and_the_clock_is_a_doubt():
+    (found,) = import_doubts(Importing(rest_s=2.0), wall_s=10.0)
+    assert found.startswith("2 s of processor time went by between the import of its task file and its clock")
+    assert import_doubts(Importing(rest_s=0.5), wall_s=10.0) == []
 
 
 def test_processor_time_at_import_is_a_doubt_and_in_the_record(task_with, store):

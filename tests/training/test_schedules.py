@@ -63,6 +63,22 @@ def test_a_schedule_that_comes_down_to_an_end_has_a_fixed_length(schedule):
     assert schedule.fixed_length
 
 
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda share: 1.0 if share < 0.002 else max(0.02, 1.0 - (share - 0.002) / 0.004),
+        lambda share: 1.0 if share < 0.9 or abs(share * 128 - round(share * 128)) < 1e-9 else 0.05,
+    ],
+    ids=["in the first thousandths", "between the points that are looked at"],
+)
+def test_a_fall_that_hides_from_a_coarse_look_is_found(factor):
+    class Hiding(Constant):
+        def factor(self, progress):
+            return factor(progress)
+
+    assert has_fixed_length(Hiding())
+
+
 def test_whether_a_schedule_is_of_fixed_length_is_known_of_its_class():
     assert not Constant.fixed_length
     assert WarmupCosine.fixed_length

@@ -66,8 +66,12 @@ class LintReport:
         return [each for one in self.linted for each in one.suppressed]
 
     def fails(self, least: Severity | None) -> bool:
-        """Whether there is a finding of ``least`` severity or worse; with ``None`` nothing fails."""
-        return least is not None and any(one.shown(least) for one in self.linted)
+        """Whether there is a finding of ``least`` severity or worse, or a comparison that the gate refuses.
+
+        With ``None`` nothing fails.
+        """
+        refused = any(text.startswith("refuse:") for one in self.linted for text in one.claim.caveats)
+        return least is not None and (refused or any(one.shown(least) for one in self.linted))
 
     def rule(self, code: str) -> Rule:
         """The rule of that code."""

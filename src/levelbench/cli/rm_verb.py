@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SHOWN = 10
+_BEGINNING = 1 << 20
 
 
 @click.command("rm")
@@ -68,8 +69,15 @@ def _damaged(store: Store, word: str) -> Path | None:
     from levelbench.records import read_record
 
     path = Path(word).expanduser().resolve()
-    if path.suffix != ".jsonl" or not path.is_file() or not path.is_relative_to(store.path.resolve()):
+    inside = path.is_relative_to(store.path.resolve())
+    if "/" in word and path.exists() and not inside:
+        do = f"name its store: --store {path if path.is_dir() else path.parent}"
+        raise UsageError(f"levelbench rm {word}", f"it lies outside of the store {store.path}", do)
+    if path.suffix != ".jsonl" or not path.is_file() or not inside:
         return None
+    with path.open("rb") as file:
+        if b'"kind":"' not in file.read(_BEGINNING):
+            raise UsageError(f"levelbench rm {word}", "it is no record of a run", "remove it with rm")
     try:
         read_record(path)
     except RecordError:

@@ -26,7 +26,7 @@ from levelbench.measure.timeline import Phase, Timeline
 from levelbench.networks.executor import Backend
 from levelbench.operators.frameworks import open_framework
 from levelbench.records import SCHEMA, End, Header, Measurement, Samples, read_record
-from levelbench.records.redaction import fault
+from levelbench.records.redaction import fault, redact
 from levelbench.records.schema import DatasetFacts, Source
 from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
@@ -46,7 +46,7 @@ from levelbench.training.pulse import Pulse
 from levelbench.training.quality import Quality
 from levelbench.training.stopping import Evaluate, Outcome, Stopping
 from levelbench.training.task import Task
-from levelbench.training.trainer import Trainer
+from levelbench.training.trainer import Trainer, fingerprint
 
 __all__ = ["execute"]
 
@@ -64,12 +64,7 @@ def execute(
     ``pulse`` is where whoever looks on sees the steps, ``hear`` waits for what the parent answers as a witness.
     """
     member = member or AloneMember()
-    task, importing = load_watched(job.reference)
-    source = source_of(task, job.specification.recipe)
-    if job.source not in ("", source.whole):
-        raise DefinitionError(
-            f"a run of {task.name}", "the task's source changed while the runs were made", "start the command again"
-        )
+    # Before the task is imported, so that what this takes is not the task's.
     backend = open_framework(job.specification.framework, member.device(job.specification.device))
     if not isinstance(backend, Backend):
         raise DefinitionError(
@@ -77,11 +72,19 @@ def execute(
             "its backend cannot train",
             "set trains = False in its Framework",
         )
+    task, importing = load_watched(job.reference)
+    imported_s = own_cpu_s()
+    source = source_of(task, job.specification.recipe)
+    if job.source not in ("", source.whole):
+        raise DefinitionError(
+            f"a run of {task.name}", "the task's source changed while the runs were made", "start the command again"
+        )
     job, resume = member.resumed(job)
     _require_same(job, resume)
     environment = _environment(backend)
     if signatures := _signatures(job.reference, task, importing):
-        environment["signatures"] = signatures
+        environment["signatures"] = {name: redact(text) for name, text in signatures.items()}
+    importing.rest_s = 0.0 if is_ours(job.reference) else own_cpu_s() - imported_s
     environment["before_clock"] = {"cpu_s": round(own_cpu_s(), 4), **importing.facts()}
     header = _header(job, environment, source)
     watchers = make_observers(job.observe, job.specification, f"s{job.seed}-{job.id}") if member.first else ()
@@ -99,7 +102,9 @@ def execute(
             sights.begin(len(resume.facts.evaluations) if resume else 0)
         member.ready()
         before_ns = member.before_ns(resume)
+        early_ns = HOST.now_ns()
         timeline = Timeline(clock, before_ns=before_ns)
+        began_ns = early_ns - sum(before_ns.values()), HOST.now_ns() - sum(before_ns.values())
         looking = (Recorder(writer, tell, gauges), *watchers, *member.observers())
         observers = looking if sights is None else (sights, *looking)
         if sights is not None:
@@ -107,7 +112,7 @@ def execute(
         try:
             parts = (gauges, observers, resume, member, pulse, sights, importing)
             run = _Run(job, task, backend, timeline, writer, environment, *parts)
-            run.train(sum(before_ns.values()))
+            run.train(sum(before_ns.values()), began_ns)
         except Exception as error:
             totals = timeline.totals_ns()
             if member.ends_failures:
@@ -179,16 +184,19 @@ class _Run:
     sights: Sights | None
     importing: Importing
 
-    def train(self, before_ns: int) -> None:
-        """What is on the clock, which began at ``before_ns``; then what the meters read, then the end."""
-        began_ns = HOST.now_ns() - before_ns
+    def train(self, before_ns: int, began_ns: tuple[int, int]) -> None:
+        """What is on the clock, which began at ``before_ns``; then what the meters read, then the end.
+
+        ``began_ns`` are the host's clock before and after the timeline began, less ``before_ns``.
+        """
         self._repeat_what_was()
         dataset = self.task.data.load(Path(self.job.data) if self.job.data else None)
         trainer = self._trainer(dataset)
         self.member.started(self.resume, bool(self.job.checkpoint))
         outcome = trainer.run()
+        read_ns = HOST.now_ns()
         totals = self.timeline.totals_ns()
-        wall_ns = HOST.now_ns() - began_ns
+        wall_ns = read_ns - began_ns[1], HOST.now_ns() - began_ns[0]
         witness = None if self.sights is None else self.sights.end()
         together = self.member.end([gauge.stop() for gauge in self.gauges])
         for each in together.readings:
@@ -202,7 +210,7 @@ class _Run:
         end = _end(outcome, dataset, totals, wall_ns, self.environment, after, before_ns)
         end.suspect.extend(together.doubts)
         end.suspect.extend(self._went_on())
-        end.suspect.extend([*import_doubts(self.importing, wall_ns * 1e-9), *self.job.doubts])
+        end.suspect.extend([*import_doubts(self.importing, wall_ns[0] * 1e-9), *self.job.doubts])
         if self.member.first:
             untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
             for measurement in untrained:
@@ -284,14 +292,21 @@ def _untrained(
     recipe, split = trainer.recipe, trainer.dataset.validation
     spent = totals.get(Phase.EVALUATE.label, 0) / max(1, trainer.evaluated + 1) / max(1, len(split))
     count = min(_UNTRAINED_MOST, max(_UNTRAINED_LEAST, int(_UNTRAINED_SHARE * sum(totals.values()) / max(spent, 1.0))))
+    others: list[str] = []
     try:
         if count < len(split):
             from levelbench.training.probes.bench import part_of
 
             split = part_of(split, count)
+        drawn = recipe.network.initialise(trainer.seed)
+        if fingerprint(drawn) != trainer.began_with:
+            others.append(
+                "its network began with other values than a second draw from its seed gives: look for weights that "
+                "were trained before, or draw them from the seed alone"
+            )
         executor = trainer.backend.executor(
             recipe.trained_network(),
-            recipe.network.initialise(trainer.seed),
+            drawn,
             precision=recipe.precision,
             channels_last=recipe.channels_last,
         )
@@ -299,15 +314,15 @@ def _untrained(
     except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
         why = f"measuring it raised {type(error).__name__}"
         doubt = f"the quality of its untrained network is not known, for {why}: whether it began untrained is open"
-        return [Measurement(UNTRAINED, quality.metric, None, None, why)], [doubt]
+        return [Measurement(UNTRAINED, quality.metric, None, None, why)], [*others, doubt]
     method = f"{len(split)} validation examples, after the run"
     found, chance = [Measurement(UNTRAINED, quality.metric, value, method)], most_frequent(quality, split.labels)
     if chance is not None:
         found.append(Measurement(CHANCE, quality.metric, chance, "the share of the most frequent label among them"))
     if _far(value, quality, target, chance):
-        return found, []
+        return found, others
     said = f"its untrained network has {quality.metric} {value:.4g} already, where the target is {target:g}"
-    return found, [f"{said}: look for weights that were trained before"]
+    return found, [*others, f"{said}: look for weights that were trained before"]
 
 
 def _far(value: float, quality: Quality, target: float, chance: float | None) -> bool:
@@ -325,15 +340,18 @@ def _end(
     outcome: Outcome,
     dataset: Dataset,
     totals: dict[str, int],
-    wall_ns: int,
+    wall_ns: tuple[int, int],
     environment: dict[str, Any],
     after: dict[str, Any],
     before_ns: int,
 ) -> End:
     elapsed_ns = sum(totals.values())
     suspect = list(doubts(environment, after))
-    if abs(elapsed_ns - wall_ns) > 0.01 * wall_ns + 1_000_000:
-        suspect.append(f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns / 1e9:.3f} s")
+    # Between the two readings on each side this process may have waited for a processor.
+    apart_ns = max(wall_ns[0] - elapsed_ns, elapsed_ns - wall_ns[1])
+    if apart_ns > 0.01 * wall_ns[0] + 1_000_000:
+        seen = f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns[0] / 1e9:.3f} s"
+        suspect.append(f"{seen}: look for what changes a clock")
     seen = dataset.share_trained_on()
     if seen is not None and seen > _MOST_TRAINED_ON:
         suspect.append(

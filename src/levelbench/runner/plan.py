@@ -118,6 +118,12 @@ def make_plan(
     same run twice.
     """
     if len({arm.key for arm in arms}) < len(arms):
+        if len({(arm.key, arm.source.whole) for arm in arms}) == len(arms):
+            raise UsageError(
+                "a comparison of several runs",
+                "two of them have the same specification, by different files",
+                "give the recipe another name in one of the files, so that they can be told apart",
+            )
         raise UsageError(
             "a comparison of several runs",
             "two of them have the same specification",

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
 import hashlib
+import importlib
 import os
+import resource
+import signal
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -52,6 +56,8 @@ _LARGE_BYTES = 64 * 1024
 _STARTED = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
 _LEAST_CPU_S = 0.1
+_MOST_REST_S = 0.75
+"""What the harness itself does between the import of a task and the clock takes a quarter of that, or half if busy."""
 _SHARE = 0.01
 _QUICK_BYTES = 512 * 2**20
 _QUICK_S = 0.5
@@ -62,7 +68,8 @@ class Importing:
     """What a task's file did while it was imported.
 
     ``cpu_s`` is its own processor time, ``imports_cpu_s`` that of the packages which it imported, ``opened`` the files
-    that it read, ``started`` the processes, ``threads`` those that it left running.
+    that it read, ``started`` the processes, ``threads`` those that it left running, ``hooks`` what it left behind by
+    which it would work later, unasked. ``rest_s`` is the processor time between its import and the clock.
     """
 
     cpu_s: float = 0.0
@@ -70,6 +77,8 @@ class Importing:
     opened: list[Path] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     threads: int = 0
+    hooks: list[str] = field(default_factory=list)
+    rest_s: float = 0.0
 
     def add(self, later: Importing) -> None:
         """What it did later, before the clock, counts with it."""
@@ -78,6 +87,7 @@ class Importing:
         self.opened += later.opened
         self.started += later.started
         self.threads += later.threads
+        self.hooks += later.hooks
 
     def facts(self) -> dict[str, float]:
         """For the record."""
@@ -103,6 +113,8 @@ class _Hook:
             reads = not (flags or 0) & (os.O_WRONLY | os.O_CREAT) and not (isinstance(mode, str) and mode[:1] in "wax")
             if reads and isinstance(path, str | bytes):
                 watching.opened.append(Path(os.fsdecode(path)))
+        elif event == "sqlite3.connect" and isinstance(arguments[0], str | bytes):
+            watching.opened.append(Path(os.fsdecode(arguments[0])))
         elif event in _STARTED:
             watching.started.append(event)
 
@@ -119,32 +131,85 @@ def watched() -> Iterator[Importing]:
     if not _HOOK.in_place:
         sys.addaudithook(_HOOK)
         _HOOK.in_place = True
-    seen, original, depth = Importing(), builtins.__import__, 0
+    seen, depth, children_s = Importing(), 0, 0.0
 
-    def importing(name: str, *given: Any, **named: Any) -> Any:
-        nonlocal depth
-        if depth:
-            return original(name, *given, **named)
-        before_s, opened, started = own_cpu_s(), len(seen.opened), len(seen.started)
-        depth += 1
-        try:
-            module = original(name, *given, **named)
-        finally:
-            depth -= 1
-        if _installed(sys.modules.get(name.partition(".")[0])):
-            seen.imports_cpu_s += own_cpu_s() - before_s
-            del seen.opened[opened:], seen.started[started:]
-        return module
+    def watching(original: Callable[..., Any]) -> Callable[..., Any]:
+        def importing(name: str, *given: Any, **named: Any) -> Any:
+            nonlocal depth, children_s
+            if depth:
+                return original(name, *given, **named)
+            before_s, before_children_s = own_cpu_s(), _children_cpu_s()
+            opened, started = len(seen.opened), len(seen.started)
+            depth += 1
+            try:
+                module = original(name, *given, **named)
+            finally:
+                depth -= 1
+            # With a finder of its own in place, what looks like the import of a package may be the file's work.
+            if _installed(sys.modules.get(name.partition(".")[0])) and not _own(sys.meta_path):
+                seen.imports_cpu_s += own_cpu_s() - before_s
+                children_s += _children_cpu_s() - before_children_s
+                del seen.opened[opened:], seen.started[started:]
+            return module
 
-    threads, began_s = threading.active_count(), own_cpu_s()
-    _HOOK.watching, builtins.__import__ = seen, importing
+        return importing
+
+    threads, began_s, children_s, had = threading.active_count(), own_cpu_s(), _children_cpu_s(), _children()
+    ways, hooked = (builtins.__import__, importlib.import_module), _hooks()
+    _HOOK.watching = seen
+    builtins.__import__, importlib.import_module = map(watching, ways)  # type: ignore[assignment]
     try:
         yield seen
     finally:
-        _HOOK.watching, builtins.__import__ = None, original
+        _HOOK.watching = None
+        builtins.__import__, importlib.import_module = ways
+        seen.hooks = [each for each in _hooks() if each not in hooked]
+        if not seen.started and (_children_cpu_s() - children_s > _LEAST_CPU_S or _children() - had):
+            seen.started.append("another process")
         seen.cpu_s = max(0.0, own_cpu_s() - began_s - seen.imports_cpu_s)
         seen.threads = max(0, threading.active_count() - threads)
         seen.opened = [path for path in seen.opened if _is_data(path)]
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _children() -> set[str]:
+    """The process ids of the children of this process, where the kernel tells."""
+    found: set[str] = set()
+    with suppress(OSError):
+        for each in Path("/proc/self/task").iterdir():
+            found.update((each / "children").read_text().split())
+    return found
+
+
+def _hooks() -> list[str]:
+    """What is in place, of the user's own code, that is called without being asked for: timers, signals, callbacks."""
+    timers = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    found = ["a timer"] * any(signal.getitimer(each)[0] > 0 for each in timers)
+    handlers = [signal.getsignal(each) for each in signal.valid_signals()]
+    for what, values in (
+        ("a signal handler", handlers),
+        ("a callback of the garbage collector", gc.callbacks),
+        ("an import hook", [*sys.meta_path, *sys.path_hooks]),
+        ("a trace or profile function", [sys.gettrace(), sys.getprofile()]),
+    ):
+        found += [what] * bool(_own(values))
+    return found
+
+
+def _own(values: Iterable[object]) -> list[object]:
+    """Those that are functions, methods or instances of classes of the user's own files."""
+    found = []
+    for each in values:
+        code = getattr(getattr(each, "__func__", each), "__code__", None)
+        module = sys.modules.get(getattr(each, "__module__", None) or type(each).__module__)
+        file = code.co_filename if code is not None else getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(".py") and _is_own(Path(file).resolve()):
+            found.append(each)
+    return found
 
 
 def _installed(module: object) -> bool:
@@ -275,6 +340,12 @@ def refuse_data(reference: str, seen: Importing, when: str = "while it is import
             f"it starts a process {when}, before any clock runs ({seen.started[0]})",
             "do this work in load() of its DatasetSource or in its recipe, which are on the clock",
         )
+    if seen.hooks:
+        raise DefinitionError(
+            f"task file {reference}",
+            f"it leaves {', '.join(seen.hooks)} behind {when}, which may work before any clock runs",
+            "install it in load() of its DatasetSource or in its recipe, which are on the clock",
+        )
 
 
 def import_doubts(seen: Importing, wall_s: float) -> list[str]:
@@ -284,6 +355,11 @@ def import_doubts(seen: Importing, wall_s: float) -> list[str]:
         found.append(
             f"its task file spent {seen.cpu_s:.2g} s of processor time before its clock started: do this "
             "work in load(), or in the recipe"
+        )
+    if seen.rest_s > max(_MOST_REST_S, _SHARE * wall_s):
+        found.append(
+            f"{seen.rest_s:.2g} s of processor time went by between the import of its task file and its clock: look "
+            "for what the file has started"
         )
     if seen.threads:
         threads = f"{seen.threads} thread{'s' * (seen.threads > 1)}"

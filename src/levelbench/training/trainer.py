@@ -6,11 +6,14 @@ the calls that a hand-written loop makes, and nothing else; what observers want 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from levelbench.errors import DataError
 from levelbench.measure.timeline import Phase, Timeline
@@ -30,7 +33,10 @@ from levelbench.training.schedules import has_fixed_length
 from levelbench.training.stopping import Outcome, Stopping
 from levelbench.training.team import Alone, Team
 
-__all__ = ["Trainer"]
+__all__ = ["Trainer", "fingerprint"]
+
+_VALUES = 64
+"""Of each parameter, so many are in a network's fingerprint, or twice as many."""
 
 
 class Trainer:
@@ -77,9 +83,11 @@ class Trainer:
         )
         self._validation = Held(backend, dataset, dataset.validation)
         self._test = Held(backend, dataset, dataset.test)
+        drawn = recipe.network.initialise(seed)
+        self.began_with = fingerprint(drawn)
         executor = backend.executor(
             recipe.trained_network(),
-            recipe.network.initialise(seed),
+            drawn,
             mode=recipe.mode,
             precision=recipe.precision,
             channels_last=recipe.channels_last,
@@ -295,6 +303,16 @@ class Trainer:
         hooks: tuple[Callable[[Progress], None], ...] = overridden(self.observers, hook)
         for each in hooks:
             each(self.progress)
+
+
+def fingerprint(parameters: Mapping[str, NDArray[Any]]) -> int:
+    """A checksum of a few values of each parameter, which are quick to read however large it is."""
+    found = 0
+    for name, value in sorted(parameters.items()):
+        flat = np.asarray(value).reshape(-1)
+        few = flat[:: max(1, flat.size // _VALUES)]
+        found = zlib.crc32(name.encode() + np.ascontiguousarray(few).tobytes(), found)
+    return found
 
 
 def _pieces(first: int, last: int, *every: int) -> list[tuple[int, int]]:
