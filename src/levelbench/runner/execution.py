@@ -350,8 +350,8 @@ def _end(
     # Between the two readings on each side this process may have waited for a processor.
     apart_ns = max(wall_ns[0] - elapsed_ns, elapsed_ns - wall_ns[1])
     if apart_ns > 0.01 * wall_ns[0] + 1_000_000:
-        seen = f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns[0] / 1e9:.3f} s"
-        suspect.append(f"{seen}: look for what changes a clock")
+        sums = f"phases sum to {elapsed_ns / 1e9:.3f} s where the host's clock saw {wall_ns[0] / 1e9:.3f} s"
+        suspect.append(f"{sums}: look for what changes a clock")
     seen = dataset.share_trained_on()
     if seen is not None and seen > _MOST_TRAINED_ON:
         suspect.append(

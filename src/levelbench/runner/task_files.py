@@ -157,7 +157,8 @@ def watched() -> Iterator[Importing]:
     threads, began_s, children_s, had = threading.active_count(), own_cpu_s(), _children_cpu_s(), _children()
     ways, hooked = (builtins.__import__, importlib.import_module), _hooks()
     _HOOK.watching = seen
-    builtins.__import__, importlib.import_module = map(watching, ways)  # type: ignore[assignment]
+    builtins.__import__ = watching(ways[0])
+    importlib.import_module = watching(ways[1])
     try:
         yield seen
     finally:

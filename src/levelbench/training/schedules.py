@@ -94,7 +94,7 @@ def _falls_between(schedule: Schedule) -> bool:
     ]
     low = sum(inside < _BELOW * left * (1 - 1 / (share * _GRID + 1)) ** (_STEEPEST + _UNEVEN)
               for left, inside, share in around if left > 0)  # fmt: skip
-    return low > _BETWEEN * len(around)
+    return bool(low > _BETWEEN * len(around))
 
 
 def _falls_before(values: list[float]) -> bool:
