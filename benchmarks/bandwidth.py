@@ -1,6 +1,6 @@
 """All-reduce, top-k and local SGD on four hosts as the bandwidth between them falls, beside what theory says.
 
-The one idea: hosts are network namespaces, so that one machine has a slow network whenever it is wished. One job runs
+Hosts are network namespaces, so that one machine has a slow network whenever it is wished. One job runs
 through all rates: between them rank 0 asks for the next in a file, and the links change under the ranks.
 
 The theory is the alpha-beta model: a step takes what it took on unlimited links (computing, and the latency of its

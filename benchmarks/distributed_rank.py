@@ -1,6 +1,6 @@
 """One rank of ``benchmarks/distributed.py``: measures a case together with the other rank; rank 0 prints it as JSON.
 
-The one idea: both ranks must make the same calls, so the number of turns is rank 0's, and times are put together
+Both ranks must make the same calls, so the number of turns is rank 0's, and times are put together
 afterwards: a turn took as long as its slower rank.
 """
 

@@ -1,6 +1,6 @@
 """Throws mutated files at every reader of other people's files: none may crash, hang or take what it should refuse.
 
-The one idea: a reader may answer with a value or with one of our errors; anything else is a crash, and its input is
+A reader may answer with a value or with one of our errors; anything else is a crash, and its input is
 saved. Mutations are drawn from a seed, so a crash comes back with the same arguments.
 
     python benchmarks/fuzz_readers.py --count 100000

@@ -1,6 +1,6 @@
 """What benchmarks of two sides have in common: the ratio of neighbours, its interval over processes, a goal, a file.
 
-The one idea: the replicate is the process; inside one the sides take turns A B B A, so that drift hits both.
+The replicate is the process; inside one the sides take turns A B B A, so that drift hits both.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Micro-batching under a memory limit: planned against measured peak memory, and the time that it costs.
 
-The one idea: every point is a process of its own. Its peak is that of its resident memory (VmHWM of /proc, reset just
+Every point is a process of its own. Its peak is that of its resident memory (VmHWM of /proc, reset just
 before) above what was resident before the executor was made, so it holds parameters, inputs, activations and the
 framework's workspaces, and neither an import nor code that comes in as it is first run. Limits go from what the network
 takes unsplit to the smallest that can be met.

@@ -1,6 +1,6 @@
 """ONNX's node tests, made once for all the processes of a session.
 
-The one idea: ONNX computes what its tests expect when they are collected, in Python loops, for ten seconds; to read
+ONNX computes what its tests expect when they are collected, in Python loops, for ten seconds; to read
 them takes none. Importing this module puts what was made before, or is made now, in the place of the collection.
 """
 

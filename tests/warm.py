@@ -1,6 +1,6 @@
 """Processes that are forked from one which has the imports behind it, for tests to which importing is not the point.
 
-The one idea: ``python -m levelbench.x`` takes a second, most of it importing, and three with PyTorch. What is forked
+``python -m levelbench.x`` takes a second, most of it importing, and three with PyTorch. What is forked
 from a process that has imported and done nothing else is as fresh: it has its own files, environment, session and
 signals, and is this process's child, to be waited for and killed. Only the seed of its hashes is that of the others.
 """

@@ -1,6 +1,6 @@
 """The benchmark's networks written by hand in JAX: pure functions of the zoo's parameters, under ``jax.jit``.
 
-The one idea: parameters come as a flat list in the zoo's order, and each layer takes the next ones, so the function
+Parameters come as a flat list in the zoo's order, and each layer takes the next ones, so the function
 reads like the network and its arguments are those of the executor.
 """
 

@@ -1,6 +1,6 @@
 """The benchmark's networks written by hand in PyTorch: modules with the zoo's parameters, in the zoo's order.
 
-The one idea: a module takes the executor's own tensors as its parameters, so both sides work on the same memory, for
+A module takes the executor's own tensors as its parameters, so both sides work on the same memory, for
 two copies of a network differ by where their arrays lie. Nothing is in place but what the zoo's network has in place.
 """
 

@@ -1,6 +1,6 @@
 """Measures one workload with each one-process tool in this process and prints the raw values as JSON.
 
-The one idea: the tools meet the same callable in the same process, in an order that the caller rotates, each with its
+The tools meet the same callable in the same process, in an order that the caller rotates, each with its
 own defaults; what they claim is computed from their raw values by one rule, the exact interval of the median.
 """
 

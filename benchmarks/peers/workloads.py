@@ -1,6 +1,6 @@
 """Ten workloads from half a microsecond to 200 ms for ``precision.py``: pure Python, NumPy and PyTorch.
 
-The one idea: each function is a setup that returns the callable to measure, so that every tool, in any process,
+Each function is a setup that returns the callable to measure, so that every tool, in any process,
 measures the same thing; nothing is imported before a setup needs it. One thread each: a pool of threads beside a busy
 neighbour measures the neighbour.
 """

@@ -1,6 +1,6 @@
 """``levelbench run`` for real: small trainings in processes of their own.
 
-The one idea: a training takes seconds, and what is said of its record does not: the trainings are made once (``made``,
+A training takes seconds, and what is said of its record does not: the trainings are made once (``made``,
 ``fixed_length``), and each test that reads them gets a copy of their store, so that a run it adds is its own.
 """
 

@@ -1,6 +1,6 @@
 """Equal things are called different no more often than promised: seeded A/A simulations.
 
-The one idea: a comparison in which the test at a ratio of 1 is far from rejecting cannot be called different, so the
+A comparison in which the test at a ratio of 1 is far from rejecting cannot be called different, so the
 whole verdict (an interval, the runs to settle it) is asked only of the others. The first of each simulation are asked
 all the same, so that a verdict which called different what the test does not reject would be seen.
 """

@@ -1,6 +1,6 @@
 """The command line: one file a verb, found when it is called, so that ``--help`` imports none of them.
 
-The one idea: whatever happens leaves here as an exit code, and an error a user can act on as three lines before it; a
+Whatever happens leaves here as an exit code, and an error a user can act on as three lines before it; a
 traceback is for ``--debug``.
 """
 

@@ -1,6 +1,6 @@
 """Ranks that say only what the intervals say, and the record over the years.
 
-The one idea: entries are ranked in the order of their values, and a new rank begins where an entry is clearly worse
+Entries are ranked in the order of their values, and a new rank begins where an entry is clearly worse
 than one that has the current rank; so those that cannot be told apart share one, nobody with a worse value stands
 before a better one, and a single run stands as the point that it is.
 """

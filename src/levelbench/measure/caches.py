@@ -1,6 +1,6 @@
 """Hot and cold caches as two different measurements, and the proof that cold is cold.
 
-The one idea: a flush that is not checked may flush nothing (a buffer of zeros that was never written is one physical
+A flush that is not checked may flush nothing (a buffer of zeros that was never written is one physical
 page, read over and over). So a small buffer is read hot, then read after a flush, and cold is claimed only if that took
 clearly longer. The proof holds for the caches of the calling thread's core and for the shared last level.
 """

@@ -1,6 +1,6 @@
 """The machine's measured limits: floating-point operations a second by precision, and bytes a second to memory.
 
-The one idea: a share of what this machine really does is worth more than a figure of a data sheet, so the limits are
+A share of what this machine really does is worth more than a figure of a data sheet, so the limits are
 measured here, with the same libraries and threads as the work that is held against them, and with an interval.
 
 A matrix product of size n counts 2 n^3 operations (a multiply-add is two). Bandwidth follows STREAM (McCalpin 1995):

@@ -1,6 +1,6 @@
 """Clocks: the only place that reads time, to measure it (a clock) or to date something (:func:`utc_now`).
 
-The one idea: an accelerator runs behind the host, so a host clock read without waiting for the device measures the
+An accelerator runs behind the host, so a host clock read without waiting for the device measures the
 launch and not the work. A :class:`DeviceClock` waits first; :func:`check_synchronised` proves that a clock does.
 """
 

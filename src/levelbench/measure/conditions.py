@@ -1,6 +1,6 @@
 """What a stopping rule is, and how rules join: ``|`` is any of them, ``&`` all.
 
-The one idea: a rule is a pure function of the values so far and the time spent, so the same rules govern calls inside a
+A rule is a pure function of the values so far and the time spent, so the same rules govern calls inside a
 process and processes, and are tested without waiting. The rules themselves are in ``stopping``.
 """
 

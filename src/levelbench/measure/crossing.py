@@ -1,6 +1,6 @@
 """Target crossing: at which evaluation a run counts as having reached its target.
 
-The one idea: a single lucky evaluation is not an arrival. With an evaluation jitter of 0.1 points a model that is stuck
+A single lucky evaluation is not an arrival. With an evaluation jitter of 0.1 points a model that is stuck
 0.1 points below its target "reaches" it in most runs of ten evaluations, so the default rule wants a confirmation and
 the other rules are views over the same curve.
 """

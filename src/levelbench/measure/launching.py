@@ -1,6 +1,6 @@
 """Starts the processes of ``processes`` and speaks with them: a worker on a workload, or any command.
 
-The one idea: a replicate is started, waited for until it is ready, and measured, in three separate steps, so that
+A replicate is started, waited for until it is ready, and measured, in three separate steps, so that
 starting several at once and measuring them alone is the caller's choice. Leaving the context ends the process.
 """
 

@@ -1,6 +1,6 @@
 """Times a call that may be shorter than the clock can see: how many calls to put between two readings.
 
-The one idea: a reading costs tens of nanoseconds, so a fast call is repeated until reading and resolution are under 1 %
+A reading costs tens of nanoseconds, so a fast call is repeated until reading and resolution are under 1 %
 of the interval. What a reading and an empty call cost is measured and shown beside the values, never subtracted.
 Standard library only: fresh processes import this and nothing heavier (``worker``).
 """

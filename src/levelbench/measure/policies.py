@@ -1,6 +1,6 @@
 """Clock policies: which phases count towards the score.
 
-The one idea: all policies read the same timeline, so a score under another policy is a view and needs no new run, and
+All policies read the same timeline, so a score under another policy is a view and needs no new run, and
 what a policy leaves out is known to the nanosecond and shown beside the score. ``docs/which-clock.md`` explains each.
 """
 

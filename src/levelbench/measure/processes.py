@@ -1,6 +1,6 @@
 """Samples a workload across fresh processes: one median a process, and the interval over these.
 
-The one idea: memory layout, hash seeds and the state of the machine are drawn anew with each process, so values inside
+Memory layout, hash seeds and the state of the machine are drawn anew with each process, so values inside
 one agree with each other and not with the next one; the replicate is the process (Kalibera & Jones, ISMM 2013). Each is
 short: a slice of a tenth of a second, or two calls after the first. Several start together, then wait and are measured
 alone.

@@ -1,6 +1,6 @@
 """Samples a call until a stopping rule is met, alone or interleaved with another, and keeps every raw value.
 
-The one idea: the loop here only takes values and asks. Where warm-up ends (``warmup``), when it is enough
+The loop here only takes values and asks. Where warm-up ends (``warmup``), when it is enough
 (``stopping``), what the caches hold (``caches``) and how many calls make a value (``loops``) are parts of their own,
 and each leaves in the sample what it decided. The replicate for a comparison is the process or the run, not a value
 inside one: see ``processes``.

@@ -1,6 +1,6 @@
 """What ``levelbench doctor`` finds out: how well this machine can measure time, before anything is measured on it.
 
-The one idea: compare a thing with itself. In such an A/A test every FASTER or SLOWER is a false alarm, so their share
+Compare a thing with itself. In such an A/A test every FASTER or SLOWER is a false alarm, so their share
 is the error rate of verdicts *on this machine*, and the scatter of the same values says how many runs a difference of
 a given size will need.
 """

@@ -1,6 +1,6 @@
 """When to stop sampling: small rules that say why they are met or not.
 
-The one idea: stop when the answer is good enough, or no longer gets better, and never without a limit.
+Stop when the answer is good enough, or no longer gets better, and never without a limit.
 ``Precision(0.02) | Plateau() | Budget(10)`` reads: until the interval of the median is within +-2 %, or no longer
 narrows, but no longer than ten seconds.
 """

@@ -1,6 +1,6 @@
 """The timeline: which phase a run is in, and how long each has taken.
 
-The one idea: a run is always in exactly one phase, so the phases sum to the wall time by construction, and a clock
+A run is always in exactly one phase, so the phases sum to the wall time by construction, and a clock
 policy (``policies``) is a choice of phases over the same totals. A switch is one clock reading and two list writes.
 """
 

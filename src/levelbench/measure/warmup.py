@@ -1,6 +1,6 @@
 """Finds where warm-up ends, from the values themselves.
 
-The one idea: a longer cut removes bias and a shorter one keeps data; the marginal standard error rule (MSER-5) takes
+A longer cut removes bias and a shorter one keeps data; the marginal standard error rule (MSER-5) takes
 the cut after which the mean of what is left is known best. We apply it to values clipped to a robust range, so that
 one interruption late in a sample is not mistaken for a change, and accept the cut only if the head really differs.
 """

@@ -1,6 +1,6 @@
 """Measures one workload in a fresh process, on a word from its parent: ``python -m levelbench.measure.worker``.
 
-The one idea: start-up is not the measurement. The process sets up, says ``ready``, and waits, so that several start
+Start-up is not the measurement. The process sets up, says ``ready``, and waits, so that several start
 together and are then measured alone, one after the other. Standard library only: importing more would cost each of
 these short processes more than its measurement.
 """

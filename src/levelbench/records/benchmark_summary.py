@@ -1,6 +1,6 @@
 """What the records of a benchmark say: by problem and framework the time, its share of the ceiling, and the verdict.
 
-The one idea: the replicate is the process, so each process gives one value a problem, its median, and everything here
+The replicate is the process, so each process gives one value a problem, its median, and everything here
 is computed from those. Over a suite, FASTER and SLOWER must survive Holm's correction for the number of problems.
 """
 

@@ -1,6 +1,6 @@
 """What a benchmark of operators leaves behind: one file a process, with raw times and errors of every problem.
 
-The one idea: the process is the replicate, so one process is one record: what was asked, the environment, then for
+The process is the replicate, so one process is one record: what was asked, the environment, then for
 each problem the raw times and what was found right or wrong, then the end. The files lie in the store's folder
 ``operators`` under another ending than runs have, so neither kind is taken for the other.
 """

@@ -1,6 +1,6 @@
 """Where a network's time goes: a row for each operator and for each type, with its share, its rate and its ceiling.
 
-The one idea: a share is of the sum of all operators, each by the median of its own times in a process, so shares add up
+A share is of the sum of all operators, each by the median of its own times in a process, so shares add up
 to one whatever the clock around each operator costs; what the whole takes beside that sum is the framework's overhead.
 """
 

@@ -1,6 +1,6 @@
 """The key of a run: a digest of what it was to be.
 
-The one idea: two specifications that are equal have one key, wherever and whenever they were written down, so the key
+Two specifications that are equal have one key, wherever and whenever they were written down, so the key
 tells a run that is done from one that is to go.
 """
 

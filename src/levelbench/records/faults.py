@@ -1,6 +1,6 @@
 """What the operating system says about a store, in words of what to do about it.
 
-The one idea: a person who sees ``[Errno 28]`` wants to know which folder is full; every failed system call of this
+A person who sees ``[Errno 28]`` wants to know which folder is full; every failed system call of this
 package comes through here and leaves as one three-part ``StoreError``.
 """
 

@@ -1,6 +1,6 @@
 """Runs of one specification, together: what a row of a comparison is made of.
 
-The one idea: a group is named by what tells it from the others that are shown (``digits[framework=torch]``), so a
+A group is named by what tells it from the others that are shown (``digits[framework=torch]``), so a
 label is short in a short comparison and never ambiguous.
 """
 

@@ -1,6 +1,6 @@
 """The index of a store: what its records say in short, in one SQLite file beside them.
 
-The one idea: the index is derived, so every doubt about it ends the same way. Another version, a damaged file: it is
+The index is derived, so every doubt about it ends the same way. Another version, a damaged file: it is
 thrown away and made again. A folder that cannot be written to, a lock that is not let go: it is made in memory.
 Nothing is lost but time.
 

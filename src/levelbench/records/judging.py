@@ -1,6 +1,6 @@
 """What summaries of benchmarks share: comparing times by process, ceilings of several records, and their doubts.
 
-The one idea: the replicate is the process, so what is compared is one value a process; over several comparisons FASTER
+The replicate is the process, so what is compared is one value a process; over several comparisons FASTER
 and SLOWER must survive Holm's correction for their number.
 """
 

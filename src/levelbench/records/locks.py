@@ -1,6 +1,6 @@
 """Whether a record's writer is still alive, and who makes a run.
 
-The one idea: a process that dies loses its locks with it, whatever killed it, so a record without an end whose lock is
+A process that dies loses its locks with it, whatever killed it, so a record without an end whose lock is
 held is running, and one whose lock is free was interrupted. No heartbeat, no process number, no clock.
 
 A file system without locks (some network mounts) shows a running record as interrupted. A process forked by the writer

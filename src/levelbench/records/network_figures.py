@@ -1,6 +1,6 @@
 """The figures of a case on an arm, each with its interval over the processes, or with the reason why there is none.
 
-The one idea: each process gives one value a figure (its median latency, its 99th percentile, its peak memory), and what
+Each process gives one value a figure (its median latency, its 99th percentile, its peak memory), and what
 is shown is an estimate over these. Values of one process agree with each other and not with the next one, so they are
 not pooled, but where there is a single process, whose own interval holds for itself alone.
 """

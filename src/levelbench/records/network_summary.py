@@ -1,6 +1,6 @@
 """What the records of a network's benchmark say: by case and arm the latency, memory, overhead, and where time goes.
 
-The one idea: the replicate is the process, so each process gives one value a figure, and everything here is computed
+The replicate is the process, so each process gives one value a figure, and everything here is computed
 from those. Each arm is judged against the first; over several cases FASTER and SLOWER must survive Holm's correction.
 """
 

@@ -1,6 +1,6 @@
 """What a benchmark of a network leaves behind: one file a process, with every raw time it took.
 
-The one idea: one process measures one case on one arm, so that start-up, compilation and peak memory belong to that
+One process measures one case on one arm, so that start-up, compilation and peak memory belong to that
 case alone. The file holds what was asked, the environment, the phases, raw latencies, raw times of each operator, and
 what was found right or wrong; quantiles, shares and verdicts are computed by whoever reads. The files lie in the
 store's folder ``networks``.

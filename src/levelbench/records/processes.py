@@ -1,6 +1,6 @@
 """Begins and reads the records of benchmarks, in which one file is what one process left behind.
 
-The one idea: what a line may be is each benchmark's own affair; that lines are whole, that a file gets its name once
+What a line may be is each benchmark's own affair; that lines are whole, that a file gets its name once
 its header is in it, and that a torn last line is passed over is the same for all of them.
 """
 

@@ -1,6 +1,6 @@
 """What ranks beside the first leave behind: a file each, which becomes part of the run's one record.
 
-The one idea: a rank appends to a file that is its own, so it loses nothing when another dies; the first rank takes all
+A rank appends to a file that is its own, so it loses nothing when another dies; the first rank takes all
 of them into the record before the line that ends it. A record that has its end holds every rank once, and one that was
 interrupted in between is no finished run and is made again.
 """

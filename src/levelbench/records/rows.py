@@ -1,6 +1,6 @@
 """A run as a list shows it, and the SQL table that holds such rows.
 
-The one idea: a row is a run's summary without its bulk (environment, phases), and rows of one specification share it,
+A row is a run's summary without its bulk (environment, phases), and rows of one specification share it,
 so a hundred thousand of them fit into the memory and the second that a list may take.
 """
 

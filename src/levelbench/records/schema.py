@@ -1,6 +1,6 @@
 """What one line of a record may be: a header first, events, an end last.
 
-The one idea: a record holds what happened (phase totals, evaluations, raw samples) and never a conclusion; time to
+A record holds what happened (phase totals, evaluations, raw samples) and never a conclusion; time to
 accuracy, verdicts and tables are computed from it by whoever reads, so a better rule can be applied to old runs.
 Durations are integer nanoseconds on the run's own timeline, qualities are on the scale of the target.
 """

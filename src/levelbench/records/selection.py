@@ -8,7 +8,7 @@
     mine                          a folder here that holds records, unless a task is called so; ./mine always is one
     latest, latest:5              the newest run, or runs
 
-The one idea: the same words name what to run and what has run; ``parse_item`` reads the first, ``parse_selector`` the
+The same words name what to run and what has run; ``parse_item`` reads the first, ``parse_selector`` the
 second. Values are typed by how they look (int, float, true, false, else text); text that looks like something else,
 or holds a comma or bracket, is written in double quotes as in JSON.
 """

@@ -1,6 +1,6 @@
 """A store: a folder of records, asked for the runs that are meant.
 
-The one idea: the files are the truth and everything else is derived. Records may be copied in, moved about and
+The files are the truth and everything else is derived. Records may be copied in, moved about and
 deleted with ordinary tools while runs are being written; merging two stores is copying one into the other.
 """
 

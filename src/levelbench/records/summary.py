@@ -1,6 +1,6 @@
 """One run in figures: time to accuracy and what goes with it, computed from a record.
 
-The one idea: a summary is a view. It is computed under a clock, a crossing rule and a threshold (the run's own, unless
+A summary is a view. It is computed under a clock, a crossing rule and a threshold (the run's own, unless
 others are asked for) and never stored as truth, so the same record answers what another rule would have said.
 """
 

@@ -1,6 +1,6 @@
 """Brings an index up to date with the folders and files of its store.
 
-The one idea: reading happens outside of any transaction and writing in short ones, so that several processes may
+Reading happens outside of any transaction and writing in short ones, so that several processes may
 survey one store at once. What one of them writes late is at worst old, and the next survey sees that it is: it
 compares the stamps of files with what was written, never with what it remembers.
 """

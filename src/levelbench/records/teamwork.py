@@ -1,6 +1,6 @@
 """What the ranks of a distributed run did, computed from what each of them observed.
 
-The one idea: no two ranks' clocks are compared. A step's computation is its time less the time spent in communication,
+No two ranks' clocks are compared. A step's computation is its time less the time spent in communication,
 which each rank measures by itself; and of a collective that all leave together, what a rank spent in it beyond the one
 that spent least was waiting for the others.
 """

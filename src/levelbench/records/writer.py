@@ -1,6 +1,6 @@
 """Writes a record while its run goes on: whole lines, one at a time, to a file of its own.
 
-The one idea: an event is one ``write`` of one whole line to a file that no other process writes to, so a process
+An event is one ``write`` of one whole line to a file that no other process writes to, so a process
 that is killed loses at most the event being written, and processes that share a store cannot lose each other's.
 """
 

@@ -1,6 +1,6 @@
 """One replicate of a benchmark, in a process of its own: ``python -m levelbench.runner.benchmark_child``.
 
-The one idea: as for runs, what happened is in the record; the pipe only says where it is, how far it has come, and why
+As for runs, what happened is in the record; the pipe only says where it is, how far it has come, and why
 there is none.
 """
 

@@ -1,6 +1,6 @@
 """Plans and makes the replicates of a benchmark: which are done, which are to go, interleaved, one process each.
 
-The one idea: the same command resumes. A replicate counts as done if its record came to its end, on this machine with
+The same command resumes. A replicate counts as done if its record came to its end, on this machine with
 these libraries; one that was interrupted is made anew, since its problems belong to a process that is gone.
 """
 

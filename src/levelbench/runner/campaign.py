@@ -1,6 +1,6 @@
 """Carries out a plan: one run after another, each in its process, telling a watcher what happens.
 
-The one idea: the first run that cannot be done ends the campaign, since what stops one (a corrupt dataset, a task that
+The first run that cannot be done ends the campaign, since what stops one (a corrupt dataset, a task that
 raises) mostly stops all; what was finished before is in the store, and the same command goes on from there. A run is
 claimed while it is made, so that two commands started at once share the work and make no run twice.
 """

@@ -1,6 +1,6 @@
 """One run, in a process of its own: ``python -m levelbench.runner.child`` reads a job and leaves a record.
 
-The one idea: this is the boundary at which any exception becomes a recorded status. The parent learns what happened
+This is the boundary at which any exception becomes a recorded status. The parent learns what happened
 from the record and, where there is none, from a message of three parts on the pipe it gave us.
 """
 

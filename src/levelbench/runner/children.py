@@ -1,6 +1,6 @@
 """Fresh processes that measure: how a parent starts one and listens, and how the child answers and fails.
 
-The one idea: what happened is in the record; the pipe only says where it is, how far it has come, and why there is
+What happened is in the record; the pipe only says where it is, how far it has come, and why there is
 none. A process that dies says nothing, so the parent tells how it died and what it printed last.
 """
 

@@ -1,6 +1,6 @@
 """A rank of a sweep over a communicator: ``python -m levelbench.runner.communicator_child FOLDER``, by an engine.
 
-The one idea: rank 0 writes each point down as soon as it is measured, so that whoever waits sees it.
+Rank 0 writes each point down as soon as it is measured, so that whoever waits sees it.
 """
 
 from __future__ import annotations

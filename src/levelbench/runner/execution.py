@@ -1,6 +1,6 @@
 """One run carried out in this process: the framework opened, the header written, the training, the end.
 
-The one idea: a rank of a team does what a process alone does, up to the record: the first rank writes it, the others a
+A rank of a team does what a process alone does, up to the record: the first rank writes it, the others a
 file each with what they observed, and the first one takes these into the record before it ends.
 """
 

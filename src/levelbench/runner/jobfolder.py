@@ -1,6 +1,6 @@
 """The folder of a run on several ranks: what they are to do, what they say, their logs; gone with the run.
 
-The one idea: it lies hidden in the store, which all machines share anyway, and its name says which process made it. So
+It lies hidden in the store, which all machines share anyway, and its name says which process made it. So
 what a killed one left is known as such, and is removed by the next command.
 """
 

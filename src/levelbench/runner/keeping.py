@@ -1,6 +1,6 @@
 """Checkpoints of a team of ranks: each keeps its own state, and one counts only where all have written theirs.
 
-The one idea: the first rank's file is the checkpoint. It is put there last, once the others' parts of that step are on
+The first rank's file is the checkpoint. It is put there last, once the others' parts of that step are on
 the disk, and the parts of the step before go away after it; so whenever all are killed, the file that is there has all
 its parts beside it.
 """

@@ -1,6 +1,6 @@
 """Starts one process a run and follows its record while it grows.
 
-The one idea: the record is the only channel for results. What a live display shows is read from the file that remains,
+The record is the only channel for results. What a live display shows is read from the file that remains,
 so nothing can be seen that was not written.
 """
 

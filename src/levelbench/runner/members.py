@@ -1,6 +1,6 @@
 """What becomes of a run's record on each rank of a team, and in a process alone.
 
-The one idea: a process alone is a team of one with nothing beside the record, so the run is carried out by one piece of
+A process alone is a team of one with nothing beside the record, so the run is carried out by one piece of
 code; who writes what is decided here.
 """
 

@@ -1,6 +1,6 @@
 """One replicate of a network's benchmark, in a process of its own: ``python -m levelbench.runner.network_child``.
 
-The one idea: nothing heavy is imported here, so that the first that is, the framework, is measured as it starts.
+Nothing heavy is imported here, so that the first that is, the framework, is measured as it starts.
 """
 
 from __future__ import annotations

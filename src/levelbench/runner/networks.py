@@ -1,6 +1,6 @@
 """Plans and makes the replicates of a network's benchmark: one process a case, an arm and a number, interleaved.
 
-The one idea: the same command resumes. A replicate counts as done if its record came to its end, on this machine with
+The same command resumes. A replicate counts as done if its record came to its end, on this machine with
 these libraries. Arms take turns at each case, A B, B A, so that what drifts meets all of them alike.
 """
 

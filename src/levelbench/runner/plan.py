@@ -1,6 +1,6 @@
 """What is wanted, what is done already, and what is to go, in which order.
 
-The one idea: `run` is also resume. A run is done if the store holds one of the same specification and seed that came
+`run` is also resume. A run is done if the store holds one of the same specification and seed that came
 to its end, from the same task source on this machine; everything else is run, and the plan says why.
 """
 

@@ -1,6 +1,6 @@
 """Predictions for numbers of ranks that are not here, calibrated on the runs of one process that are.
 
-The one idea: what a step computes is measured, what it sends is the scheme's, and the network is what the user says it
+What a step computes is measured, what it sends is the scheme's, and the network is what the user says it
 is. How many examples a target needs is measured as well, never guessed: that of one process where a scheme is
 consistent, else that of the scheme's own runs, and where there are none no time to the target is predicted.
 """

@@ -1,6 +1,6 @@
 """One rank of a run: ``python -m levelbench.runner.rank FOLDER``, started by an engine, carries out its part.
 
-The one idea: where it is among the ranks it learns from its environment, as every engine sets it, and all else from the
+Where it is among the ranks it learns from its environment, as every engine sets it, and all else from the
 job's file in the folder. What it has to say goes as a line to a file of its own there, which whoever started the team
 reads; that one alone knows which rank failed first, and so writes the end of a run that failed.
 """

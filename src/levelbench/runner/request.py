@@ -1,6 +1,6 @@
 """From what a user asked for to a specification: which task, recipe, framework and settings, all checked.
 
-The one idea: everything that can be wrong with a request is found here, before the first process starts.
+Everything that can be wrong with a request is found here, before the first process starts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A team that its launcher starts again after a rank died: where it goes on, and what that cost.
 
-The one idea: what was lost is the time since the team was first ready, less what the checkpoint has on its clock. The
+What was lost is the time since the team was first ready, less what the checkpoint has on its clock. The
 clock is the machine's own, which all processes on it read alike, so nobody needs to know when a rank died.
 """
 

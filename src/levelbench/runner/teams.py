@@ -1,6 +1,6 @@
 """Starts the ranks of one run through an engine, and follows the record that the first of them writes.
 
-The one idea: as with a run of one process, the record is the only channel for results. What else a rank has to say, its
+As with a run of one process, the record is the only channel for results. What else a rank has to say, its
 phase or its error, is a line in a file of its messages. Which error is the cause is decided here, once all have ended:
 that of the rank which failed first.
 """

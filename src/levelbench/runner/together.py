@@ -1,6 +1,6 @@
 """What the ranks of a run know of themselves, brought together: their machines, cores, threads, memory.
 
-The one idea: no rank judges from what it sees alone. Each says what it has; whether ranks share cores is judged for
+No rank judges from what it sees alone. Each says what it has; whether ranks share cores is judged for
 every machine by the cores of all ranks on it, so also where each rank is bound to cores of its own.
 """
 

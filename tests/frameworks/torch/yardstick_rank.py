@@ -1,6 +1,6 @@
 """The two ranks of test_distributed.py: they train with PyTorch's own schemes, and write down what came of it.
 
-The one idea: starting ranks costs seconds, so all that needs them happens in one pair of processes, and what they
+Starting ranks costs seconds, so all that needs them happens in one pair of processes, and what they
 import is imported once, before they part.
 """
 

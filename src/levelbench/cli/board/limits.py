@@ -1,6 +1,6 @@
 """What no machine can exceed: what ``board submit`` states of it, and what a check knows beside what an entry states.
 
-The one idea: a record holds neither what its machine can do nor what its network costs. The one was measured by others
+A record holds neither what its machine can do nor what its network costs. The one was measured by others
 of the store, the other is counted from the recipe's network; of what other systems ran, a table of hardware knows the
 peak and the zoo the network, where a name says clearly which it is.
 """

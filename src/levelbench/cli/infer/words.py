@@ -1,6 +1,6 @@
 """What the words of ``levelbench infer`` mean: which network, which data, which scenario, on which frameworks.
 
-The one idea: whatever cannot be meant is found here, before anything is trained or measured.
+Whatever cannot be meant is found here, before anything is trained or measured.
 """
 
 from __future__ import annotations

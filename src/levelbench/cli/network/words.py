@@ -1,6 +1,6 @@
 """What the words of ``levelbench network`` mean: which network, at which batches and sizes, on which arms.
 
-The one idea: whatever cannot be meant is found here, before anything is measured, and the answer names what would do.
+Whatever cannot be meant is found here, before anything is measured, and the answer names what would do.
 """
 
 from __future__ import annotations

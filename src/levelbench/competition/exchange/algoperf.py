@@ -1,6 +1,6 @@
 """AlgoPerf's workloads: which validation metric is to reach which value within how many seconds.
 
-The one idea: a log's own meta data say it for the version that ran; the ruleset of version 0.6 stands in where there
+A log's own meta data say it for the version that ran; the ruleset of version 0.6 stands in where there
 are none. Source: the rules of mlcommons/algorithmic-efficiency, version 0.6.
 """
 

@@ -1,6 +1,6 @@
 """All entries of a leaderboard, their runs, points and measurements, as CSV or Parquet, and read back.
 
-The one idea: four tables with the columns below and nothing computed, so that a spreadsheet, pandas or DuckDB scores
+Four tables with the columns below and nothing computed, so that a spreadsheet, pandas or DuckDB scores
 for itself. An empty cell of CSV says "not stated". Text that a spreadsheet would run as a formula gets an apostrophe
 before it, as does text that begins with one, and reading takes it away again.
 """

@@ -1,6 +1,6 @@
 """MLPerf's reference convergence points (RCP): whether a submission converged faster than its batch size can explain.
 
-The one idea: a time to accuracy can be won by machines or by training on less, and only the first is wanted. So the
+A time to accuracy can be won by machines or by training on less, and only the first is wanted. So the
 epochs that a submission needed are compared with those of reference runs at its batch size, and a mean below what a
 one-sided t test at 5 % allows is refused (``m_min = mu + t(0.05) s sqrt(1/n_ref + 1/n_sub)``; the official code finds
 the same figure by bisection to 1e-4).

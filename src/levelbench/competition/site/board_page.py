@@ -1,6 +1,6 @@
 """A board's page: the records of its columns, the ranking, the record over the years, the rules.
 
-The one idea: the page is whole without a script: it shows the first column's ranking and every record. The script
+The page is whole without a script: it shows the first column's ranking and every record. The script
 then takes the same table over and adds what needs one: the other columns, sorting, filters, another target, curves.
 """
 

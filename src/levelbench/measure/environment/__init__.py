@@ -1,6 +1,6 @@
 """The environment of a run: what the machine and its software were, how two differ, and when to doubt a time.
 
-The one idea: it is captured once, before the run, and the few facts that move once more after it; all of it is plain
+It is captured once, before the run, and the few facts that move once more after it; all of it is plain
 data that travels with the record. No host name, no user name, no folder of a home and no variable off a fixed list.
 """
 

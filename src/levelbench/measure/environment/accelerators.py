@@ -1,6 +1,6 @@
 """Which accelerators the driver shows, without loading a framework or starting a device.
 
-The one idea: the NVIDIA driver lists its boards and its version as text under ``/proc``; reading that touches no
+The NVIDIA driver lists its boards and its version as text under ``/proc``; reading that touches no
 device, so it changes no clock and holds no memory. What a framework sees of them is the framework's to say.
 """
 

@@ -1,6 +1,6 @@
 """How two environments differ, the most telling first, and whether they are the same machine.
 
-The one idea: not every difference matters for time. Each path of an environment belongs to one rule, which says why
+Not every difference matters for time. Each path of an environment belongs to one rule, which says why
 it matters; the rules are in order of weight, and what changes by itself (time, counters) belongs to none. Records are
 read that other programs wrote, so an environment may have any shape: what is not of the form expected is not known.
 """

@@ -1,6 +1,6 @@
 """Reasons to doubt a time, from the environment before and after it was measured, each with what to do about it.
 
-The one idea: an average over the past minute blames a run for the run before it; what everything else did *during* the
+An average over the past minute blames a run for the run before it; what everything else did *during* the
 measurement is known from the counters at its two ends, and that is what these sentences rest on where they can.
 """
 

@@ -1,6 +1,6 @@
 """Reads the small text files of the kernel, where they are.
 
-The one idea: a fact that a machine does not give is ``None`` in the record, so every reader here answers ``None`` for a
+A fact that a machine does not give is ``None`` in the record, so every reader here answers ``None`` for a
 file that is missing, forbidden or not in the form expected. Every root folder is a parameter, so tests bring their own.
 """
 

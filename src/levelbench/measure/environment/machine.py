@@ -1,6 +1,6 @@
 """What machine this is: processor, caches, memory, limits, and the settings that decide its speed.
 
-The one idea: ``id`` is a digest of the hardware alone (model, cores, caches, memory to two digits), never of a host
+``id`` is a digest of the hardware alone (model, cores, caches, memory to two digits), never of a host
 name, so two machines of one kind compare as one machine and nothing in a record says whose it is.
 """
 

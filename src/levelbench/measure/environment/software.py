@@ -1,6 +1,6 @@
 """Which software runs: versions, numeric libraries and how many threads they use, and the settings that they obey.
 
-The one idea: look, never load. Versions come from package metadata, threads from libraries that are already in this
+Look, never load. Versions come from package metadata, threads from libraries that are already in this
 process, and settings from a fixed list of variables (``settings``).
 """
 

@@ -1,6 +1,6 @@
 """Which state of the source ran: the commit, whether it was changed since, and a digest of the change.
 
-The one idea: a commit alone names the wrong code whenever something was edited, so the edit has a digest too. Git is
+A commit alone names the wrong code whenever something was edited, so the edit has a digest too. Git is
 asked read-only, with its hooks and helpers off, and for a bounded time; an answer that does not come is a reason.
 """
 

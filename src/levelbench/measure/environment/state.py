@@ -1,6 +1,6 @@
 """The state that changes while a machine runs: load, memory, frequency, throttling.
 
-The one idea: the kernel's counters are recorded as they stand, so that two snapshots (before and after a run) say what
+The kernel's counters are recorded as they stand, so that two snapshots (before and after a run) say what
 everything else on the machine did in between, exactly and without anything watching.
 """
 

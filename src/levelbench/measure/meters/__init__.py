@@ -1,6 +1,6 @@
 """Meters: what a run used besides time (memory, energy, processors, network), or why that is not known.
 
-The one idea: start, stop, a reading. A factory gives the best meter that this machine allows, or a null twin whose
+Start, stop, a reading. A factory gives the best meter that this machine allows, or a null twin whose
 reading carries the reason; whoever uses a meter never asks which of the two it has.
 """
 

@@ -1,6 +1,6 @@
 """What a meter is: something that is started, stopped, and then says what it read or why it could not.
 
-The one idea: a meter reads a counter at the two ends of a stretch and does nothing in between, so it costs the
+A meter reads a counter at the two ends of a stretch and does nothing in between, so it costs the
 measured work nothing; and a reading without a value carries the reason, so "not available" is never a silent zero.
 """
 

@@ -1,6 +1,6 @@
 """Energy from whatever counters this machine has: processor packages, NVIDIA boards, both, or none with the reasons.
 
-The one idea: a figure is a counter's or it is absent. The method says what is inside it (``rapl``: processor packages;
+A figure is a counter's or it is absent. The method says what is inside it (``rapl``: processor packages;
 ``nvml-counter``: boards; ``rapl+nvml-counter``: both), and if one of two parts has no value the sum has none.
 ``docs/energy.md`` says what none of them contains.
 """

@@ -1,6 +1,6 @@
 """Peak memory of this process: the most that was resident at any moment, as the kernel counts it.
 
-The one idea: the kernel keeps a high-water mark, so nothing needs to watch; where the mark can be reset at ``start``
+The kernel keeps a high-water mark, so nothing needs to watch; where the mark can be reset at ``start``
 the value belongs to the measured stretch, and where it cannot it is the peak of the whole life of the process.
 Child processes are not in it, nor is memory on an accelerator, which belongs to the framework that allocates it.
 """

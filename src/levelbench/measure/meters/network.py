@@ -1,6 +1,6 @@
 """Bytes over the network between start and stop, by the kernel's interface counters.
 
-The one idea: these count everything in this network namespace, not this process alone, and a bridge or a container's
+These count everything in this network namespace, not this process alone, and a bridge or a container's
 pair sees the same byte again; so only interfaces with hardware behind them are summed, where there are any, and the
 method names those that were. Loopback is a meter of its own: ranks on one machine talk through it.
 """

@@ -1,6 +1,6 @@
 """Energy of NVIDIA boards, from the driver's own counter.
 
-The one idea: the board counts millijoules since the driver was loaded (NVML ``nvmlDeviceGetTotalEnergyConsumption``,
+The board counts millijoules since the driver was loaded (NVML ``nvmlDeviceGetTotalEnergyConsumption``,
 Volta and later), so two readings give the energy of the whole board, all its processes together; sampled power, which
 misses most of what happens between samples, is never used.
 """

@@ -1,6 +1,6 @@
 """Energy of the processor packages, from the RAPL counters under ``/sys/class/powercap``.
 
-The one idea: the domains overlap (cores lie inside their package, the platform contains every package, the same
+The domains overlap (cores lie inside their package, the platform contains every package, the same
 package appears once by register and once by memory map), so each package is counted once and nothing that lies inside
 or around it is added. The counters wrap around; a stretch in which one may have wrapped twice has no value.
 """

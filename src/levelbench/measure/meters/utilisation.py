@@ -1,6 +1,6 @@
 """How busy the processors were: with this process, with everything, with other guests, and with somebody else's work.
 
-The one idea: a low share says that the processor waited, and a neighbour's load says why two runs differ; both are
+A low share says that the processor waited, and a neighbour's load says why two runs differ; both are
 differences of kernel counters over the same stretch, so they explain a time and never change it.
 """
 

@@ -1,6 +1,6 @@
 """Inference scenarios as MLPerf's LoadGen defines them: single-stream, multi-stream, server, offline, and DAWNBench's.
 
-The one idea: the driver decides what is asked when and reads the clock, and knows nothing of what is asked; with
+The driver decides what is asked when and reads the clock, and knows nothing of what is asked; with
 LoadGen's seeds it issues LoadGen's queries, so the two can be held against each other on one system.
 """
 

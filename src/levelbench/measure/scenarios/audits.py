@@ -1,6 +1,6 @@
 """Audits of a system under test: whether it answers truly while it is timed, caches, or knows the seed.
 
-The one idea: each audit asks what an honest system cannot fail but by chance, with the chance stated; where the data
+Each audit asks what an honest system cannot fail but by chance, with the chance stated; where the data
 cannot tell, the verdict is ``unclear`` and never a pass. After MLPerf Inference's compliance tests 01, 04 and 05.
 """
 

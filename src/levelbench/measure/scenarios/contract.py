@@ -1,6 +1,6 @@
 """What a scenario drives: a system under test, and the queries that it is given.
 
-The one idea: the driver sees nothing of the work but indices of samples going in and the news that they are answered.
+The driver sees nothing of the work but indices of samples going in and the news that they are answered.
 A system either answers at once (:class:`Answering`) or takes queries and completes them when it likes
 (:class:`SystemUnderTest`); the clock is read when the answer is reported, before anything else happens.
 """

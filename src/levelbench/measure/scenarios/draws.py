@@ -1,6 +1,6 @@
 """The random draws of LoadGen, number for number: which samples in which order, and when they arrive.
 
-The one idea: C++'s ``mt19937`` is defined by its standard and numpy has it, so equal seeds give the queries that
+C++'s ``mt19937`` is defined by its standard and numpy has it, so equal seeds give the queries that
 LoadGen issues, and two drivers can be compared on the same load. What the standard leaves open (how integers in a range
 are drawn, how a list is shuffled) follows libstdc++, with which LoadGen's wheels are built.
 """

@@ -1,6 +1,6 @@
 """Runs a scenario: load, warm up, issue by the scenario's pattern, wait for every answer, judge.
 
-The one idea: all that can be done before is done before (samples drawn, arrivals scheduled, queries made), so between
+All that can be done before is done before (samples drawn, arrivals scheduled, queries made), so between
 two queries the driver reads the clock and appends two numbers. What the driver costs is measured against LoadGen's in
 ``benchmarks/loadgen.py``.
 """

@@ -1,6 +1,6 @@
 """Keeps the books of queries in flight: when each was answered, whether one was lost, doubled or failed.
 
-The one idea: the first thing that happens to an answer is a reading of the clock, in the thread that brings it; all
+The first thing that happens to an answer is a reading of the clock, in the thread that brings it; all
 else (the lock, the counting) comes after and is on no query's latency.
 """
 

@@ -1,6 +1,6 @@
 """Finds the largest rate of arrivals that a server still answers in bound.
 
-The one idea: every trial is a whole server run with the same seed, so its arrivals are the same ones on another scale,
+Every trial is a whole server run with the same seed, so its arrivals are the same ones on another scale,
 and more load is harder for the same reasons; the answer is a bracket with its width said, not a point.
 """
 

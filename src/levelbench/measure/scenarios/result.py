@@ -1,6 +1,6 @@
 """What a scenario leaves behind: every raw latency, and what LoadGen's definitions make of them.
 
-The one idea: the latencies are kept and the figures are computed from them, each with the definition that the field
+The latencies are kept and the figures are computed from them, each with the definition that the field
 uses; whether the run is valid is said with every reason why it is not.
 """
 

@@ -1,6 +1,6 @@
 """The five scenarios as data: what is issued when, how long, and what makes a run valid.
 
-The one idea: a scenario is a frozen description, so a run, its repetition in an audit and the search for the peak rate
+A scenario is a frozen description, so a run, its repetition in an audit and the search for the peak rate
 use the very same one. The defaults are those of LoadGen's library (10 s, 100 queries); MLPerf's rules ask for 600 s.
 """
 

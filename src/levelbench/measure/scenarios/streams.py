@@ -1,6 +1,6 @@
 """Which queries come, and when they end: samples drawn in blocks, arrivals cut at the limits.
 
-The one idea: how long a stream goes on is known only while it runs, so its samples are drawn in blocks between queries,
+How long a stream goes on is known only while it runs, so its samples are drawn in blocks between queries,
 where no latency sees it, and kept for the record.
 """
 

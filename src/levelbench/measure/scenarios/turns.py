@@ -1,6 +1,6 @@
 """One query after the other: the loop of the single-stream, multi-stream and DAWNBench scenarios, and of the audits.
 
-The one idea: between an answer and the next query the loop appends two numbers and asks whether it is time to end, so
+Between an answer and the next query the loop appends two numbers and asks whether it is time to end, so
 that what a driver adds to a rate is about a microsecond a query; none of it is in a latency.
 """
 

@@ -1,6 +1,6 @@
 """Waiting until a scheduled instant, on the host's clock or on a simulated one.
 
-The one idea: a sleep alone ends a hundred microseconds late and a spin alone takes a core from the system that is
+A sleep alone ends a hundred microseconds late and a spin alone takes a core from the system that is
 measured, so the wait sleeps until shortly before and spins through the rest, giving way to other threads. What is late
 all the same is recorded by the caller. On a :class:`VirtualClock` time jumps to the next event, and nobody waits.
 """

@@ -1,6 +1,6 @@
 """Statistics of few, noisy, sometimes censored measurements: estimates, intervals, tests, planning.
 
-The one idea: every function states its assumptions and the smallest sample it works for, and its claims (coverage,
+Every function states its assumptions and the smallest sample it works for, and its claims (coverage,
 error rates) are held by simulation in the tests.
 """
 

@@ -1,6 +1,6 @@
 """The ratio of two arms' times when some runs were given up: an interval from a rank test.
 
-The one idea: under an accelerated-time model arm b's times are ``ratio`` times those of arm a, so the ratios that a
+Under an accelerated-time model arm b's times are ``ratio`` times those of arm a, so the ratios that a
 log-rank test cannot reject, after b's times are divided by them, are the interval (Louis 1981, Biometrika 68:381; Wei &
 Gail 1983, JASA 78:382). Nothing is filled in: a run that was given up only says "longer than this", and one that could
 never have arrived (it diverged) says so of every time: it is given up at infinity, under any ratio.

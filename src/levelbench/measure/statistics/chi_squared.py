@@ -1,6 +1,6 @@
 """Pearson's chi-squared test: whether counts agree with what was expected of them.
 
-The one idea: the tail of the distribution is the regularised upper incomplete gamma function Q(k / 2, x / 2), a series
+The tail of the distribution is the regularised upper incomplete gamma function Q(k / 2, x / 2), a series
 below its mean and a continued fraction above it; small tails are computed as such and not as 1 minus something.
 """
 

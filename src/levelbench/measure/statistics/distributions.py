@@ -1,6 +1,6 @@
 """Normal, Student t and binomial distribution functions in plain Python.
 
-The one idea: all of them follow from the regularised incomplete beta function, whose continued fraction converges in
+All of them follow from the regularised incomplete beta function, whose continued fraction converges in
 tens of terms, so the core needs no scipy; the tests hold every function to scipy over a wide grid.
 """
 

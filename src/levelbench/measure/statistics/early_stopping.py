@@ -1,6 +1,6 @@
 """How many queries a latency percentile needs, and what a run that stopped early may claim (MLPerf Inference).
 
-The one idea: with n queries, t of them late, the share of late queries is under 1 - p with confidence c as soon as
+With n queries, t of them late, the share of late queries is under 1 - p with confidence c as soon as
 P(Bin(n, 1 - p) <= t) <= 1 - c. So a run claims the latency of the (t - 1)-th largest discarded, for the largest such t,
 or proves a bound that was set before; and the number of queries needs no plan, only a test at the end.
 """

@@ -1,6 +1,6 @@
 """Summary means, and what each may be used for.
 
-The one idea: the mean follows from the unit. Costs (seconds, joules) are added, so their mean is arithmetic; rates
+The mean follows from the unit. Costs (seconds, joules) are added, so their mean is arithmetic; rates
 (flop/s, samples/s) share a fixed amount of work, so theirs is harmonic; ratios have no sum, so theirs, if there must
 be one, is geometric (Hoefler & Belli, SC15, rules 3 and 4).
 """

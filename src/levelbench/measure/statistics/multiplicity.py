@@ -1,6 +1,6 @@
 """Many comparisons at once: p values adjusted for a whole suite.
 
-The one idea: of a hundred comparisons of equal things five come out "significant" at 5 %, so a suite's verdicts are
+Of a hundred comparisons of equal things five come out "significant" at 5 %, so a suite's verdicts are
 taken on p values that bound the chance of even one false alarm.
 """
 

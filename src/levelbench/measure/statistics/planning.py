@@ -1,6 +1,6 @@
 """How many runs: to see an effect of a given size, or to settle a comparison that is unclear.
 
-The one idea: runs grow with the square of noise by effect, so a difference half as large costs four times the runs;
+Runs grow with the square of noise by effect, so a difference half as large costs four times the runs;
 whoever asks for 2 % on a machine with 5 % of noise should hear "99 runs" before starting.
 """
 

@@ -1,6 +1,6 @@
 """Shares of runs: how many reach the target, and whether two shares differ.
 
-The one idea: runs are few and shares are often 0 or 1, where the textbook interval p +- z s has no width at all;
+Runs are few and shares are often 0 or 1, where the textbook interval p +- z s has no width at all;
 Wilson's stays honest there, and Fisher's test is exact for any size.
 """
 

@@ -1,6 +1,6 @@
 """Quantiles of one sample with exact intervals, and how many values one needs.
 
-The one idea: an interval from order statistics assumes nothing about the distribution, so it exists only from some
+An interval from order statistics assumes nothing about the distribution, so it exists only from some
 number of values on (368 for the 99th percentile at 95 %), and below that there is no interval and no number is made up.
 """
 

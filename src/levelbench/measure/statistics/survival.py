@@ -1,6 +1,6 @@
 """Runs that never reach the target: Kaplan-Meier curves and the expected time with restarts.
 
-The one idea: a run that was given up is not missing and not slow by some filler, it is *censored*: all that is known is
+A run that was given up is not missing and not slow by some filler, it is *censored*: all that is known is
 that its time is longer than what it was given. The product-limit estimate uses exactly that.
 """
 

@@ -1,6 +1,6 @@
 """What a statistic returns: an interval, and an estimate that carries one.
 
-The one idea: a number without its spread, its level and the name of the method is not a result.
+A number without its spread, its level and the name of the method is not a result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Measures networks on a framework: start-up, compilation, latency, memory, operators, and whether the result is right.
 
-The one idea: what is measured is checked first, and a time of a wrong result is shown as wrong.
+What is measured is checked first, and a time of a wrong result is shown as wrong.
 """

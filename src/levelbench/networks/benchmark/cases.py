@@ -1,6 +1,6 @@
 """Makes the network that a specification names: of the zoo, of a file or native, transformed, and with a loss to train.
 
-The one idea: whatever it is made from, what is measured is known before it runs: which network, which inputs, and which
+Whatever it is made from, what is measured is known before it runs: which network, which inputs, and which
 network without the transforms it has to agree with.
 """
 

@@ -1,6 +1,6 @@
 """Is what was measured right: against the reference's outputs, or its loss and gradients.
 
-The one idea: an error is relative to the size of its tensor, since a sum's rounding is relative to its terms: the
+An error is relative to the size of its tensor, since a sum's rounding is relative to its terms: the
 largest difference of an output to its largest magnitude, the norm of a gradient's difference to its norm. What exceeds
 the tolerance is a fault only if roundings of parameters and inputs do not move the reference about as far.
 """

@@ -1,6 +1,6 @@
 """Samples the latency of a call: one call a value, until there are enough values for its quantiles.
 
-The one idea: a mean over several calls has no tail, so here each value is one call, however short, and what reading the
+A mean over several calls has no tail, so here each value is one call, however short, and what reading the
 clock costs is kept beside the values. The rest (when warm-up ends, when it is enough) is what Level 0 uses.
 """
 

@@ -1,6 +1,6 @@
 """Measures one case on one arm in this process: each phase once, then memory, correctness, latencies and operators.
 
-The one idea: whatever happens (it does not fit, is refused, raises, is wrong) ends in an outcome that says so. What can
+Whatever happens (it does not fit, is refused, raises, is wrong) ends in an outcome that says so. What can
 only be had once in a process (imports, compilation, a peak) is taken first, and what needs many calls comes after it.
 """
 

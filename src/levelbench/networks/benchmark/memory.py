@@ -1,6 +1,6 @@
 """The peak memory of a call: how far it rose above what the process held before the executor was made.
 
-The one idea: on the CPU the kernel counts what is resident, whatever allocator a framework brings, and its high-water
+On the CPU the kernel counts what is resident, whatever allocator a framework brings, and its high-water
 mark can be lowered before the call; so the difference holds parameters, inputs, activations and workspaces, and neither
 the libraries nor the compiler's own peak. Freed memory that an allocator keeps for later counts, as nobody else can use
 it; what the C library's keeps is given back first. On an accelerator the framework's own count is read.

@@ -1,6 +1,6 @@
 """Times of a network's operators, and the framework's own profiler as a witness.
 
-The one idea: our clock stands around each operator, so it is asked of somebody else as well: where the framework has a
+Our clock stands around each operator, so it is asked of somebody else as well: where the framework has a
 profiler, its shares are recorded beside ours, and a reader sees whether both tell the same story.
 """
 

@@ -1,6 +1,6 @@
 """What a case must give: outputs or gradients of the reference, computed once and kept in a file for all processes.
 
-The one idea: the reference is NumPy's executor on the network before any transform, in a process of its own, so what it
+The reference is NumPy's executor on the network before any transform, in a process of its own, so what it
 costs in time and memory is in nobody's figures. Where a whole batch would take too long it computes the first rows, and
 of large tensors it keeps evenly spaced elements: both are said beside the error. It is computed again with parameters
 and inputs moved by a rounding each: what that does to a tensor (a ReLU at zero that turns over) is no fault of anybody.

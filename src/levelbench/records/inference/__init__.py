@@ -1,6 +1,6 @@
 """What measuring inference leaves behind: one file a process, and what the files of several processes say together.
 
-The one idea: whoever only writes a record pays for no statistics; these are imported when they are asked for.
+Whoever only writes a record pays for no statistics; these are imported when they are asked for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The figures of an arm over its processes: quantiles, LoadGen's estimate, throughput, the quality of the answers.
 
-The one idea: each process gives one value a figure and the interval is over the processes; of a single process the
+Each process gives one value a figure and the interval is over the processes; of a single process the
 interval is its own, from order statistics. Percentiles are LoadGen's, ``sorted[floor(n * q)]``.
 """
 

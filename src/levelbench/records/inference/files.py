@@ -1,6 +1,6 @@
 """Writes and reads the files of inference: ``<store>/inference/<title>/<date>/<key8>-s<process>-<id>.jsonlines``.
 
-The one idea: lines are whole and only the last can be torn, so a process that was killed leaves a record that can be
+Lines are whole and only the last can be torn, so a process that was killed leaves a record that can be
 read and counts as interrupted.
 """
 

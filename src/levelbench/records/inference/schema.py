@@ -1,6 +1,6 @@
 """What one line of a record of inference may be: what was asked, facts, raw latencies, the answers' quality, audits.
 
-The one idea: one file is what one process left behind. It holds the latency of every query as it was taken; quantiles,
+One file is what one process left behind. It holds the latency of every query as it was taken; quantiles,
 estimates, costs and verdicts are computed by whoever reads.
 """
 

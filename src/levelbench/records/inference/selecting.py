@@ -1,6 +1,6 @@
 """Which records of inference are meant: the grammar of runs, with what a measurement of inference has.
 
-The one idea: headers are read first and whole records only of what is meant, since one may hold a million latencies.
+Headers are read first and whole records only of what is meant, since one may hold a million latencies.
 """
 
 from __future__ import annotations

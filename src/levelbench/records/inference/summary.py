@@ -1,6 +1,6 @@
 """What the records of inference say together: by framework latency, throughput, quality, cost and what broke a rule.
 
-The one idea: the replicate is the process, and a figure is never told without what it was measured under: the scenario
+The replicate is the process, and a figure is never told without what it was measured under: the scenario
 kept or not, the answers as good as they were or not, the audits passed or not.
 """
 

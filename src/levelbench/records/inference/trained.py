@@ -1,6 +1,6 @@
 """Which runs of a store were made only to have a trained network to infer with.
 
-The one idea: such a run is a run like any other, and no trial of anybody's tuning: what lies beside the network that is
+Such a run is a run like any other, and no trial of anybody's tuning: what lies beside the network that is
 kept names it, and whoever counts or submits runs leaves it out unless it is asked for.
 """
 

@@ -1,6 +1,6 @@
 """Audits of an answering network: nothing is cached, timed answers are the right ones, other seeds change nothing.
 
-The one idea: what has been asked before may be cached, so the caching audit comes first and leaves out the samples of
+What has been asked before may be cached, so the caching audit comes first and leaves out the samples of
 the warm-up; the others need a timed run to compare with and come after it. After MLPerf Inference's compliance tests
 01, 04 and 05.
 """

@@ -1,6 +1,6 @@
 """One process of an inference benchmark: ``python -m levelbench.runner.inference.child``.
 
-The one idea: nothing heavy is imported here, so that the first that is, the framework, is measured as it starts.
+Nothing heavy is imported here, so that the first that is, the framework, is measured as it starts.
 """
 
 from __future__ import annotations

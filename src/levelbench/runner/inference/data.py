@@ -1,6 +1,6 @@
 """What a network is asked about: the test split of a task, the user's own file or folder, or made-up inputs.
 
-The one idea: examples are columns in the order of the network's inputs, with labels where somebody has them; nothing
+Examples are columns in the order of the network's inputs, with labels where somebody has them; nothing
 that a file claims is believed before it was held against what the network takes.
 """
 

@@ -1,6 +1,6 @@
 """Drives an answering network through a scenario, and records what the driver saw.
 
-The one idea: scenarios, draws and rules are those of :mod:`levelbench.measure.scenarios`; what is here turns settings
+Scenarios, draws and rules are those of :mod:`levelbench.measure.scenarios`; what is here turns settings
 of a record into one of them and its result into events of a record.
 """
 

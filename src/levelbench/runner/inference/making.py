@@ -1,6 +1,6 @@
 """Finds the trained network of a task's run in the store, or trains and keeps it.
 
-The one idea: where no trained network is kept, the run that trains it is made as ``levelbench run`` would make it, with
+Where no trained network is kept, the run that trains it is made as ``levelbench run`` would make it, with
 the same specification and seed; on a CPU, and by a framework that repeats itself, that gives the same weights again.
 """
 

@@ -1,6 +1,6 @@
 """Measures one process's part of an inference benchmark: start, the scenario's queries, quality, audits, into a record.
 
-The one idea: the network is opened, warmed up, driven and judged in one process over one path, so the quality is that
+The network is opened, warmed up, driven and judged in one process over one path, so the quality is that
 of the very answers whose time is told. Whatever a framework does ends in an outcome that says so.
 """
 

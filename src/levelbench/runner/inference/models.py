@@ -1,6 +1,6 @@
 """Trained networks that the store keeps: ``<store>/models/<key>-s<seed>.onnx``, and beside it where each came from.
 
-The one idea: a trained network is made once, by a run like any other whose record stays in the store, and is found
+A trained network is made once, by a run like any other whose record stays in the store, and is found
 again by that run's key and seed. What is beside it holds the file's own digest and all that the run was made from, so
 one that was changed, or would come out otherwise today, does not count.
 """

@@ -1,6 +1,6 @@
 """Plans and makes the processes of an inference benchmark: one an arm and number, interleaved.
 
-The one idea: the same command resumes. A process counts as done if it was measured to its end, on this machine with
+The same command resumes. A process counts as done if it was measured to its end, on this machine with
 these libraries, and one that failed does not. Arms take turns, A B, B A, so that what drifts meets all of them alike.
 """
 

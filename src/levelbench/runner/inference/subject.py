@@ -1,6 +1,6 @@
 """What one process asks and judges: the network with its parameters, the examples, and the quality of the answers.
 
-The one idea: the quality is the task's own, measured over answers that come by the path that is timed: in place of an
+The quality is the task's own, measured over answers that come by the path that is timed: in place of an
 executor it is given one that asks the system under test.
 """
 

@@ -1,6 +1,6 @@
 """How many threads an arm of inference gets: by the variables that its framework reads, or by the cores left to it.
 
-The one idea: a number of threads that is in a record's name was asked for by a way that works, and is held against what
+A number of threads that is in a record's name was asked for by a way that works, and is held against what
 the framework says; nothing heavy is imported here.
 """
 

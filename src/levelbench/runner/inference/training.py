@@ -1,6 +1,6 @@
 """One run whose trained network is kept, in a process of its own: ``python -m levelbench.runner.inference.training``.
 
-The one idea: it is a run like any other, carried out by the same code into the same store, with one more observer that
+It is a run like any other, carried out by the same code into the same store, with one more observer that
 takes the weights as they were evaluated last.
 """
 

@@ -1,6 +1,6 @@
 """A submission as an entry that DAWNBench's own CI accepts: JSON, and for training the TSV beside it.
 
-The one idea: the format has one run, one target a task and no seed, interval or provenance; so what it cannot say is
+The format has one run, one target a task and no seed, interval or provenance; so what it cannot say is
 listed, and what its CI would refuse is not written at all.
 """
 

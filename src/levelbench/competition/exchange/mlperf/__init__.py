@@ -1,6 +1,6 @@
 """MLPerf Training: its logs read and written, checked, and made into submissions.
 
-The one idea: a log is raw, so everything that is said of a run (time, convergence, seeds, compliance) is computed from
+A log is raw, so everything that is said of a run (time, convergence, seeds, compliance) is computed from
 its events here, by rules that are data, and no text of a log is ever executed.
 """
 

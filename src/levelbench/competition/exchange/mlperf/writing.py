@@ -1,6 +1,6 @@
 """Writes runs as MLPerf training logs (``:::MLLOG``), so that the official checker and any other reader takes them.
 
-The one idea: only what is known is claimed. Caches of our runs are logged as not cleared and those of other systems'
+Only what is known is claimed. Caches of our runs are logged as not cleared and those of other systems'
 runs not at all, counts that nobody stated as ``null``, and what MLPerf's keys cannot say (the target, all settings)
 stands under keys of our own, which the format allows.
 """
