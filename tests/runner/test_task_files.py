@@ -244,6 +244,29 @@ def trained(hidden: int = 16, lr: float = 0.05, epochs: int = 10) -> Recipe:
 """
 
 
+_FIRST_DRAW = """
+
+@task.recipe
+def prepared(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Begins with other values than it draws later.\"\"\"
+    network = zoo.mlp(64, hidden, 10)
+    draw, calls = network.initialise, []
+
+    def initialise(seed=0):
+        calls.append(seed)
+        return draw(seed + 1000 * (len(calls) == 1))
+
+    network.initialise = initialise
+    return Recipe(network, Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+def test_a_network_that_begins_with_other_values_than_its_seed_draws_is_a_doubt(task_with, store):
+    arm = resolve(task_with(_FIRST_DRAW), {}, dataclasses.replace(NUMPY, recipe="prepared"))
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert any("began with other values than a second draw" in each for each in record.end.suspect)
+
+
 def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store):
     import numpy as np
 
