@@ -1,6 +1,7 @@
 """The house is kept: imports point one way, nothing heavy is imported to look, names are what they are said to be."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from functools import cache
@@ -88,6 +89,26 @@ def test_imports_point_one_way(room):
     allowed = MAY_IMPORT[room] | {room, "__version__"} | BASE
     wrong = {name_of(path): rooms(imported_by(path)) - allowed for path in files_of(room)}
     assert {path: names for path, names in wrong.items() if names} == {}, f"{room} must not import these"
+
+
+@pytest.fixture(scope="module")
+def house():
+    spec = importlib.util.spec_from_file_location("house", Path(__file__).parents[1] / "tools" / "house.py")
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_no_modules_import_each_other(house):
+    assert house.import_circles() == []
+
+
+def test_a_circle_of_imports_would_be_seen(house):
+    assert house.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+def test_no_docstring_begins_with_a_formula():
+    assert [name_of(path) for path in FILES if "The one idea:" in path.read_text()] == []
 
 
 def test_an_import_against_the_direction_would_be_seen():
