@@ -79,6 +79,15 @@ def test_a_fall_that_hides_from_a_coarse_look_is_found(factor):
     assert has_fixed_length(Hiding())
 
 
+def test_a_factor_that_raises_is_the_schedules_error_and_no_bug_of_ours():
+    class Broken(Constant):
+        def factor(self, progress):
+            raise ZeroDivisionError("by nothing")
+
+    with pytest.raises(DefinitionError, match="its factor raised ZeroDivisionError: by nothing"):
+        has_fixed_length(Broken())
+
+
 def test_whether_a_schedule_is_of_fixed_length_is_known_of_its_class():
     assert not Constant.fixed_length
     assert WarmupCosine.fixed_length

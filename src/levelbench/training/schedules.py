@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
-from levelbench.errors import DefinitionError
+from levelbench.errors import DefinitionError, LevelbenchError
 
 _GRID = 128
 _LOOKS = 32
@@ -50,7 +50,15 @@ def has_fixed_length(schedule: Schedule) -> bool:
     it is constant, or falls as a power of the progress, by no more than 1 / progress. Any other fall was fitted to the
     planned length, whatever ``fixed_length`` says.
     """
-    return schedule.fixed_length or (type(schedule) not in (Constant, InverseSquareRoot) and _comes_down(schedule))
+    if schedule.fixed_length or type(schedule) in (Constant, InverseSquareRoot):
+        return schedule.fixed_length
+    try:
+        return _comes_down(schedule)
+    except LevelbenchError:
+        raise
+    except Exception as error:  # a user's factor may raise anything
+        found = f"its factor raised {type(error).__name__}: {error}"
+        raise refuse(schedule, found, "correct it: it is given the progress of training, from 0 to 1") from error
 
 
 def _comes_down(schedule: Schedule) -> bool:
