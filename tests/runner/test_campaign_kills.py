@@ -3,10 +3,12 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -86,19 +88,30 @@ def _exists(store, identity):
 
 def _kill_after(job, seconds):
     """Kill the run so many seconds after its record is there; below zero so many after its start."""
-    read, write = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "levelbench.runner.child", str(write)], stdin=subprocess.PIPE, pass_fds=(write,)
-    )
-    os.close(write)
-    process.stdin.write(msgspec.json.encode(job))
-    process.stdin.close()
-    if seconds >= 0:
-        assert os.read(read, 1)
-    time.sleep(abs(seconds))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    os.close(read)
+    with _started(job) as (process, told):
+        if seconds >= 0:
+            assert told.recv(1)
+        time.sleep(abs(seconds))
+        process.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def _started(job):
+    """A run whose parent listens and gives no answer: the process, and what it tells."""
+    told, telling = socket.socketpair()
+    with told, telling:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "levelbench.runner.child", str(telling.fileno())],
+            stdin=subprocess.PIPE,
+            pass_fds=(telling.fileno(),),
+        )
+        telling.close()
+        # It need not wait for answers.
+        told.shutdown(socket.SHUT_WR)
+        process.stdin.write(msgspec.json.encode(job))
+        process.stdin.close()
+        yield process, told
+        process.wait()
 
 
 def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_result(task_file, store):
@@ -120,19 +133,11 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_result(ta
 
 
 def _kill_after_evaluations(job, store, count):
-    read, write = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "levelbench.runner.child", str(write)], stdin=subprocess.PIPE, pass_fds=(write,)
-    )
-    os.close(write)
-    process.stdin.write(msgspec.json.encode(job))
-    process.stdin.close()
-    while True:
-        found = list(store.records(job.id)) if _exists(store, job.id) else []
-        if found and len(found[0].evaluations) >= count and checkpoint_of(found[0].path).exists():
-            break
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    os.close(read)
+    with _started(job) as (process, _):
+        while True:
+            found = list(store.records(job.id)) if _exists(store, job.id) else []
+            if found and len(found[0].evaluations) >= count and checkpoint_of(found[0].path).exists():
+                break
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
