@@ -1,22 +1,28 @@
 # Two commands for a newcomer: `make run` and `make test`. Both set up what they need in .venv and nowhere else.
+# `make test ROOM=records` runs the tests of one folder below tests/.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
 
-.PHONY: run test lint clean
+.PHONY: run test lint docs clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.run
 	@$(BIN)/levelbench run 'digits[framework=numpy]' 'digits[framework=torch]' -n 5
 
 test: $(VENV)/.test
-	@$(BIN)/pytest -n 2 --dist loadfile
+	@$(BIN)/pytest -n 2 --dist loadfile $(if $(ROOM),tests/$(ROOM))
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The pages that are made from the sources.
+docs: $(VENV)/.test
+	@$(BIN)/levelbench lint --docs docs
+	@$(BIN)/python -m tests.claims.matrix
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

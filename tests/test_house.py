@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from functools import cache
@@ -14,6 +15,7 @@ import levelbench
 from levelbench.cli import VERBS
 
 SOURCE = Path(levelbench.__file__).parent
+ROOT = Path(__file__).parents[1]
 BASE = {"errors", "plugins", "__init__", "__main__"}
 CHAIN = ["measure", "records", "checks", "operators", "networks", "training", "distributed"]
 MAY_IMPORT = {
@@ -198,3 +200,26 @@ def test_a_run_on_numpy_never_imports_torch():
         "resolve('digits', {}, Options(framework='numpy'))\nimport levelbench.runner.child"
     )
     assert "torch" not in modules_after(code)
+
+
+STEPS = re.findall(r"^ *-? *run: (.*)$", (ROOT / ".github" / "workflows" / "ci.yml").read_text(), re.MULTILINE)
+
+
+def test_the_workflow_calls_each_part_of_ci_and_nothing_else():
+    parts = re.findall(r"^(\w+)\(\) \{$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert [step.split() for step in STEPS] == [[".ci/run", part] for part in parts if part != "extras"]
+
+
+def test_ci_executes_each_step_of_the_workflow_in_its_order(tmp_path):
+    """The script as it is, in a folder whose workflow has other steps."""
+    for name in (".ci", ".github/workflows"):
+        (tmp_path / name).mkdir(parents=True)
+    script = tmp_path / ".ci" / "run"
+    script.write_text((ROOT / ".ci" / "run").read_text())
+    workflow = "jobs:\n  a:\n    steps:\n      - name: one\n        run: echo 3 passed in 1.0s >> seen\n      - run: cat seen\n"
+    (tmp_path / ".github" / "workflows" / "ci.yml").write_text(workflow)
+    done = subprocess.run(["bash", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "cat seen: 3 passed in 1.0s"
+    (tmp_path / ".github" / "workflows" / "ci.yml").write_text(workflow.replace("cat seen", "false"))
+    assert subprocess.run(["bash", script], capture_output=True).returncode != 0
