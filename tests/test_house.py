@@ -216,7 +216,7 @@ def test_ci_executes_each_step_of_the_workflow_in_its_order(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     script = tmp_path / ".ci" / "run"
     script.write_text((ROOT / ".ci" / "run").read_text())
-    workflow = "jobs:\n  a:\n    steps:\n      - name: one\n        run: echo 3 passed in 1.0s >> seen\n      - run: cat seen\n"
+    workflow = "    steps:\n      - name: one\n        run: echo 3 passed in 1.0s >> seen\n      - run: cat seen\n"
     (tmp_path / ".github" / "workflows" / "ci.yml").write_text(workflow)
     done = subprocess.run(["bash", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
