@@ -140,6 +140,24 @@ def test_what_a_package_does_while_the_file_imports_it_is_not_the_files_doing(ta
     assert seen.imports_cpu_s >= 0
 
 
+@pytest.mark.parametrize("through_a_helper", [False, True], ids=["by the file", "by a module next to it"])
+def test_a_package_in_any_site_folder_is_no_code_of_the_file(task_with, tmp_path, monkeypatch, through_a_helper):
+    site = tmp_path / "elsewhere" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "table.csv").write_bytes(bytes(70_000))
+    (site / "heavy_elsewhere.py").write_text(
+        BURNING + "open(__file__.replace('heavy_elsewhere.py', 'table.csv')).read()"
+    )
+    (tmp_path / "helper_of_heavy.py").write_text("import heavy_elsewhere\n")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.syspath_prepend(tmp_path)
+    _, seen = load_watched(task_with("import helper_of_heavy\n" if through_a_helper else "import heavy_elsewhere\n"))
+    for name in ("heavy_elsewhere", "helper_of_heavy"):
+        sys.modules.pop(name, None)
+    assert seen.opened == []
+    assert seen.imports_cpu_s >= 0.4 > seen.cpu_s
+
+
 def test_threads_that_are_left_running_are_a_doubt(task_with):
     more = "import threading\ndone = threading.Event()\nthreading.Thread(target=done.wait, daemon=True).start()\n"
     task, seen = load_watched(task_with(more))
@@ -265,6 +283,30 @@ def test_a_network_that_begins_with_other_values_than_its_seed_draws_is_a_doubt(
     arm = resolve(task_with(_FIRST_DRAW), {}, dataclasses.replace(NUMPY, recipe="prepared"))
     record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
     assert any("began with other values than a second draw" in each for each in record.end.suspect)
+
+
+_WARM_START = """
+
+class Resuming(Momentum):
+    \"\"\"Puts weights of its own in the place of those that were drawn.\"\"\"
+
+    def start(self, backend, parameters):
+        for name in parameters:
+            parameters[name] = parameters[name] * 0.5
+        return super().start(backend, parameters)
+
+
+@task.recipe
+def resuming(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Begins where it left off.\"\"\"
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Resuming(lr), epochs=epochs)
+"""
+
+
+def test_an_optimizer_that_changes_the_weights_before_the_first_step_is_a_doubt(task_with, store):
+    arm = resolve(task_with(_WARM_START), {}, dataclasses.replace(NUMPY, recipe="resuming"))
+    record = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert any("changed the weights before the first step" in each for each in record.end.suspect)
 
 
 def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store):

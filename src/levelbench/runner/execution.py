@@ -310,6 +310,10 @@ def _untrained(
             precision=recipe.precision,
             channels_last=recipe.channels_last,
         )
+        if trainer.started_with not in (None, trainer.fingerprint_of(executor)):
+            others.append(
+                "its optimizer or scheme changed the weights before the first step: whether it began untrained is open"
+            )
         value = quality.measure(executor, Held(trainer.backend, trainer.dataset, split))
     except Exception as error:  # noqa: BLE001  # the run is done, whatever a user's part does now
         why = f"measuring it raised {type(error).__name__}"

@@ -131,20 +131,21 @@ def watched() -> Iterator[Importing]:
     if not _HOOK.in_place:
         sys.addaudithook(_HOOK)
         _HOOK.in_place = True
-    seen, depth, children_s = Importing(), 0, 0.0
+    seen, within, children_s = Importing(), False, 0.0
 
     def watching(original: Callable[..., Any]) -> Callable[..., Any]:
         def importing(name: str, *given: Any, **named: Any) -> Any:
-            nonlocal depth, children_s
-            if depth:
+            nonlocal within, children_s
+            # What an installed package imports is its own; what a module next to the file imports is looked at.
+            if within or not _is_installed(name, given, named):
                 return original(name, *given, **named)
             before_s, before_children_s = own_cpu_s(), _children_cpu_s()
             opened, started = len(seen.opened), len(seen.started)
-            depth += 1
+            within = True
             try:
                 module = original(name, *given, **named)
             finally:
-                depth -= 1
+                within = False
             # With a finder of its own in place, what looks like the import of a package may be the file's work.
             if _installed(sys.modules.get(name.partition(".")[0])) and not _own(sys.meta_path):
                 seen.imports_cpu_s += own_cpu_s() - before_s
@@ -213,13 +214,24 @@ def _own(values: Iterable[object]) -> list[object]:
     return found
 
 
+def _is_installed(name: str, given: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    """Whether an import, by the arguments of ``__import__`` or ``import_module``, is of an installed package."""
+    level = given[3] if len(given) > 3 else named.get("level", 0)
+    top = name.partition(".")[0]
+    if level or not top:
+        return False
+    if top in sys.modules:
+        return _installed(sys.modules[top])
+    file = _file_of(top)
+    return top in sys.stdlib_module_names if file is None else not _is_own(file)
+
+
 def _installed(module: object) -> bool:
     """Whether a package is of Python or installed; what lies beside the task's file is the file's own."""
     file = getattr(module, "__file__", None)
     if file is None:
         return module is not None and not getattr(module, "__path__", None)
-    path = Path(file).resolve()
-    return any(path.is_relative_to(each) for each in (_PACKAGE, *_INSTALLED))
+    return not _is_own(Path(file).resolve())
 
 
 def own_modules(root: ModuleType | None, others: Iterable[ModuleType | None] = ()) -> dict[str, str]:

@@ -95,6 +95,8 @@ class Trainer:
         self.stepper: Stepper
         self.executor: Executor
         self.stepper, self.executor = team.start(recipe, backend, executor, seed, timeline)
+        # An optimizer that puts other weights in their place would begin trained. Sharded parameters cannot be read.
+        self.started_with = self.fingerprint_of(executor) if self.executor is executor else None
         self.steps_per_epoch = -(-self.loader.steps // recipe.accumulate)
         self._samples = team.examples(self)
         self.losses: list[Array] = []
@@ -107,6 +109,10 @@ class Trainer:
             self._restore(resume)
         looked_at = (dataset, recipe, quality, self._validation, self._test, tuple(self._evaluations))
         self._context = Context(backend, self.executor, *looked_at)
+
+    def fingerprint_of(self, executor: Executor) -> int:
+        """The fingerprint of an executor's parameters, read one after another."""
+        return fingerprint({name: self.backend.host(value) for name, value in executor.parameters.items()})
 
     @property
     def evaluated(self) -> int:
