@@ -146,7 +146,7 @@ def test_a_package_in_any_site_folder_is_no_code_of_the_file(task_with, tmp_path
     site.mkdir(parents=True)
     (site / "table.csv").write_bytes(bytes(70_000))
     (site / "heavy_elsewhere.py").write_text(
-        BURNING + "open(__file__.replace('heavy_elsewhere.py', 'table.csv')).read()"
+        BURNING + "from pathlib import Path\nPath(__file__).with_name('table.csv').read_bytes()\n"
     )
     (tmp_path / "helper_of_heavy.py").write_text("import heavy_elsewhere\n")
     monkeypatch.syspath_prepend(site)
