@@ -121,9 +121,7 @@ def test_an_interrupted_run_may_have_steps_beyond_its_last_evaluation(found):
 
 
 def test_steps_that_are_much_shorter_than_training_are_found(found):
-    assert found(whole=scaled(10.0, Evaluation, End)) == [
-        "its steps took 2.25 s, and training without evaluations 22.5 s"
-    ]
+    assert found(whole=scaled(10.0, Evaluation, End)) == ["its steps took 2.25 s, and computing alone 15 s"]
 
 
 @pytest.mark.parametrize(
@@ -301,3 +299,59 @@ def test_a_record_of_schema_1_holds_nothing_that_came_later(tmp_path, make_heade
         events[-1] = msgspec.structs.replace(events[-1], **parts)
         parts = {"version": "0.1.1"}
     assert contradictions_of(**parts)[0] == f"it says that it is of schema 1, which never had {said}"
+
+
+def test_steps_of_a_short_run_that_are_shorter_than_its_computing_are_found(found):
+    times = [7_500_000 - each for each in range(1, 11)]
+    assert "its steps took" in found(whole=lambda rows: [
+        Samples("step_time", "ns", times) if isinstance(each, Samples) else each for each in rows
+    ])[0]  # fmt: skip
+
+
+def test_a_run_that_ends_with_all_epochs_done_before_they_are_is_found(found, make_header, make_events):
+    def events(**settings):
+        header = make_header(crossing="final", settings=settings)
+        return found(events=make_events((0.5, 0.6, 0.7), stopped_by="all epochs done"), header=header)
+
+    assert events(epochs=20) == ["it ended because all epochs were done, after 3 of 10"]
+    assert events(epochs=3) == []
+    assert events(lr=0.1) == [], "how many its recipe planned is not known"
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"name": "torch", "device": "cpu"}, ["its specification has the framework numpy, and its environment torch"]),
+        ({"name": "numpy", "device": "H200"}, ["its specification has the device cpu, and its environment H200"]),
+        ({"name": "numpy", "device": "cpu"}, []),
+        ({}, []),
+    ],
+)
+def test_another_framework_or_device_than_that_of_the_environment_is_found(found, make_header, environment, said):
+    head = make_header()
+    assert (
+        found(header=msgspec.structs.replace(head, environment={**head.environment, "framework": environment})) == said
+    )
+
+
+@pytest.mark.parametrize(
+    ("measurement", "said"),
+    [
+        (Measurement("peak_memory", "B", -5e6, "vmhwm-reset"), "its peak_memory is -5e+06 B"),
+        (Measurement("energy", "J", 1e9, "rapl"), "its energy is 1e+09 J in 3 s, which no machine takes"),
+    ],
+)
+def test_an_impossible_reading_of_a_meter_is_found(found, measurement, said):
+    def whole(rows):
+        return [measurement if getattr(each, "name", "") == measurement.name else each for each in rows]
+
+    assert found(whole=whole) == [said]
+
+
+def test_two_readings_of_one_meter_are_found(found):
+    twice = Measurement("peak_memory", "B", 1.0e8, "vmhwm-reset")
+    assert found(whole=lambda rows: [*rows[:-1], twice, rows[-1]]) == ["it has more than one reading of peak_memory"]
+
+
+def test_a_quality_may_lie_beyond_its_scale_by_rounding(found):
+    assert not any("on a scale" in each for each in found(Evaluation, 2, quality={"validation": 1.0000001}))

@@ -34,6 +34,8 @@ _UNTRAINED = ("untrained_quality", "chance_quality")
 _NS = 1e-9
 _TRAINING = ("data", "forward", "backward", "communicate", "update")
 """The phases that a trainer is in while it makes steps."""
+_COMPUTING = ("forward", "backward", "update")
+"""The phases that a process alone is in within steps only."""
 _ENDED = ("prepare", "compile", "data", "forward", "backward", "update", "checkpoint")
 """The phases that a process alone is not in any more after its last evaluation."""
 _LET_GO_NS = 1_000_000_000
@@ -44,6 +46,9 @@ _APART_S = 0.5
 """Clock and counters are read one after the other; in between, a process may have to wait for a processor."""
 _ROUGH = 1.1
 """By how much the kernel's processor time may exceed the processors' time: it is charged by ticks."""
+_AMOUNTS = ("B", "J", "share", "cores")
+_MOST_W = 1e5
+"""More than any machine of one record takes, in watts."""
 _SHOWN = 3
 _LATER_ID = 16
 """Digits of an id since schema 2; before, there were eight."""
@@ -76,6 +81,7 @@ def contradictions(record: Record) -> list[str]:
         *_going_on(record),
         *_end(record),
         *_machine(record),
+        *_meters(record),
     ]
 
 
@@ -93,6 +99,12 @@ def _identity(record: Record) -> Iterator[str]:
     looked, started = _instant_s(header.environment.get("time")), _instant_s(header.started)
     if looked is not None and started is not None and abs(started - looked) > _BEGINNING_S:
         yield f"it started at {header.started}, and its environment was looked at at {header.environment['time']}"
+    framework, asked = header.environment.get("framework"), header.specification
+    if isinstance(framework, dict) and {"name", "device"} <= framework.keys():
+        if framework["name"] != asked.framework:
+            yield f"its specification has the framework {asked.framework}, and its environment {framework['name']}"
+        if (framework["device"] == "cpu") != (asked.device == "cpu"):
+            yield f"its specification has the device {asked.device}, and its environment {framework['device']}"
 
 
 def _first_schema(record: Record) -> Iterator[str]:
@@ -195,7 +207,10 @@ def _steps(record: Record) -> Iterator[str]:
             return
         done, before, stepped, trained = each.step, now, stepped + own, now
     stretches = len(curve) + (math.ceil(curve[-1].epoch) if curve and math.isfinite(curve[-1].epoch) else 0)
-    if alone and trained - stepped > 0.1 * trained + _LET_GO_NS * stretches:
+    computing = sum(curve[-1].phases_ns.get(name, 0) for name in _COMPUTING) if curve else 0
+    if alone and stepped < 0.99 * computing:
+        yield f"its steps took {_s(stepped)}, and computing alone {_s(computing)}"
+    elif alone and trained - stepped > 0.1 * trained + _LET_GO_NS * stretches:
         yield f"its steps took {_s(stepped)}, and training without evaluations {_s(trained)}"
 
 
@@ -234,7 +249,10 @@ def _qualities(record: Record) -> Iterator[str]:
 
 
 def _on_scale(value: float, target: Target) -> bool:
-    return math.isnan(value) or target.low <= value <= (math.inf if target.high is None else target.high)
+    """Whether a metric may have this value; rounding may put it a little beyond the end of its scale."""
+    low, high = target.low, math.inf if target.high is None else target.high
+    rounding = 1e-5 * (high - low) if high < math.inf else 0.0
+    return math.isnan(value) or low - rounding <= value <= high + rounding
 
 
 def _is_share(value: float, examples: int | None) -> bool:
@@ -316,10 +334,23 @@ def _reason(record: Record, end: End) -> Iterator[str]:
         yield f"it ended because of {why!r}, and its error is {end.error!r}"
     if why == "target reached" and _crossed(record) is None:
         yield "it ended because the target was reached, and its evaluations do not reach it"
+    yield from _cut_short(record, why)
     kinds = ("s spent", "samples spent") if why.startswith("budget of ") else ("evaluations",)
     told = why.startswith("budget of ") or why.startswith("plateau")
     if told and why.endswith(kinds) and not _spent(record, count):
         yield f"it ended because of {why!r}, which its last evaluation does not show"
+
+
+def _cut_short(record: Record, why: str) -> Iterator[str]:
+    """All epochs are done where the last one planned is: of the budget, or of the recipe that has a setting for it."""
+    specification, last = record.header.specification, record.evaluations[-1]
+    own = specification.settings.get("epochs")
+    if why != "all epochs done" or not isinstance(own, int | float) or specification.budget_samples is not None:
+        return
+    per_epoch = last.step / last.epoch if last.epoch > 0 else math.inf
+    planned = min(specification.budget_epochs, float(own))
+    if all(last.step != max(1, round(each * per_epoch)) for each in (specification.budget_epochs, float(own))):
+        yield f"it ended because all epochs were done, after {last.epoch:g} of {planned:g}"
 
 
 def _crossed(record: Record) -> int | None:
@@ -360,6 +391,27 @@ def _machine(record: Record) -> Iterator[str]:
     if allowed is not None and used is not None and used * allowed * here_s > own_s + 1e-6:
         found = f"{used:.3g} of {allowed:g} cores over {here_s:.4g} s"
         yield f"the meter saw {found}, and the process spent {own_s:.4g} s of processor time"
+
+
+def _meters(record: Record) -> Iterator[str]:
+    """Each meter has one reading, of a possible value, and the machine's times follow one another."""
+    names = [each.name for each in record.measurements]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        yield f"it has more than one reading of {', '.join(twice)}"
+    for each in record.measurements:
+        if each.unit in _AMOUNTS and each.value is not None and not 0 <= each.value < math.inf:
+            yield f"its {each.name} is {each.value:g} {each.unit}"
+        elif each.unit == "J" and record.end and (each.value or 0.0) > _MOST_W * max(record.end.t_ns * _NS, _APART_S):
+            yield f"its {each.name} is {each.value:.4g} J in {_s(record.end.t_ns)}, which no machine takes"
+    before = record.header.environment.get("before_clock")
+    for name, value in before.items() if isinstance(before, dict) else ():
+        if (_number(value) or 0.0) < 0:
+            yield f"before its clock started it spent {value:g} s ({name})"
+    if record.end is not None:
+        looked = record.end.environment_after.get("time")
+        after, started = _instant_s(looked), _instant_s(record.header.started)
+        if after is not None and started is not None and after < started - _BEGINNING_S:
+            yield f"its environment was looked at after it at {looked}, and it started at {record.header.started}"
 
 
 def _counters(environment: Mapping[str, Any]) -> dict[str, float] | None:

@@ -81,7 +81,7 @@ def execute(
         )
     job, resume = member.resumed(job)
     _require_same(job, resume)
-    environment = _environment(backend)
+    environment = _environment(backend, job.specification.framework)
     if signatures := _signatures(job.reference, task, importing):
         environment["signatures"] = {name: redact(text) for name, text in signatures.items()}
     importing.rest_s = 0.0 if is_ours(job.reference) else own_cpu_s() - imported_s
@@ -140,14 +140,14 @@ def _header(job: Job, environment: dict[str, Any], source: Source) -> Header:
     )
 
 
-def _environment(backend: Backend) -> dict[str, Any]:
+def _environment(backend: Backend, name: str) -> dict[str, Any]:
     """The machine and the framework."""
     # A framework's first array and first optimizer bring modules with them; those are not the run's.
     array = backend.array(np.zeros(1, np.float32))
     namespace(array)
     SGD(1.0).start(backend, {"": array})
     environment = capture()
-    environment["framework"] = backend.describe()
+    environment["framework"] = {**backend.describe(), "name": name}
     return environment
 
 
