@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -237,3 +239,6 @@ def test_earlier_sessions_of_the_machine_widen_the_interval_of_arms_that_ran_one
     assert "4 earlier sessions" in found.reason
     elsewhere = [group("old", [replace(each, environment={"machine": {"id": "m2"}}) for each in earlier])]
     assert compare(a, b, history=lambda: elsewhere).verdict.kind == "UNCLEAR"
+    old = group("old", earlier)
+    other = dataclasses.replace(old, specification=replace(old.specification, task="other"))
+    assert compare(a, b, history=lambda: [other]).verdict.kind == "UNCLEAR", "another task, other noise"

@@ -105,6 +105,15 @@ def events(
     return [*found, End("done", sum(phases.values()), phases, last, dataset=facts, stopped_by=why)]
 
 
+def _of(spec: Specification, env: dict[str, Any]) -> dict[str, Any]:
+    """An environment in which the framework and device are those of the specification."""
+    found = env.get("framework")
+    if not isinstance(found, dict):
+        return env
+    device = "cpu" if spec.device == "cpu" else "Tesla V100-SXM2-16GB"
+    return {**env, "framework": {**found, "name": spec.framework, "device": device}}
+
+
 def write_run(
     store: Path, seed: int = 0, *, spec: Specification | None = None, env: dict[str, Any] | None = None, **parts: Any
 ) -> Path:
@@ -123,7 +132,7 @@ def write_run(
         seed,
         f"2026-11-02T10:{minute:02d}:00.000+00:00",
         spec,
-        environment() if env is None else env,
+        _of(spec, environment() if env is None else env),
         source,
         "0.1.0",
     )

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 from tests.records.stores import edit
@@ -112,6 +114,16 @@ def test_compare_the_other_way_round_is_faster_and_ends_in_0(call, store):
     code, out, _ = call("compare", "digits[framework=torch]", "digits[framework=numpy]", "--store", store)
     assert code == 0
     assert "FASTER" in out
+
+
+def test_a_reader_of_the_first_line_changes_no_exit_code(call, store):
+    slower = call("compare", "digits[framework=numpy]", "digits[framework=torch]", "--store", store)[0]
+    words = f"-m levelbench compare 'digits[framework=numpy]' 'digits[framework=torch]' --store {store}"
+    for reader in ("head -c 1", "true"):
+        command = f"{sys.executable} {words} | {reader}; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (slower, "")
+    assert slower == 1
 
 
 def test_compare_can_be_told_not_to_fail(call, store):

@@ -86,6 +86,16 @@ def test_superseded_runs_are_listed_when_asked_and_removed_by_name(call, store):
     assert len(ids(store)) == 9
 
 
+def test_copies_of_superseded_runs_go_with_them(call, store):
+    path = next(store.rglob("*aaaa0000.jsonl"))
+    (store / "backup").mkdir()
+    (store / "backup" / path.name).write_bytes(path.read_bytes())
+    Store(store).supersede([path])
+    assert call("rm", "--superseded", "--yes", "--store", store)[0] == 0
+    assert "aaaa0000" not in ids(store)
+    assert not list(store.rglob("*aaaa0000.jsonl"))
+
+
 def test_a_superseded_run_is_shown_by_its_id_or_path(call, store):
     Store(store).supersede([next(store.rglob("*aaaa0000.jsonl"))])
     (aside,) = store.rglob(".superseded/*.jsonl")

@@ -11,8 +11,8 @@ from levelbench.records.groups import labels_of
 
 @pytest.fixture
 def fill(tmp_path, make_header, make_events, make_run):
-    def make(n=1, qualities=(0.5, 0.91, 0.92), status="done", **parts):
-        for seed in range(n):
+    def make(n=1, qualities=(0.5, 0.91, 0.92), status="done", first=0, **parts):
+        for seed in range(first, first + n):
             started = f"2026-03-01T12:00:{len(list(tmp_path.rglob('*.jsonl'))):02d}+00:00"
             events = [] if status == "interrupted" else make_events(qualities, status=status)
             make_run(tmp_path, make_header(seed=seed, started=started, **parts), events)
@@ -58,13 +58,24 @@ def test_targets_and_rules_tell_groups_apart_too_and_labels_can_be_read_back(fil
 
 def test_a_run_that_never_reached_counts_and_one_that_was_interrupted_is_kept_apart(fill):
     fill(1)
-    fill(1, qualities=(0.5, 0.6))
+    fill(1, qualities=(0.5, 0.6), first=1)
     fill(1, status="failed")
     store = fill(1, status="interrupted")
     (group,) = group_runs(store.records())
     assert (group.n, group.reached, len(group.unfinished)) == (3, 1, 1)
     assert group.times() == [pytest.approx(3.0), None, None]
     assert group.given_up() == [pytest.approx(2.0), math.inf]
+
+
+def test_of_several_runs_of_one_seed_the_earliest_counts_and_a_failure_always_does(fill):
+    fill(2)
+    fill(2, status="failed")
+    (group,) = group_runs(fill(2).records())
+    assert [(run.seed, run.status) for run in sorted(group.runs, key=lambda run: run.started)] == [
+        (0, "done"), (1, "done"), (0, "failed"), (1, "failed"),
+    ]  # fmt: skip
+    assert [run.seed for run in group.repeats] == [0, 1]
+    assert min(run.started for run in group.repeats) > max(run.started for run in group.runs)
 
 
 def test_a_specification_of_which_nothing_ended_makes_no_group(fill):

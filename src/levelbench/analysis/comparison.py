@@ -60,16 +60,20 @@ def compare(
     """Compare time to accuracy. Runs that missed or failed count; those that were interrupted or still run do not.
 
     Arms with the same seeds are compared in pairs, which takes the luck of the seed out of the ratio.
-    ``history`` has the groups of earlier runs, from which it is seen how much sessions of this machine vary where the
-    arms did not take turns; it is asked for only then. ``IncomparableError`` or ``RecordError`` for what the gate
-    refuses.
+    ``history`` has the groups of earlier runs, of which those of the same task on this machine show how much sessions
+    vary, where the arms did not take turns; it is asked for only then. ``IncomparableError`` or ``RecordError`` for
+    what the gate refuses.
     """
     gate = comparable(a, b, across_machines=across_machines)
     gate.require()
     outcome = None if gate.verdict_withheld else _outcome(a, b, margin, level)
     if outcome is not None and history is not None and outcome.reason.endswith(NOT_INTERLEAVED):
         machine = ended(a)[0].environment
-        between = sessions_seen(group for group in history() if same_machine(machine, group.runs[0].environment))
+        between = sessions_seen(
+            group
+            for group in history()
+            if group.specification.task == a.specification.task and same_machine(machine, group.runs[0].environment)
+        )
         outcome = _outcome(a, b, margin, level, between)
     sides = gate.sides
     return Comparison(a, b, outcome, attribute(a, b), sides.differences, not sides.one_machine, gate.caveats)

@@ -117,8 +117,9 @@ def main(arguments: list[str] | None = None) -> None:
 def _carried_out(words: list[str], received: list[int]) -> int:
     try:
         code = cli.main(args=words, prog_name="levelbench", standalone_mode=False)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        with shared.as_far_as_read():
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except LevelbenchError as error:
         return _fail(error, words)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -58,10 +58,12 @@ def command(
         across_machines=across_machines,
         history=lambda: group_runs(store.summaries()),
     )
-    if as_json:
-        shared.emit_json(comparison_json(comparison))
-    else:
-        lines = comparison_lines(comparison)
-        shared.print_tables(groups_table(list(sides)))
-        click.echo("\n" + "\n".join(lines))
+    # Whoever reads a part of it, as `head` does, asks for the exit code of all of it.
+    with shared.as_far_as_read():
+        if as_json:
+            shared.emit_json(comparison_json(comparison))
+        else:
+            lines = comparison_lines(comparison)
+            shared.print_tables(groups_table(list(sides)))
+            click.echo("\n" + "\n".join(lines))
     return exit_code(sides, [comparison], wrong)

@@ -92,7 +92,9 @@ def _selected(store: Store, words: tuple[str, ...], superseded: bool) -> list[Re
 
     if superseded:
         found = [record for word in words or (None,) for record in store.superseded(word)]
-        return list({record.path: record for record in found}.values())
+        # What replaced them goes with its mark on them: a copy that stays would count again.
+        copies = [each for record in found for each in store.copies(Selector("", filters=(("id", record.header.id),)))]
+        return list({record.path: record for record in [*found, *copies]}.values())
     chosen: dict[Path, Record] = {}
     for word in words:
         selector = parse_selector(word)

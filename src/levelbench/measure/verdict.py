@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+
 from levelbench.measure.design import Between, Sessions, Span, order_bias, schedule_of, session_means
 from levelbench.measure.statistics.accelerated import Arm, log_rank_p, log_rank_sign, time_ratio
 from levelbench.measure.statistics.compare import LogRatio, paired_log_ratio, resolution_of, welch_log_ratio
@@ -35,7 +37,10 @@ CLOCK_STEP_S = 1e-9
 NOT_INTERLEAVED = "not interleaved: run them together, with --fresh"
 """How the reason ends of a verdict that was not given because the arms did not take turns."""
 
+_DRIFTED = "widened by the drift, as one mostly ran before the other"
 _LEAST_SESSIONS = 3
+_UNEQUAL, _HALF_SURE = 1.5, 0.2
+"""Spreads of two arms are unequal from this ratio on; the p value that is asked of a second test where they are not."""
 _MARGIN, _LEVEL = 0.02, 0.95
 
 
@@ -118,12 +123,12 @@ def verdict(
         sessions = schedule_of(spans_a, spans_b, paired=paired)
     if complete:
         step = resolution_of(case.a.reached, case.b.reached) if resolution is None else resolution
+        bias = 0.0
+        if spans_a is not None and spans_b is not None:
+            bias = order_bias(case.a.reached, case.b.reached, spans_a, spans_b)
         if sessions is None:
-            bias = 0.0
-            if spans_a is not None and spans_b is not None:
-                bias = order_bias(case.a.reached, case.b.reached, spans_a, spans_b)
             return _complete(case, paired, step, bias)
-        return _one_after_the_other(case, sessions, between, step)
+        return _one_after_the_other(case, sessions, between, step, bias)
     if sessions is not None:
         return case.says(VerdictKind.UNCLEAR, reason=f"{case.reached}; {NOT_INTERLEAVED}")
     return _censored(case, known, spent_a, spent_b)
@@ -191,23 +196,47 @@ def _complete(case: _Case, paired: bool, resolution: float, bias: float) -> Verd
     test = paired_log_ratio if paired else welch_log_ratio
     found = test(case.a.reached, case.b.reached, case.level, resolution=resolution)
     interval = found.interval
-    if bias:
-        wider = math.exp(bias)
-        interval = Interval(interval.low / wider, interval.high * wider, case.level, interval.method)
+    interval = _wider(interval, bias)
     kind = case.kind(interval)
+    decide = _outliers_decide(found, kind, case)
+    if decide:
+        kind = VerdictKind.UNCLEAR
     more = None
-    if kind is VerdictKind.UNCLEAR:
+    if kind is VerdictKind.UNCLEAR and not decide:
         error = settling_error(math.log(found.ratio), math.log1p(case.margin), case.level)
         more = more_runs(found.deviation_a, case.n_a, found.deviation_b, case.n_b, error, case.level)
     said = ["paired by seed"] if paired else []
     if bias:
-        said.append("widened by the drift, as one mostly ran before the other")
+        said.append(_DRIFTED)
     if found.trimmed:
         said.append(f"outliers trimmed, {found.trimmed} at each end (with them the ratio is {found.untrimmed:.3g})")
+    if decide:
+        said.append("which decide: look at what they have in common, and make more runs")
     return case.says(kind, found.ratio, interval, more, ", ".join(said))
 
 
-def _one_after_the_other(case: _Case, sessions: Sessions, between: Between | None, resolution: float) -> Verdict:
+def _outliers_decide(found: LogRatio, kind: VerdictKind, case: _Case) -> bool:
+    """Whether another verdict would be given with the runs that were trimmed than without them.
+
+    SAME is not said of arms that differ with all runs, or may. Accidents would hide most differences; but where the
+    outliers may belong to the recipe, all runs have to show half of the difference at least.
+    """
+    if not found.trimmed or kind is VerdictKind.UNCLEAR:
+        return False
+    seen, all_runs = math.log(found.ratio), math.log(found.untrimmed)
+    if kind is VerdictKind.SAME:
+        return found.moderate or abs(all_runs) > math.log1p(case.margin)
+    return found.moderate and all_runs / seen < 0.5
+
+
+def _wider(interval: Interval, bias: float) -> Interval:
+    """The interval, wider on both sides by what a drift may have added to the logarithm of the ratio."""
+    return replace(interval, low=interval.low / math.exp(bias), high=interval.high * math.exp(bias))
+
+
+def _one_after_the_other(
+    case: _Case, sessions: Sessions, between: Between | None, resolution: float, bias: float
+) -> Verdict:
     """Neighbouring stretches in place of runs where there are pairs enough; else widened by ``between``."""
     means = session_means(case.a.reached, sessions.a), session_means(case.b.reached, sessions.b)
     if len(sessions.pairs) >= _LEAST_SESSIONS:
@@ -215,8 +244,13 @@ def _one_after_the_other(case: _Case, sessions: Sessions, between: Between | Non
             [arm[at] for at in side] for arm, side in zip(means, zip(*sessions.pairs, strict=True), strict=True)
         )
         found = paired_log_ratio(first, second, case.level, resolution=resolution)
-        reason = f"not run by run: {len(sessions.pairs)} pairs of neighbouring stretches are compared"
-        return case.says(case.kind(found.interval), found.ratio, found.interval, reason=reason)
+        wide = _wider(found.interval, bias)
+        said = [f"not run by run: {len(sessions.pairs)} pairs of neighbouring stretches are compared"]
+        said += [_DRIFTED] * bool(bias)
+        all_runs = geometric_mean(case.b.reached) / geometric_mean(case.a.reached)
+        if f"{all_runs:.3g}" != f"{found.ratio:.3g}":
+            said.append(f"the ratio of all runs is {all_runs:.3g}")
+        return case.says(case.kind(wide), found.ratio, wide, reason=", ".join(said))
     found = welch_log_ratio(case.a.reached, case.b.reached, case.level, resolution=resolution)
     if between is None:
         return case.says(VerdictKind.UNCLEAR, found.ratio, reason=NOT_INTERLEAVED)
@@ -246,7 +280,7 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
         counts = [sum(time <= horizon for time in arm.reached) for arm in (case.a, case.b)]
         reason += f", {counts[0]} and {counts[1]} in the {horizon:.3g} s for which all were watched"
     if found is None:
-        return replace(_of_shares(case), reason=reason)
+        return replace(_doubly_sure(case, _of_shares(case)), reason=reason)
     bounded = found.interval.low > 0.0 and math.isfinite(found.interval.high)
     ratio = found.ratio if bounded else None
     kind = case.kind(found.interval)
@@ -264,6 +298,10 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
             replace(found, interval=Interval(0.0, math.inf, case.level, "")),
         )
         reason = f"{case.reached}: fewer arrive (log-rank test, p = {p_value:.2g})"
+    sure = _doubly_sure(case, case.says(kind)).kind
+    if sure is not kind:
+        reason += "; the ranks differ, and the times over which both were watched do not: their spreads differ"
+        kind = sure
     costs = _restarts(case, spent_a, spent_b)
     if costs is not None and kind is (VerdictKind.FASTER if costs[1] > costs[0] else VerdictKind.SLOWER):
         reason += f"; the expected times with restarts, {costs[0]:.3g} and {costs[1]:.3g} s, say the opposite"
@@ -272,6 +310,31 @@ def _censored(case: _Case, known: bool, spent_a: Sequence[float] | None, spent_b
             return case.says(VerdictKind.UNCLEAR, ratio, found.interval, reason=reason)
     more = _more_censored(case, ratio, found.interval) if kind is VerdictKind.UNCLEAR else None
     return case.says(kind, ratio, found.interval, more, reason)
+
+
+def _doubly_sure(case: _Case, found: Verdict) -> Verdict:
+    """``found``, or UNCLEAR where the times over which both arms were watched do not bear out what the ranks say.
+
+    The log-rank test takes the arms for equally spread. Where they are not, it answers which one has the slower last
+    runs. The mean logarithm of the times up to the common horizon needs no such thing; it has a little less power, so
+    that it has to be sure only where the spreads are seen to differ.
+    """
+    horizon = min(case.a.horizon, case.b.horizon)
+    hopeless = any(map(math.isinf, (*case.a.given_up, *case.b.given_up)))
+    # Runs that could never have arrived are slower by their share, at whatever spread.
+    if found.kind not in (VerdictKind.FASTER, VerdictKind.SLOWER) or hopeless:
+        return found
+    first, second = (
+        [*(min(time, horizon) for time in arm.reached), *(horizon for _ in arm.given_up)] for arm in (case.a, case.b)
+    )
+    spreads = [
+        np.std(np.log(arm.reached), ddof=1) if len(arm.reached) >= LEAST_RUNS else 0.0 for arm in (case.a, case.b)
+    ]
+    unequal = min(spreads) > 0.0 and max(spreads) > _UNEQUAL * min(spreads)
+    means = welch_log_ratio(first, second, case.level, resolution=CLOCK_STEP_S)
+    agrees = means.ratio < 1.0 if found.kind is VerdictKind.FASTER else means.ratio > 1.0
+    sure = agrees and means.p_value <= (1.0 - case.level if unequal else max(_HALF_SURE, 1.0 - case.level))
+    return found if sure else replace(found, kind=VerdictKind.UNCLEAR)
 
 
 def _of_shares(case: _Case) -> Verdict:

@@ -415,10 +415,10 @@ def _amount(value: float | None) -> str:
 def _pairing(sides: Sides) -> Iterator[Caveat]:
     """Pairing takes the luck of the seed out of a ratio: whether there was any is always said."""
     a, b = ([run.seed for run in runs] for runs in (sides.runs_a, sides.runs_b))
-    for group, seeds in ((sides.a, a), (sides.b, b)):
-        if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
-            text = f"{group.label} has several runs of seed {_ranges(twice)}"
-            yield Caveat("seeds", "note", f"{text}: they are independent only in time, not in the seed")
+    for group in (sides.a, sides.b):
+        if group.repeats:
+            text = f"{group.label} has several runs of seed {_ranges(run.seed for run in group.repeats)}"
+            yield Caveat("seeds", "note", f"{text}: the earliest of each counts, as the seed is the replicate")
     if set(a) != set(b):
         yield Caveat("pairing", "note", f"not paired by seed: the seeds differ ({_ranges(a)} against {_ranges(b)})")
     elif a != b:

@@ -30,7 +30,8 @@ class RunGroup:
     """Runs of one specification and source that came to an end (done or failed), in the order of their giving.
 
     ``unfinished`` holds those that were interrupted or still run: an interruption says nothing about the recipe, so
-    they are no replicates, and they are kept so that nobody overlooks them.
+    they are no replicates, and they are kept so that nobody overlooks them. ``repeats`` holds those of a seed of which
+    another run counts: they share its luck and its batches, and tell how the machine varies, not how the recipe does.
     """
 
     label: str
@@ -39,6 +40,7 @@ class RunGroup:
     runs: tuple[RunSummary, ...]
     unfinished: tuple[RunSummary, ...] = ()
     source_digest: str = ""
+    repeats: tuple[RunSummary, ...] = ()
 
     @property
     def n(self) -> int:
@@ -63,7 +65,7 @@ class RunGroup:
 
     def own(self, records: Iterable[Record]) -> list[Record]:
         """Those of ``records`` that are this group's runs, its unfinished ones among them."""
-        paths = {run.path for run in (*self.runs, *self.unfinished)}
+        paths = {run.path for run in (*self.runs, *self.unfinished, *self.repeats)}
         return [record for record in records if record.header.key == self.key and str(record.path) in paths]
 
 
@@ -72,7 +74,7 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
 
     Runs are of one group if they have one key, one source (what an edited task does is another thing) and are read on
     one clock (which is no part of a key). A group of which no run has come to an end is none. A run counts once: of
-    several of one id the first does.
+    several of one id the first does, and of several of one seed that are done the earliest.
     """
     once: dict[tuple[str, str, str], RunSummary] = {}
     for run in runs:
@@ -84,17 +86,21 @@ def group_runs(runs: Iterable[RunSummary | Record]) -> list[RunGroup]:
     members = {key: group for key, group in members.items() if any(map(_ended, group))}
     specifications = [group[0].specification for group in members.values()]
     labels = labels_of(specifications, [source for _, source, _ in members])
-    return [
-        RunGroup(
-            label,
-            key,
-            specification,
-            tuple(filter(_ended, group)),
-            tuple(run for run in group if not _ended(run)),
-            source,
-        )
-        for ((key, source, _), group), specification, label in zip(members.items(), specifications, labels, strict=True)
-    ]
+    found = []
+    for ((key, source, _), group), specification, label in zip(members.items(), specifications, labels, strict=True):
+        finished, unfinished = filter(_ended, group), tuple(run for run in group if not _ended(run))
+        counted, repeats = _one_a_seed(tuple(finished))
+        found.append(RunGroup(label, key, specification, counted, unfinished, source, repeats))
+    return found
+
+
+def _one_a_seed(runs: Sequence[RunSummary]) -> tuple[tuple[RunSummary, ...], tuple[RunSummary, ...]]:
+    """The runs that count, and those that repeat the seed of an earlier one. A failure counts, whatever came of it."""
+    first: dict[int, RunSummary] = {}
+    for run in sorted((run for run in runs if run.status == "done"), key=lambda run: (run.started, run.id)):
+        first.setdefault(run.seed, run)
+    repeats = tuple(run for run in runs if run.status == "done" and first[run.seed] is not run)
+    return tuple(run for run in runs if run not in repeats), repeats
 
 
 def _ended(run: RunSummary) -> bool:

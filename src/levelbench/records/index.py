@@ -92,10 +92,10 @@ class Index:
         return self._safely(answer)
 
     def paths(self, selector: Selector) -> list[str]:
-        """The files of the runs that ``selector`` means, every copy of them."""
+        """The files of the runs that ``selector`` means, every copy of them, also of runs that were set aside."""
 
         def answer() -> list[str]:
-            return [row.path for row in self._rows(selector, "path", False) if selector.matches(row)]
+            return [row.path for row in self._rows(selector, "path", False, copies=True) if selector.matches(row)]
 
         return self._safely(answer)
 
@@ -119,7 +119,7 @@ class Index:
     ) -> None:
         self.close()
 
-    def _rows(self, chosen: Selector, order_by: str, descending: bool) -> Iterator[Row]:
+    def _rows(self, chosen: Selector, order_by: str, descending: bool, *, copies: bool = False) -> Iterator[Row]:
         texts = self._connection.execute("SELECT number, text FROM specifications")
         specifications = {number: msgspec.json.decode(text, type=Specification) for number, text in texts}
         condition, values = _narrowed(chosen)
@@ -131,7 +131,7 @@ class Index:
         )
         shared: dict[str, str] = {}
         before = f"{self.store}/"
-        aside = self._superseded_ids()
+        aside = frozenset[str]() if copies else self._superseded_ids()
         for row in rows:
             if row[1] in aside:
                 continue

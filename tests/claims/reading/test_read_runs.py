@@ -266,8 +266,9 @@ def test_runs_of_which_none_came_to_an_end_are_no_claim(tmp_path):
 def test_the_mean_of_equal_qualities_is_not_rounded_below_them(tmp_path):
     flat = (0.5, 0.6, 0.7, 0.8, 0.85, 0.95, 0.95)
     spec = specification(target=Target("top1", 0.95))
-    for seed in (0, 0, 0):
-        write_run(tmp_path, seed, spec=spec, qualities=flat, minute=len(list(tmp_path.rglob("*.jsonl"))))
+    for seed in (0, 1, 2):
+        equal = [each - 0.0004 * seed for each in flat]
+        write_run(tmp_path, seed, spec=spec, qualities=equal, minute=seed)
     quality = claim(tmp_path).sides[0].quality
     assert quality.low <= quality.value == 0.95 <= quality.high
 

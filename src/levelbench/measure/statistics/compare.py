@@ -36,6 +36,14 @@ _TRIM_FROM = 6
 _FAR = 8.0
 """Median absolute deviations beyond which a time is an outlier. Times have long tails, which are no outliers."""
 
+_ACCIDENT = math.log(2.5)
+"""A run that takes so much longer than the others met with an accident; a slower mode of a recipe is nearer."""
+
+_RARE = 0.0625
+"""At most so many of the runs may be outliers that are no accidents, unless both sides have some."""
+
+_ON_BOTH_SIDES = 2
+
 _FAR_PAIRED = 3.0
 """The same of ratios of pairs, which are symmetric, so that trimming both ends alike does not move their centre."""
 
@@ -46,7 +54,8 @@ class LogRatio:
 
     ``dof`` are Welch's degrees of freedom (infinite if both samples are constant), ``p_value`` is two-sided;
     ``deviation_a`` and ``deviation_b`` are the standard deviations of the logarithms (winsorised where ``trimmed``
-    values were cut off at each end). ``untrimmed`` is the ratio of the geometric means of all values.
+    values were cut off at each end). ``untrimmed`` is the ratio of the geometric means of all values; ``moderate`` says
+    that some of those cut off were no accidents, which take more than 2.5 times as long.
     """
 
     ratio: float
@@ -57,6 +66,7 @@ class LogRatio:
     deviation_b: float
     trimmed: int = 0
     untrimmed: float = 1.0
+    moderate: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,27 +108,42 @@ def _rounding(values: Vector, resolution: float) -> float:
     return float(np.mean((resolution / values) ** 2)) / 12.0
 
 
-def outlying(logs: Vector, floor: float, deviations: float) -> tuple[int, int]:
-    """How many values lie far below and far above the others; none below six values, or where half of them are equal.
+@dataclass(frozen=True)
+class Outliers:
+    """How many values of a sample lie far below and far above the others, and how many of them are no accidents."""
+
+    low: int
+    high: int
+    moderate: int
+
+
+def outlying(logs: Vector, floor: float, deviations: float) -> Outliers:
+    """The values that lie far from the others; none below six values, or where half of them are equal.
 
     Far means ``deviations`` + 30 / n median absolute deviations (made consistent for a normal) from the median.
     """
     if len(logs) < _TRIM_FROM:
-        return 0, 0
-    centre = float(np.median(logs))
-    spread = 1.4826 * float(np.median(np.abs(logs - centre)))
+        return Outliers(0, 0, 0)
+    away = logs - float(np.median(logs))
+    spread = 1.4826 * float(np.median(np.abs(away)))
     if spread == 0.0:
-        return 0, 0
+        return Outliers(0, 0, 0)
     reach = (deviations + 30.0 / len(logs)) * max(spread, math.sqrt(floor))
-    return int((logs < centre - reach).sum()), int((logs > centre + reach).sum())
+    far = np.abs(away) > reach
+    return Outliers(
+        int((far & (away < 0)).sum()), int((far & (away > 0)).sum()), int((far & (np.abs(away) < _ACCIDENT)).sum())
+    )
 
 
-def _alike(low: int, high: int) -> bool:
-    """Whether outliers on two sides may be of one kind: if chance puts so many more on one side in a fifth of cases.
+def _noise(low: int, high: int, moderate: int, n: int) -> bool:
+    """Whether outliers on two sides may be of one kind, that hits both arms, and may be trimmed.
 
-    What makes one arm slow and not the other is no noise, and to trim it would compare something else.
+    Chance has to put so many more on one side in a fifth of cases. What makes a run a little longer has to be rare or
+    on both sides: one more epoch, or a second mode, of one arm alone is its own, and to trim it would compare
+    something else.
     """
-    return 2.0 * binomial_cdf(min(low, high), low + high, 0.5) > 0.2
+    both = min(low, high) >= _ON_BOTH_SIDES
+    return (both or moderate <= _RARE * n) and 2.0 * binomial_cdf(min(low, high), low + high, 0.5) > 0.2
 
 
 def log_mean(logs: Vector, cut: int = 0, floor: float = 0.0) -> LogMean:
@@ -159,10 +184,12 @@ def welch_log_ratio(
     step = resolution_of(a, b) if resolution is None else resolution
     logs, floors = [np.log(each) for each in values], [_rounding(each, step) for each in values]
     counts = [outlying(each, floor, _FAR) for each, floor in zip(logs, floors, strict=True)]
-    share = max(max(each) / len(arm) for each, arm in zip(counts, logs, strict=True))
-    if not (
-        share <= _MOST_TRIMMED and _alike(*(round(sum(n) * 2 * len(logs[0]) / sum(map(len, logs))) for n in counts))
-    ):
+    share = max(max(each.low, each.high) / len(arm) for each, arm in zip(counts, logs, strict=True))
+    # As many as there would be in arms of equal size.
+    middle = sum(map(len, logs)) / 2
+    sides = [round((each.low + each.high) * middle / len(arm)) for each, arm in zip(counts, logs, strict=True)]
+    alike = all(_noise(sides[0], sides[1], each.moderate, len(arm)) for each, arm in zip(counts, logs, strict=True))
+    if share > _MOST_TRIMMED or not alike:
         share = 0.0
     first, second = (
         log_mean(each, min(math.ceil(share * len(each)), (len(each) - 2) // 2), floor)
@@ -180,8 +207,10 @@ def welch_log_ratio(
     if first.n != second.n and pooled > variance:
         variance = pooled
     method = _method("Welch's t on logarithms", max(first.cut, second.cut))
-    found = _tested(difference, variance, dof, level, method, (first, second), max(first.cut, second.cut))
-    return replace(found, untrimmed=exponential(float(logs[1].mean() - logs[0].mean())))
+    cut = max(first.cut, second.cut)
+    found = _tested(difference, variance, dof, level, method, (first, second), cut)
+    moderate = cut > 0 and any(each.moderate for each in counts)
+    return replace(found, untrimmed=exponential(float(logs[1].mean() - logs[0].mean())), moderate=moderate)
 
 
 def paired_log_ratio(
@@ -202,11 +231,12 @@ def paired_log_ratio(
     step = resolution_of(a, b) if resolution is None else resolution
     logs, floor = np.log(second) - np.log(first), _rounding(first, step) + _rounding(second, step)
     far = outlying(logs, floor, _FAR_PAIRED)
-    found = log_mean(logs, min(max(far), int(_MOST_TRIMMED * len(logs))) if _alike(*far) else 0, floor)
+    alike = _noise(far.low, far.high, far.moderate, len(logs))
+    found = log_mean(logs, min(max(far.low, far.high), int(_MOST_TRIMMED * len(logs))) if alike else 0, floor)
     method = _method("Student's t on logarithms of paired ratios", found.cut)
     nothing = LogMean(0.0, 0.0, found.n, 0.0, 0)
     ratio = _tested(found.mean, found.squared_error, found.n - 1.0, level, method, (found, nothing), found.cut)
-    return replace(ratio, untrimmed=exponential(float(logs.mean())))
+    return replace(ratio, untrimmed=exponential(float(logs.mean())), moderate=found.cut > 0 and far.moderate > 0)
 
 
 def _tested(
