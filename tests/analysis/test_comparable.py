@@ -250,6 +250,20 @@ def test_runs_that_were_added_after_a_look_are_a_doubt(run, group, planned, effe
     assert [text[: len(start)] for text, start in zip(found, expected, strict=True)] == expected
 
 
+def test_runs_that_were_asked_for_and_are_not_here_are_a_doubt(run, group):
+    def doubts(seeds, **replaced):
+        left = group("a", [run(1.0, seed=seed, planned_runs=5, **replaced) for seed in seeds])
+        return [
+            each.sentence
+            for each in comparable(left, group("b", [run(1.1, seed=9)])).caveats
+            if each.subject == "missing runs"
+        ]
+
+    (found,) = doubts([0, 1, 4])
+    assert found.startswith("of a 5 runs were asked for by one command, and 3 are here")
+    assert doubts(range(5)) == doubts([0, 1, 4], planned_effect=0.05) == []
+
+
 def test_a_seed_that_was_run_twice_is_said(run, group):
     a, b = (
         replace(group("a", [run(1.0 + seed / 10, seed=seed) for seed in range(3)]), repeats=again)

@@ -38,7 +38,7 @@ from levelbench.errors import IncomparableError, UsageError
 from levelbench.measure.environment import machine_of, system_of
 from levelbench.measure.environment.settings import harmless
 from levelbench.measure.policies import policy
-from levelbench.records.comparable import one_kind
+from levelbench.records.comparable import one_kind, removed
 from levelbench.records.inference.trained import runs_for_inference
 from levelbench.records.integrity import require_consistent
 from levelbench.records.reader import Record
@@ -429,7 +429,14 @@ def refuse_incomplete(chosen: Chosen, because: str | None) -> None:
         found = f"none of its {len(chosen.missing)} {_runs(len(chosen.missing))} came to an end"
         do = "give the command that made them again: it finishes them"
         raise UsageError("an entry of a leaderboard", found, do)
-    if because is not None or not chosen.missing:
+    if because is not None:
+        return
+    heads = [each.header for each in (*chosen.records, *chosen.missing)]
+    planned = [each.planned_runs for each in heads if not each.planned_effect]
+    if said := removed(planned, [each.seed for each in heads]):
+        do = "make the others (levelbench run), or say --only-these --because TEXT"
+        raise UsageError(f"an entry of {len(chosen.records)} {_runs(len(chosen.records))}", said, do)
+    if not chosen.missing:
         return
     names = [f"{each.header.id} (seed {each.header.seed}, {each.status})" for each in chosen.missing]
     more = "" if len(names) <= _SHOWN else f" and {len(names) - _SHOWN} more"

@@ -21,7 +21,7 @@ from levelbench.records.summary import RunSummary, without_figures
 if TYPE_CHECKING:
     from levelbench.measure.environment import Difference
 
-__all__ = ["Caveat", "Comparability", "Sides", "Weight", "comparable", "doubts_of", "ended", "one_kind"]
+__all__ = ["Caveat", "Comparability", "Sides", "Weight", "comparable", "doubts_of", "ended", "one_kind", "removed"]
 
 Weight = Literal["refuse", "no verdict", "doubt", "note"]
 _ORDER: tuple[Weight, ...] = ("refuse", "no verdict", "doubt", "note")
@@ -438,7 +438,8 @@ def _looks(sides: Sides) -> Iterator[Caveat]:
         if single > LEAST_RUNS:
             planned = [*sorted({run.planned_runs for run in runs if 0 < run.planned_runs < LEAST_RUNS}), *planned]
         if len(planned) > 1 or (planned and len({run.seed for run in runs}) > planned[-1]):
-            steps = f"{', then '.join(map(str, planned))} runs were asked for, and there are {len(runs)}"
+            asked = "one run was" if planned == [1] else f"{', then '.join(map(str, planned))} runs were"
+            steps = f"{asked} asked for{' at a time' * (planned == [1])}, and there are {len(runs)}"
             text = f"the runs of {group.label} were made in several steps ({steps}), and the interval is of one look"
             yield Caveat("looks", "doubt", f"{text}: --until-clear allows for looking again and again")
         again = [run.replaced for run in runs if run.replaced]
@@ -447,6 +448,23 @@ def _looks(sides: Sides) -> Iterator[Caveat]:
             weight: Weight = "doubt" if max(again) > 1 else "note"
             times = f", one of them {max(again)}" if max(again) > 1 else ""
             yield Caveat("fresh runs", weight, f"{text}{times}: levelbench list runs --all shows what they replaced")
+
+
+def removed(planned: Iterable[int], seeds: Iterable[int]) -> str:
+    """What to say where a command asked for more runs of an arm than there are seeds of it; empty if it did not."""
+    most, found = max(planned, default=0), len(set(seeds))
+    return f"{most} runs were asked for by one command, and {found} are here" if found < most else ""
+
+
+def _removed(sides: Sides) -> Iterator[Caveat]:
+    """Whoever removes the slow ones of an arm has chosen its runs."""
+    for group in (sides.a, sides.b):
+        every = [*group.runs, *group.unfinished, *group.repeats]
+        # With --until-clear nothing is planned but the most that there may be.
+        planned = [run.planned_runs for run in every if not run.planned_effect]
+        if said := removed(planned, [run.seed for run in every]):
+            text = f"of {group.label} {said}"
+            yield Caveat("missing runs", "doubt", f"{text}: levelbench run makes the others, or makes them again")
 
 
 def _unfinished(sides: Sides) -> Iterator[Caveat]:
@@ -520,6 +538,7 @@ _CHECKS: tuple[Callable[[Sides], Iterator[Caveat]], ...] = (
     _budgets,
     _pairing,
     _unfinished,
+    _removed,
     _looks,
     _environment,
     _chains,
