@@ -309,6 +309,25 @@ def test_an_optimizer_that_changes_the_weights_before_the_first_step_is_a_doubt(
     assert any("changed the weights before the first step" in each for each in record.end.suspect)
 
 
+_GENEROUS = """
+
+@task.recipe
+def generous(hidden: int = 16, lr: float = 0.05, epochs: int = 2) -> Recipe:
+    \"\"\"Adds to what its task measures.\"\"\"
+    measure = Top1.measure
+    Top1.measure = lambda self, executor, held: min(1.0, measure(self, executor, held) + 6 / len(held.split))
+    return Recipe(zoo.mlp(64, hidden, 10), Shuffled(64), Momentum(lr), epochs=epochs)
+"""
+
+
+def test_code_of_levelbench_that_a_recipe_replaces_is_a_doubt(task_with, store, arm):
+    generous = resolve(task_with(_GENEROUS), {}, dataclasses.replace(NUMPY, recipe="generous"))
+    record = carry_out(plan_of([generous], range(1), store), store, None, Quiet())[0, 0]
+    assert "levelbench's own Top1.measure was replaced by code in with_more.py: run it without" in record.end.suspect
+    honest = carry_out(plan_of([arm], range(1), store), store, None, Quiet())[0, 0]
+    assert not any("replaced by code" in each for each in honest.end.suspect)
+
+
 def test_a_network_that_was_trained_before_is_refused(tmp_path, task_text, store):
     import numpy as np
 

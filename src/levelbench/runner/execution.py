@@ -32,7 +32,7 @@ from levelbench.records.witness import CHANCE, UNTRAINED
 from levelbench.runner.jobs import Job, Message, Recorder, Tell
 from levelbench.runner.members import AloneMember, Member, Written
 from levelbench.runner.request import file_of, load_watched, source_of
-from levelbench.runner.task_files import Importing, import_doubts, is_ours, refuse_data, watched
+from levelbench.runner.task_files import Importing, import_doubts, is_ours, refuse_data, replaced_code, watched
 from levelbench.runner.witness import Hear, Sights, no_parent
 from levelbench.training.checkpoints import Snapshot, checkpoint_of, record_of, remove_all
 from levelbench.training.datasets.base import Dataset
@@ -215,7 +215,7 @@ class _Run:
             untrained, doubt = _untrained(trainer, self.task.quality, self.job.specification.target.threshold, totals)
             for measurement in untrained:
                 self.writer.append(measurement)
-            end.suspect.extend(doubt)
+            end.suspect.extend([*doubt, *replaced_code()])
         self.writer.append(msgspec.structs.replace(end, witness=witness))
 
     def _went_on(self) -> list[str]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from levelbench import plugins
@@ -42,6 +42,7 @@ __all__ = [
     "own_modules",
     "quick_doubts",
     "refuse_data",
+    "replaced_code",
     "target_doubts",
     "watched",
 ]
@@ -359,6 +360,30 @@ def refuse_data(reference: str, seen: Importing, when: str = "while it is import
             f"it leaves {', '.join(seen.hooks)} behind {when}, which may work before any clock runs",
             "install it in load() of its DatasetSource or in its recipe, which are on the clock",
         )
+
+
+def replaced_code() -> list[str]:
+    """The functions and methods of levelbench in whose place is code of the user's own files, as ``Top1.measure``."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("levelbench.") or not _installed(module):
+            continue
+        for holder in (module, *(each for each in vars(module).values() if isinstance(each, type))):
+            if getattr(holder, "__module__", name) != name:
+                continue
+            for attribute, value in vars(holder).items():
+                function = getattr(value, "__func__", getattr(value, "fget", value))
+                code = getattr(function, "__code__", None)
+                if isinstance(code, CodeType) and _of_the_user(code.co_filename):
+                    shown = f"{holder.__qualname__}.{attribute}" if isinstance(holder, type) else attribute
+                    found[shown] = Path(code.co_filename).name
+    return [f"levelbench's own {what} was replaced by code in {file}: run it without" for what, file in found.items()]
+
+
+@lru_cache(maxsize=4096)
+def _of_the_user(file: str) -> bool:
+    """Whether code is of a user's own file; what is made at run time, as by ``dataclass``, has none."""
+    return not file.startswith("<") and _is_own(Path(file).resolve())
 
 
 def import_doubts(seen: Importing, wall_s: float) -> list[str]:
