@@ -46,6 +46,7 @@ INNOCENT = {
     "twelve values of a bell, which need nobody's word": with_runs(BELL),
     "the same, said not to be checked": with_runs(BELL, checked=False),
     "skewed values on the scale of their logarithms": with_runs(LOG_NORMAL, **{f"{S}.interval_by": "t of the logs"}),
+    "a trimmed test bears one late run": with_runs(ONE_LATE, **{f"{S}.interval_by": "Welch's t, trimmed by 1 (Yuen)"}),
     "order statistics assume nothing": with_runs(ONE_LATE, **{f"{S}.interval_by": "order statistics"}),
     "nor does the bootstrap of a t statistic": with_runs(ONE_LATE, **{f"{S}.interval_by": "bootstrap t"}),
     "nor does a rank test": changes(clean_claim(), {f"{C}.test": "Mann-Whitney", f"{C}.normality_checked": None}),

@@ -62,11 +62,16 @@ def comparison_of(gate: Comparability, base_side: Side, new_side: Side) -> Compa
         base_kind="same-scale" if same_scale else "one-process" if ranks_of(base) == 1 else None,
         p_value=found.p_value if found else None,
         effect=_effect(found, paired) if found else None,
-        test=(_PAIRED if paired else _WELCH) if found else None,
+        test=_test(found, paired) if found else None,
         quality_compared=True,
         performance_compared=True,
         where=new_side.where,
     )
+
+
+def _test(found: LogRatio, paired: bool) -> str:
+    trimmed = f", trimmed by {found.trimmed} at each end (Yuen)" if found.trimmed else ""
+    return f"{_PAIRED if paired else _WELCH}{trimmed}"
 
 
 def _effect(found: LogRatio, paired: bool) -> float | None:
