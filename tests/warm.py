@@ -33,11 +33,11 @@ MODULES = (
     "levelbench.runner.inference.child",
     "levelbench.runner.inference.training",
     "levelbench.checks.isolation",
-    "levelbench.operators.custom.isolation",
 )
 """What is run in this way, and imported before."""
 LATER = (
     "levelbench.operators.conformance",
+    "levelbench.operators.custom.isolation",
     "levelbench.operators.probes.files",
     "levelbench.frameworks.numpy.executor",
     "array_api_compat.numpy",

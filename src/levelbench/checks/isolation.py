@@ -41,11 +41,13 @@ class Ended:
     """How a process ended.
 
     ``how`` is empty if it came to its end, else ``SIGSEGV``, ``exit code 3``, or that it did not end in its time.
-    ``error`` is what it raised of levelbench's own errors; ``printed`` all that it printed.
+    ``code`` is its exit status, below zero the signal that ended it, ``None`` at its time limit; ``error`` is what it
+    raised of levelbench's own errors; ``printed`` all that it printed.
     """
 
     how: str
     printed: str
+    code: int | None
     error: LevelbenchError | None = None
 
     def death(self, asked: str) -> DefinitionError:
@@ -94,7 +96,8 @@ def run_isolated(
         said = printed.read()
     code = process.returncode
     ended = signal.Signals(-code).name if code < 0 else f"exit code {code}" if code else ""
-    return Ended(timed_out[0] if timed_out else ended, said, _again(failure, said) if failure else None)
+    error = _again(failure, said) if failure else None
+    return Ended(timed_out[0], said, None, error) if timed_out else Ended(ended, said, code, error)
 
 
 def _again(failure: JsonLine, printed: str) -> LevelbenchError:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from levelbench.operators.node import OperatorNode
 
@@ -43,9 +44,8 @@ class Signature:
         return self.size * self.itemsize
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Floating-point operations and compulsory bytes of one call; ``None`` is unknown."""
+class Cost(NamedTuple):
+    """Floating-point operations, two a multiply-add, and compulsory bytes of one call; ``None`` is unknown."""
 
     flops: float | None
     bytes: float | None

@@ -5,14 +5,14 @@ import pytest
 
 from levelbench.errors import MissingError
 from levelbench.measure.caches import Flusher
-from levelbench.operators.benchmark import Limits, measure_problem
+from levelbench.operators.benchmark import TrialSettings, measure_problem
 from levelbench.operators.suites.single import parse_problem
 
 QUICK = {"budget_s": 0.02, "memory_bytes": 2**34}
 
 
 def measured(backend, problem, reference, **limits):
-    return measure_problem(backend, problem, 0, 0, Limits(**{**QUICK, **limits}), reference)
+    return measure_problem(backend, problem, 0, 0, TrialSettings(**{**QUICK, **limits}), reference)
 
 
 def test_a_right_result_is_measured_with_its_cost_and_errors(fake, gemm, reference):

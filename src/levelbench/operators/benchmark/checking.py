@@ -21,7 +21,7 @@ from levelbench.operators.contract import Operator
 from levelbench.operators.node import OperatorNode, structural
 from levelbench.operators.probes.forward import sum_length
 
-__all__ = ["LIMIT_FLOPS", "Finding", "Part", "check", "parts_of"]
+__all__ = ["LIMIT_FLOPS", "Correctness", "Part", "check", "parts_of"]
 
 
 LIMIT_FLOPS = 1e9
@@ -153,7 +153,7 @@ _RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLi
 
 
 @dataclass(frozen=True)
-class Finding:
+class Correctness:
     """``wrong`` is empty where nothing is; ``errors`` are the largest over what was compared."""
 
     wrong: str = ""
@@ -173,27 +173,27 @@ class Results:
 
 def check(
     node: OperatorNode, results: Results, flops: float | None, make: Callable[[OperatorNode], Operator]
-) -> Finding:
+) -> Correctness:
     """Compare with the reference that ``make`` makes of a node (float64, NumPy arrays)."""
     if node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.inputs) > 2):
-        return Finding(checked="not checked: its result is random")
+        return Correctness(checked="not checked: its result is random")
     first = results.outputs[0]
     if first is None:
-        return Finding(checked="not checked: its first output is left out")
+        return Correctness(checked="not checked: its first output is left out")
     direction = "forward" if results.gradients is None else "backward"
     shapes = [None if each is None else each.shape for each in results.inputs]
-    found: list[Finding] = []
+    found: list[Correctness] = []
     for part in parts_of(node, shapes, first.shape, flops, direction):
         try:
             pairs = _pairs(node, results, part, make(node))
         except UnsupportedError as error:
-            return Finding(checked=f"not checked: the reference has none ({error.found})")
+            return Correctness(checked=f"not checked: the reference has none ({error.found})")
         found += [_judge(node, what, actual, wanted, shapes, direction) for what, actual, wanted in pairs]
-        found.append(Finding(checked=part.said))
+        found.append(Correctness(checked=part.said))
     wrong = "; ".join(each.wrong for each in found if each.wrong)
     said = ", ".join(dict.fromkeys(each.checked for each in found if each.checked and not each.errors))
     tolerances = list(dict.fromkeys(each.checked for each in found if each.errors))
-    return Finding(wrong, f"{said}; {' / '.join(tolerances)}" if tolerances else said, _largest(found))
+    return Correctness(wrong, f"{said}; {' / '.join(tolerances)}" if tolerances else said, _largest(found))
 
 
 def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator) -> list[tuple[str, Host, Host]]:
@@ -228,9 +228,9 @@ def _pairs(node: OperatorNode, results: Results, part: Part, reference: Operator
 
 def _judge(
     node: OperatorNode, what: str, actual: Host, expected: Host, shapes: Sequence[Any], direction: str
-) -> Finding:
+) -> Correctness:
     if actual.shape != expected.shape:
-        return Finding(f"{what} has the shape {actual.shape}, {expected.shape} expected")
+        return Correctness(f"{what} has the shape {actual.shape}, {expected.shape} expected")
     finite = np.abs(expected[np.isfinite(expected)]) if is_float(expected.dtype) else np.zeros(0)
     tolerance = Tolerance(0.0, 0.0, f"{actual.dtype} is exact")
     if is_float(actual.dtype):
@@ -239,13 +239,13 @@ def _judge(
         tolerance = tolerance_for(actual.dtype, length=length, scale=scale, results=actual.size)
     wrong = compare_values(what, actual, expected, tolerance)
     if actual.dtype.kind not in "biufc" and not is_float(actual.dtype):
-        return Finding(wrong or "", str(tolerance))
+        return Correctness(wrong or "", str(tolerance))
     measured = errors(actual, expected).to_dict()
     measured.pop("where")
-    return Finding(wrong or "", str(tolerance), measured)
+    return Correctness(wrong or "", str(tolerance), measured)
 
 
-def _largest(found: Sequence[Finding]) -> dict[str, float | None]:
+def _largest(found: Sequence[Correctness]) -> dict[str, float | None]:
     """The largest of each error over all that was compared."""
     largest: dict[str, float | None] = {}
     for each in found:

@@ -22,7 +22,7 @@ from levelbench.measure.clocks import HOST
 from levelbench.measure.environment.machine import memory_left_bytes
 from levelbench.measure.sampling import Sample, sample
 from levelbench.measure.stopping import Budget, Precision
-from levelbench.operators.benchmark.checking import Finding, Results, check
+from levelbench.operators.benchmark.checking import Correctness, Results, check
 from levelbench.operators.contract import Operator, OperatorBackend
 from levelbench.operators.cost import Cost, Signature, cost_of
 from levelbench.operators.node import OperatorNode, structural
@@ -30,7 +30,7 @@ from levelbench.operators.suites.single import dtype_of, make_inputs, node_of
 from levelbench.records.benchmarks import Case, Problem
 from levelbench.records.redaction import redact
 
-__all__ = ["Limits", "input_signatures", "measure_problem", "output_signatures", "refuse_unfit", "signature"]
+__all__ = ["TrialSettings", "input_signatures", "measure_problem", "output_signatures", "refuse_unfit", "signature"]
 
 
 def signature(array: NDArray[Any] | None) -> Signature | None:
@@ -112,7 +112,7 @@ _OVERRUN = 3.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class TrialSettings:
     """What a problem may take, and how it is measured.
 
     ``budget_s`` is for one problem in one process; ``pace_flop_s`` the rate of the framework's matrix product in the
@@ -140,7 +140,7 @@ def measure_problem(
     problem: Problem,
     index: int,
     seed: int,
-    limits: Limits,
+    limits: TrialSettings,
     reference: Callable[[OperatorNode], Operator],
 ) -> tuple[Case, list[float]]:
     """The case of ``problem`` and its raw times in seconds a call (empty where there are none).
@@ -176,7 +176,7 @@ def measure_problem(
     return _case(index, cost, finding, taken, first_s), taken.values.tolist()
 
 
-def _case(index: int, cost: Cost, finding: Finding, taken: Sample, first_s: float) -> Case:
+def _case(index: int, cost: Cost, finding: Correctness, taken: Sample, first_s: float) -> Case:
     return Case(
         index,
         "wrong" if finding.wrong else "measured",
@@ -192,7 +192,7 @@ def _case(index: int, cost: Cost, finding: Finding, taken: Sample, first_s: floa
     )
 
 
-def _check_fit(problem: Problem, cost: Cost, limits: Limits) -> None:
+def _check_fit(problem: Problem, cost: Cost, limits: TrialSettings) -> None:
     """Refuse, before anything is made, what cannot fit the memory or cannot end in time."""
     known = [*input_signatures(problem), *output_signatures(problem)]
     wanted = _COPIES * sum(each.bytes for each in known if each is not None)
@@ -209,7 +209,9 @@ def _check_fit(problem: Problem, cost: Cost, limits: Limits) -> None:
 class _Trial:
     """The operator with its native inputs, the measured call, and what its first turn gave."""
 
-    def __init__(self, backend: OperatorBackend, node: OperatorNode, inputs: list[Host | None], limits: Limits) -> None:
+    def __init__(
+        self, backend: OperatorBackend, node: OperatorNode, inputs: list[Host | None], limits: TrialSettings
+    ) -> None:
         self._backend, self._limits, self._inputs = backend, limits, inputs
         self._clock = HOST if limits.on_host else backend.clock()
         fixed = structural(node)

@@ -19,7 +19,7 @@ from levelbench.measure.caches import StreamFlusher
 from levelbench.measure.ceilings import Ceilings, GemmMaker, measure_ceilings, measure_gemm, measure_largest_gemm
 from levelbench.measure.clocks import HOST, utc_now
 from levelbench.measure.environment import capture, capture_after, doubts
-from levelbench.operators.benchmark.measuring import Limits, measure_problem
+from levelbench.operators.benchmark.measuring import TrialSettings, measure_problem
 from levelbench.operators.contract import Framework, OperatorBackend
 from levelbench.operators.frameworks import open_framework
 from levelbench.operators.node import operator_node
@@ -145,7 +145,7 @@ def make_record(
     with BenchmarkWriter.begin(store, header) as writer:
         on_case(writer.path, None)
         for index, problem in enumerate(specification.problems):
-            limits = Limits(
+            limits = TrialSettings(
                 budget_s=specification.budget_s,
                 precision=specification.precision,
                 cache=specification.cache,

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelbench.errors import CheckFailedError, DefinitionError, UnknownNameError, UnsupportedError, UsageError
+from levelbench.operators.cost import Cost
 from levelbench.operators.node import CUSTOM_DOMAIN, OperatorNode
 
 __all__ = [
@@ -59,13 +60,6 @@ class Spec(NamedTuple):
     def nbytes(self) -> int:
         """The number of bytes of its elements."""
         return self.size * self.dtype.itemsize
-
-
-class Cost(NamedTuple):
-    """What one call needs at least: operations, two a multiply-add, and bytes read and written."""
-
-    flops: float
-    bytes: float
 
 
 class CustomOperator(ABC):

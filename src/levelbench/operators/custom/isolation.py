@@ -1,20 +1,15 @@
-"""A custom operator in a process of its own (``python -m levelbench.operators.custom.isolation FOLDER``).
+"""A custom operator in a process of its own: one that crashes is reported and takes nothing with it.
 
-One that crashes is reported and takes nothing with it. Arrays travel as raw bytes in files and everything else as JSON,
-so nothing that the operator's process writes is executed when it is read.
+Arrays travel as raw bytes in files and everything else as JSON, so nothing that the operator's process writes is
+executed when it is read.
 """
 
 from __future__ import annotations
 
-import contextlib
+import faulthandler
 import inspect
-import json
-import os
 import signal
-import subprocess
-import sys
 import tempfile
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,7 +18,8 @@ import ml_dtypes  # noqa: F401  # it teaches NumPy the name bfloat16
 import numpy as np
 from numpy.typing import NDArray
 
-from levelbench import errors
+from levelbench.checks import isolation
+from levelbench.checks.isolation import JsonLine, Say
 from levelbench.errors import (
     CheckFailedError,
     DataError,
@@ -34,15 +30,18 @@ from levelbench.errors import (
 )
 from levelbench.operators.custom import host
 from levelbench.operators.custom.compiled import CompiledOperator
-from levelbench.operators.custom.definition import CustomOperator
+from levelbench.operators.custom.definition import Attribute, CustomOperator
 from levelbench.operators.custom.library import load_file
 
-__all__ = ["Isolated", "main", "read_arrays", "run_isolated", "write_arrays"]
+__all__ = ["Isolated", "answer", "read_arrays", "run_isolated", "write_arrays"]
+
+Described = Mapping[str, Any]
+"""Where an array lies, its dtype and its shape, as JSON."""
 
 
-def write_arrays(folder: Path, kind: str, arrays: Sequence[NDArray[Any] | None]) -> list[dict[str, Any] | None]:
+def write_arrays(folder: Path, kind: str, arrays: Sequence[NDArray[Any] | None]) -> list[Described | None]:
     """Write each to ``folder/<kind>-<number>``; the answer describes them."""
-    described: list[dict[str, Any] | None] = []
+    described: list[Described | None] = []
     for at, each in enumerate(arrays):
         if each is None:
             described.append(None)
@@ -53,12 +52,12 @@ def write_arrays(folder: Path, kind: str, arrays: Sequence[NDArray[Any] | None])
     return described
 
 
-def read_arrays(folder: Path, described: Sequence[Mapping[str, Any] | None]) -> list[NDArray[Any] | None]:
+def read_arrays(folder: Path, described: Sequence[Described | None]) -> list[NDArray[Any] | None]:
     """The arrays; ``DataError`` for a file that is not what its description says, or is not in ``folder``."""
     return [None if each is None else _read(folder, each) for each in described]
 
 
-def _read(folder: Path, said: Mapping[str, Any]) -> NDArray[Any]:
+def _read(folder: Path, said: Described) -> NDArray[Any]:
     file = folder / Path(str(said["file"])).name
     try:
         dtype = np.dtype(str(said["dtype"]))
@@ -67,12 +66,6 @@ def _read(folder: Path, said: Mapping[str, Any]) -> NDArray[Any]:
         return np.fromfile(file, dtype).reshape([int(size) for size in said["shape"]])
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"the array {file.name}", str(error), "run the operator again") from None
-
-
-# Runs a custom operator in a process of its own, so that one that crashes is reported and takes nothing with it.
-
-
-_PACKAGES: Final = str(Path(__file__).resolve().parents[3])
 
 
 class Isolated(NamedTuple):
@@ -87,7 +80,7 @@ def run_isolated(
     inputs: Sequence[NDArray[Any]],
     *,
     name: str = "",
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, Attribute] | None = None,
     gradients: Sequence[NDArray[Any] | None] | None = None,
     timeout_s: float = 60.0,
 ) -> Isolated:
@@ -100,29 +93,35 @@ def run_isolated(
     within ``timeout_s`` seconds, or that raises an exception; what levelbench itself refuses is raised as it is there.
     """
     path, name, attributes = _place(operator, name, attributes)
+    asked = f"operator {name or path.name} in its own process"
+    heard: JsonLine = {"stage": "start"}
     with tempfile.TemporaryDirectory(prefix="levelbench-") as made:
         folder = Path(made)
         request = {
+            "asked": asked,
+            "folder": made,
             "path": str(path.resolve()),
             "name": name,
             "attributes": dict(attributes),
             "inputs": write_arrays(folder, "input", inputs),
             "gradients": None if gradients is None else write_arrays(folder, "gradient", gradients),
         }
-        (folder / "request.json").write_text(json.dumps(request))
-        said = _run(folder, f"operator {name or path.name} in its own process", timeout_s)
-        answer = json.loads((folder / "answer.json").read_text())
-        if "error" in answer:
-            raise _again(answer["error"], said)
-        outputs = read_arrays(folder, answer["outputs"])
-        found = answer["input_gradients"]
+        ended = isolation.run_isolated(f"{__name__}:answer", request, heard.update, timeout_s=timeout_s)
+        if ended.error is not None:
+            raise ended.error
+        if ended.how or "outputs" not in heard:
+            failure = _failure(asked, heard["stage"], ended.code, timeout_s)
+            failure.trace = ended.printed
+            raise failure
+        outputs = read_arrays(folder, heard["outputs"])
+        found = heard["input_gradients"]
         slopes = None if found is None else tuple(read_arrays(folder, found))
         return Isolated(tuple(each for each in outputs if each is not None), slopes)
 
 
 def _place(
-    operator: str | Path | type[CustomOperator] | CustomOperator, name: str, attributes: Mapping[str, Any] | None
-) -> tuple[Path, str, Mapping[str, Any]]:
+    operator: str | Path | type[CustomOperator] | CustomOperator, name: str, attributes: Mapping[str, Attribute] | None
+) -> tuple[Path, str, Mapping[str, Attribute]]:
     """The file, the name and the attributes of what is to be run."""
     if isinstance(operator, str | Path):
         return Path(operator), name, attributes or {}
@@ -137,52 +136,13 @@ def _place(
     return Path(file), operator.name, attributes or {}
 
 
-def _run(folder: Path, asked: str, timeout_s: float) -> str:
-    """What the process said on its standard error; ``CheckFailedError`` unless it left an answer."""
-    inherited = os.environ.get("PYTHONPATH")
-    paths = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
-    words = [sys.executable, "-X", "faulthandler", "-m", "levelbench.operators.custom.isolation", str(folder)]
-    with (folder / "said").open("wb") as sink:
-        # A session of its own, so that what it starts ends with it.
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            env={**os.environ, "PYTHONPATH": paths},
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            _end(process)
-    said = (folder / "said").read_text(errors="replace")
-    stage = _stage(folder)
+def _failure(asked: str, stage: str, code: int | None, timeout_s: float) -> CheckFailedError:
+    """How the process ended, without an answer; ``code`` is ``None`` at its time limit."""
     if code is None:
-        failure = CheckFailedError(asked, f"its {stage} was not done after {timeout_s:g} s", "look for an endless loop")
-    elif code < 0:
-        failure = CheckFailedError(asked, f"its {stage} was ended by {_signal(-code)}", "look for what it wrote beyond")
-    elif code > 0 or not (folder / "answer.json").is_file():
-        failure = CheckFailedError(asked, f"its {stage} ended the process with status {code}", "return instead")
-    else:
-        return said
-    failure.trace = said
-    raise failure
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Leave nothing of the process running, nor of what it started, also where it ended well itself."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _stage(folder: Path) -> str:
-    """What the process was at: loading, forward or backward."""
-    file = folder / "stage"
-    return file.read_text(errors="replace").strip() if file.is_file() else "start"
+        return CheckFailedError(asked, f"its {stage} was not done after {timeout_s:g} s", "look for an endless loop")
+    if code < 0:
+        return CheckFailedError(asked, f"its {stage} was ended by {_signal(-code)}", "look for what it wrote beyond")
+    return CheckFailedError(asked, f"its {stage} ended the process with status {code}", "return instead")
 
 
 _MEANINGS: Final = {
@@ -204,60 +164,44 @@ def _signal(number: int) -> str:
     return f"{found.name} ({_MEANINGS.get(found, signal.strsignal(number))})"
 
 
-def _again(said: Mapping[str, str], trace: str) -> LevelbenchError:
-    """The error of the other process: one of ours by its name, ``CheckFailedError`` for any other."""
-    kind = getattr(errors, said["kind"], None) if said["kind"] in errors.__all__ else None
-    cls = kind if isinstance(kind, type) and issubclass(kind, LevelbenchError) else CheckFailedError
-    failure = cls.__new__(cls)
-    LevelbenchError.__init__(failure, said["asked"], said["found"], said["do"])
-    failure.trace = said.get("trace") or trace
-    return failure
+# In the process of the operator, which says what it is at (loading, forward, backward) and then its answer.
 
 
-# The process of an isolated operator: It reads ``request.json``, says in ``stage`` what it is at, and leaves
-# ``answer.json``.
+def answer(request: JsonLine, say: Say) -> None:
+    """Do what the request asks: what a process does for :func:`run_isolated`."""
+    # Where a signal ends it, what it was at goes to standard error.
+    faulthandler.enable()
+    stage = "start"
 
+    def at(name: str) -> None:
+        nonlocal stage
+        stage = name
+        say({"stage": name})
 
-def main(folder: Path) -> None:
-    """Do what the request asks, and write the answer."""
-    request = json.loads((folder / "request.json").read_text())
+    folder, slopes = Path(request["folder"]), None
     try:
-        answer = _answer(folder, request)
-    except LevelbenchError as error:
-        answer = {"error": _error(type(error).__name__, error.asked, error.found, error.do, error.trace)}
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # the boundary to code that is not ours
-        asked = f"operator {request['name'] or Path(request['path']).name} in its own process"
-        stage = (folder / "stage").read_text()
+        at("loading")
+        operator = _choose(load_file(request["path"]), request)
+        if isinstance(operator, CompiledOperator):
+            operator.poison = True
+        inputs = [each for each in read_arrays(folder, request["inputs"]) if each is not None]
+        at("forward")
+        outputs = host.forward(operator, inputs)
+        written = write_arrays(folder, "output", outputs)
+        if request["gradients"] is not None:
+            gradients = read_arrays(folder, request["gradients"])
+            at("backward")
+            slopes = write_arrays(folder, "slope", host.backward(operator, gradients, inputs, outputs))
+    except LevelbenchError:
+        raise
+    except (Exception, SystemExit) as error:  # the boundary to code that is not ours
         found = f"its {stage} raised {type(error).__name__}: {error}"
-        trace = traceback.format_exc()
-        answer = {"error": _error("CheckFailedError", asked, found, "correct the operator or its inputs", trace)}
-    (folder / "answer.json").write_text(json.dumps(answer))
+        raise CheckFailedError(request["asked"], found, "correct the operator or its inputs") from error
+    at("end")
+    say({"outputs": written, "input_gradients": slopes})
 
 
-def _error(kind: str, asked: str, found: str, do: str, trace: str) -> dict[str, str]:
-    return {"kind": kind, "asked": asked, "found": found, "do": do, "trace": trace}
-
-
-def _answer(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    stage = folder / "stage"
-    stage.write_text("loading")
-    operator = _choose(load_file(request["path"]), request)
-    if isinstance(operator, CompiledOperator):
-        operator.poison = True
-    inputs = [each for each in read_arrays(folder, request["inputs"]) if each is not None]
-    stage.write_text("forward")
-    outputs = host.forward(operator, inputs)
-    answer: dict[str, Any] = {"outputs": write_arrays(folder, "output", outputs), "input_gradients": None}
-    if request["gradients"] is not None:
-        gradients = read_arrays(folder, request["gradients"])
-        stage.write_text("backward")
-        slopes = host.backward(operator, gradients, inputs, outputs)
-        answer["input_gradients"] = write_arrays(folder, "slope", slopes)
-    stage.write_text("end")
-    return answer
-
-
-def _choose(classes: list[type[CustomOperator]], request: dict[str, Any]) -> CustomOperator:
+def _choose(classes: list[type[CustomOperator]], request: JsonLine) -> CustomOperator:
     known = {each.name: each for each in classes}
     name = request["name"]
     if not name and len(known) > 1:
@@ -265,7 +209,3 @@ def _choose(classes: list[type[CustomOperator]], request: dict[str, Any]) -> Cus
     if name and name not in known:
         raise UnknownNameError("operator of the file", name, known)
     return (known[name] if name else classes[0])(**request["attributes"])
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
